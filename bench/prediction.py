@@ -4,9 +4,10 @@
     bench/prediction.py                                     all scenarios with a load; the result goes to bench/results/
     bench/prediction.py exhaustion-trouble --repeats 5 --json -
 
-First the server alone is measured for a few seconds (through the same relay, without delays): its service times and what connecting takes
-are what the plan is given. How long an operation takes depends on how warm everything is, so it is measured in the way in which the load
-comes: one operation after the other, or spaced. Bursts share the server's processors, and for clients that never pause there is a sweep. Then
+First the server alone is measured for a few seconds, on the way that the runs take (through a Poolhouse, through the relay of the faults, but
+without delays): its service times and what connecting takes are what the plan is given. How long an operation takes depends on how warm
+everything is, so it is measured in the way in which the load comes: spaced, or in bursts after some quiet, one after the other or at once.
+Bursts of other sizes than the scenario's tell how long an operation needs a processor. For clients that never pause there is a sweep. Then
 each scenario runs several times; the median is what the prediction is compared with, and the spread of the runs says how well a
 measurement predicts the next one. Only a quiet machine gives figures that mean anything. Goals, where a pool is used by less than 80%: 10%
 at p50, 15% at p95, 25% at p99. Refuses to know how either verb works.
@@ -35,6 +36,19 @@ NAMES = ["exhaustion-trouble", "exhaustion-cure", "churn-trouble", "churn-cure",
 GOALS = {"p50": 0.10, "p95": 0.15, "p99": 0.25}
 BUSY = 0.8
 PATIENCE = 1800
+# The quiet before each burst by which the server is measured, in seconds; operations of such a burst; the most that a scenario has.
+QUIET = 0.5
+CROWD = 20
+MAX_STEPS = 100
+# For each way in which a load comes: which run tells the service times, which one what connecting takes, and in which each operation is the
+# first one on its connection.
+MEASURED = {
+    "spaced": ("spaced", "connecting", "first"),
+    "one after the other": ("one after the other", "connecting", "first"),
+    "without a pause": ("one after the other", "connecting", "first"),
+    "a row": ("a row", "new connections", "new connections"),
+    "a crowd": ("one", "new connections", "new connections"),
+}
 
 
 def main():
@@ -86,30 +100,51 @@ def asked(verb, *arguments):
     return result if verb == "plan" else (result if isinstance(result, list) else [result])
 
 
-def alone(scenario, seconds):
-    """A scenario file that measures the same target under a light load: spaced operations and operations one after the other, with a
-    connection that stays, for the service times; some whose connections are replaced all the time, for what connecting takes; and one
-    connection for each operation, for the first operation on a new one."""
+def alone(scenario, seconds, between):
+    """A scenario file that measures the same target under a light load, with this between, for each way in which a load may come: the service
+    times, on connections that stay; and new connections, for what connecting and the first operation on one take."""
     text = ["[scenario]", 'name = "alone"', "seed = 1", "[target]"]
     text += [f"{key} = {written(value)}" for key, value in scenario["target"].items()]
-    text += ["[load]", f'duration = "{seconds}s"', 'warmup = "2s"', "[pool]", "max_size = 10", "min_size = 10",
-             'max_life_time = "off"', 'max_idle_time = "off"']
-    if "fault" in scenario:
+    text += ["[pool]", "max_size = 10", "min_size = 10", 'max_life_time = "off"', 'max_idle_time = "off"']
+    if "fault" in between:
         # The relay costs some time by itself, and so it does in the run.
         text += ["[[fault]]", 'kind = "delay"', 'delay = "1us"']
-    spaced = 'load = { rate = 50, spacing = "poisson" }'
-    text += ["[[variant]]", 'name = "spaced"', spaced,
-             "[[variant]]", 'name = "one after the other"', "load = { clients = 1 }",
-             "[[variant]]", 'name = "connecting"', spaced, 'pool = { max_life_time = "2s" }',
-             "[[variant]]", 'name = "first"', "load = { rate = 5 }", "pool = { reuse = false }"]
+    spaced = 'rate = 50, spacing = "poisson"'
+    measured = [("spaced", spaced, ""), ("connecting", spaced, 'max_life_time = "2s"'), ("first", "rate = 5", "reuse = false"),
+                ("one after the other", "clients = 1", "")]
+    if any("burst" in load for load in loads(scenario)):
+        bursts = max(2, min(MAX_STEPS, round(seconds / QUIET)))
+        # The first of a row is the slow one: a row of another length would have another share of them.
+        row = max(load["burst"] for load in loads(scenario) if "burst" in load)
+        quiet = f'idle = "{round(QUIET * 1000)}ms", rounds = {bursts}'
+        measured += [("one", f"burst = 1, at_once = 1, {quiet}", ""),
+                     ("a row", f"burst = {row}, at_once = 1, {quiet}", ""),
+                     ("a crowd", f"burst = {CROWD}, at_once = {CROWD}, {quiet}", f"max_size = {CROWD}, min_size = {CROWD}"),
+                     ("new connections", f"burst = 4, at_once = 4, {quiet}", 'min_size = 0, max_idle_time = "100ms"')]
+    for name, load, pool in measured:
+        lasts = "" if "burst" in load else f', duration = "{seconds}s", warmup = "2s"'
+        text += ["[[variant]]", f'name = "{name}"', f"load = {{ {load}{lasts} }}", f"pool = {{ {pool} }}"]
+        text += ["poolhouse = {}"] if "poolhouse" in between else []
     return "\n".join(text) + "\n"
+
+
+def loads(scenario):
+    """The load of each variant."""
+    return [scenario.get("load", {}) | variant.get("load", {}) for variant in scenario.get("variant", [{}])]
+
+
+def on_the_way(scenario):
+    """What is between each variant and its target."""
+    return [tuple(key for key in ("fault", "poolhouse") if key in scenario or key in variant) for variant in scenario.get("variant", [{}])]
 
 
 def comes(load):
     """How a load comes."""
     if "burst" in load:
-        return "one after the other" if load.get("at_once") == 1 else "bursts"
-    return "without a pause" if load.get("clients", 0) > 1 else "one after the other" if "clients" in load else "spaced"
+        return "a row" if load.get("at_once") == 1 else "a crowd"
+    if load.get("clients", 0) > 1:
+        return "without a pause"
+    return "one after the other" if "clients" in load and "think" not in load else "spaced"
 
 
 def curve(target, folder):
@@ -128,28 +163,51 @@ def curve(target, folder):
 
 def predictions(path, scenario, options):
     """What the plan says of each variant, in the order of the file."""
-    target = scenario["target"]
+    ways = list(zip(map(comes, loads(scenario)), on_the_way(scenario), strict=True))
+    plans = {}
     with tempfile.TemporaryDirectory() as folder:
-        light = os.path.join(folder, "alone.toml")
-        with open(light, "w") as file:
-            file.write(alone(scenario, options.alone))
-        spaced, row, connecting, fresh = asked("bench", light)
-        first = (fresh["service_ms"]["mean"] - spaced["service_ms"]["mean"]) * 1000
-        serving = {"spaced": spaced, "bursts": spaced, "one after the other": row, "without a pause": row}
-        plans = {}
-        variants = [scenario["load"] | variant.get("load", {}) for variant in scenario.get("variant", [{}])]
-        for way in {comes(load) for load in variants}:
-            measured = os.path.join(folder, f"{way}.json")
-            with open(measured, "w") as file:
-                json.dump(apart(dict(serving[way]), dict(connecting)), file)
-            told = ["--measured", measured, "--first", f"{max(1, round(first))}us"]
-            if way == "bursts":
-                # Redis has one thread for all; a burst on PostgreSQL shares the processors.
-                told += ["--parallel", str(os.cpu_count() if target["start"] == "postgres" else 1)]
-            elif way == "without a pause" and target["start"] == "postgres":
-                told += ["--curve", curve(target, folder)]
-            plans[way] = [case["result"] for case in asked("plan", path, *told)["given"]]
-        return [plans[comes(load)][number] for number, load in enumerate(variants)]
+        for between in sorted({between for _, between in ways}):
+            light = os.path.join(folder, "alone.toml")
+            with open(light, "w") as file:
+                file.write(alone(scenario, options.alone, between))
+            known = {result["name"].split(": ", 1)[1]: result for result in asked("bench", light)}
+            for way in sorted({way for way, others in ways if others == between}):
+                told = what_is_told(way, known, scenario["target"], folder)
+                plans[way, between] = [case["result"] for case in asked("plan", path, *told)["given"]]
+    return [plans[way][number] for number, way in enumerate(ways)]
+
+
+def what_is_told(way, known, target, folder):
+    """What the plan is told of the server, for a load that comes in this way."""
+    measured = os.path.join(folder, "measured.json")
+    serving, connecting, fresh = (known[name] for name in MEASURED[way])
+    with open(measured, "w") as file:
+        json.dump(apart(dict(serving), dict(connecting)), file)
+    # On a connection of its own each operation is the first one.
+    told = ["--measured", measured, "--first", microseconds(mean(fresh) - mean(serving))]
+    if way == "a crowd":
+        # Redis has one thread for all; a burst on PostgreSQL has all processors.
+        processors = os.cpu_count() if target["start"] == "postgres" else 1
+        told += ["--cpus", str(processors), "--processor-time", microseconds(processor_time(known, processors))]
+    elif way == "without a pause" and target["start"] == "postgres":
+        told += ["--curve", curve(target, folder)]
+    return told
+
+
+def mean(result):
+    """How long the server takes on average, in milliseconds."""
+    return result["service_ms"]["mean"]
+
+
+def processor_time(known, processors):
+    """How long an operation needs a processor, in milliseconds: of a crowd each waits for those before it, half of them on average."""
+    one, crowd = mean(known["one"]), mean(known["a crowd"])
+    return min(2 * (crowd - one) / (CROWD / processors - 1), one)
+
+
+def microseconds(ms):
+    """A time as the command line takes it."""
+    return f"{max(1, round(ms * 1000))}us"
 
 
 def apart(serving, connecting):

@@ -154,12 +154,34 @@ class Prediction(unittest.TestCase):
         self.assertIsNone(prediction.busy({"series": []}, {}))
 
     def test_the_server_alone_is_asked_the_same_through_the_same_relay(self):
-        text = prediction.alone({"target": {"start": "redis", "commands": "PING\nPING\n"}, "fault": [{}]}, 5)
+        text = prediction.alone({"target": {"start": "redis", "commands": "PING\nPING\n"}, "fault": [{}]}, 5, ("fault",))
         self.assertIn("commands = '''\nPING\nPING\n'''", text)
         self.assertIn('kind = "delay"', text)
-        self.assertNotIn("fault", prediction.alone({"target": {"start": "redis"}}, 5))
+        self.assertNotIn("fault", prediction.alone({"target": {"start": "redis"}}, 5, ()))
+        self.assertNotIn("burst", text)
+        bursts = {"load": {"burst": 50, "idle": "4s"}, "target": {"start": "redis"}}
+        text = prediction.alone(bursts, 5, ("poolhouse",))
+        self.assertIn("burst = 20, at_once = 20", text)
+        self.assertEqual(text.count("poolhouse = {}"), text.count("[[variant]]"))
+        self.assertNotIn("poolhouse", prediction.alone(bursts, 5, ()))
+        mixed = bursts | {"fault": [{}], "variant": [{"poolhouse": {}}, {}]}
+        self.assertEqual(prediction.on_the_way(mixed), [("fault", "poolhouse"), ("fault",)])
         runs = prediction.apart({"service_ms": 1, "connect_ms": {"tcp": 1}}, {"service_ms": 2, "connect_ms": {"tcp": 2}})
         self.assertEqual(runs, [{"service_ms": 1, "connect_ms": {"tcp": None}}, {"service_ms": None, "connect_ms": {"tcp": 2}}])
+
+    def test_a_load_is_planned_with_what_was_measured_in_its_own_way(self):
+        loads = [{"rate": 9}, {"clients": 1}, {"clients": 1, "think": "10ms"}, {"clients": 9}, {"burst": 9}, {"burst": 9, "at_once": 1}]
+        ways = ["spaced", "one after the other", "spaced", "without a pause", "a crowd", "a row"]
+        self.assertEqual([prediction.comes(load) for load in loads], ways)
+        self.assertEqual(set(ways), set(prediction.MEASURED))
+
+    def test_a_crowd_tells_how_long_an_operation_needs_a_processor(self):
+        # 20 at once on 2 processors of 0.2 ms each: they wait for 0 to 9 others, 0.9 ms on average.
+        run = lambda ms: {"service_ms": {"mean": ms}}  # noqa: E731
+        known = {"one": run(1.0), "a crowd": run(1.9)}
+        self.assertAlmostEqual(prediction.processor_time(known, 2), 0.2)
+        self.assertEqual(prediction.processor_time({"one": run(0.1), "a crowd": run(9.0)}, 2), 0.1)
+        self.assertEqual([prediction.microseconds(ms) for ms in (0.2, -1)], ["200us", "1us"])
 
 
 if __name__ == "__main__":

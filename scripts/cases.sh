@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Plans and runs the scenarios of the published cases and writes one report: cases.sh [FOLDER], by default target/cases.
+# Plans and runs the scenarios of the published cases, has the doctor look at each run, and writes one report: cases.sh [FOLDER], by default
+# target/cases.
 # FULL=1 takes the published durations (hours) instead of the compressed ones (minutes).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -21,10 +22,22 @@ trap 'exit 130' INT TERM
 for scenario in churn-trouble churn-cure connections ephemeral zombies flood pool-of-pools exhaustion-trouble exhaustion-cure; do
     [ "$scenario" = connections ] || plan "$scenario"
     printf '\n== %s\n' "$scenario"
-    "$poolhouse" bench "scenarios/$scenario.toml" --json "$folder/$scenario.json" --html "$folder/$scenario.html"
+    "$poolhouse" bench "scenarios/$scenario.toml" --doctor --json "$folder/$scenario.json" --html "$folder/$scenario.html"
     results+=("$folder/$scenario.json")
     [ "$scenario" != connections ] || plan "$scenario" --curve "$folder/connections.json"
 done
+# What the doctor said of each run, beside one another: the trouble, and no fault in the cure.
+printf '\n== what the doctor says\n'
+.venv/bin/python - "${results[@]}" <<'END'
+import json, sys
+
+for path in sys.argv[1:]:
+    with open(path) as file:
+        runs = json.load(file)
+    for run in runs if isinstance(runs, list) else [runs]:
+        print(run.get("name") or run["about"]["load"])
+        print(*(f"    {line}" for line in run["about"].get("doctor", ["nobody looked"])), sep="\n")
+END
 printf '\n== MongoDB: a service in Java\n'
 POOLHOUSE=$(realpath "$poolhouse") .venv/bin/python scripts/mongodb_cases.py --markdown "$folder/mongodb.md" --json "$folder/mongodb.json"
 "$poolhouse" bench report "${results[@]}" --html "$folder/cases.html"

@@ -32,7 +32,7 @@ DATABASE_KEYS = {
     "mode": "pool_mode", "max_size": "default_pool_size", "min_size": "min_pool_size", "max_connecting": None,
     "max_wait_time": "query_wait_timeout", "unavailable_wait_time": None, "max_idle_time": "server_idle_timeout",
     "max_life_time": "server_lifetime", "check_after_idle": "server_check_delay", "connect_time": "server_connect_timeout",
-    "auto_min_size": None, "auto_max_size": None, "auto_window": None,
+    "auto_min_size": None, "auto_max_size": None, "auto_start_size": None, "auto_window": None,
     "max_waiters": None, "on_session_state": None, "reset": None, "max_connections": "max_db_connections", "max_user_connections": "max_user_connections",
 }
 LISTENER_KEYS = {

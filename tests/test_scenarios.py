@@ -74,6 +74,65 @@ def test_a_minimum_that_covers_the_burst_is_found_open_and_without_it_each_burst
     assert without["connect_ms"]["total"]["min"] >= 4 * 4.0
 
 
+def test_the_doctor_looks_at_the_database_while_it_runs_and_finds_the_churn_but_no_fault_in_the_cure(bench):
+    # A second of quiet stands for ten: 0.8 s are a long time.
+    without, covered = bench(HEAD.replace("[target]", "compression = 10\n[target]") + """
+        script = "select-only"
+        [load]
+        burst = 20
+        at_once = 20
+        idle = "2s"
+        rounds = 5
+        [pool]
+        max_size = 30
+        max_connecting = 30
+        max_idle_time = "800ms"
+        max_life_time = "off"
+        [[fault]]
+        kind = "delay"
+        delay = "5ms"
+        [[variant]]
+        name = "no minimum"
+        [[variant]]
+        name = "covered"
+        pool = { min_size = 20 }
+    """, "--doctor")
+    said = without["about"]["doctor"]
+    assert len(said) == 1 and "idle servers are closed and made again" in said[0] and "min_size" in said[0], said
+    assert covered["about"]["doctor"][0].startswith("healthy, as far as "), covered["about"]["doctor"]
+
+
+def test_the_doctor_takes_no_connection_from_the_load(bench):
+    [result] = bench(HEAD + """
+        sql = "select 1;"
+        [load]
+        clients = 70
+        duration = "4s"
+        [pool]
+        max_size = 70
+        min_size = 57
+        max_wait_time = "1s"
+        warm = false
+    """, "--doctor")
+    # Of the 60 connections PostgreSQL keeps three for superusers.
+    assert result["connections"]["most"] == 57, result["connections"]
+    assert result["about"]["doctor"], "and it could look"
+
+
+def test_the_doctor_looks_at_the_poolhouse_in_front(bench):
+    [result] = bench(HEAD + """
+        sql = "select pg_sleep(0.02);"
+        [load]
+        clients = 40
+        duration = "6s"
+        [[variant]]
+        name = "through"
+        poolhouse = { max_size = 2, max_wait_time = "30s" }
+    """, "--doctor")
+    # Nothing but a change of the load would tell the one from the other.
+    assert any("the pool is too small, or the database is saturated" in line for line in result["about"]["doctor"]), result["about"]
+
+
 def test_a_stall_shows_in_the_slowest_answers_of_an_open_load_only(bench):
     [result] = bench(HEAD + """
         sql = "select 1;"

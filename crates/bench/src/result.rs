@@ -63,6 +63,9 @@ pub struct About {
     /// The figures in which the runs of its scenario stand beside one another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
+    /// What `poolhouse doctor` found while it ran, a line each; empty: nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doctor: Vec<String>,
     /// Name and version of the server, as it reports them.
     pub server: Option<String>,
     /// Poolhouse's version.

@@ -130,6 +130,26 @@ impl Diagnosis {
         harmless(self).written(bold)
     }
 
+    /// A line for each finding and for each that is undecided, or one that nothing was found: for a report of something else.
+    pub fn in_short(&self) -> Vec<String> {
+        let this = harmless(self);
+        let found = this.findings.iter().map(|finding| {
+            let set = finding.setting.as_ref().map(|setting| format!("; set {} = {}", setting.key, setting.to));
+            let seen = finding.evidence.first().map(|seen| format!(" ({seen})")).unwrap_or_default();
+            format!("{}: {}{seen}{}", finding.of, finding.symptom.name(), set.unwrap_or_default())
+        });
+        let undecided = this.undecided.iter().map(|undecided| {
+            let between: Vec<_> = undecided.between.iter().map(|symptom| symptom.name()).collect();
+            format!("{}: undetermined: {}", undecided.of, between.join(", or "))
+        });
+        let lines: Vec<String> = found.chain(undecided).collect();
+        match lines.is_empty() {
+            true if this.is_of_nothing() => vec!["there was no pool to look at".to_owned()],
+            true => vec![format!("healthy, as far as {} tell", this.looked_at)],
+            false => lines,
+        }
+    }
+
     fn written(&self, bold: impl Fn(&str) -> String) -> String {
         let mut text = format!("Looked at {} for {:.0} s.\n", self.looked_at, self.window_s);
         for finding in &self.findings {

@@ -118,6 +118,10 @@ fn server(question: &Question) -> String {
             None => format!("{} at a time without hindering one another", curve.best(0.0).1),
         });
     }
+    if let Some(processors) = spec.processors {
+        let count = crate::words::counted(processors.count.into(), "processor");
+        parts.push(format!("of that {} with one of {count}", crate::words::time(processors.work)));
+    }
     if spec.trips > 1 {
         parts.push(format!("{} round trips", spec.trips));
     }

@@ -41,10 +41,13 @@ pub struct Facts {
     pub at_once: Option<u32>,
     /// The quiet time before each burst, in seconds of the real service.
     pub idle_gap_s: Option<f64>,
-    /// The highest throughput of the measured server, per second, and the smallest concurrency within 5% of it.
+    /// The highest throughput of the measured server, or what its processors can do, per second, and the smallest concurrency within 5% of
+    /// it.
     pub server_best: Option<(f64, u32)>,
     /// The concurrency up to which it was measured.
     pub measured_until: Option<u32>,
+    /// The concurrency within which its best can be relied on, where whoever measured it has little confidence; null: all of it.
+    pub server_safe: Option<(u32, u32)>,
 }
 
 impl Facts {
@@ -76,8 +79,13 @@ impl Facts {
                 Shape::Burst { idle, .. } => Some(idle.as_secs_f64() * question.compression),
                 Shape::Closed { .. } | Shape::Open { .. } => None,
             },
-            server_best: curve.map(|curve| curve.best(0.05)),
+            server_best: match (curve, spec.processors) {
+                (Some(curve), _) => Some(curve.best(0.05)),
+                (None, Some(processors)) => Some(processors.best(spec.service.mean())),
+                (None, None) => None,
+            },
             measured_until: curve.and_then(|curve| curve.measured_until()),
+            server_safe: curve.and_then(|curve| curve.safe()),
         }
     }
 

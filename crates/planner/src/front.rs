@@ -1,10 +1,14 @@
-//! The Poolhouse that clients connect to, as far as it decides about clients: who is let in, who is sent away to make room, who was idle
-//! for too long. The gate and the queue are the real ones. What it does for servers is not played.
+//! The Poolhouse that clients connect to: who is let in, who is sent away to make room, who was idle for too long, and who has one of its
+//! servers. The gate, the queue and the pool are the real ones.
+
+mod servers;
 
 use std::time::Duration;
 
 use bench::plan::{PoolhouseWishes, Target};
 use pool::{Admission, Gate, GateConfig, IdleQueue, IdleTicket, Time};
+
+pub use servers::{Servers, Told};
 
 /// What Poolhouse does where nothing is said.
 const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);

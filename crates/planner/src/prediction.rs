@@ -54,7 +54,7 @@ pub struct Case {
     pub result: BenchResult,
     /// Objectives that are not met.
     pub missed: Vec<Missed>,
-    /// The most connections that the server had at a time; or, where one is in front, the Poolhouse.
+    /// The most connections that the server had at a time; or, where one is in front of a Redis, the Poolhouse.
     pub most_connections: u32,
     /// Connections that the server has refused.
     pub refused: u64,

@@ -5,7 +5,7 @@ use std::{borrow::Cow, cmp::Reverse, collections::BinaryHeap};
 
 use bench::{
     engine::{ConnId, Engine, Order, Outcome as Ended},
-    plan::Plan,
+    plan::{Plan, PoolhouseWishes, Target},
     record::{ErrorKind, Phases},
     result::BenchResult,
 };
@@ -13,7 +13,7 @@ use pool::Time;
 use workload::Window;
 
 use crate::{
-    front::Front,
+    front::{Front, Servers, Told},
     server::{Answer, Dialled, Seen, Server, Spec},
 };
 
@@ -70,13 +70,27 @@ pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
 enum What {
     Connected,
     Refused,
-    /// An operation has reached the server, which others share.
+    /// An operation has reached the server, which others share, or the Poolhouse in front.
     Reached,
+    /// A server of the Poolhouse is done with an operation.
+    Done,
     Ended,
+    /// The Poolhouse has no server for an operation.
+    Failed,
     Lost,
     Closed,
     /// All connections are cut.
     Cut,
+    /// A connection of the Poolhouse. Its slot stands in the place of a connection's number.
+    Link(Link),
+}
+
+/// What becomes of a connection of the Poolhouse in front.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Link {
+    Stands,
+    Refused,
+    Closed,
 }
 
 /// When, its place among equals, what, to which connection, and which of those that had its number.
@@ -92,6 +106,8 @@ struct Line {
     busy: bool,
     /// It has carried an operation.
     used: bool,
+    /// Its operation is the first one.
+    first: bool,
     /// It counts as one of the server's.
     open: bool,
     /// A client of the Poolhouse in front.
@@ -104,6 +120,10 @@ struct Line {
 struct World<'s> {
     server: Server<'s>,
     front: Option<Front>,
+    /// Servers of the Poolhouse in front, where each client has one for its operation alone.
+    servers: Option<Servers>,
+    /// The connections of these, by their slot: which of those that had the slot, and whether the server counts it.
+    links: Vec<(u32, bool)>,
     events: BinaryHeap<Event>,
     lines: Vec<Line>,
     sequence: u64,
@@ -117,6 +137,8 @@ impl<'s> World<'s> {
         Self {
             server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED),
             front: plan.poolhouse.as_ref().map(|wishes| Front::new(wishes, &plan.target)),
+            servers: own_pool(plan).map(|wishes| Servers::new(wishes, Time(0))),
+            links: Vec::new(),
             events: BinaryHeap::new(),
             lines: Vec::new(),
             sequence: 0,
@@ -137,7 +159,8 @@ impl<'s> World<'s> {
     fn next(&self) -> Time {
         let event = self.events.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
         let front = self.front.as_ref().map_or(Time::NEVER, Front::deadline);
-        event.min(self.server.next_served()).min(front)
+        let servers = self.servers.as_ref().map_or(Time::NEVER, Servers::deadline);
+        event.min(self.server.next_served()).min(front).min(servers)
     }
 
     /// The same time, or the end of the window in which the load's process is frozen.
@@ -167,7 +190,13 @@ impl<'s> World<'s> {
                 line.busy = true;
                 let (made, last) = (line.made, std::mem::replace(&mut line.last, now));
                 let first = !std::mem::replace(&mut line.used, true);
-                match self.server.ask(last, first, now) {
+                line.first = first;
+                let answer = match &self.servers {
+                    // The operation has to reach the Poolhouse first.
+                    Some(_) => self.server.reaches(last, now).map_or(Answer::Never, Answer::Shared),
+                    None => self.server.ask(last, first, now),
+                };
+                match answer {
                     Answer::At(at) => self.push(at, What::Ended, conn, made),
                     Answer::Shared(at) => self.push(at, What::Reached, conn, made),
                     // The operation's own time-out ends it. Nothing will ever pass there again.
@@ -191,14 +220,14 @@ impl<'s> World<'s> {
         let admitted = self.front.as_mut().is_some_and(Front::admits);
         let rejected = self.front.is_some() && !admitted;
         let mut line = Line { made, last: now, admitted, ..Line::default() };
-        let (at, what) = match self.server.dial(self.front.is_some(), now) {
+        let counts = self.servers.is_none();
+        let (at, what) = match self.server.dial(self.front.is_some(), counts && !rejected, now) {
             Dialled::Stands(at, _) if rejected => {
-                self.server.gone();
                 line.refusal = Some(ErrorKind(Cow::Borrowed(self.server.full())));
                 (at, What::Refused)
             }
             Dialled::Stands(at, phases) => {
-                (line.phases, line.open) = (phases, true);
+                (line.phases, line.open) = (phases, counts);
                 (at, What::Connected)
             }
             Dialled::Refused(at, kind) => {
@@ -220,12 +249,18 @@ impl<'s> World<'s> {
                 let (made, at) = (line.made, self.server.tells(due));
                 self.push(at, What::Lost, conn, made);
             }
-            while let Some((conn, made, at)) = self.server.served(now) {
-                self.push(at, What::Ended, conn, made);
+            while let Some((conn, made)) = self.server.served(now) {
+                self.done(conn, made, now);
             }
+            if let Some(servers) = self.servers.as_mut().filter(|servers| servers.deadline() <= now) {
+                servers.handle_timeout(now);
+            }
+            self.front_goes_on(now);
             let Some(Reverse((_, _, what, conn, made))) = self.pop(now) else { break };
             if what == What::Cut {
                 self.cut(engine, now);
+            } else if let What::Link(link) = what {
+                self.linked(link, conn, made, now);
             } else if self.lines[conn as usize].made == made {
                 self.happens(what, conn, engine, now);
             }
@@ -242,17 +277,25 @@ impl<'s> World<'s> {
     fn happens(&mut self, what: What, conn: u32, engine: &mut Engine, now: Time) {
         let id = ConnId(conn);
         match what {
-            What::Ended => {
+            What::Ended | What::Failed => {
                 let line = &mut self.lines[conn as usize];
                 (line.busy, line.last) = (false, now);
                 if let Some(front) = self.front.as_mut().filter(|_| !line.told_to_go) {
                     front.is_idle(conn, now);
                 }
-                engine.ended(id, Ended { error: None, reusable: true }, now);
+                if let Some(servers) = &mut self.servers {
+                    servers.done(conn, now);
+                }
+                let error = (what == What::Failed).then(|| ErrorKind(Cow::Borrowed(self.server.full())));
+                engine.ended(id, Ended { error, reusable: true }, now);
             }
-            What::Reached => {
+            What::Reached => match &mut self.servers {
+                Some(servers) => servers.ask(conn, now),
+                None => self.begin(conn, self.lines[conn as usize].first, now),
+            },
+            What::Done => {
                 let made = self.lines[conn as usize].made;
-                self.server.begin(conn, made, now);
+                self.done(conn, made, now);
             }
             What::Connected => {
                 let line = &mut self.lines[conn as usize];
@@ -265,18 +308,84 @@ impl<'s> World<'s> {
             }
             What::Refused => {
                 let kind = self.lines[conn as usize].refusal.take().expect("whoever is refused is told why");
-                self.forget(conn);
+                self.forget(conn, now);
                 engine.connect_failed(id, kind, false, now);
             }
             What::Lost => {
-                self.forget(conn);
+                self.forget(conn, now);
                 engine.lost(id, ErrorKind(Cow::Borrowed(ENDED)), now);
             }
             What::Closed => {
-                self.forget(conn);
+                self.forget(conn, now);
                 engine.closed(id, now);
             }
             What::Cut => unreachable!("a cut is of all connections"),
+            What::Link(_) => unreachable!("a link is no client's"),
+        }
+    }
+
+    /// The server begins with an operation.
+    fn begin(&mut self, conn: u32, first: bool, now: Time) {
+        let made = self.lines[conn as usize].made;
+        match self.server.begin(conn, made, first, now) {
+            None => {}
+            // With a Poolhouse in front, somebody may wait for the server that becomes free then.
+            Some(done) if self.servers.is_some() => self.push(done, What::Done, conn, made),
+            Some(done) => {
+                let at = self.server.answer(done);
+                self.push(at, What::Ended, conn, made);
+            }
+        }
+    }
+
+    /// The server is done with an operation, perhaps of a client that is gone.
+    fn done(&mut self, conn: u32, made: u32, now: Time) {
+        let at = self.server.answer(now);
+        self.push(at, What::Ended, conn, made);
+        let is_there = self.lines[conn as usize].made == made;
+        if let Some(servers) = self.servers.as_mut().filter(|_| is_there && self.server.is_over_when_done()) {
+            servers.done(conn, now);
+        }
+    }
+
+    /// What became of a connection of the Poolhouse in front, unless it was closed in the meantime.
+    fn linked(&mut self, link: Link, slot: u32, made: u32, now: Time) {
+        let Some(servers) = self.servers.as_mut().filter(|_| self.links[slot as usize].0 == made) else { return };
+        match link {
+            Link::Stands => return servers.connected(slot, now),
+            Link::Refused => servers.refused(slot, now),
+            Link::Closed => servers.closed(slot, now),
+        }
+        let (_, counted) = std::mem::take(&mut self.links[slot as usize]);
+        if counted {
+            self.server.gone();
+        }
+    }
+
+    /// What the pool of the Poolhouse in front has decided.
+    fn front_goes_on(&mut self, now: Time) {
+        while let Some(told) = self.servers.as_mut().and_then(Servers::poll) {
+            match told {
+                Told::Connect(slot) => {
+                    let (at, stands) = self.server.link(now);
+                    if self.links.len() <= slot as usize {
+                        self.links.resize(slot as usize + 1, (0, false));
+                    }
+                    self.made += 1;
+                    self.links[slot as usize] = (self.made, stands);
+                    let link = if stands { Link::Stands } else { Link::Refused };
+                    self.push(at, What::Link(link), slot, self.made);
+                }
+                Told::Close(slot) => {
+                    let (made, _) = self.links[slot as usize];
+                    self.push(Server::close(now), What::Link(Link::Closed), slot, made);
+                }
+                Told::Go { client, first } => self.begin(client, first, now),
+                Told::Fails(client) => {
+                    let (made, at) = (self.lines[client as usize].made, self.server.tells(now));
+                    self.push(at, What::Failed, client, made);
+                }
+            }
         }
     }
 
@@ -284,7 +393,7 @@ impl<'s> World<'s> {
     fn cut(&mut self, engine: &mut Engine, now: Time) {
         for conn in 0..self.lines.len() as u32 {
             if self.lines[conn as usize].made != 0 {
-                self.forget(conn);
+                self.forget(conn, now);
                 engine.lost(ConnId(conn), ErrorKind(Cow::Borrowed(ENDED)), now);
             }
         }
@@ -294,7 +403,10 @@ impl<'s> World<'s> {
     }
 
     /// A connection is gone.
-    fn forget(&mut self, conn: u32) {
+    fn forget(&mut self, conn: u32, now: Time) {
+        if let Some(servers) = &mut self.servers {
+            servers.left(conn, now);
+        }
         let line = std::mem::take(&mut self.lines[conn as usize]);
         if line.open {
             self.server.gone();
@@ -303,4 +415,9 @@ impl<'s> World<'s> {
             front.left(conn, line.told_to_go);
         }
     }
+}
+
+/// The pool of the Poolhouse in front, if it has one server for each client that is at work: those of Redis share theirs.
+pub fn own_pool(plan: &Plan) -> Option<&PoolhouseWishes> {
+    plan.poolhouse.as_ref().filter(|_| !matches!(plan.target, Target::Redis(_)))
 }

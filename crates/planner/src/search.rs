@@ -11,7 +11,7 @@ use workload::{Fault, Stage, Window};
 
 use crate::{
     question::{Missed, Question},
-    run::{Outcome, run},
+    run::{Outcome, own_pool, run},
     server::Spec,
 };
 
@@ -76,6 +76,8 @@ pub enum Bound {
     Server,
     /// The concurrency up to which the server was measured.
     Measured,
+    /// The concurrency up to which its measurement can be relied on.
+    Safe,
     /// No more operations can be under way.
     Operations,
 }
@@ -126,6 +128,9 @@ struct Judged {
     p99: f64,
 }
 
+/// The largest size that was tried and too small, with what it misses.
+type TooSmall = Option<(u32, Vec<Missed>)>;
+
 struct Search<'q, 'p> {
     question: &'q Question,
     spec: &'q Spec,
@@ -164,6 +169,10 @@ impl<'q, 'p> Search<'q, 'p> {
         });
         let operations = at_once.max().unwrap_or(1).min(MAX_CONNECTIONS / pool.instances).max(1);
         let mut most = (operations, Bound::Operations);
+        if own_pool(&self.loads[0]).is_some() {
+            // These pools are the Poolhouse's clients; how many of them reach the server is up to that.
+            return most;
+        }
         if let Some(room) = self.spec.room() {
             let share = (room / pool.instances).max(1);
             most = if share < most.0 { (share, Bound::Server) } else { most };
@@ -172,15 +181,26 @@ impl<'q, 'p> Search<'q, 'p> {
             let share = (measured / pool.instances).max(1);
             most = if share < most.0 { (share, Bound::Measured) } else { most };
         }
+        if let Some((_, to)) = self.spec.curve.as_ref().and_then(|curve| curve.safe()) {
+            let share = (to / pool.instances).max(1);
+            most = if share < most.0 { (share, Bound::Safe) } else { most };
+        }
         most
+    }
+
+    /// The smallest size that is looked at: what a server does with fewer operations at once may be chance.
+    fn fewest(&self, most: u32) -> u32 {
+        let least = self.spec.curve.as_ref().map_or(1, |curve| curve.least());
+        least.div_ceil(self.loads[0].pool.instances).clamp(1, most)
     }
 
     /// The smallest size with which the objectives are met if all connections are there from the start, whether with the margin, and the
     /// largest that was too small. If none is large enough, the one with which the fewest are missed,
     /// of several that which fails least, of these the fastest.
-    fn max_size(&mut self, most: u32) -> (u32, bool, Option<(u32, Vec<Missed>)>) {
+    fn max_size(&mut self, most: u32) -> (u32, bool, TooSmall) {
         let mut tried: Vec<(u32, Judged)> = Vec::new();
-        let mut size = self.least().min(most);
+        let fewest = self.fewest(most);
+        let mut size = self.least().min(most).max(fewest);
         loop {
             let judged = self.look(&self.full(size));
             // Where nobody has waited for a connection, more of them change nothing.
@@ -196,7 +216,7 @@ impl<'q, 'p> Search<'q, 'p> {
             let too_small = enough.checked_sub(1).map(|at| (tried[at].0, missed(&tried[at].1).clone()));
             let with_margin = margin >= self.margin;
             self.margin = margin;
-            let (size, too_small) = self.between(too_small, tried[enough].0);
+            let (size, too_small) = self.between(fewest, too_small, tried[enough].0);
             return (size, with_margin, too_small);
         }
         let nearest = tried.iter().min_by(|(one, a), (other, b)| {
@@ -207,9 +227,9 @@ impl<'q, 'p> Search<'q, 'p> {
         (nearest, false, tried.pop().map(|(size, judged)| (size, judged.missed)))
     }
 
-    /// The smallest between one that was too small and one that is large enough.
-    fn between(&mut self, mut low: Option<(u32, Vec<Missed>)>, mut high: u32) -> (u32, Option<(u32, Vec<Missed>)>) {
-        let mut below = low.as_ref().map_or(0, |(size, _)| *size);
+    /// The smallest between one that was too small, or the fewest that are looked at, and one that is large enough.
+    fn between(&mut self, fewest: u32, mut low: TooSmall, mut high: u32) -> (u32, TooSmall) {
+        let mut below = low.as_ref().map_or(fewest - 1, |(size, _)| *size);
         while high - below > 1 {
             let middle = below + (high - below) / 2;
             let missed = self.look(&self.full(middle)).tight;

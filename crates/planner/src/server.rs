@@ -2,6 +2,7 @@
 //! way is `workload`'s to say, as it is for the relay of the load generator. Knows connections as numbers, and no pool.
 
 mod curve;
+mod processors;
 mod sharing;
 mod times;
 
@@ -11,7 +12,9 @@ use bench::record::{ErrorKind, Phases};
 use pool::Time;
 use workload::{Direction, Fault, Random, Weather};
 
-pub use curve::Curve;
+pub use curve::{Curve, LOW};
+pub use processors::Processors;
+use processors::Queue;
 use sharing::Sharing;
 pub use times::Times;
 
@@ -28,6 +31,8 @@ pub struct Spec {
     pub pause: Duration,
     /// What many operations at once do to one another; `None`: nothing.
     pub curve: Option<Curve>,
+    /// Its processors, which operations wait for, where there is no such curve; `None`: there are enough.
+    pub processors: Option<Processors>,
     /// What making a connection takes.
     pub connect: Connect,
     /// Connections that it lets in; `None`: any number.
@@ -127,7 +132,7 @@ pub enum Dialled {
 pub enum Answer {
     /// Then.
     At(Time),
-    /// It reaches the server then, and shares it with others; see [`Server::next_served`].
+    /// It reaches the server then, and shares it with others; see [`Server::begin`].
     Shared(Time),
     /// Never: the network has forgotten the connection.
     Never,
@@ -142,6 +147,7 @@ pub struct Server<'s> {
     memory: u64,
     random: Random,
     sharing: Option<Sharing>,
+    queue: Option<Queue>,
     open: u32,
     most: u32,
     refused: u64,
@@ -158,6 +164,7 @@ impl<'s> Server<'s> {
             weather,
             random: Random::new(random.bits()),
             sharing: spec.curve.clone().map(Sharing::new),
+            queue: spec.processors.filter(|_| spec.curve.is_none()).map(Queue::new),
             open: 0,
             most: 0,
             refused: 0,
@@ -180,8 +187,9 @@ impl<'s> Server<'s> {
         self.weather.next_cut(now.0).map(Time)
     }
 
-    /// A connection is asked for. `front`: by way of a Poolhouse, which answers in the server's place and has a limit of its own.
-    pub fn dial(&mut self, front: bool, now: Time) -> Dialled {
+    /// A connection is asked for. `front`: by way of a Poolhouse, which answers in the server's place and has a limit of its own. Whether it
+    /// `counts`, until [`Self::gone`].
+    pub fn dial(&mut self, front: bool, counts: bool, now: Time) -> Dialled {
         let connect = &self.spec.connect;
         let full = !front && self.spec.room().is_some_and(|room| self.open >= room);
         let begun = now.0;
@@ -223,7 +231,7 @@ impl<'s> Server<'s> {
             self.refused += 1;
             return Dialled::Refused(Time(self.there_and_back(at)), ErrorKind(Cow::Borrowed(self.spec.full)));
         }
-        self.open += 1;
+        self.open += u32::from(counts);
         self.most = self.most.max(self.open);
         Dialled::Stands(Time(at), phases)
     }
@@ -235,20 +243,58 @@ impl<'s> Server<'s> {
             return Answer::Never;
         }
         let mut up = self.weather.arrival(Direction::Up, now.0);
+        if self.queue.is_some() || self.sharing.is_some() {
+            return Answer::Shared(Time(up));
+        }
         if first {
             up += self.spec.first.as_nanos() as u64;
-        }
-        if self.sharing.is_some() {
-            return Answer::Shared(Time(up));
         }
         let taken = self.spec.service.draw(&mut self.random) as u64;
         Answer::At(Time(self.back(up + taken)))
     }
 
-    /// An operation has reached the shared server.
-    pub fn begin(&mut self, conn: u32, made: u32, now: Time) {
-        let work = self.spec.service.draw(&mut self.random) / self.spec.service.mean().as_nanos().max(1) as f64;
-        self.sharing.as_mut().expect("a shared server").enter(conn, made, work, now);
+    /// When an operation that is sent on a connection on which something passed last at `last` arrives; `None`: never.
+    pub fn reaches(&mut self, last: Time, now: Time) -> Option<Time> {
+        let remembered = now.0.saturating_sub(last.0) <= self.memory;
+        remembered.then(|| Time(self.weather.arrival(Direction::Up, now.0)))
+    }
+
+    /// An operation has reached the server; `first`: the first one on its connection. When the server is done with it, if nobody who comes
+    /// later can change that; else see [`Self::next_served`].
+    pub fn begin(&mut self, conn: u32, made: u32, first: bool, now: Time) -> Option<Time> {
+        let alone = self.spec.service.draw(&mut self.random);
+        // What the first one takes longer is work: the server reads its catalogues and plans.
+        let more = if first { self.spec.first.as_nanos() as u64 } else { 0 };
+        if let Some(queue) = &mut self.queue {
+            return Some(Time(queue.done(now.0, alone as u64, more)));
+        }
+        let Some(sharing) = &mut self.sharing else { return Some(Time(now.0 + alone as u64 + more)) };
+        let work = (alone + more as f64) / self.spec.service.mean().as_nanos().max(1) as f64;
+        sharing.enter(conn, made, work, now);
+        None
+    }
+
+    /// When the answer of an operation arrives with which the server is done.
+    #[inline]
+    pub fn answer(&mut self, done: Time) -> Time {
+        Time(self.back(done.0))
+    }
+
+    /// Whether an operation needs its connection no longer when the server is done with it: it was one statement, without a pause.
+    pub fn is_over_when_done(&self) -> bool {
+        self.spec.trips == 1 && self.spec.pause.is_zero()
+    }
+
+    /// The Poolhouse in front connects, straight: when that is done, and whether the connection stands.
+    pub fn link(&mut self, now: Time) -> (Time, bool) {
+        let connect = &self.spec.connect;
+        let taken: f64 =
+            connect.phases().filter_map(|(times, _)| times.as_ref()).map(|times| times.draw(&mut self.random)).sum();
+        let stands = self.spec.room().is_none_or(|room| self.open < room);
+        self.open += u32::from(stands);
+        self.most = self.most.max(self.open);
+        self.refused += u64::from(!stands);
+        (Time(now.0 + taken as u64), stands)
     }
 
     /// When the shared server is done with the next operation.
@@ -257,10 +303,9 @@ impl<'s> Server<'s> {
         self.sharing.as_ref().map_or(Time::NEVER, Sharing::next)
     }
 
-    /// An operation that the shared server is done with, and when its answer arrives.
-    pub fn served(&mut self, now: Time) -> Option<(u32, u32, Time)> {
-        let (conn, made) = self.sharing.as_mut()?.pop(now)?;
-        Some((conn, made, Time(self.back(now.0))))
+    /// An operation that the shared server is done with.
+    pub fn served(&mut self, now: Time) -> Option<(u32, u32)> {
+        self.sharing.as_mut()?.pop(now)
     }
 
     /// A connection is closed; when that is done.
@@ -338,6 +383,7 @@ mod tests {
             trips: 1,
             pause: Duration::ZERO,
             curve: None,
+            processors: None,
             connect,
             limit: None,
             reserved: 0,
@@ -367,7 +413,7 @@ mod tests {
         let stands = |faults: &[Fault]| {
             let mut server = Server::new(&spec, faults, 1);
             server.load_begins(Time(0));
-            match server.dial(false, Time(0)) {
+            match server.dial(false, true, Time(0)) {
                 Dialled::Stands(at, phases) => (at.0 / MS, phases.auth.unwrap().as_millis() as u64),
                 Dialled::Refused(..) => panic!("refused"),
             }
@@ -382,7 +428,7 @@ mod tests {
     fn one_connection_too_many_is_refused_and_one_that_left_makes_room() {
         let spec = Spec { limit: Some(5), reserved: 3, ..spec() };
         let mut server = Server::new(&spec, &[], 1);
-        let stands = |server: &mut Server<'_>| matches!(server.dial(false, Time(0)), Dialled::Stands(..));
+        let stands = |server: &mut Server<'_>| matches!(server.dial(false, true, Time(0)), Dialled::Stands(..));
         assert_eq!([(); 3].map(|()| stands(&mut server)), [true, true, false]);
         server.gone();
         assert!(stands(&mut server));

@@ -17,6 +17,7 @@ use crate::remote::RemoteArgs;
 use recorder::Recorder;
 use sources::{Admin, Source, Sql};
 
+pub mod beside;
 mod recorder;
 mod sources;
 
@@ -162,9 +163,33 @@ fn secret(url: &str) -> anyhow::Result<Secret> {
 
 fn look(source: &mut dyn Source, args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
     let every = args.every.max(Duration::from_millis(50)).max(args.window / MOST_LOOKS).min(args.window / LEAST_LOOKS);
-    let mut recorder = args.record.as_deref().map(Recorder::create).transpose()?;
-    let began = Instant::now();
+    let recorder = args.record.as_deref().map(Recorder::create).transpose()?;
     let shows_progress = std::io::stderr().is_terminal();
+    let mut pause = |at: Duration| {
+        let left = args.window.saturating_sub(at);
+        if left.is_zero() {
+            return false;
+        }
+        if shows_progress {
+            eprint!("\rlooking, {:.0} s left \x1b[K", left.as_secs_f64());
+        }
+        std::thread::sleep(every.min(left));
+        true
+    };
+    let looked = looks(source, recorder, &mut pause);
+    if shows_progress {
+        eprint!("\r\x1b[K");
+    }
+    looked
+}
+
+/// Looks again after each `pause`, which is told how long it has been, until that returns false.
+fn looks(
+    source: &mut dyn Source,
+    mut recorder: Option<Recorder>,
+    pause: &mut dyn FnMut(Duration) -> bool,
+) -> anyhow::Result<Diagnosis> {
+    let began = Instant::now();
     let mut patient: Option<Patient> = None;
     let (mut looks, mut answered) = (0, None);
     loop {
@@ -185,16 +210,9 @@ fn look(source: &mut dyn Source, args: &DoctorArgs) -> anyhow::Result<Diagnosis>
             Err(error) if answered.is_none_or(|before| at - before > PATIENCE) => return Err(error),
             Err(_) => {}
         }
-        if at >= args.window {
+        if !pause(at) {
             break;
         }
-        if shows_progress {
-            eprint!("\rlooking, {:.0} s left \x1b[K", (args.window - at).as_secs_f64());
-        }
-        std::thread::sleep(every.min(args.window - at));
-    }
-    if shows_progress {
-        eprint!("\r\x1b[K");
     }
     let Some(mut patient) = patient else { bail!("there was no look") };
     let end = Line::End { looks, clients: source.clients()? };

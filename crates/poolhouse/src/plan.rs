@@ -120,12 +120,16 @@ struct ServerFlags {
     measured: Option<PathBuf>,
 
     /// A result of `poolhouse sweep --json`: what more operations at once do to the server
-    #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["parallel", "processor_time"])]
     curve: Option<PathBuf>,
 
     /// Operations that the server works on at a time; more share it
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     parallel: Option<u32>,
+
+    /// Of the service time, what an operation needs one of the --cpus for; it waits for one if all are busy
+    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, requires = "cpus", conflicts_with = "parallel")]
+    processor_time: Option<Duration>,
 
     /// What the login of a new connection takes [default: 9ms, after 1ms for TCP]
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on)]
@@ -143,7 +147,7 @@ struct ServerFlags {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     budget: Option<u32>,
 
-    /// The server's processors, for the rule of thumb beside the answer
+    /// The server's processors, for the rule of thumb beside the answer, and for --processor-time
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     cpus: Option<u32>,
 
@@ -221,6 +225,7 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
         measured: server.measured.clone(),
         curve: server.curve.clone(),
         parallel: server.parallel,
+        processor_time: server.processor_time,
         connect: ConnectWishes { auth: server.connect, ..ConnectWishes::default() },
         server_limit: server.server_limit,
         reserved: server.reserved,

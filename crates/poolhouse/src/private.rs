@@ -23,6 +23,8 @@ use command::{Account, Shell};
 pub struct PrivateDatabase {
     kind: Kind,
     url: Secret,
+    /// How the superuser of a PostgreSQL reaches it, whom it lets in when no connection is left for others.
+    watcher: Option<Secret>,
     password: String,
     shell: Shell,
     _sweeper: Sweeper,
@@ -32,6 +34,8 @@ pub struct PrivateDatabase {
 pub struct PrivatePoolhouse {
     /// How the application reaches it.
     pub url: Secret,
+    /// Its admin address, if it has one.
+    pub admin: Option<String>,
     id: ProcessId,
 }
 
@@ -48,20 +52,26 @@ impl PrivateDatabase {
         let shell = Shell::new(cleanup.clone(), directory, account, false);
         shell.give_away(&shell.directory)?;
         let password = password().context("no random numbers are to be had")?;
-        let address = match kind {
+        let (address, watcher) = match kind {
             Kind::Postgres => {
-                Cluster::start(&shell, None, &Wish { max_connections, password: Some(&password) })?.address
+                let cluster = Cluster::start(&shell, None, &Wish { max_connections, password: Some(&password) })?;
+                (cluster.address, Some(cluster.watcher(&shell.directory)))
             }
-            Kind::Redis => redis::start(&shell, max_connections, &password)?,
+            Kind::Redis => (redis::start(&shell, max_connections, &password)?, None),
             Kind::MongoDb => anyhow::bail!("a MongoDB cannot be started here in this version: name one by its URL"),
         };
         let url = url(kind, &password, address);
-        Ok(Self { kind, url, password, shell, _sweeper: sweeper })
+        Ok(Self { kind, url, watcher, password, shell, _sweeper: sweeper })
     }
 
     /// How the application reaches it.
     pub fn url(&self) -> &Secret {
         &self.url
+    }
+
+    /// How somebody reaches it who only looks, also when the application has taken all connections.
+    pub fn watcher(&self) -> Option<&Secret> {
+        self.watcher.as_ref()
     }
 
     /// Ends a Poolhouse in front of it.

@@ -11,6 +11,7 @@ use crate::BAD_USAGE;
 const EXAMPLE: &str = "\
 Examples:
   poolhouse serve 'postgres://app:${APP_PASSWORD}@10.0.0.5:5432/shop' --max-size 20
+  poolhouse serve 'postgres://app:${APP_PASSWORD}@10.0.0.5:5432/shop' --max-size auto --auto-max-size 40
   poolhouse serve 'redis://:${REDIS_PASSWORD}@10.0.0.7:6379' --max-size 20
   poolhouse serve --url-file /run/secrets/database-url --listen 0.0.0.0:6432
   poolhouse serve 'redis://10.0.0.7:6379' --http 0.0.0.0:8079 --http-token-file rest.token
@@ -88,9 +89,21 @@ struct UrlFlags {
     #[arg(long, value_name = "MODE", value_parser = mode())]
     mode: Option<Mode>,
 
-    /// Most servers of a pool, which is one database and user [default: 20]
+    /// Most servers of a pool, which is one database and user; auto: have the best number found while it serves [default: 20]
+    #[arg(long, value_name = "N|auto", value_parser = size)]
+    max_size: Option<Size>,
+
+    /// With --max-size auto: the fewest servers that are tried [default: 1]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
-    max_size: Option<u32>,
+    auto_min_size: Option<u32>,
+
+    /// With --max-size auto: the most servers that are tried [default: 60]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    auto_max_size: Option<u32>,
+
+    /// With --max-size auto: the number that a pool begins with [default: 20, or the nearest within the bounds]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    auto_start_size: Option<u32>,
 
     /// Servers kept even when idle [default: 0]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=1_000_000))]
@@ -152,6 +165,20 @@ struct UrlFlags {
 /// A value, or `off`. A type of its own because clap takes an `Option` for a flag that is missing.
 #[derive(Clone, Copy, PartialEq)]
 struct Off<T>(Option<T>);
+
+/// A number of servers; `None`: the best one is found.
+#[derive(Clone, Copy, PartialEq)]
+struct Size(Option<u32>);
+
+fn size(text: &str) -> Result<Size, String> {
+    match text {
+        "auto" => Ok(Size(None)),
+        _ => match text.parse() {
+            Ok(size @ 1..=1_000_000) => Ok(Size(Some(size))),
+            _ => Err("write a number from 1 to 1000000, or auto".to_owned()),
+        },
+    }
+}
 
 fn time(text: &str) -> Result<Off<Duration>, String> {
     settings::parse_duration(text).map(Off)
@@ -248,7 +275,11 @@ impl From<UrlFlags> for Flags {
             admin: flags.admin.map(|Off(admin)| admin),
             workers: flags.workers,
             mode: flags.mode,
-            max_size: flags.max_size,
+            max_size: flags.max_size.and_then(|Size(size)| size),
+            auto_size: flags.max_size.is_some_and(|Size(size)| size.is_none()),
+            auto_min_size: flags.auto_min_size,
+            auto_max_size: flags.auto_max_size,
+            auto_start_size: flags.auto_start_size,
             min_size: flags.min_size,
             max_connecting: flags.max_connecting,
             soft_limit: flags.soft_limit,

@@ -23,7 +23,14 @@ use anyhow::{Context, bail};
 use clap::{Arg, Args, value_parser};
 use settings::Secret;
 
-use crate::{BAD_USAGE, command_line::command_line, interrupt, output_file::Outputs, work::WorkFlags};
+use crate::{
+    BAD_USAGE,
+    command_line::command_line,
+    doctor::beside::{Beside, Whom},
+    interrupt,
+    output_file::Outputs,
+    work::WorkFlags,
+};
 
 mod table;
 
@@ -130,11 +137,17 @@ pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let interrupt = interrupt::watch()?;
-    carry_out(order, args.work.init(), outputs, &interrupt.stop)
+    carry_out(order, args.work.init(), None, outputs, &interrupt.stop)
 }
 
-/// Makes the sweep, first the tables or documents if it is to (`init`), and tells what came out.
-pub(crate) fn carry_out(order: Order<'_>, init: bool, outputs: Outputs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+/// Makes the sweep, first the tables or documents if it is to (`init`), and tells what came out, also of the doctor who looks at somebody.
+pub(crate) fn carry_out(
+    order: Order<'_>,
+    init: bool,
+    whom: Option<Whom>,
+    outputs: Outputs,
+    stop: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
     proxy::raise_descriptor_limit();
     if let Err(error) = order.check() {
         return Ok(failed(error.blame, &error.message));
@@ -151,10 +164,14 @@ pub(crate) fn carry_out(order: Order<'_>, init: bool, outputs: Outputs, stop: &A
         }
     }
     let terminal = std::io::stderr().is_terminal();
-    let result = match run::run(order, stop, &mut |stage| show(stage, terminal)) {
+    let beside = whom.map(|whom| Beside::begin(whom, 1.0));
+    let swept = run::run(order, stop, &mut |stage| show(stage, terminal));
+    let doctor = beside.map(Beside::end).unwrap_or_default();
+    let mut result = match swept {
         Ok(result) => result,
         Err(error) => return Ok(failed(error.blame, &error.message)),
     };
+    result.about.doctor = doctor;
     if terminal {
         eprint!("\r\x1b[K");
     }

@@ -48,6 +48,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
         loops(config, database, &mut found);
         tuning(config, database, &mut found);
     }
+    tuned_twice(config, &mut found);
     for listener in &config.listeners {
         listener_times(config, listener, &mut found);
     }
@@ -256,6 +257,32 @@ fn tuning(config: &Config, database: &Database, found: &mut Vec<Problem>) {
         let problem = Problem::error(message).hint("only the one with node_id 0 tunes: give max_size a number here");
         found.push(config.locate(problem, &database.spots, "max_size"));
     }
+}
+
+/// Two names of one database, both with a size that is tuned: each would take what the other does for the effect of its own steps.
+fn tuned_twice(config: &Config, found: &mut Vec<Problem>) {
+    let tuned: Vec<&Database> = config.databases.iter().filter(|database| database.pool.auto.on).collect();
+    for (place, database) in tuned.iter().enumerate() {
+        let Some(other) = tuned[..place].iter().find(|other| is_same(other, database)) else { continue };
+        let message = format!(
+            "max_size of `{}` and of `{}` is \"auto\", and both are the same database: only one may be tuned",
+            other.name, database.name
+        );
+        let problem = Problem::error(message).hint("give one of them a number");
+        found.push(config.locate(problem, &database.spots, "max_size"));
+    }
+}
+
+/// Whether two are the same database of the same server, as far as the configuration tells.
+fn is_same(one: &Database, other: &Database) -> bool {
+    let there = |database: &Database| {
+        let own = (database.name != FALLBACK).then(|| database.name.clone());
+        database.database.clone().or(own)
+    };
+    // Pools of MongoDB are those of its hosts, whatever database is asked for.
+    let is_named_so = one.kind == Kind::MongoDb || there(one).is_some_and(|name| there(other) == Some(name));
+    let is_there = (one.kind, one.target) == (other.kind, other.target) && one.hosts.addresses == other.hosts.addresses;
+    is_there && is_named_so
 }
 
 /// A database that is Poolhouse itself.

@@ -244,6 +244,8 @@ pub struct AutoSize {
     pub least: u32,
     /// The largest size; `None`: [`AutoSize::MOST`], or what limits leave.
     pub most: Option<u32>,
+    /// The size that a pool begins with; `None`: the default of `max_size`.
+    pub start: Option<u32>,
     /// How long a size is watched before another one has its turn, while the best one is searched for.
     pub window: Duration,
 }
@@ -251,11 +253,17 @@ pub struct AutoSize {
 impl AutoSize {
     /// The largest size unless another is named.
     pub const MOST: u32 = 60;
+
+    /// The size that a pool begins with which always keeps so many servers.
+    pub fn begins_with(&self, min_size: u32) -> u32 {
+        let start = self.start.unwrap_or(PoolConfig::default().max_size);
+        start.max(min_size).max(self.least).min(self.most.unwrap_or(Self::MOST))
+    }
 }
 
 impl Default for AutoSize {
     fn default() -> Self {
-        Self { on: false, least: 1, most: None, window: Duration::from_secs(4) }
+        Self { on: false, least: 1, most: None, start: None, window: Duration::from_secs(4) }
     }
 }
 
@@ -335,7 +343,7 @@ impl fmt::Display for Mode {
 impl PoolSettings {
     /// Between which sizes a pool is tuned, if it is. There may be `room` servers for other reasons; 0 is any number.
     pub fn tuning(&self, room: u32) -> Option<tuner::Limits> {
-        let AutoSize { on, least, most, window } = self.auto;
+        let AutoSize { on, least, most, window, start: _ } = self.auto;
         let least = least.max(self.config.min_size);
         let room = if room == 0 { u32::MAX } else { room };
         let most = most.unwrap_or(AutoSize::MOST.min(room)).max(least);

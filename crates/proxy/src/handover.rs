@@ -13,7 +13,7 @@
 //!  {"take_over":1}          -->
 //!                           <--      {"listeners":[..],"admin":true,"held":{..}} and the sockets
 //!  {"serving":true}         -->
-//!                           <--      {"left":true}        accepts nobody any more
+//!                           <--      {"left":true,"tuned":[..]}  accepts nobody any more, nor tunes any pool
 //!                           <--      {"held":{..}}        until its last client has gone
 //! ```
 
@@ -30,7 +30,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, Endpoint};
+use crate::{
+    config::{Config, Endpoint},
+    tuning::Kept,
+};
 
 mod giver;
 mod limits;
@@ -79,6 +82,9 @@ struct Word {
     left: bool,
     #[serde(default)]
     held: HashMap<String, u32>,
+    /// What it knows of the sizes of its pools, when it has let go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tuned: Vec<Kept>,
 }
 
 /// Where two processes of this configuration meet; `None` if it has no fixed address.

@@ -123,18 +123,14 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let dropped = logs.dropped();
     let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
     let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
-    let control = Control { reloader, tuning, drain: tokio::sync::Notify::new() };
+    let control = Control { reloader, tuning: Arc::clone(&tuning), drain: tokio::sync::Notify::new() };
     let admin = Admin::new(driver.handle(), control, move || dropped.dropped_lines() as u64);
     let handle = driver.handle();
     let limits = Arc::new(Limits::new(driver.handle()));
     if let Some(inherited) = inherited {
-        if let Err(error) = inherited.serving(Arc::clone(&limits)) {
-            limits.leave_before(None);
-            tracing::error!(%error, "the process before this one may still be there: end it");
-        }
-        systemd::main_process();
+        succeed(inherited, &limits, &tuning);
     }
-    let giver = Giver::wait(&config, driver.handle(), Arc::clone(&limits), copies);
+    let giver = Giver::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
     let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, (&giver, &limits)));
     // Waits for questions that are being answered.
     drop(runtime);
@@ -148,6 +144,18 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     tracing::info!("stopped");
     ended.map_err(ServeError::system("the admin thread failed"))?;
     if intact { Ok(()) } else { Err(ServeError::Defect) }
+}
+
+/// Clients are served here from now on, and the process before lets go.
+fn succeed(inherited: Inherited, limits: &Arc<Limits>, tuning: &Tuning) {
+    match inherited.serving(Arc::clone(limits)) {
+        Ok(kept) => tuning.go_on_from(kept),
+        Err(error) => {
+            limits.leave_before(None);
+            tracing::error!(%error, "the process before this one may still be there: end it");
+        }
+    }
+    systemd::main_process();
 }
 
 /// The socket of a listener: the one of the process before, or a new one.

@@ -187,6 +187,31 @@ fn a_tuned_size_needs_transactions_and_one_who_tunes() {
 }
 
 #[test]
+fn of_two_names_of_one_database_only_one_is_tuned() {
+    let again =
+        |url: &str, size: &str| format!("max_size = \"auto\"\n[[database]]\nname = \"e\"\nurl = \"{url}\"\n{size}");
+    let auto = "max_size = \"auto\"\n";
+    expect(
+        &again("postgres://other@h/d", auto),
+        "p.toml:8:12: error: max_size of `d` and of `e` is \"auto\", and both are the same database: only one may be tuned",
+    );
+    for (url, size) in [
+        ("postgres://other@h/d", ""),
+        ("postgres://other@h/d", "max_size = 9\n"),
+        ("postgres://app@h/e", auto),
+        ("postgres://app@h2/d", auto),
+        ("postgres://app@h/d?target_session_attrs=read-only", auto),
+    ] {
+        let found = found(&again(url, size));
+        assert!(found.iter().all(|line| !line.contains("error")), "{url} {size}: {found:#?}");
+    }
+    // In [pool] it is meant for both; then the message stands where it was said.
+    let both = "[pool]\nmax_size = \"auto\"\n[[database]]\nname = \"a\"\nurl = \"postgres://x@h/d\"\n\
+                [[database]]\nname = \"b\"\nurl = \"postgres://y@h/d\"\n";
+    assert!(found_with(both, MACHINE).iter().any(|line| line.contains("`a` and of `b` is \"auto\"")));
+}
+
+#[test]
 fn the_limit_of_a_tuned_size_is_compared_only_if_it_is_named() {
     assert_eq!(found("max_size = \"auto\"\nmax_connections = 5\n"), Vec::<String>::new());
     expect(

@@ -282,6 +282,13 @@ poolhouse.toml:5:17: error: auto_min_size 30 is above auto_max_size 20
       |                 ^^",
     );
     expect_after_base(
+        "max_size = \"auto\"\nauto_max_size = 20\nauto_start_size = 25\n",
+        r"
+poolhouse.toml:6:19: error: auto_start_size 25 is outside auto_min_size 1 to auto_max_size 20
+    6 | auto_start_size = 25
+      |                   ^^",
+    );
+    expect_after_base(
         "max_size = 5\nauto_max_size = 20\n",
         r#"
 poolhouse.toml:5:17: error: `auto_max_size` is for max_size = "auto", and this max_size is a number

@@ -157,8 +157,31 @@ fn flags_that_cannot_go_together_are_refused() {
     let error = |flags: Flags| proxy::from_url("postgres://h/d", &flags, &variables).unwrap_err().to_string();
     let sizes = error(Flags { max_size: Some(5), min_size: Some(6), ..Flags::default() });
     assert!(sizes.contains("min_size (6) is above max_size (5)"), "{sizes}");
+    let bounds = error(Flags { auto_min_size: Some(3), ..Flags::default() });
+    assert!(bounds.contains("are for --max-size auto"), "{bounds}");
+    let bounds = error(Flags { auto_size: true, auto_min_size: Some(70), ..Flags::default() });
+    assert!(bounds.contains("--auto-min-size 70 is above --auto-max-size 60"), "{bounds}");
+    let start = error(Flags { auto_size: true, auto_start_size: Some(61), ..Flags::default() });
+    assert!(start.contains("--auto-start-size 61 is outside --auto-min-size 1 to --auto-max-size 60"), "{start}");
     let limits = error(Flags { soft_limit: Some(5), hard_limit: Some(4), ..Flags::default() });
     assert!(limits.contains("--soft-limit 5"), "{limits}");
+}
+
+#[test]
+fn flags_have_a_size_tuned_within_bounds() {
+    let tuned = |url: &str, flags: Flags| proxy::from_url(url, &flags, &variables).map(|config| config.databases);
+    let flags = Flags { auto_size: true, auto_min_size: Some(2), auto_max_size: Some(12), ..Flags::default() };
+    // The database of the URL, and whatever else its server has.
+    let databases = tuned("postgres://a@h/d", flags.clone()).unwrap();
+    let limits = tuner::Limits { least: 2, most: 12, window: Duration::from_secs(4) };
+    let found: Vec<_> = databases.iter().map(|d| (d.pool.tuning(0), d.pool.config.max_size)).collect();
+    assert_eq!(found, [(Some(limits), 12), (Some(limits), 12)]);
+    let start = Flags { auto_start_size: Some(5), ..flags.clone() };
+    assert_eq!(tuned("mongodb://a@h/d", start).unwrap()[0].pool.config.max_size, 5);
+    let redis = tuned("redis://h", flags).unwrap_err().to_string();
+    assert!(redis.contains("clients of Redis share connections"), "{redis}");
+    let number = tuned("postgres://a@h/d", Flags { max_size: Some(7), ..Flags::default() }).unwrap();
+    assert_eq!((number[0].pool.tuning(0), number[0].pool.config.max_size), (None, 7));
 }
 
 #[test]
@@ -166,17 +189,18 @@ fn a_size_may_be_tuned_within_bounds_and_a_number_further_in_ends_that() {
     let database =
         |name: &str, more: &str| format!("[[database]]\nname = \"{name}\"\nurl = \"postgres://u@h\"\n{more}");
     let config = read(&format!(
-        "[pool]\nmax_size = \"auto\"\nauto_window = \"2s\"\n{}{}{}{}",
+        "[pool]\nmax_size = \"auto\"\nauto_window = \"2s\"\n{}{}{}{}{}",
         database("a", ""),
         database("b", "max_size = 7\n"),
         database("c", "auto_min_size = 3\nauto_max_size = 12\nmin_size = 5\n"),
         database("d", "auto_min_size = 30\n"),
+        database("s", "auto_start_size = 9\n"),
     ));
     let tuned: Vec<_> = config.databases.iter().map(|database| database.pool.tuning(0)).collect();
     let limits = |least, most| Some(tuner::Limits { least, most, window: Duration::from_secs(2) });
-    assert_eq!(tuned, [limits(1, 60), None, limits(5, 12), limits(30, 60)]);
+    assert_eq!(tuned, [limits(1, 60), None, limits(5, 12), limits(30, 60), limits(1, 60)]);
     let begins: Vec<_> = config.databases.iter().map(|database| database.pool.config.max_size).collect();
-    assert_eq!(begins, [20, 7, 12, 30]);
+    assert_eq!(begins, [20, 7, 12, 30, 9]);
     // What other limits leave, unless a bound is named.
     assert_eq!(config.databases[0].pool.tuning(25), limits(1, 25));
     assert_eq!(config.databases[2].pool.tuning(6), limits(5, 12));

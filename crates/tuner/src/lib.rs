@@ -22,5 +22,5 @@ mod window;
 
 pub use evidence::{Evidence, Reason, Step};
 pub use limits::Limits;
-pub use tuner::{Standing, Tuner};
+pub use tuner::{Known, Standing, Tuner};
 pub use window::{Look, Window};

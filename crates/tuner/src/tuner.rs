@@ -1,9 +1,13 @@
 //! When something is tried, and what follows from it: the search for the best size, the watch over what was found, and the way back when
 //! errors rise or the pool is out of order. It is shown looks and tells a size; it knows neither clock nor pool.
 
+mod known;
+
 use std::time::Duration;
 
 use pool::Time;
+
+pub use known::Known;
 
 use crate::{
     evidence::{Evidence, Reason, Step},
@@ -124,6 +128,14 @@ struct Found {
     /// When a neighbour is tried next, and whether that is the smaller one: it comes after the larger one.
     probe_at: Time,
     probe_fewer: bool,
+}
+
+impl Found {
+    /// Something was found now, and is left alone for so long.
+    fn new(before: Before, now: Time, rest: Duration) -> Self {
+        let (higher, lower, bad) = (0, 0, 0);
+        Self { since: now, before, level: None, higher, lower, bad, probe_at: now + rest, probe_fewer: false }
+    }
 }
 
 impl Tuner {
@@ -270,16 +282,7 @@ impl Tuner {
         if to != before.size {
             self.rest = REST.0;
         }
-        self.stage = Stage::Found(Found {
-            since: now,
-            before,
-            level: None,
-            higher: 0,
-            lower: 0,
-            bad: 0,
-            probe_at: now + self.rest,
-            probe_fewer: false,
-        });
+        self.stage = Stage::Found(Found::new(before, now, self.rest));
         self.change(to, now);
         let reason = if to < from { Reason::Fewer } else { Reason::Found };
         Some(Step { from, to, tries: None, reason, evidence: evidence.filter(|_| to < from) })
@@ -542,6 +545,28 @@ mod tests {
         assert_eq!((step.reason, step.to), (Reason::Bounds, 31));
         course.until(Reason::Found, knee);
         assert!(course.tuner.size() >= 31);
+    }
+
+    #[test]
+    fn another_one_goes_on_with_what_was_found_and_does_not_search_again() {
+        let mut course = Course::new(20);
+        course.until(Reason::Tries, knee);
+        assert_eq!(course.tuner.known(), Known { size: 20, found: false });
+        let found = course.until(Reason::Fewer, knee).to;
+        // The minute in which a neighbour is tried does not count.
+        while course.tuner.standing() != Standing::Probing || course.tuner.size() == found {
+            course.second(knee);
+        }
+        let known = course.tuner.known();
+        assert_eq!(known, Known { size: found, found: true });
+        let mut next = Course { tuner: Tuner::resumed(LIMITS, known, Time(0)), ..Course::new(20) };
+        assert_eq!((next.tuner.size(), next.tuner.standing()), (found, Standing::Found));
+        assert!((0..9 * 60).all(|_| next.second(knee).is_none()), "it watches for ten minutes");
+        // What was found is not to be had any more, and what was not found is searched for from there on.
+        let narrow = Tuner::resumed(Limits { most: 5, ..LIMITS }, known, Time(0));
+        assert_eq!((narrow.size(), narrow.known().found), (5, false));
+        let open = Tuner::resumed(LIMITS, Known { size: 12, found: false }, Time(0));
+        assert_eq!((open.size(), open.standing()), (12, Standing::NoDemand));
     }
 
     #[test]

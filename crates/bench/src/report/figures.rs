@@ -149,7 +149,8 @@ pub fn scenario(about: &About) -> Option<String> {
 /// Where and with what it was measured.
 pub fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| DASH.to_owned());
-    vec![
+    let doctor = (!about.doctor.is_empty()).then(|| ("Doctor", about.doctor.join("; ")));
+    let lines = [
         ("Target", about.target.clone()),
         ("Server", known(&about.server)),
         ("Machine", about.machine.clone()),
@@ -157,7 +158,8 @@ pub fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
         ("Seed", about.seed.to_string()),
         ("Poolhouse", about.version.clone()),
         ("Command", known(&about.command)),
-    ]
+    ];
+    doctor.into_iter().chain(lines).collect()
 }
 
 /// Connections opened per hour of the published time, by cause, the most first; those before the measured time are not among them. `None`

@@ -20,6 +20,7 @@ pub(crate) fn full(name: &str) -> BenchResult {
             scenario: Some("What the sample shows, and what to look at.".to_owned()),
             compression: Some(75.0),
             columns: vec!["done".to_owned()],
+            doctor: vec!["it was healthy".to_owned()],
             pool: "max_size 20".to_owned(),
             target: "postgres://app@127.0.0.1/sample".to_owned(),
             server: Some("SampleSQL 1.0".to_owned()),

@@ -203,6 +203,9 @@ fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()
         }
         grid.write(out, WIDTH)?;
     }
+    for said in &result.about.doctor {
+        line(out, "  doctor       ", &figures::printable(said))?;
+    }
     for warning in &result.warnings {
         line(out, "  warning: ", &figures::printable(warning))?;
     }

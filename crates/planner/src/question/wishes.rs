@@ -14,7 +14,7 @@ use bench::{
 };
 use settings::Section;
 
-use crate::server::{Connect, Curve, Spec, Times};
+use crate::server::{Connect, Curve, LOW, Processors, Spec, Times};
 
 /// Making a connection where nothing is said of it, as it is within a data centre.
 const USUAL_TCP: Duration = Duration::from_millis(1);
@@ -43,6 +43,8 @@ pub struct Wishes {
     pub curve: Option<PathBuf>,
     /// Operations that the server works on at a time; more share it.
     pub parallel: Option<u32>,
+    /// For how long an operation needs one of the server's processors; more operations than there are processors wait for one.
+    pub processor_time: Option<Duration>,
     /// Round trips of an operation.
     pub trips: Option<u32>,
     /// The client's own time within an operation.
@@ -59,7 +61,7 @@ pub struct Wishes {
     pub objectives: Vec<String>,
     /// By how much limits must be kept, as a share of them.
     pub margin: Option<f64>,
-    /// The server's processors, for a rule of thumb.
+    /// The server's processors, for a rule of thumb and for [`Self::processor_time`].
     pub cpus: Option<u32>,
     /// Memory of the server for each connection, in megabytes.
     pub memory_mb: Option<f64>,
@@ -136,6 +138,7 @@ pub const KEYS: &[&str] = &[
     "measured",
     "curve",
     "parallel",
+    "processor_time",
     "trips",
     "pause",
     "connect",
@@ -178,6 +181,7 @@ impl Wishes {
             measured: section.path("measured"),
             curve: section.path("curve"),
             parallel: section.number("parallel", 1..=MOST),
+            processor_time: section.duration_on("processor_time"),
             trips: section.number("trips", 1..=1000),
             pause: section.duration_on("pause"),
             connect: section.table("connect", &[CONNECT_KEYS]).map(|table| connect(&table)).unwrap_or_default(),
@@ -200,8 +204,8 @@ impl Wishes {
         let says = self.service.is_some() || self.measured.is_some();
         let below = if says { Self { service: None, service_p99: None, measured: None, ..below } } else { below };
         // So does whoever says what more of them at once do.
-        let says = self.curve.is_some() || self.parallel.is_some();
-        let below = if says { Self { curve: None, parallel: None, ..below } } else { below };
+        let says = self.curve.is_some() || self.parallel.is_some() || self.processor_time.is_some();
+        let below = if says { Self { curve: None, parallel: None, processor_time: None, ..below } } else { below };
         Self {
             service: self.service.or(below.service),
             service_p99: self.service_p99.or(below.service_p99),
@@ -210,6 +214,7 @@ impl Wishes {
             measured: self.measured.or(below.measured),
             curve: self.curve.or(below.curve),
             parallel: self.parallel.or(below.parallel),
+            processor_time: self.processor_time.or(below.processor_time),
             trips: self.trips.or(below.trips),
             pause: self.pause.or(below.pause),
             connect: ConnectWishes {
@@ -252,7 +257,14 @@ impl Wishes {
         }
         let verdict = sweep.as_ref().and_then(|sweep| sweep.verdict.as_ref());
         for speeds in verdict.iter().flat_map(|verdict| &verdict.two_speeds) {
-            assumed.push(format!("Of the curve: {} The plan takes what was measured.", advice::named(speeds)));
+            let taken = if speeds.slow.is_some() { "the slower one" } else { "no more than the others let expect" };
+            assumed.push(format!("Of the curve: {} The plan takes {taken}.", advice::named(speeds)));
+        }
+        if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW) {
+            let range = if verdict.safe.is_some() { "" } else { ", and it names no range that is safe" };
+            let more = verdict.to_know.join(" ");
+            let more = if more.is_empty() { String::new() } else { format!(" To know more: {more}") };
+            assumed.push(format!("The confidence of the curve's sweep is low{range}.{more}"));
         }
         let curve = sweep.as_ref().map(|sweep| Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned())));
         let mut curve = curve.transpose()?;
@@ -283,6 +295,7 @@ impl Wishes {
             }
             curve = Some(Curve::parallel(most, service.mean().as_secs_f64()));
         }
+        let processors = self.processors(curve.is_some(), service.mean())?;
         let (auth_trips, full, trips) = kind(target);
         let limit = self.server_limit;
         if let (Some(limit), Some(reserved)) = (limit, self.reserved)
@@ -296,12 +309,24 @@ impl Wishes {
             trips: self.trips.unwrap_or(trips),
             pause: self.pause.unwrap_or_default(),
             curve,
+            processors,
             connect: self.connect(&measured, auth_trips, assumed),
             limit,
             reserved: self.reserved.unwrap_or(0),
             full,
             budget: self.budget,
         })
+    }
+
+    fn processors(&self, shared: bool, service: Duration) -> Result<Option<Processors>, (&'static str, String)> {
+        let Some(work) = self.processor_time else { return Ok(None) };
+        let wrong = |message: &str| Err(("processor_time", message.to_owned()));
+        match self.cpus {
+            _ if shared => wrong("give one of `curve`, `parallel` and `processor_time`"),
+            None => wrong("how many processors are there? Say it with `cpus`"),
+            Some(_) if work > service => wrong("it is part of the service time, and cannot be longer"),
+            Some(count) => Ok(Some(Processors { count, work })),
+        }
     }
 
     fn of_mean(&self, mean: Duration) -> Result<Times, String> {

@@ -35,6 +35,11 @@ fn one(miss: &Missed) -> String {
     format!("{} ({}{step})", miss.objective, miss.measured)
 }
 
+/// Of a doubtful server not all sizes are looked at.
+fn reliable(prediction: &Prediction) -> &'static str {
+    if prediction.facts.server_safe.is_some() { " reliable one" } else { "" }
+}
+
 /// First of all.
 pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut Words) {
     if !question.is_sweep {
@@ -42,12 +47,14 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
     }
     let Some(best) = &prediction.best else { return };
     if question.is_sweep {
-        words.say("found", format!("{} is the smallest that meets {}.", best.words, prediction.objectives.join(", ")));
+        let all = prediction.objectives.join(", ");
+        words.say("found", format!("{} is the smallest{} that meets {all}.", best.words, reliable(prediction)));
         return;
     }
     if best.met {
         let smaller = best.too_small.map_or(String::new(), |size| format!(" A max_size of {size} is too small."));
-        words.say("found", format!("{} is the smallest that meets the objectives.{smaller}", best.words));
+        let which = reliable(prediction);
+        words.say("found", format!("{} is the smallest{which} that meets the objectives.{smaller}", best.words));
         return;
     }
     let missed: Vec<String> = best.cases.iter().flat_map(|case| &case.missed).take(MAX_MISSED).map(one).collect();

@@ -1,22 +1,28 @@
 //! What the settings cost elsewhere: the server's limit and its memory over all instances, limits for clients, the platform's freeze, what
 //! needs a connection of its own at a Redis.
 
-use bench::plan::Plan;
+use bench::plan::{Plan, PoolConfig, Target};
 
 use super::Words;
 use crate::{
     advice::Advice,
     prediction::Prediction,
     question::Question,
+    run::own_pool,
     words::{counted, number, percent, time},
 };
 
+/// Poolhouses in front of which something is said.
+const MAX_FRONTS: usize = 4;
 /// A limit that is used by more than this leaves no room for a second set of instances during a deployment.
 const CROWDED: f64 = 0.5;
 
 pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
-    given(question, words);
-    if let Some(settings) = &prediction.settings {
+    front(question, prediction, words);
+    if own_pool(load).is_none() {
+        given(question, words);
+    }
+    if let Some(settings) = prediction.settings.as_ref().filter(|_| own_pool(load).is_none()) {
         budget(question, settings, words);
         memory(question, settings, words);
     }
@@ -50,6 +56,35 @@ fn given(question: &Question, words: &mut Words) {
             case.pool.config.max_size,
             most(case)
         ));
+    }
+}
+
+/// The pool of a Poolhouse in front.
+fn front(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let cases = question.cases.iter().zip(&prediction.given);
+    for (case, most) in cases.filter_map(|(plan, case)| Some((own_pool(plan)?, case.most_connections))).take(MAX_FRONTS)
+    {
+        let default = PoolConfig::default();
+        let size = case.max_size.unwrap_or(default.max_size);
+        let wait = case.max_wait_time.unwrap_or(default.max_wait_time);
+        let wait = wait.map_or("for as long as it takes".to_owned(), |wait| format!("for {} at most", time(wait)));
+        words.say(
+            "Poolhouse in front",
+            format!(
+                "Its pool has {} at most, and here had {most}: whoever comes beyond that waits in it, {wait}. The max_size that is found is that \
+                 of the pools before it.",
+                counted(size.into(), "server")
+            ),
+        );
+    }
+    let is_sized = |case: &Plan| {
+        let of_redis = case.poolhouse.filter(|_| matches!(case.target, Target::Redis(_)));
+        of_redis.is_some_and(|wishes| wishes.max_size.is_some() || wishes.max_wait_time.is_some())
+    };
+    if question.cases.iter().any(is_sized) {
+        words.warn(
+            "Clients of Redis share the servers of the Poolhouse in front: its max_size and max_wait_time are not played.".to_owned(),
+        );
     }
 }
 

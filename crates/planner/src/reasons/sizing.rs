@@ -122,6 +122,14 @@ fn server(question: &Question, prediction: &Prediction, words: &mut Words) {
         return;
     };
     match facts.measured_until {
+        None if question.spec.processors.is_some() => words.say(
+            "server",
+            format!(
+                "Its processors do {}/s at most, with {} at once; more wait for a processor inside the server instead of in the pool.",
+                number(most),
+                counted(knee.into(), "operation")
+            ),
+        ),
         None => words.say(
             "server",
             format!(
@@ -138,6 +146,20 @@ fn server(question: &Question, prediction: &Prediction, words: &mut Words) {
                     counted(knee.into(), "connection")
                 ),
             );
+            if let Some((from, to)) = facts.server_safe {
+                let safe =
+                    if from == to { counted(to.into(), "connection") } else { format!("{from} to {to} connections") };
+                let least = question.spec.curve.as_ref().map_or(1, |curve| curve.least());
+                let fewer =
+                    if least > 1 { format!(", and fewer than {least} in none: they may be chance") } else { String::new() };
+                words.say(
+                    "safe range",
+                    format!(
+                        "The sweep's confidence is low. Its best is looked for only where the sweep calls it safe, at {safe} in all; more \
+                         are recommended in no case{fewer}."
+                    ),
+                );
+            }
             let cases = prediction.given.iter().chain(prediction.best.iter().flat_map(|best| &best.cases));
             if let Some(beyond) = cases.filter_map(|case| case.at_once).filter(|at_once| *at_once > until).max() {
                 words.warn(format!(

@@ -1,7 +1,10 @@
 //! What a server does with so many operations at once: a curve of throughput against concurrency. Measured by a sweep, or a number of
 //! operations that it works on in parallel. Says how fast; serves nothing.
 
-use bench::sweep::result::SweepResult;
+use bench::sweep::result::{CurvePoint, SweepResult, TwoSpeeds};
+
+/// What a sweep calls the least confidence.
+pub const LOW: &str = "low";
 
 /// Throughput against concurrency, in straight lines between the points. Below the first point it is proportional to the concurrency;
 /// beyond the last one it stays, which nobody has measured.
@@ -11,24 +14,44 @@ pub struct Curve {
     points: Vec<(f64, f64)>,
     /// It is known beyond the last point: nothing was measured, it was given.
     given: bool,
+    /// What measured it has little confidence, and relies on these numbers of operations at once only.
+    safe: Option<Safe>,
+}
+
+/// What can be relied on of a curve that was measured with little confidence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Safe {
+    /// The numbers of operations at once that do about as well as any.
+    from: u32,
+    to: u32,
+    /// The fewest that are no chance: neither the fewest that were tested nor one with two speeds, unless they are among those.
+    least: u32,
 }
 
 impl Curve {
-    /// The one that a sweep has measured directly at the database; `None`: it has none.
+    /// The one that a sweep has measured directly at the database; `None`: it has none. Where two speeds were seen it is the slower one.
     pub fn measured(sweep: &SweepResult) -> Option<Self> {
-        let points: Vec<(f64, f64)> = sweep
-            .direct
-            .points
-            .iter()
-            .filter(|point| point.throughput > 0.0)
-            .map(|point| (f64::from(point.clients), point.believed.unwrap_or(point.throughput)))
-            .collect();
-        (!points.is_empty()).then_some(Self { points, given: false })
+        let two_speeds = sweep.verdict.as_ref().map_or(&[][..], |verdict| &verdict.two_speeds[..]);
+        let speeds = |clients: u32| two_speeds.iter().find(|speeds| speeds.clients == clients);
+        let believed = |point: &CurvePoint| {
+            let measured = point.believed.unwrap_or(point.throughput);
+            (f64::from(point.clients), speeds(point.clients).map_or(measured, |speeds| slower(speeds, measured)))
+        };
+        let points: Vec<(f64, f64)> =
+            sweep.direct.points.iter().filter(|point| point.throughput > 0.0).map(believed).collect();
+        let safe = sweep.verdict.as_ref().filter(|verdict| verdict.confidence == LOW).and_then(|verdict| verdict.safe);
+        let safe = safe.map(|safe| {
+            let numbers = points.iter().skip(1).map(|(n, _)| *n as u32);
+            let least = numbers.filter(|n| speeds(*n).is_none()).fold(safe.from, u32::min);
+            Safe { from: safe.from, to: safe.to, least }
+        });
+        let safe = safe.filter(|safe| points.iter().any(|(n, _)| safe.has(*n)));
+        (!points.is_empty()).then_some(Self { points, given: false, safe })
     }
 
     /// A server that works on so many operations at a time, each as fast as alone; more share it equally. `mean`: seconds of one alone.
     pub fn parallel(most: u32, mean: f64) -> Self {
-        Self { points: vec![(f64::from(most), f64::from(most) / mean)], given: true }
+        Self { points: vec![(f64::from(most), f64::from(most) / mean)], given: true, safe: None }
     }
 
     /// Operations per second, all together, with so many at once.
@@ -54,18 +77,42 @@ impl Curve {
         self.points.iter().map(|(n, _)| *n as u32)
     }
 
-    /// The highest throughput, and the smallest number of operations at once with which it comes within `part` of that.
+    /// Between which numbers of operations at once the best can be relied on; `None`: whatever was measured.
+    pub fn safe(&self) -> Option<(u32, u32)> {
+        self.safe.map(|safe| (safe.from, safe.to))
+    }
+
+    /// The fewest operations at once whose throughput is no chance.
+    pub fn least(&self) -> u32 {
+        self.safe.map_or(1, |safe| safe.least)
+    }
+
+    /// The highest throughput, and the smallest number of operations at once with which it comes within `part` of that; both of what can
+    /// be relied on.
     pub fn best(&self, part: f64) -> (f64, u32) {
-        let most = self.points.iter().map(|(_, x)| *x).fold(0.0, f64::max);
-        let first = self.points.iter().find(|(_, x)| *x >= most * (1.0 - part));
+        let safe = || self.points.iter().filter(|(n, _)| self.safe.is_none_or(|safe| safe.has(*n)));
+        let most = safe().map(|(_, x)| *x).fold(0.0, f64::max);
+        let first = safe().find(|(_, x)| *x >= most * (1.0 - part));
         (most, first.map_or(1, |(n, _)| n.ceil() as u32))
     }
+}
+
+impl Safe {
+    fn has(&self, n: f64) -> bool {
+        f64::from(self.from) <= n && n <= f64::from(self.to)
+    }
+}
+
+/// The throughput at the slower of two speeds. Where only the faster one was seen, what the response times of the others let expect.
+fn slower(speeds: &TwoSpeeds, measured: f64) -> f64 {
+    let expected = speeds.p50_ms.zip(speeds.expected_p50_ms).map(|(seen, expected)| measured * seen / expected);
+    speeds.slow.or(expected).map_or(measured, |slow| slow.min(measured))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bench::sweep::result::{Curve as Measured, CurvePoint};
+    use bench::sweep::result::{Curve as Measured, Safe as SafeNumbers, Verdict};
 
     fn sweep(points: &[(u32, f64)]) -> SweepResult {
         let point = |(clients, throughput): &(u32, f64)| CurvePoint {
@@ -84,6 +131,32 @@ mod tests {
         assert_eq!(at, [50.0, 100.0, 130.0, 160.0, 140.0, 120.0, 120.0]);
         assert_eq!((curve.measured_until(), curve.best(0.05)), (Some(8), (160.0, 4)));
         assert_eq!(Curve::measured(&sweep(&[])), None);
+    }
+
+    #[test]
+    fn of_a_sweep_with_little_confidence_only_the_safe_range_counts_and_of_two_speeds_the_slower() {
+        let mut sweep = sweep(&[(1, 5500.0), (2, 3000.0), (4, 3100.0), (8, 2900.0), (64, 3200.0)]);
+        let speeds = TwoSpeeds { clients: 1, slow: Some(1200.0), fast: Some(5500.0), ..TwoSpeeds::default() };
+        let safe = Some(SafeNumbers { from: 2, to: 8, throughput: 2900.0 });
+        let verdict =
+            Verdict { confidence: LOW.to_owned(), safe, two_speeds: vec![speeds.clone()], ..Verdict::default() };
+        sweep.verdict = Some(verdict.clone());
+        let curve = Curve::measured(&sweep).unwrap();
+        assert_eq!((curve.safe(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));
+        assert_eq!([1, 64].map(|n| curve.throughput(n)), [1200.0, 3200.0], "what was measured is still known");
+        // A curve that still rises: its best is at the end, and few connections are no chance.
+        let rising = Some(SafeNumbers { from: 64, to: 64, throughput: 3200.0 });
+        sweep.verdict = Some(Verdict { safe: rising, two_speeds: Vec::new(), ..verdict.clone() });
+        let curve = Curve::measured(&sweep).unwrap();
+        assert_eq!((curve.safe(), curve.least(), curve.throughput(1)), (Some((64, 64)), 2, 5500.0));
+        // Only the faster speed was seen: 5,500 x 0.18 / 0.32.
+        let seen = TwoSpeeds { slow: None, p50_ms: Some(0.18), expected_p50_ms: Some(0.32), ..speeds };
+        sweep.verdict = Some(Verdict { two_speeds: vec![seen], ..verdict.clone() });
+        assert_eq!(Curve::measured(&sweep).unwrap().throughput(1).round(), 3094.0);
+        // More confidence: every number counts.
+        sweep.verdict = Some(Verdict { confidence: "medium".to_owned(), ..verdict });
+        let curve = Curve::measured(&sweep).unwrap();
+        assert_eq!((curve.safe(), curve.least(), curve.best(0.05)), (None, 1, (3200.0, 4)));
     }
 
     #[test]

@@ -31,6 +31,14 @@ fn what_does_not_go_together_is_told_at_its_place() {
     assert!(error.contains("p.toml:10:15") && error.contains("99th percentile"), "{error}");
     let error = read("[plan]\nservice = \"10ms\"\nserver_limit = 5\nreserved = 5\n").unwrap_err();
     assert!(error.contains("p.toml:11:12") && error.contains("none is left"), "{error}");
+    for (rest, place, why) in [
+        ("processor_time = \"1ms\"\n", "p.toml:10:18", "how many processors are there?"),
+        ("processor_time = \"1ms\"\ncpus = 2\nparallel = 2\n", "p.toml:10:18", "give one of"),
+        ("processor_time = \"11ms\"\ncpus = 2\n", "p.toml:10:18", "part of the service time"),
+    ] {
+        let error = read(&format!("[plan]\nservice = \"10ms\"\n{rest}")).unwrap_err();
+        assert!(error.contains(place) && error.contains(why), "{error}");
+    }
     let error = read("[plan]\nmeasured = \"no-such.json\"\n").unwrap_err();
     assert!(error.contains("p.toml:9:12") && error.contains("no-such.json"), "{error}");
 }

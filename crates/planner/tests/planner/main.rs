@@ -2,6 +2,7 @@
 //! from the rules of the pool.
 
 mod asked;
+mod front;
 mod queueing;
 mod rules;
 mod scenarios;
@@ -86,6 +87,7 @@ fn spec(service: Times) -> Spec {
         trips: 1,
         pause: Duration::ZERO,
         curve: None,
+        processors: None,
         connect: Connect {
             dns: None,
             tcp: Some(Times::Constant(ms(1))),

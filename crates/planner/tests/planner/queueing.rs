@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bench::{plan::Spacing, record::Histogram};
-use planner::server::{Curve, Times};
+use bench::{plan::Spacing, record::Histogram, result::Measured};
+use planner::server::{Curve, Processors, Times};
 use workload::Shape;
 
 use super::{fixed, ms, near, open, plan, response, seconds, simulate, spec, waits};
@@ -65,6 +65,37 @@ fn operations_that_share_one_processor_take_as_long_as_processor_sharing_says_wh
         let result = simulate(&plan(open(70.0, seconds(2000), Spacing::Poisson), fixed(200)), &spec).result;
         near(response(&result).mean, 10.0 / 0.3, 0.08);
     }
+}
+
+#[test]
+fn operations_that_wait_for_one_processor_wait_as_pollaczek_and_khinchine_say() {
+    // M/D/1 of the work, and beside it what needs no processor: T = S + D rho / (2 (1 - rho)).
+    let mut spec = spec(Times::Constant(ms(25)));
+    spec.processors = Some(Processors { count: 1, work: ms(10) });
+    let result = simulate(&plan(open(70.0, seconds(3000), Spacing::Poisson), fixed(200)), &spec).result;
+    let response = response(&result);
+    near(response.mean, 25.0 + 10.0 * 0.7 / (2.0 * 0.3), tolerance(response.count, 0.7));
+}
+
+#[test]
+fn a_burst_takes_as_long_as_its_work_takes_the_processors_and_new_connections_longer() {
+    let burst = |rounds| Shape::Burst { size: 50, at_once: 50, idle: ms(500), rounds };
+    let mut spec = spec(Times::Constant(ms(10)));
+    spec.processors = Some(Processors { count: 2, work: ms(2) });
+    let result = simulate(&plan(burst(4), fixed(50)), &spec).result;
+    // 2 are done after 10 ms, and 2 more every 2 ms: the last after 58 ms.
+    let response = |measured: &Measured| measured.response_ms.clone().unwrap();
+    near(response(&result.total).max, 58.0, 0.01);
+    near(response(&result.total).p50, 34.0, 0.03);
+    // Half of the connections: each does two, the second when the first one's answer is there.
+    let half = simulate(&plan(burst(4), fixed(25)), &spec).result;
+    near(response(&half.total).max, 58.0, 0.05);
+    // The first operation on each connection takes 4 ms of a processor more: the first burst has 50 of them, and lasts 100 ms longer.
+    spec.first = ms(4);
+    let fresh = simulate(&plan(burst(4), fixed(50)), &spec).result;
+    let steps: Vec<f64> = fresh.steps.iter().map(|step| response(&step.measured).max).collect();
+    near(steps[0], 158.0, 0.01);
+    near(steps[1], 58.0, 0.01);
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use bench::plan::{Fault, PoolWishes, Spacing, Window};
+use bench::{
+    plan::{Fault, PoolWishes, Spacing, Window},
+    sweep::result::{Curve, CurvePoint, FORMAT, Safe, SweepResult, TwoSpeeds, Verdict},
+};
 use planner::{
     answer::predict,
     prediction::Prediction,
@@ -153,4 +156,58 @@ fn where_nobody_waits_the_search_ends_at_once() {
     let question = from_flags(&flags(50.0), constant(ms(20), &["p50<10ms"])).unwrap();
     let best = ask(&question).best.unwrap();
     assert!(!best.met && best.simulations < 25, "{}", best.simulations);
+}
+
+/// A sweep with little confidence: one client was seen at two speeds, and the largest number looks like the best.
+fn doubtful(confidence: &str) -> Wishes {
+    let point = |(clients, throughput): (u32, f64)| CurvePoint {
+        clients,
+        throughput,
+        p99_ms: Some(2.0 * f64::from(clients) / throughput * 1e3),
+        ..CurvePoint::default()
+    };
+    let points = [(1, 5500.0), (2, 3000.0), (4, 3100.0), (8, 2950.0), (64, 3200.0)].map(point).to_vec();
+    let (p50_ms, expected_p50_ms) = (Some(0.18), Some(0.19));
+    let speeds =
+        TwoSpeeds { clients: 1, seen: "neighbours".to_owned(), p50_ms, expected_p50_ms, ..TwoSpeeds::default() };
+    let verdict = Verdict {
+        confidence: confidence.to_owned(),
+        advice: "range".to_owned(),
+        safe: (confidence == "low").then_some(Safe { from: 2, to: 8, throughput: 2900.0 }),
+        to_know: vec!["Sweep again in an hour.".to_owned()],
+        two_speeds: vec![speeds],
+        ..Verdict::default()
+    };
+    let direct = Curve { points, ..Curve::default() };
+    let (format, kind) = (FORMAT, "sweep".to_owned());
+    let sweep = SweepResult { format, kind, direct, verdict: Some(verdict), ..SweepResult::default() };
+    let path = std::env::temp_dir().join(format!("poolhouse-doubtful-{confidence}-{}.json", std::process::id()));
+    std::fs::write(&path, serde_json::to_string(&sweep).unwrap()).unwrap();
+    Wishes { curve: Some(path), objectives: vec!["errors<0.1%".to_owned()], ..Wishes::default() }
+}
+
+fn planned(wishes: &Wishes, rate: f64) -> Prediction {
+    let prediction = ask(&from_flags(&flags(rate), wishes.clone()).unwrap());
+    assert!(prediction.best.as_ref().unwrap().met);
+    prediction
+}
+
+#[test]
+fn of_a_sweep_with_little_confidence_no_extreme_is_recommended_and_that_is_said() {
+    let (low, medium) = (doubtful("low"), doubtful("medium"));
+    let size = |prediction: &Prediction| prediction.best.as_ref().unwrap().sizes.max_size;
+    let (doubted, believed) = (planned(&low, 1000.0), planned(&medium, 1000.0));
+    for wishes in [&low, &medium] {
+        std::fs::remove_file(wishes.curve.as_ref().unwrap()).unwrap();
+    }
+    assert_eq!((size(&believed), size(&doubted)), (1, 2));
+    assert_eq!((doubted.facts.server_best, doubted.facts.server_safe), (Some((3100.0, 2)), Some((2, 8))));
+    assert_eq!(doubted.best.as_ref().unwrap().most, 8);
+    let said =
+        |prediction: &Prediction| prediction.reasons.iter().map(|reason| reason.text.clone()).collect::<String>();
+    assert!(said(&doubted).contains("2 to 8 connections in all") && said(&doubted).contains("fewer than 2 in none"));
+    assert!(said(&doubted).contains("is the smallest reliable one that meets"), "{}", said(&doubted));
+    assert!(!said(&believed).contains("safe"), "{}", said(&believed));
+    let assumed = doubted.assumed.join("\n");
+    assert!(assumed.contains("sweep is low. To know more: Sweep again in an hour."), "{assumed}");
 }

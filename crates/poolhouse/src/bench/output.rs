@@ -30,6 +30,10 @@ pub struct OutputFlags {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
+    /// Have `poolhouse doctor` look while it runs: at the Poolhouse that a scenario starts, or else at the PostgreSQL under load
+    #[arg(long)]
+    pub doctor: bool,
+
     /// A condition that makes the run a failure, for example 'p99>50ms' (see below). May be given several times
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,

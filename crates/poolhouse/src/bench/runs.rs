@@ -13,7 +13,7 @@ use ::bench::{
     report::live::{Counts, Live},
     result::BenchResult,
     run::RunError,
-    scenario::{self, Scenario, SweepPlan},
+    scenario::{self, Kind, Scenario, SweepPlan},
     sweep::run::{Order, Pooler, SweepError, Through},
     target::{Blame, TargetError},
     threshold::Threshold,
@@ -23,6 +23,7 @@ use settings::Secret;
 use super::{BenchArgs, bad_usage, frozen, load::LoadFlags, output, pool_under_test::PoolFlags, way::WayFlags};
 use crate::{
     command_line::command_line,
+    doctor::beside::{Beside, Whom},
     interrupt::{self, Interrupt},
     output_file::Outputs,
     private::{PrivateDatabase, cleanup::Cleanup},
@@ -30,6 +31,8 @@ use crate::{
     work::WorkFlags,
 };
 
+/// What the doctor says of a target that has nothing to show.
+const NOBODY: &str = "nobody to look at: it looks at a Poolhouse and at PostgreSQL";
 /// How long a client may wait for a server of the pooler that a sweep starts.
 const SWEEP_WAIT_TIME: Duration = Duration::from_secs(120);
 /// The live display is told so often what there is.
@@ -39,6 +42,8 @@ const SHOW_EVERY: Duration = Duration::from_millis(200);
 struct Runs {
     plans: Vec<Plan>,
     init: bool,
+    /// The doctor looks while they run.
+    doctor: bool,
     scenario: Told,
     /// Stopped when dropped.
     database: Option<PrivateDatabase>,
@@ -63,6 +68,8 @@ struct SweepOfScenario {
     plan: SweepPlan,
     about: Option<String>,
     init: bool,
+    /// The doctor looks while it runs.
+    doctor: bool,
     /// Stopped when dropped.
     database: Option<PrivateDatabase>,
 }
@@ -162,13 +169,42 @@ fn through(
     plan: &Plan,
     run: impl Fn(&Plan) -> Result<BenchResult, RunError>,
 ) -> Result<BenchResult, RunError> {
-    let (Some(wishes), Some(database)) = (&plan.poolhouse, &runs.database) else { return run(plan) };
-    let poolhouse = database.start_poolhouse(wishes).map_err(|error| TargetError::machine(format!("{error:#}")))?;
+    let compression = runs.scenario.compression.unwrap_or(1.0);
+    let (Some(wishes), Some(database)) = (&plan.poolhouse, &runs.database) else {
+        let whom = runs.doctor.then(|| whom(&plan.target, runs.database.as_ref()));
+        return watched(whom, compression, || run(plan));
+    };
+    let poolhouse =
+        database.start_poolhouse(wishes, runs.doctor).map_err(|error| TargetError::machine(format!("{error:#}")))?;
     let mut plan = plan.clone();
     plan.target.point_at(&poolhouse.url);
-    let result = run(&plan);
+    let whom = runs.doctor.then(|| poolhouse.admin.clone().map(Whom::Poolhouse));
+    let result = watched(whom, compression, || run(&plan));
     database.stop(&poolhouse);
     result
+}
+
+/// Whom the doctor can look at where no Poolhouse is in front.
+fn whom(target: &Target, database: Option<&PrivateDatabase>) -> Option<Whom> {
+    let Target::Postgres(target) = target else { return None };
+    let watcher = database.and_then(PrivateDatabase::watcher).unwrap_or(&target.url);
+    Some(Whom::Postgres(watcher.clone()))
+}
+
+/// Runs while the doctor looks, if one is wanted and there is somebody to look at.
+fn watched(
+    whom: Option<Option<Whom>>,
+    compression: f64,
+    run: impl FnOnce() -> Result<BenchResult, RunError>,
+) -> Result<BenchResult, RunError> {
+    let Some(whom) = whom else { return run() };
+    let beside = whom.map(|whom| Beside::begin(whom, compression));
+    let result = run();
+    let said = beside.map_or_else(|| vec![NOBODY.to_owned()], Beside::end);
+    result.map(|mut result| {
+        result.about.doctor = said;
+        result
+    })
 }
 
 /// The run with this number has failed: bad usage if that is the user's to change, a failure otherwise.
@@ -195,8 +231,8 @@ fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Asked, Refused> {
         return Err(Refused::Usage("--target goes with a scenario file; with a URL, give that URL alone".to_owned()));
     }
     let plan = plan_at(args, secret_url(&text)?)?;
-    let init = args.work.init();
-    Ok(Asked::Runs(Box::new(Runs { plans: vec![plan], init, scenario: Told::default(), database: None })))
+    let (init, doctor) = (args.work.init(), args.output.doctor);
+    Ok(Asked::Runs(Box::new(Runs { plans: vec![plan], init, doctor, scenario: Told::default(), database: None })))
 }
 
 /// The plan of a command line without a scenario.
@@ -246,20 +282,24 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
     let tables = scenario.tables();
     let about = Some(scenario.about.trim().to_owned()).filter(|about| !about.is_empty());
     let told = Told { about, compression: scenario.compression, columns: scenario.columns.clone() };
-    let mut runs = Runs { plans: Vec::new(), init: args.work.init(), scenario: told, database: None };
+    let doctor = args.output.doctor;
+    let mut runs = Runs { plans: Vec::new(), init: args.work.init(), doctor, scenario: told, database: None };
     if let Some(url) = &args.target {
         scenario.point_at(&secret_url(url)?);
     } else if let Some(start) = scenario.start {
         proxy::raise_descriptor_limit();
-        let database =
-            PrivateDatabase::start(start.kind, start.max_connections, &interrupt.cleanup).map_err(Refused::Failed)?;
+        // The doctor has a connection of a PostgreSQL, too, and the load is to have all of its own.
+        let more = u32::from(doctor && start.kind == Kind::Postgres);
+        let database = PrivateDatabase::start(start.kind, start.max_connections + more, &interrupt.cleanup)
+            .map_err(Refused::Failed)?;
         scenario.point_at(database.url());
         runs.database = Some(database);
         runs.init = tables.is_some();
     }
     if let Some(mut plan) = scenario.sweep.take() {
         plan.options.seed = args.output.seed.unwrap_or(plan.options.seed);
-        let sweep = SweepOfScenario { plan, about: runs.scenario.about, init: runs.init, database: runs.database };
+        let Runs { init, scenario: Told { about, .. }, database, .. } = runs;
+        let sweep = SweepOfScenario { plan, about, init, doctor, database };
         return Ok(Asked::Sweep(Box::new(sweep)));
     }
     runs.plans = plans_of(args, &scenario);
@@ -325,18 +365,19 @@ fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static st
 }
 
 fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    let SweepOfScenario { plan, about, init, database } = sweep;
+    let SweepOfScenario { plan, about, init, doctor, database } = sweep;
     if plan.through_clients.is_some() && database.is_none() {
         eprintln!("through a pooler is measured only with the scenario's own database; see poolhouse sweep --through");
     }
     let target = plan.target.clone();
+    let whom = doctor.then(|| whom(&target, database.as_ref())).flatten();
     let through = plan.through_clients.zip(database.as_ref()).map(|(clients, database)| {
         let start = move |max_size| {
             // Whoever sweeps wants to see how long clients wait, not that they are sent away.
             let max_wait_time = Some(Some(SWEEP_WAIT_TIME));
             let wishes = PoolhouseWishes { max_size: Some(max_size), max_wait_time, ..PoolhouseWishes::default() };
             let poolhouse = database
-                .start_poolhouse(&wishes)
+                .start_poolhouse(&wishes, false)
                 .map_err(|error| SweepError { blame: Blame::Machine, message: format!("{error:#}") })?;
             let mut through = target.clone();
             through.point_at(&poolhouse.url);
@@ -353,7 +394,7 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
         command: Some(command_line()),
         scenario: about,
     };
-    sweep::carry_out(order, init, outputs, stop)
+    sweep::carry_out(order, init, whom, outputs, stop)
 }
 
 /// Runs a plan, here or in a process that is frozen now and then.
@@ -488,12 +529,13 @@ mod tests {
         let plans = vec![plan("x: one", &server()), plan("x: two", &format!("http://{nobody}/"))];
         let about = Some("what it shows".to_owned());
         let scenario = Told { about, compression: Some(75.0), ..Told::default() };
-        let runs = Runs { plans, init: false, scenario, database: None };
+        let runs = Runs { plans, init: false, doctor: true, scenario, database: None };
         let (results, failed) = all(&runs, &Cleanup::default(), &AtomicBool::new(false));
         let names: Vec<_> = results.iter().map(|result| result.name.as_str()).collect();
         assert_eq!(names, ["x: one"]);
         assert!(results[0].total.requests > 0 && results[0].about.compression == Some(75.0));
         assert_eq!(results[0].about.scenario.as_deref(), Some("what it shows"));
+        assert_eq!(results[0].about.doctor, [NOBODY], "a service has nothing to show to the doctor");
         let error = refused(failed.expect("nobody answers"), &runs.plans, results.len()).unwrap_err().to_string();
         assert!(error.starts_with("x: two: "), "{error}");
     }

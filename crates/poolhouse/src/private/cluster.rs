@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use settings::Secret;
 
 use super::{
     cleanup::POSTMASTER,
@@ -67,6 +68,12 @@ impl Cluster {
     /// How an application reaches the database.
     pub fn application(&self) -> Target {
         Target::tcp(self.address, USER, DATABASE)
+    }
+
+    /// The same for whoever wants a URL, given the cluster's own directory.
+    pub fn watcher(&self, directory: &Path) -> Secret {
+        let (folder, port) = (directory.display(), self.address.port());
+        Secret::new(format!("postgres:///{DATABASE}?host={folder}&port={port}&user={SUPERUSER}"))
     }
 
     /// How to look behind the curtain; works even when all ordinary connections are taken.

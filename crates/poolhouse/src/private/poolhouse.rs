@@ -20,14 +20,16 @@ use super::{
 const START_LIMIT: Duration = Duration::from_secs(15);
 
 impl PrivateDatabase {
-    /// Starts one; it ends with the database, or when it is stopped.
+    /// Starts one; it ends with the database, or when it is stopped. It has an admin address only if somebody will look at it
+    /// (`is_watched`).
     ///
     /// # Errors
     /// It does not come up, for instance because the wishes make no sense together.
-    pub fn start_poolhouse(&self, wishes: &PoolhouseWishes) -> anyhow::Result<PrivatePoolhouse> {
-        let [listen] = free_addresses()?;
+    pub fn start_poolhouse(&self, wishes: &PoolhouseWishes, is_watched: bool) -> anyhow::Result<PrivatePoolhouse> {
+        let [listen, admin] = free_addresses()?;
+        let admin = is_watched.then_some(admin);
         let file = self.shell.directory.join(format!("poolhouse-{}.toml", listen.port()));
-        self.shell.write_secret(&file, &self.configuration(listen, wishes))?;
+        self.shell.write_secret(&file, &self.configuration(listen, admin, wishes))?;
         let executable = std::env::current_exe().context("cannot tell where poolhouse itself is")?;
         let mut command = self.shell.command(executable);
         command.arg("serve").arg("--config").arg(&file);
@@ -39,10 +41,12 @@ impl PrivateDatabase {
             }
             thread::sleep(Duration::from_millis(20));
         }
-        Ok(PrivatePoolhouse { url: url(self.kind, &self.password, listen), id: started.id })
+        let admin = admin.map(|admin| format!("http://{admin}"));
+        Ok(PrivatePoolhouse { url: url(self.kind, &self.password, listen), admin, id: started.id })
     }
 
-    fn configuration(&self, listen: SocketAddr, wishes: &PoolhouseWishes) -> String {
+    fn configuration(&self, listen: SocketAddr, admin: Option<SocketAddr>, wishes: &PoolhouseWishes) -> String {
+        let admin = admin.map_or("off".to_owned(), |admin| admin.to_string());
         let PoolhouseWishes { max_size, max_wait_time, soft_limit, hard_limit, evict_min_idle, client_idle_time } =
             wishes;
         let number =
@@ -58,7 +62,7 @@ impl PrivateDatabase {
             Kind::MongoDb => ("mongodb", String::new(), USER),
         };
         [
-            "[admin]\nlisten = \"off\"\n",
+            &format!("[admin]\nlisten = \"{admin}\"\n"),
             &format!("[[listener]]\nprotocol = \"{protocol}\"\nlisten = \"{listen}\"\n"),
             &number("soft_limit", *soft_limit),
             &number("hard_limit", *hard_limit),

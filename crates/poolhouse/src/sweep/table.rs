@@ -46,6 +46,9 @@ pub fn text(result: &SweepResult) -> String {
         text.push_str("\nSettings\n");
         settings.because.iter().for_each(|line| writeln!(text, "  {}", printable(line)).expect("a string"));
     }
+    for said in &result.about.doctor {
+        let _ = writeln!(text, "\ndoctor: {}", printable(said));
+    }
     for warning in &result.warnings {
         let _ = writeln!(text, "\nwarning: {}", printable(warning));
     }

@@ -7,8 +7,8 @@ use settings::{Problem, Problems, Variables, interpolate_url};
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, Token, User,
-    default_soft_limit,
+    Admin, AutoSize, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, Token,
+    User, default_soft_limit,
     file::default_port,
     http::{MIN_TOKEN, default_rules},
     redis,
@@ -32,6 +32,14 @@ pub struct Flags {
     pub mode: Option<Mode>,
     /// Most servers of a pool.
     pub max_size: Option<u32>,
+    /// That number is found while it runs.
+    pub auto_size: bool,
+    /// The smallest number that may be found.
+    pub auto_min_size: Option<u32>,
+    /// The largest.
+    pub auto_max_size: Option<u32>,
+    /// The number that a pool begins with.
+    pub auto_start_size: Option<u32>,
     /// Fewest servers of a pool.
     pub min_size: Option<u32>,
     /// Most servers being connected at a time.
@@ -206,9 +214,13 @@ fn pool_settings(url: &UpstreamUrl, flags: &Flags) -> Result<PoolSettings, Probl
         return Err(problem.into());
     }
     let mut settings = PoolSettings { mode: flags.mode.unwrap_or_default(), ..PoolSettings::default() };
+    settings.auto = auto_size(url.kind, flags)?;
     let config = &mut settings.config;
-    config.max_size = flags.max_size.unwrap_or(config.max_size);
     config.min_size = flags.min_size.unwrap_or(config.min_size);
+    config.max_size = match settings.auto.on {
+        true => settings.auto.begins_with(config.min_size),
+        false => flags.max_size.unwrap_or(config.max_size),
+    };
     config.max_connecting = flags.max_connecting.unwrap_or(config.max_connecting);
     config.max_wait_time = flags.max_wait_time.unwrap_or(config.max_wait_time);
     config.unavailable_wait_time = flags.unavailable_wait_time.unwrap_or(config.unavailable_wait_time);
@@ -219,4 +231,30 @@ fn pool_settings(url: &UpstreamUrl, flags: &Flags) -> Result<PoolSettings, Probl
         Ok(()) => Ok(settings),
         Err(error) => Err(Problem::error(error.to_string()).into()),
     }
+}
+
+/// Whether the size is tuned, and between which bounds.
+fn auto_size(kind: Kind, flags: &Flags) -> Result<AutoSize, Problems> {
+    let Flags { auto_size, auto_min_size, auto_max_size, auto_start_size, .. } = *flags;
+    let problem = |text: String, hint: &str| Err(Problem::error(text).hint(hint).into());
+    let named = [auto_min_size, auto_max_size, auto_start_size].into_iter().any(|size| size.is_some());
+    if !auto_size && named {
+        let text = "--auto-min-size, --auto-max-size and --auto-start-size are for --max-size auto".to_owned();
+        return problem(text, "say --max-size auto, or leave them out");
+    }
+    if auto_size && kind == Kind::Redis {
+        let text = "--max-size auto: clients of Redis share connections, which leaves nothing to tune".to_owned();
+        return problem(text, "give --max-size a number");
+    }
+    let default = AutoSize::default();
+    let least = auto_min_size.unwrap_or(default.least);
+    let most = auto_max_size.unwrap_or(AutoSize::MOST);
+    if least > most {
+        return problem(format!("--auto-min-size {least} is above --auto-max-size {most}"), "exchange them");
+    }
+    if let Some(start) = auto_start_size.filter(|start| *start < least || *start > most) {
+        let text = format!("--auto-start-size {start} is outside --auto-min-size {least} to --auto-max-size {most}");
+        return problem(text, "give it a size between them");
+    }
+    Ok(AutoSize { on: auto_size, least, most: auto_max_size, start: auto_start_size, ..default })
 }

@@ -37,11 +37,12 @@ pub const POOL_KEYS: &[&str] = &[
     "application_name_add_host",
     "auto_min_size",
     "auto_max_size",
+    "auto_start_size",
     "auto_window",
 ];
 
 /// Keys that only mean something where the size is tuned.
-pub const AUTO_KEYS: &[&str] = &["auto_min_size", "auto_max_size", "auto_window"];
+pub const AUTO_KEYS: &[&str] = &["auto_min_size", "auto_max_size", "auto_start_size", "auto_window"];
 
 /// Bounds of the time for which a size is watched.
 const WINDOWS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(600));
@@ -72,8 +73,7 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         ..base.clone()
     };
     if auto.on {
-        let most = auto.most.unwrap_or(AutoSize::MOST);
-        config.max_size = config.max_size.max(config.min_size).max(auto.least).min(most);
+        config.max_size = auto.begins_with(config.min_size);
     }
     let connect_query = section.string("connect_query").map(|sql| (!sql.trim().is_empty()).then(|| sql.into()));
     let trusted_functions = trusted_functions(section).unwrap_or_else(|| inherited.trusted_functions.clone());
@@ -102,12 +102,17 @@ fn auto_size(section: &Section<'_>, size: Option<Option<u32>>, inherited: AutoSi
         on: size.map_or(inherited.on, |size| size.is_none()),
         least: section.number("auto_min_size", 1..=MAX_COUNT).unwrap_or(inherited.least),
         most: section.number("auto_max_size", 1..=MAX_COUNT).or(inherited.most),
+        start: section.number("auto_start_size", 1..=MAX_COUNT).or(inherited.start),
         window: window.unwrap_or(inherited.window),
     };
-    if auto.least > auto.most.unwrap_or(AutoSize::MOST) {
+    let most = auto.most.unwrap_or(AutoSize::MOST);
+    if auto.least > most {
         let key = if section.has("auto_min_size") { "auto_min_size" } else { "auto_max_size" };
-        let most = auto.most.unwrap_or(AutoSize::MOST);
         section.error(key, format!("auto_min_size {} is above auto_max_size {most}", auto.least));
+    } else if let Some(start) = auto.start.filter(|start| *start < auto.least || *start > most) {
+        let own = ["auto_start_size", "auto_min_size", "auto_max_size"].into_iter().find(|key| section.has(key));
+        let bounds = format!("auto_min_size {} to auto_max_size {most}", auto.least);
+        section.error(own.unwrap_or_default(), format!("auto_start_size {start} is outside {bounds}"));
     }
     for key in AUTO_KEYS.iter().filter(|key| size.is_some_and(|size| size.is_some()) && section.has(key)) {
         section.error(key, format!("`{key}` is for max_size = \"auto\", and this max_size is a number"));

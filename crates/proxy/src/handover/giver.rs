@@ -12,6 +12,7 @@ use driver::Handle;
 use tokio::sync::Notify;
 
 use super::{limits::Limits, *};
+use crate::tuning::Tuning;
 
 /// Waits for a successor on a thread of its own.
 pub struct Giver {
@@ -34,7 +35,7 @@ pub struct Sockets {
 impl Giver {
     /// Begins to wait, if the configuration has a place to meet at. Without one, or if that is taken, nobody can take
     /// over from here, which is logged and harms nothing else.
-    pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, sockets: Sockets) -> Self {
+    pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, tuning: Arc<Tuning>, sockets: Sockets) -> Self {
         let giver = Self {
             sockets: Arc::new(Mutex::new(Some(sockets))),
             left: Arc::new(Notify::new()),
@@ -44,6 +45,7 @@ impl Giver {
         let give = Give {
             handle,
             limits,
+            tuning,
             sockets: Arc::clone(&giver.sockets),
             left: Arc::clone(&giver.left),
             has_left: Arc::clone(&giver.has_left),
@@ -83,6 +85,7 @@ impl Giver {
 struct Give {
     handle: Handle,
     limits: Arc<Limits>,
+    tuning: Arc<Tuning>,
     sockets: Arc<Mutex<Option<Sockets>>>,
     left: Arc<Notify>,
     has_left: Arc<AtomicBool>,
@@ -143,7 +146,9 @@ impl Give {
         let mut left = true;
         loop {
             let held = self.limits.share();
-            if let Err(error) = say(stream, &Word { left, held }) {
+            // Once: from then on nothing is tuned here.
+            let tuned = if left { self.tuning.known() } else { Vec::new() };
+            if let Err(error) = say(stream, &Word { left, held, tuned }) {
                 tracing::warn!(%error, "the process that took over is gone");
                 return self.limits.lose_after();
             }

@@ -57,11 +57,11 @@ impl Inherited {
     }
 
     /// Clients are served here from now on: the process before lets go. What that still holds is left to it until it
-    /// has ended, which a thread watches.
+    /// has ended, which a thread watches. Returns what it knew of the sizes of its pools.
     ///
     /// # Errors
     /// When it has ended, or cannot be told. Both now may have the sockets, so this process goes on all the same.
-    pub fn serving(mut self, limits: Arc<Limits>) -> io::Result<()> {
+    pub fn serving(mut self, limits: Arc<Limits>) -> io::Result<Vec<Kept>> {
         limits.leave_before(Some(self.held));
         say(&self.stream, &Serving { serving: true })?;
         let first: Word = self.lines.next()?;
@@ -78,6 +78,6 @@ impl Inherited {
             tracing::info!("the process before has ended: all limits are this one's own");
         };
         std::thread::Builder::new().name("handover".into()).spawn(watch)?;
-        Ok(())
+        Ok(first.tuned)
     }
 }
