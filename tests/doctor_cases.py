@@ -323,8 +323,8 @@ def r_deployment(lane, kind, rng, load, stack):
 
 
 def r_listeners(lane, kind, rng, load, stack):
-    """It is nearly full of subscribers."""
-    server = redis(lane, stack, maxclients=60)
+    """It is nearly full of subscribers, and of their other connections."""
+    server = redis(lane, stack, maxclients=120)
     for client in sit(server, stack, rng.randint(50, 54)):
         stack.enter_context(contextlib.closing(client.pubsub())).subscribe("news")
     time.sleep(0.5)

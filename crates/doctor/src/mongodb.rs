@@ -12,8 +12,10 @@ use crate::database::{Level, Swings};
 
 /// Applications that are told apart; connections of others are one.
 const MAX_ORIGINS: usize = 1_000;
-/// A pause within a transaction that no ordinary work needs.
-pub(crate) const LONG_PAUSE_MS: f64 = 200.0;
+/// A pause within a transaction that is seen to have lasted for so long. It goes on: on average it is half over, and by chance less.
+pub(crate) const SEEN_PAUSE_MS: f64 = 50.0;
+/// Commands of the one who looks, for each look.
+const OF_A_LOOK: u64 = 2;
 /// Connections that were idle for so long before they went did not go because their work was done.
 const IDLE_BEFORE: Duration = Duration::from_secs(1);
 /// Looks of that time that are remembered; of more the last ones.
@@ -52,7 +54,7 @@ pub(crate) struct MongoOriginWindow {
     pub(crate) now: u64,
     /// Connections that were in a list and not in the one before.
     pub(crate) came: u64,
-    /// Transactions without a command for [`LONG_PAUSE_MS`], the most at once, and the longest such pause.
+    /// Transactions without a command for [`SEEN_PAUSE_MS`], the most at once, and the longest such pause.
     pub(crate) paused: u64,
     pub(crate) longest_ms: f64,
 }
@@ -89,7 +91,7 @@ impl MongoWindow {
         }
         let asked = self.last.as_ref().map_or(0, |(_, last)| look.operations.saturating_sub(last.operations));
         self.arrivals += usize::from(self.last.as_ref().is_some_and(|(_, last)| look.created > last.created));
-        self.count(at, &look, asked);
+        self.count(at, &look, asked.saturating_sub(OF_A_LOOK));
         if let Some(sessions) = look.sessions.take() {
             let lasts = at.saturating_sub(self.first.as_ref().map_or(at, |(first, _)| *first));
             self.list(&sessions, lasts);
@@ -161,7 +163,7 @@ impl MongoWindow {
             own.longest_ms = own.longest_ms.max(ms);
             self.sums.longest_pause_ms = self.sums.longest_pause_ms.max(ms);
             self.sums.kept_inactive += u64::from(lasts > Duration::ZERO && ms >= long);
-            if ms >= LONG_PAUSE_MS {
+            if ms >= SEEN_PAUSE_MS {
                 *paused.entry(origin).or_default() += 1;
             }
         }

@@ -152,7 +152,7 @@ fn a_queue_within_the_server_is_a_saturated_database_and_so_are_busy_processors(
     let unknown = window(40, unknown);
     assert_eq!(found(&unknown), []);
     assert!(examine_mongodb(&unknown).unseen.iter().any(|unseen| unseen.contains("--processors")));
-    let at_times = |n: u64| if n % 4 == 0 { busy(n) } else { quiet(n) };
+    let at_times = |n: u64| if n.is_multiple_of(4) { busy(n) } else { quiet(n) };
     assert_eq!(found(&window(40, at_times)), []);
 }
 

@@ -121,7 +121,7 @@ fn reason(told: &str) -> String {
     let of = |word: &str| told.contains(word) || (word == "poolclosed" && told.contains("closed"));
     words
         .into_iter()
-        .find(|word| of(*word))
+        .find(|word| of(word))
         .unwrap_or(if told.contains("timed out") { "timeout" } else { "other" })
         .to_owned()
 }

@@ -74,10 +74,9 @@ impl<L: Link> Standing<L> {
         Ok(self.link.as_mut().expect("it has answered"))
     }
 
-    /// What comes of the connection, or nothing by then.
+    /// What comes of the connection, or nothing by then. What had happened besides when the last wait ended comes first.
     fn wait(&mut self, until: Time) -> Result<News, TargetError> {
-        while self.lines.now() < until {
-            self.lines.wait(Some(until)).map_err(|error| TargetError::machine(error.to_string()))?;
+        loop {
             while let Some(event) = self.lines.next() {
                 let Self { lines, link, place, out, .. } = self;
                 let link = link.as_mut().expect("the connection is there");
@@ -98,8 +97,11 @@ impl<L: Link> Standing<L> {
                     news => return Ok(news),
                 }
             }
+            if self.lines.now() >= until {
+                return Ok(News::Nothing);
+            }
+            self.lines.wait(Some(until)).map_err(|error| TargetError::machine(error.to_string()))?;
         }
-        Ok(News::Nothing)
     }
 
     fn explain(&self, down: &Down) -> TargetError {

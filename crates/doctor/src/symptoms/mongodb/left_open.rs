@@ -3,9 +3,11 @@
 use super::{Verdict, percent, time};
 use crate::{
     finding::{Finding, Setting, Symptom},
-    mongodb::{LONG_PAUSE_MS, MongoWindow},
+    mongodb::{MongoWindow, SEEN_PAUSE_MS},
 };
 
+/// A pause within a transaction that no ordinary work needs.
+const LONG_PAUSE_MS: f64 = 200.0;
 /// Transactions without a command for all the time, at least, and as a share of those that are open.
 const NEVER_BACK: u64 = 2;
 const OF_ALL: f64 = 0.5;
@@ -34,7 +36,7 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
     let seconds = window.lasts().as_secs_f64().max(1e-3);
     // By Little's law: how many pause at a time, over how many come in that time, is how long each pauses.
     let pause = inactive / (started.max(1) as f64 / seconds) * 1e3;
-    let is_long = if window.has_lists() { sums.longest_pause_ms >= LONG_PAUSE_MS } else { started > 0 };
+    let is_long = if window.has_lists() { sums.longest_pause_ms >= SEEN_PAUSE_MS } else { started > 0 };
     if sums.inactive.share() < AT_LOOKS
         || inactive < PAUSING * open
         || inactive < ALONE
