@@ -31,6 +31,8 @@ import tempfile
 import threading
 import time
 
+import doctor_cases
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WATCHER, SECRET = "watcher", "watcher-secret"
 AMBIGUOUS = "ambiguous"
@@ -538,6 +540,7 @@ FAULTS = {
         "ephemeral_clients": d_ephemeral, "transactions_left_open": d_left_open, "leak": d_leak, "server_saturated": d_locks,
         "server_saturated (processors)": d_processors, "over_provisioned": d_kept, "idle_churn": d_churn,
     },
+    **doctor_cases.FAULTS,
 }
 HEALTHY = {"quiet": quiet, "cron": cron, "deployment": deployment, "cold start": cold_start, "listeners": listeners, "monitors": monitors,
            "report": report, "transactions": transactions}
@@ -555,7 +558,7 @@ def cases():
     found = {}
     for kind, faults in FAULTS.items():
         found |= {f"{kind}:{name}": (kind, case, name.split(" (")[0]) for name, case in faults.items()}
-        found |= {f"{kind}:healthy {name}": (kind, case, "healthy") for name, case in HEALTHY.items()}
+        found |= {f"{kind}:healthy {name}": (kind, case, "healthy") for name, case in doctor_cases.HEALTHY.get(kind, HEALTHY).items()}
         found |= {f"{kind}:{name}": (kind, case, name) for name, case in PAIRS.get(kind, {}).items()}
         found |= {f"{kind}:{name}, {AMBIGUOUS}": (kind, case, "undetermined") for name, case in OPEN.get(kind, {}).items()}
     return found
@@ -570,7 +573,8 @@ class Stack(contextlib.ExitStack):
 def one_run(lane, name, seed):
     kind, case, right = cases()[name]
     rng = random.Random(f"{name} {seed}")
-    lane.clear()
+    if kind not in doctor_cases.FAULTS:
+        lane.clear()
     with Stack() as stack:
         load = Load(stack)
         make = lane.pooler

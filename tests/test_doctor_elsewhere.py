@@ -229,7 +229,7 @@ def test_a_database_that_cannot_be_looked_at_says_why_without_the_password(clust
     for url, part in [
         (f"postgres://app:hunter2@127.0.0.1:{cluster.port}/bench", "password authentication failed"),
         (f"postgres://app:hunter2@127.0.0.1:{free_port()}/bench", "refused"),
-        ("redis://:hunter2@127.0.0.1:1", "none of these"),
+        ("ftp://:hunter2@127.0.0.1:1", "none of these"),
     ]:
         said, done = look(url)
         assert done.returncode == 3 and part in done.stderr and "hunter2" not in done.stderr, done

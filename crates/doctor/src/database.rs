@@ -266,8 +266,8 @@ impl OriginWindow {
 }
 
 impl Level {
-    fn add(&mut self, count: u64) {
-        self.sum += count;
+    pub(crate) fn add(&mut self, count: u64) {
+        self.sum = self.sum.saturating_add(count);
         self.most = self.most.max(count);
         self.some += usize::from(count > 0);
         *self.counts.entry(count).or_default() += 1;
@@ -304,15 +304,15 @@ impl Swings {
     /// Numbers below this do not swing, they dither.
     const LEAST: u64 = 4;
 
-    fn add(&mut self, count: u64) {
+    pub(crate) fn add(&mut self, count: u64) {
         if self.falling {
             self.low = self.low.min(count);
-            if count >= Self::LEAST && count >= 2 * self.low {
+            if count >= Self::LEAST && count / 2 >= self.low {
                 (self.falling, self.high) = (false, count);
             }
         } else {
             self.high = self.high.max(count);
-            if self.high >= Self::LEAST && 2 * count <= self.high {
+            if self.high >= Self::LEAST && count <= self.high / 2 {
                 (self.falling, self.low) = (true, count);
                 self.falls += 1;
             }

@@ -40,6 +40,17 @@ pub enum Source {
     PgBouncer,
     /// A PostgreSQL itself.
     Postgres,
+    /// A MongoDB itself.
+    #[serde(rename = "mongodb")]
+    MongoDb,
+    /// A Redis itself.
+    Redis,
+    /// HikariCP, a pool of applications in Java.
+    #[serde(rename = "hikaricp")]
+    HikariCp,
+    /// The pools of a driver of MongoDB.
+    #[serde(rename = "mongodb_driver")]
+    MongoDriver,
 }
 
 /// Examines a pooler's window.
@@ -52,7 +63,9 @@ pub fn examine(window: &Window) -> Diagnosis {
         Some(Pooler::PgBouncer) => {
             (Source::PgBouncer, format!(" of PgBouncer {}", look.map_or("", |look| look.version.as_str())))
         }
-        _ => (Source::Poolhouse, String::new()),
+        Some(Pooler::HikariCp) => (Source::HikariCp, " of HikariCP".to_owned()),
+        Some(Pooler::MongoDriver) => (Source::MongoDriver, " of a driver of MongoDB".to_owned()),
+        Some(Pooler::Poolhouse) | None => (Source::Poolhouse, String::new()),
     };
     let looked_at = format!("{} pool{plural}{whose}", pools.len());
     let none = Diagnosis {
@@ -109,7 +122,7 @@ fn harmless(diagnosis: &Diagnosis) -> Diagnosis {
 }
 
 impl Diagnosis {
-    fn with(mut self, verdicts: impl IntoIterator<Item = Verdict>) -> Self {
+    pub(crate) fn with(mut self, verdicts: impl IntoIterator<Item = Verdict>) -> Self {
         for verdict in verdicts {
             match verdict {
                 Verdict::Absent => {}
@@ -122,7 +135,7 @@ impl Diagnosis {
 
     /// There was nothing to look at: a pooler without a pool.
     pub fn is_of_nothing(&self) -> bool {
-        self.of != Source::Postgres && self.pools == 0
+        !matches!(self.of, Source::Postgres | Source::MongoDb | Source::Redis) && self.pools == 0
     }
 
     /// For people. `bold` puts a heading into whatever a terminal makes bold.
@@ -172,7 +185,7 @@ impl Diagnosis {
             text += match self.of {
                 _ if self.is_of_nothing() => "There is no pool yet: nobody has asked for a database.\n",
                 Source::Poolhouse => "Healthy: none of the symptoms that it knows.\n",
-                Source::PgBouncer | Source::Postgres => "Healthy: none of the symptoms that can be seen from here.\n",
+                _ => "Healthy: none of the symptoms that can be seen from here.\n",
             };
         }
         if !self.unseen.is_empty() {

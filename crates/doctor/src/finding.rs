@@ -31,6 +31,8 @@ pub enum Symptom {
     PoolOfPools,
     /// Far more connections are kept than ever have work, and they take up what the database allows.
     OverProvisioned,
+    /// The database turns connections away for want of room, although those that it has do work.
+    ConnectionsRefused,
 }
 
 /// A symptom that is there.
@@ -66,6 +68,8 @@ pub struct Setting {
 pub(crate) enum Key {
     /// Most servers of a pool.
     MaxSize,
+    /// Servers that are kept.
+    MinSize,
     /// How long a client may pause within a transaction.
     TransactionIdleTime,
     /// How long a client may be idle.
@@ -77,10 +81,20 @@ impl Key {
         match (self, pooler) {
             (Self::MaxSize, Pooler::Poolhouse) => "max_size",
             (Self::MaxSize, Pooler::PgBouncer) => "pool_size",
+            (Self::MaxSize, Pooler::HikariCp) => "maximumPoolSize",
+            (Self::MaxSize, Pooler::MongoDriver) => "maxPoolSize",
             (Self::TransactionIdleTime, Pooler::Poolhouse) => "transaction_idle_time",
             (Self::TransactionIdleTime, Pooler::PgBouncer) => "idle_transaction_timeout",
+            (Self::MinSize, Pooler::Poolhouse) => "min_size",
+            (Self::MinSize, Pooler::PgBouncer) => "min_pool_size",
+            (Self::MinSize, Pooler::HikariCp) => "minimumIdle",
+            (Self::MinSize, Pooler::MongoDriver) => "minPoolSize",
             (Self::ClientIdleTime, Pooler::Poolhouse) => "client_idle_time",
             (Self::ClientIdleTime, Pooler::PgBouncer) => "client_idle_timeout",
+            // Drivers leave these to the database.
+            (Self::TransactionIdleTime | Self::ClientIdleTime, Pooler::HikariCp | Pooler::MongoDriver) => {
+                "a limit of the database"
+            }
         }
     }
 }
@@ -114,6 +128,7 @@ impl Symptom {
             Self::IdleChurn => "idle servers are closed and made again",
             Self::PoolOfPools => "a pool of pools",
             Self::OverProvisioned => "more connections are kept than have work",
+            Self::ConnectionsRefused => "the database refuses connections",
         }
     }
 }

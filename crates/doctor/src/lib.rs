@@ -3,23 +3,31 @@
 //!
 //! ```text
 //! window     looks at a pooler over some time, and what they tell of each pool
-//! database   the same of a database itself: what its sessions tell
+//! database   the same of a PostgreSQL itself: what its sessions tell; mongodb and redis of those
 //! symptoms   one file for each kind of trouble: what decides it
 //! finding    what is said of a symptom: present, or undecided and what would decide it
-//! diagnosis  all of that together, as text and as JSON
-//! recording  looks as lines of a file, and back
+//! diagnosis  all of that together, as text and as JSON; databases examines those that are no pooler and no PostgreSQL
+//! recording  looks as lines of a file, and back; foreign reads what others recorded of drivers' own pools
 //! ```
 #![forbid(unsafe_code)]
 
 mod database;
+mod databases;
 mod diagnosis;
 mod finding;
+mod foreign;
+mod mongodb;
 mod recording;
+mod redis;
 mod symptoms;
 mod window;
 
 pub use database::DatabaseWindow;
+pub use databases::{examine_mongodb, examine_redis};
 pub use diagnosis::{Diagnosis, Source, examine, examine_database};
 pub use finding::{Finding, Setting, Symptom, Undecided};
+pub use foreign::{FileReading, STEPS};
+pub use mongodb::MongoWindow;
 pub use recording::{Damage, Line, MAX_LINE, MAX_LOOKS, MAX_RECORDING, Patient, Reading};
+pub use redis::RedisWindow;
 pub use window::{Observation, Window};

@@ -9,11 +9,14 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use watch::{Activity, Client, Look};
+use watch::{Activity, Client, Look, Mongo, Redis};
 
 use crate::{
     database::DatabaseWindow,
+    databases::{examine_mongodb, examine_redis},
     diagnosis::{Diagnosis, examine, examine_database},
+    mongodb::MongoWindow,
+    redis::RedisWindow,
     window::{Observation, Window},
 };
 
@@ -53,12 +56,27 @@ pub enum Line {
         /// Clients that held a server.
         holders: Vec<Client>,
     },
-    /// A look at a database.
+    /// A look at a PostgreSQL.
     Database {
         /// When, in microseconds from the beginning of the window.
         at_us: u64,
         /// What it showed.
         look: Box<Activity>,
+    },
+    /// A look at a MongoDB.
+    #[serde(rename = "mongodb")]
+    MongoDb {
+        /// When, in microseconds from the beginning of the window.
+        at_us: u64,
+        /// What it showed.
+        look: Box<Mongo>,
+    },
+    /// A look at a Redis.
+    Redis {
+        /// When, in microseconds from the beginning of the window.
+        at_us: u64,
+        /// What it showed.
+        look: Box<Redis>,
     },
     /// The last.
     End {
@@ -74,13 +92,17 @@ pub enum Line {
 pub enum Patient {
     /// A pooler.
     Pooler(Box<Window>),
-    /// A database.
+    /// A PostgreSQL.
     Database(Box<DatabaseWindow>),
+    /// A MongoDB.
+    MongoDb(Box<MongoWindow>),
+    /// A Redis.
+    Redis(Box<RedisWindow>),
 }
 
 /// Why something is no recording, or not whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Damage(String);
+pub struct Damage(pub(crate) String);
 
 /// Reads one, line by line.
 #[derive(Debug, Default)]
@@ -152,6 +174,8 @@ impl Patient {
         match line {
             Line::Pooler { .. } => Some(Self::Pooler(Box::default())),
             Line::Database { .. } => Some(Self::Database(Box::default())),
+            Line::MongoDb { .. } => Some(Self::MongoDb(Box::default())),
+            Line::Redis { .. } => Some(Self::Redis(Box::default())),
             Line::Recording { .. } | Line::End { .. } => None,
         }
     }
@@ -172,7 +196,11 @@ impl Patient {
             (Self::Database(window), Line::Database { at_us, look }) => {
                 Ok(window.add(Duration::from_micros(at_us), *look))
             }
-            (Self::Database(_), Line::End { .. }) => Ok(true),
+            (Self::MongoDb(window), Line::MongoDb { at_us, look }) => {
+                Ok(window.add(Duration::from_micros(at_us), *look))
+            }
+            (Self::Redis(window), Line::Redis { at_us, look }) => Ok(window.add(Duration::from_micros(at_us), *look)),
+            (Self::Database(_) | Self::MongoDb(_) | Self::Redis(_), Line::End { .. }) => Ok(true),
             _ => Err(Damage("it is of something else than the lines before".to_owned())),
         }
     }
@@ -182,6 +210,8 @@ impl Patient {
         match self {
             Self::Pooler(window) => window.looks(),
             Self::Database(window) => window.looks(),
+            Self::MongoDb(window) => window.looks(),
+            Self::Redis(window) => window.looks(),
         }
     }
 
@@ -199,6 +229,8 @@ impl Patient {
         Ok(match self {
             Self::Pooler(window) => examine(window),
             Self::Database(window) => examine_database(window),
+            Self::MongoDb(window) => examine_mongodb(window),
+            Self::Redis(window) => examine_redis(window),
         })
     }
 }
@@ -239,7 +271,10 @@ impl Reading {
             Line::Recording { .. } => {
                 return Err(Damage("another recording begins before this one has ended".to_owned()));
             }
-            Line::Pooler { at_us, .. } | Line::Database { at_us, .. } => {
+            Line::Pooler { at_us, .. }
+            | Line::Database { at_us, .. }
+            | Line::MongoDb { at_us, .. }
+            | Line::Redis { at_us, .. } => {
                 if *at_us < self.last_us {
                     return Err(Damage("it is from before the look in front of it".to_owned()));
                 }

@@ -1,11 +1,14 @@
-//! One file for each kind of trouble of a pooler: what decides it; in `database` those that a database alone tells. Thresholds stand at the head of each file, with the reason.
+//! One file for each kind of trouble of a pooler: what decides it; in `driver` that of a driver's own pool, in `database`, `mongodb` and `redis` those that a database alone tells. Thresholds stand at the head of each file, with the reason.
 
 mod churn;
 pub(crate) mod database;
+mod driver;
 mod ephemeral;
 mod held;
+pub(crate) mod mongodb;
 mod nested;
 mod reach;
+pub(crate) mod redis;
 mod waiting;
 
 use watch::Pooler;
@@ -27,6 +30,9 @@ const WAITING: f64 = 0.3;
 
 /// Of each pool, what explains it first: who cannot reach the database has no other trouble, and what is held for nothing is not wanting.
 pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
+    if matches!(pool.pooler, Pooler::HikariCp | Pooler::MongoDriver) {
+        return driver::examine(pool);
+    }
     let first = |verdicts: [fn(&PoolWindow<'_>) -> Verdict; 3]| {
         verdicts
             .into_iter()
@@ -44,13 +50,20 @@ pub(crate) fn of_clients(window: &Window) -> Vec<Verdict> {
 
 /// What a pooler does not tell.
 pub(crate) fn unseen(window: &Window) -> Vec<String> {
-    let Some(look) = window.look().filter(|look| look.pooler == Pooler::PgBouncer) else { return Vec::new() };
-    let mut unseen = vec![
+    let mut unseen = match window.left_out() {
+        0 => Vec::new(),
+        more => vec![format!("{more} pools more")],
+    };
+    if let Some(Pooler::HikariCp | Pooler::MongoDriver) = window.look().map(|look| look.pooler) {
+        unseen.extend(driver::unseen());
+    }
+    let Some(look) = window.look().filter(|look| look.pooler == Pooler::PgBouncer) else { return unseen };
+    unseen.extend([
         "connections to the database that are made and closed again: PgBouncer does not count them (idle servers that are closed and made \
          again)"
             .to_owned(),
         "clients that come and go between two looks: PgBouncer does not count logins".to_owned(),
-    ];
+    ]);
     let alone: Vec<&str> =
         look.pools.iter().filter(|pool| pool.busy_ms.is_none()).map(|pool| pool.database.as_str()).collect();
     if let Some(database) = alone.first() {

@@ -1,10 +1,16 @@
 //! Looks at a running pooler over some time, and what they tell of each pool. Of each look only what is needed is kept. Judges nothing.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use watch::{Change, Client, Look, Pool, PoolChange, Pooler, Times};
 
 use crate::finding::Key;
+
+/// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing is known.
+const MAX_POOLS: usize = 1_000;
 
 /// One look.
 #[derive(Clone, Debug)]
@@ -25,6 +31,8 @@ pub struct Window {
     looks: usize,
     /// By pool, between two looks each.
     steps: BTreeMap<u64, Vec<Step>>,
+    /// Pools of the last look that are too many.
+    left_out: usize,
     /// Looks at which there were clients that came since the one before.
     arrivals: usize,
     /// `/api/clients` at the end, as many as were asked for.
@@ -106,8 +114,14 @@ impl Window {
             for (pool, holder) in clients.iter().filter_map(holder) {
                 holders.entry(pool).or_default().push(holder);
             }
+            self.make_room(&look);
+            self.left_out = 0;
             for pool in &look.pools {
                 let Some(own) = change.pools.get(&pool.id) else { continue };
+                if self.steps.len() >= MAX_POOLS && !self.steps.contains_key(&pool.id) {
+                    self.left_out += 1;
+                    continue;
+                }
                 let step = Step::new(pool, own, holders.remove(&pool.id).unwrap_or_default());
                 self.steps.entry(pool.id).or_default().push(step);
             }
@@ -118,6 +132,20 @@ impl Window {
         }
         self.last = Some((at, look));
         !is_another
+    }
+
+    /// Forgets pools that are gone, if there are many.
+    fn make_room(&mut self, look: &Look) {
+        let new = look.pools.iter().filter(|pool| !self.steps.contains_key(&pool.id)).count();
+        if self.steps.len() + new > MAX_POOLS {
+            let here: BTreeSet<u64> = look.pools.iter().map(|pool| pool.id).collect();
+            self.steps.retain(|id, _| here.contains(id));
+        }
+    }
+
+    /// Pools beyond those that are looked at.
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// How many there are.
@@ -244,5 +272,34 @@ impl PoolWindow<'_> {
     /// Transactions a second.
     pub(crate) fn rate(&self) -> f64 {
         self.change.transactions as f64 / self.lasts.as_secs_f64().max(1e-3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_that_are_new_at_each_look_are_bounded() {
+        let mut window = Window::default();
+        for n in 0..20u64 {
+            let pool = |id| Pool { id, ..Pool::default() };
+            let pools = (n * 300..n * 300 + 300).chain([u64::MAX]).map(pool).collect();
+            let look = Look { pools, ..Look::default() };
+            window.add(Observation { at: Duration::from_secs(n), look, holders: Vec::new() });
+        }
+        assert!(window.steps.len() <= MAX_POOLS, "{}", window.steps.len());
+        assert_eq!((window.steps[&u64::MAX].len(), window.left_out()), (19, 0), "what stays is remembered");
+    }
+
+    #[test]
+    fn too_many_pools_at_once_are_counted() {
+        let mut window = Window::default();
+        for n in 0..3 {
+            let pools = (0..MAX_POOLS as u64 + 7).map(|id| Pool { id, ..Pool::default() }).collect();
+            let look = Look { pools, ..Look::default() };
+            window.add(Observation { at: Duration::from_secs(n), look, holders: Vec::new() });
+        }
+        assert_eq!((window.steps.len(), window.left_out(), window.pools().len()), (MAX_POOLS, 7, MAX_POOLS));
     }
 }

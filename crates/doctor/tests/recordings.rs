@@ -1,7 +1,7 @@
 //! Recordings: what is read is what was seen, and whatever else stands in a file is an error in words.
 
 use doctor::{Line, Patient, Reading};
-use watch::{Activity, Backend, Client, Look, Pool, PoolServers, Times};
+use watch::{Activity, Backend, Client, Look, Mongo, Pool, PoolServers, Redis, RedisClient, Session, Times};
 
 fn pooler(n: u64) -> Line {
     let servers = PoolServers { in_use: 4, total: 4, ..PoolServers::default() };
@@ -19,6 +19,23 @@ fn database(n: u64) -> Line {
     Line::Database { at_us: n * 500_000, look: Box::new(look) }
 }
 
+/// Connections that serve an operation each.
+fn mongodb(n: u64) -> Line {
+    let session = Session { id: Some(n), application: "lambda".into(), paused_ms: Some(0.3), ..Session::default() };
+    let sessions = Some(vec![session.clone(), Session { id: None, ..session }]);
+    let (created, operations) = (Some(n * 20), n * 62);
+    let look = Mongo { created, operations, sessions, host: "db1".into(), processors: Some(4), ..Mongo::default() };
+    Line::MongoDb { at_us: n * 500_000, look: Box::new(look) }
+}
+
+/// Connections that are kept for nothing.
+fn redis(n: u64) -> Line {
+    let client = |id| RedisClient { id, idle_s: 9_000, host: "10.0.0.5".into(), ..RedisClient::default() };
+    let clients = Some((0..95).map(client).collect());
+    let look = Redis { connected: 95, max_clients: Some(100), commands: n * 7, clients, ..Redis::default() };
+    Line::Redis { at_us: n * 500_000, look: Box::new(look) }
+}
+
 fn recording(look: fn(u64) -> Line, looks: usize) -> Vec<String> {
     let first = Line::first("0.1.0");
     let end = Line::End { looks, clients: Vec::new() };
@@ -33,7 +50,7 @@ fn read(lines: &[String]) -> Result<Patient, String> {
 
 #[test]
 fn what_is_read_is_examined_as_what_was_seen() {
-    for look in [pooler, database] {
+    for look in [pooler, database, mongodb, redis] {
         let mut seen = Patient::of(&look(0)).unwrap();
         for n in 0..20 {
             seen.take(look(n)).unwrap();

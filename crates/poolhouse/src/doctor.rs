@@ -13,12 +13,20 @@ use clap::{Args, value_parser};
 use doctor::{Diagnosis, Line, MAX_LOOKS, Patient};
 use settings::Secret;
 
+use self::{
+    metrics::Metrics,
+    mongodb::MongoDb,
+    recorder::Recorder,
+    redis::Redis,
+    sources::{Admin, Source, Sql},
+};
 use crate::remote::RemoteArgs;
-use recorder::Recorder;
-use sources::{Admin, Source, Sql};
 
 pub mod beside;
+mod metrics;
+mod mongodb;
 mod recorder;
+mod redis;
 mod sources;
 
 const EXAMPLE: &str = "\
@@ -27,11 +35,19 @@ Examples:
   poolhouse doctor http://127.0.0.1:9930 --window 10m --json - | jq '.findings[].symptom'
   poolhouse doctor 'postgres://watcher:${WATCHER_PASSWORD}@10.0.0.5/shop' --window 5m
   poolhouse doctor postgres://watcher@10.0.0.6:6432/pgbouncer --database postgres://watcher@10.0.0.5/shop
+  poolhouse doctor 'mongodb://watcher:${WATCHER_PASSWORD}@10.0.0.7/' --window 5m
+  poolhouse doctor 'redis://watcher:${WATCHER_PASSWORD}@10.0.0.8' --window 5m
+  poolhouse doctor http://10.0.0.9:8080/actuator/prometheus --window 10m
   poolhouse doctor http://127.0.0.1:9930 --record looks.jsonl
   poolhouse doctor looks.jsonl
+  while sleep 5; do date +%s; curl -s http://10.0.0.9:8080/actuator/prometheus; done > scrapes.txt
+  poolhouse doctor scrapes.txt
 
 It only looks. Of a PostgreSQL it reads the statistics views, for which pg_monitor suffices, and no text of a statement; of a PgBouncer
-what SHOW shows to one of stats_users. A finding names two signals, the cause that looks alike and why it is not that, and what to change.
+what SHOW shows to one of stats_users; of a MongoDB serverStatus, hostInfo and $currentOp, for which clusterMonitor suffices, and no text of
+a command; of a Redis INFO and CLIENT LIST. Of an application's own pools it reads HikariCP's metrics as Micrometer shows them (Prometheus
+text), from the application or from a file of scrapes, and the events of MongoDB's drivers (CMAP) from a file, as lines of JSON.
+A finding names two signals, the cause that looks alike and why it is not that, and what to change.
 The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN.
 
 Exit status: 0 healthy, 1 there are findings, 2 undetermined (or bad usage), 3 it could not look, or there is no pool.";
@@ -51,8 +67,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[command(after_help = EXAMPLE)]
 pub struct DoctorArgs {
     /// What to look at: a Poolhouse by its admin address (http://address:port), a PostgreSQL (postgres://user@host/name), a PgBouncer by
-    /// its console (postgres://user@host:6432/pgbouncer), or a recording. Other users of this machine can read it (`ps`): write ${NAME} in
-    /// single quotes for a password, or use --url-file
+    /// its console (postgres://user@host:6432/pgbouncer), a MongoDB (mongodb://user@host), a Redis (redis://host), an
+    /// application's metrics of HikariCP (http://address:port/path), or a recording. Other users of this machine can read it (`ps`): write
+    /// ${NAME} in single quotes for a password, or use --url-file
     #[arg(value_name = "URL|FILE", required_unless_present = "url_file")]
     what: Option<String>,
 
@@ -68,7 +85,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "URL")]
     database: Option<String>,
 
-    /// Processors of the database's machine; without it they are known only where the database runs on this one
+    /// Processors of the database's machine; without it they are known only where the database runs on this one, or tells (MongoDB)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100_000))]
     processors: Option<u32>,
 
@@ -135,7 +152,8 @@ fn diagnose(args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
 fn recording(what: &str) -> Option<&Path> {
     let path = Path::new(what);
     let is_file = !what.contains("://")
-        && (path.is_file() || !what.contains(':') && (what.contains('/') || what.ends_with(".jsonl")));
+        && (path.is_file()
+            || !what.contains(':') && (what.contains('/') || what.ends_with(".jsonl") || what.ends_with(".txt")));
     is_file.then_some(path)
 }
 
@@ -148,10 +166,17 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
     if args.database.is_some() {
         bail!("--database is for who looks at a PgBouncer");
     }
-    if !matches!(scheme, "" | "http") {
-        bail!(
-            "it looks at http:// (the admin address of a Poolhouse), at postgres:// and at recordings; {scheme}:// is none of these"
-        );
+    match scheme {
+        "mongodb" => return Ok(Box::new(MongoDb::new(secret(&what)?, args.processors))),
+        "redis" | "rediss" => return Ok(Box::new(Redis::new(secret(&what)?))),
+        "" | "http" => {}
+        _ => bail!(
+            "it looks at http:// (the admin address of a Poolhouse), at postgres://, mongodb:// and redis://, and at recordings; {scheme}:// is \
+             none of these"
+        ),
+    }
+    if let Some(metrics) = Metrics::at(&what, args.token_file.as_deref())? {
+        return Ok(Box::new(metrics));
     }
     let remote = RemoteArgs { url: what, token_file: args.token_file.clone() };
     Ok(Box::new(Admin::new(remote.remote()?)))

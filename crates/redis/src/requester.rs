@@ -122,8 +122,8 @@ pub struct Requester {
     /// The beginning of what has not come whole.
     held: Vec<u8>,
     asking: bool,
-    /// The reply to come is wanted.
-    keeps: bool,
+    /// So many bytes of the reply to come are wanted.
+    keeps: usize,
     kept: Vec<u8>,
     error: Option<ErrorReply>,
     farewell: Option<ErrorReply>,
@@ -169,7 +169,7 @@ impl Requester {
             scanner: ReplyScanner::default(),
             held: Vec::new(),
             asking: false,
-            keeps: false,
+            keeps: 0,
             kept: Vec::new(),
             error: None,
             farewell: None,
@@ -260,10 +260,8 @@ impl Requester {
         if end.taken > 0 {
             self.scanner = scanner;
         }
-        if self.keeps {
-            let room = MAX_KEPT.saturating_sub(self.kept.len());
-            self.kept.extend_from_slice(&bytes[..end.taken.min(room)]);
-        }
+        let room = self.keeps.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(&bytes[..end.taken.min(room)]);
         // A line is taken whole or not at all.
         let error = (begins && end.over && bytes[0] == b'-').then(|| ErrorReply::read(&bytes[1..end.taken]));
         Ok(Part { taken: end.taken, over: end.over, error })
@@ -288,8 +286,13 @@ impl Requester {
 
     /// The same with words that are at hand; the reply is kept for [`Requester::kept`].
     pub fn ask_for(&mut self, words: &[&[u8]], out: &mut Vec<u8>) {
+        self.ask_for_up_to(words, MAX_KEPT, out);
+    }
+
+    /// The same, and so many bytes of the reply are kept at most.
+    pub fn ask_for_up_to(&mut self, words: &[&[u8]], most: usize, out: &mut Vec<u8>) {
         self.begin();
-        self.keeps = true;
+        self.keeps = most;
         resp::command(out, words);
     }
 
@@ -297,7 +300,7 @@ impl Requester {
         assert!(self.phase == Phase::Open && !self.asking, "one command after the other, and after the login");
         self.asking = true;
         self.error = None;
-        self.keeps = false;
+        self.keeps = 0;
         self.kept.clear();
     }
 

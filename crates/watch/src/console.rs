@@ -9,6 +9,10 @@ use crate::{Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers,
 /// Rows of one answer of the console that are taken.
 pub const MAX_CONSOLE_ROWS: usize = 20_000;
 
+/// A figure that is larger is taken for this: so that sums of a few have room.
+const MAX_FIGURE: u64 = 1_000_000_000_000_000_000;
+/// Pools and databases that are remembered. Where more were seen, those are forgotten that are no longer shown.
+const MAX_REMEMBERED: usize = 2_000;
 /// The database that is the console itself.
 const OWN: &str = "pgbouncer";
 /// A pool without any server for which clients wait is cold at first, and then its database is out of reach.
@@ -40,6 +44,7 @@ pub struct Console {
     /// How often its counters have begun anew.
     restarts: u64,
     pools: BTreeMap<(String, String), Known>,
+    next_pool: u64,
     /// By database: what SHOW STATS said last.
     stats: BTreeMap<String, Stats>,
     /// Clients of the last look.
@@ -80,7 +85,7 @@ fn text<'r>(row: &'r Row, name: &str) -> &'r str {
 }
 
 fn number(row: &Row, name: &str) -> u64 {
-    text(row, name).parse().unwrap_or(0)
+    text(row, name).parse().unwrap_or(0).min(MAX_FIGURE)
 }
 
 impl Console {
@@ -132,6 +137,10 @@ impl Console {
     /// What each database's transactions have come to since the last look.
     fn count(&mut self, shown: &Shown) -> BTreeMap<String, Stats> {
         let mut grown = BTreeMap::new();
+        if self.stats.len() > MAX_REMEMBERED {
+            let shown: BTreeSet<&str> = shown.stats.iter().map(|row| text(row, "database")).collect();
+            self.stats.retain(|database, _| shown.contains(database.as_str()));
+        }
         for row in shown.stats.iter().filter(|row| text(row, "database") != OWN) {
             let time = |name| i64::try_from(number(row, name)).unwrap_or(0);
             let waited = time("total_wait_time");
@@ -160,6 +169,10 @@ impl Console {
     fn pools(&mut self, at_ms: f64, shown: &Shown, grown: &BTreeMap<String, Stats>) -> Vec<Pool> {
         let settings: BTreeMap<&str, &Row> = shown.databases.iter().map(|row| (text(row, "name"), row)).collect();
         let rows = || shown.pools.iter().filter(|row| text(row, "database") != OWN);
+        if self.pools.len() > MAX_REMEMBERED {
+            let shown: BTreeSet<(&str, &str)> = rows().map(|row| (text(row, "database"), text(row, "user"))).collect();
+            self.pools.retain(|(database, user), _| shown.contains(&(database.as_str(), user.as_str())));
+        }
         // PgBouncer counts by database: whose transactions these are is known only where one user alone has a pool of it.
         let mut users = BTreeMap::<&str, usize>::new();
         rows().for_each(|row| *users.entry(text(row, "database")).or_default() += 1);
@@ -169,12 +182,13 @@ impl Console {
         rows()
             .map(|row| {
                 let (database, user) = (text(row, "database"), text(row, "user"));
-                let next = self.pools.len() as u64 + 1;
-                let known = self.pools.entry((database.to_owned(), user.to_owned()));
-                let known = known.or_insert_with(|| Known { id: next, ..Known::default() });
+                let known = self.pools.entry((database.to_owned(), user.to_owned())).or_insert_with(|| {
+                    self.next_pool += 1;
+                    Known { id: self.next_pool, ..Known::default() }
+                });
                 let is_alone = users.get(database) == Some(&1);
                 if let Some(grown) = grown.get(database).filter(|_| is_alone) {
-                    known.sum.transactions += grown.transactions;
+                    known.sum.transactions = known.sum.transactions.saturating_add(grown.transactions);
                     known.sum.held = known.sum.held.saturating_add(grown.held);
                     known.sum.worked = known.sum.worked.saturating_add(grown.worked);
                 }
@@ -294,7 +308,7 @@ impl Known {
 }
 
 /// Seconds of the Unix epoch, of a time as the console writes it: `2026-11-26 05:13:27 UTC`.
-fn seconds(text: &str) -> Option<u64> {
+pub(crate) fn seconds(text: &str) -> Option<u64> {
     let mut parts = text.split([' ', '-', ':']).map(str::parse::<u64>);
     let mut next = || parts.next()?.ok();
     let (year, month, day) = (next()?, next()?, next()?);
@@ -441,6 +455,23 @@ mod tests {
         };
         assert_eq!((state("yes"), state("no")), ((true, false), (false, false)));
         assert!(Console::default().look(0.0, &shown(1, 1, &[]), None).0.hides_pause);
+    }
+
+    #[test]
+    fn pools_that_are_new_at_each_look_are_forgotten_when_they_are_gone() {
+        let mut console = Console::default();
+        let (mut ids, mut twice) = (BTreeSet::new(), 0);
+        for n in 0..50 {
+            let name = |n: usize| {
+                BTreeMap::from([("database".to_owned(), format!("d{n}")), ("user".to_owned(), "u".to_owned())])
+            };
+            let pools: Vec<Row> = (n * 100..n * 100 + 100).map(name).chain([name(usize::MAX)]).collect();
+            let shown = Shown { stats: pools.clone(), pools, ..Shown::default() };
+            let (look, ..) = console.look(0.0, &shown, None);
+            twice += look.pools.iter().filter(|pool| !ids.insert(pool.id)).count();
+        }
+        assert_eq!((ids.len(), twice), (5_001, 49), "the one that stays keeps its number, and no other has it");
+        assert!(console.pools.len() <= MAX_REMEMBERED + 101 && console.stats.len() <= MAX_REMEMBERED + 101);
     }
 
     #[test]

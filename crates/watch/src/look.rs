@@ -20,6 +20,12 @@ pub enum Pooler {
     /// A PgBouncer, by its console.
     #[serde(rename = "pgbouncer")]
     PgBouncer,
+    /// HikariCP, by what Micrometer tells of it.
+    #[serde(rename = "hikaricp")]
+    HikariCp,
+    /// A driver of MongoDB, by its events.
+    #[serde(rename = "mongodb_driver")]
+    MongoDriver,
 }
 
 /// The answer of `/api/pools`. Counters count from the process's start.

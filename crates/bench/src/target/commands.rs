@@ -1,14 +1,19 @@
 //! What the targets have in common whose operations are commands, one after the other, each of which waits for its answer: Redis and
-//! MongoDB. A [`Link`] is one connection in the target's own protocol; `run` a whole run over many, `once` a question before any load.
+//! MongoDB. A [`Link`] is one connection in the target's own protocol; `run` a whole run over many, `once` a question before any load,
+//! `standing` a connection for who asks now and then, and has no load at all.
 
 mod once;
 mod run;
+mod standing;
 
 use driver::{Event, Lines};
 use pool::Time;
 
-pub(super) use self::once::{CHECK_TIME, ask_once};
 use self::run::Run;
+pub(super) use self::{
+    once::{CHECK_TIME, ask_once},
+    standing::Standing,
+};
 use super::{Surroundings, TargetError, make_room, not_begun, on_lines::Down};
 use crate::{
     engine::Engine,

@@ -1,8 +1,10 @@
 //! MongoDB, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
 //! requester's side of OP_MSG. Decides nothing about when.
 //!
-//! `place` reads the URL, `link` is one connection, `documents` makes what the built-in commands ask for.
+//! `place` reads the URL, `link` is one connection, `documents` makes what the built-in commands ask for; `asker` asks single questions for who
+//! has no load at all.
 
+mod asker;
 mod documents;
 mod link;
 mod place;
@@ -21,6 +23,7 @@ use crate::{
 use link::Link;
 use place::Place;
 
+pub use asker::{Asker, Reply};
 pub use documents::init;
 
 /// One connection before any load: a dead target, a wrong password or a mistake in a script are clear errors. Returns the server's name

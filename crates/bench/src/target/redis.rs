@@ -1,8 +1,9 @@
 //! Redis, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
 //! requester's side of RESP2. Decides nothing about when.
 //!
-//! `place` reads the URL, `link` is one connection.
+//! `place` reads the URL, `link` is one connection; `asker` asks single questions for who has no load at all.
 
+mod asker;
 mod link;
 mod place;
 
@@ -15,6 +16,7 @@ use crate::{
     plan::{Plan, RedisTarget, RedisWork},
     script::{GET_SET, PING, Scripts},
 };
+pub use asker::{Asker, Reply};
 use link::Link;
 use place::Place;
 

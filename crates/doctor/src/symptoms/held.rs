@@ -121,7 +121,7 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
                  transactions, with an error for who left them.",
                 match pool.pooler {
                     Pooler::Poolhouse => "`poolhouse top` (the longest come first)",
-                    Pooler::PgBouncer => "SHOW CLIENTS (those with a link)",
+                    _ => "SHOW CLIENTS (those with a link)",
                 }
             ),
         });

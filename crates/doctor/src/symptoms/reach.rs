@@ -25,7 +25,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             setting: None,
             advice: match pool.pooler {
                 Pooler::Poolhouse => "`poolhouse ctl ADMIN_URL resume` ends the pause.",
-                Pooler::PgBouncer => "RESUME on PgBouncer's console ends the pause.",
+                _ => "RESUME on PgBouncer's console ends the pause.",
             }
             .to_owned(),
         });
@@ -46,13 +46,13 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             format!("there has been no connection to {} for {}", pool.last.address, time(down)),
             match pool.pooler {
                 Pooler::Poolhouse => format!("the last attempt ended with: {said}"),
-                Pooler::PgBouncer => {
+                _ => {
                     format!("the first client has waited for {}", time(pool.last.oldest_wait_ms.unwrap_or(0.0)))
                 }
             },
             match pool.pooler {
                 Pooler::Poolhouse => format!("{failed} check-outs failed meanwhile, and {waiters} clients wait"),
-                Pooler::PgBouncer => format!("{waiters} clients wait, and no server works for anybody"),
+                _ => format!("{waiters} clients wait, and no server works for anybody"),
             },
         ],
         rules_out: "the pool is not too small: nobody gets a server at all".to_owned(),
@@ -62,7 +62,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
                 "Poolhouse tries again by itself, at most 5 s apart. If the error is one of configuration (password, name), change that and \
                  reload."
             }
-            Pooler::PgBouncer => {
+            _ => {
                 "PgBouncer's log says why it cannot connect. It tries again after server_login_retry (15 s). Another limit of its own \
                  (max_db_connections) that other pools use up looks the same from here."
             }

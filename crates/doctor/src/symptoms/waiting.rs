@@ -171,6 +171,14 @@ fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
                 "Look for what allows fewer: max_db_connections or max_user_connections of the configuration, or the database's own limits; \
                  PgBouncer's log says which."
             }
+            Pooler::HikariCp => {
+                "Look for what keeps connections from being made: how long that takes (hikaricp_connections_creation_seconds), and the database's \
+                 own limits; HikariCP's log says why an attempt failed."
+            }
+            Pooler::MongoDriver => {
+                "Look for what keeps connections from being made: maxConnecting (2 at a time) with logins that take long, and the server's own \
+                 limits; the reasons of events connectionClosed and poolCleared say why an attempt failed."
+            }
         }
         .to_owned(),
     })

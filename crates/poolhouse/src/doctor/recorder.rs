@@ -4,10 +4,11 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, bail};
-use doctor::{Line, MAX_LINE, MAX_RECORDING, Patient, Reading};
+use doctor::{FileReading, Line, MAX_LINE, MAX_RECORDING, Patient, STEPS};
 
 /// Writes one.
 pub struct Recorder {
@@ -61,15 +62,25 @@ impl Recorder {
     }
 }
 
-/// Reads one.
+/// Reads one, or what others recorded of drivers' own pools.
 ///
 /// # Errors
 /// It cannot be read, or is none, or not whole.
 pub fn read(path: &Path) -> anyhow::Result<Patient> {
+    for step in STEPS {
+        if let Some(patient) = read_by(path, step)? {
+            return Ok(patient);
+        }
+    }
+    bail!("{}: it lasts too long", path.display())
+}
+
+/// The same, where a file is one of events with looks so far apart; `None` if these are too many.
+fn read_by(path: &Path, step: Duration) -> anyhow::Result<Option<Patient>> {
     let named = || path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot read {}", named()))?;
     let mut file = BufReader::new(file.take(MAX_RECORDING + 1));
-    let (mut reading, mut line, mut total) = (Reading::default(), Vec::new(), 0);
+    let (mut reading, mut line, mut total) = (None, Vec::new(), 0);
     loop {
         line.clear();
         let length = (&mut file).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
@@ -79,13 +90,14 @@ pub fn read(path: &Path) -> anyhow::Result<Patient> {
             bail!("{}: it has more than {MAX_RECORDING} bytes, which no recording has", named());
         }
         if length == 0 {
-            return reading.finish().with_context(named);
+            let reading = reading.unwrap_or_else(|| FileReading::of("", step));
+            return if reading.is_too_long() { Ok(None) } else { reading.finish().map(Some).with_context(named) };
         }
         if length > MAX_LINE {
             bail!("{}: it has a line of more than {MAX_LINE} bytes, which no recording has", named());
         }
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let Ok(text) = std::str::from_utf8(text) else { bail!("{}: it is no text, so no recording", named()) };
-        reading.take(text).with_context(named)?;
+        reading.get_or_insert_with(|| FileReading::of(text, step)).take(text).with_context(named)?;
     }
 }

@@ -1,4 +1,5 @@
-//! What can be looked at, and how it is asked: a Poolhouse over HTTP, a PostgreSQL or a PgBouncer's console over a connection that stays.
+//! What can be looked at, and how it is asked: a Poolhouse over HTTP, a PostgreSQL or a PgBouncer's console over a connection that stays. Others
+//! have files of their own.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +19,7 @@ const MAX_CLIENTS: &str = "10000";
 const MAX_HOLDERS: &str = "2000";
 const MOST_CLIENTS: usize = 10_000;
 /// How long connecting, and an answer, may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// What connections call themselves.
 const NAME: &str = "poolhouse doctor";
 /// How a PgBouncer's console ends what it calls its version.
@@ -232,6 +233,7 @@ fn rows(answer: Rows) -> Vec<Row> {
     answer.rows.into_iter().map(row).collect()
 }
 
-fn micros(began: Instant) -> u64 {
+/// Since the beginning of the window.
+pub fn micros(began: Instant) -> u64 {
     began.elapsed().as_micros() as u64
 }

@@ -100,14 +100,9 @@ impl<'a> Once<'a> {
         }
     }
 
-    /// What comes of the request, or nothing by then.
+    /// What comes of the request, or nothing by then. What had happened besides when the last wait ended comes first.
     fn wait(&mut self, until: Time) -> Result<News, TargetError> {
-        while self.lines.now() < until {
-            let look = self.stop.map_or(until, |_| until.min(self.lines.now() + STOP_EVERY));
-            self.lines.wait(Some(look)).map_err(|error| TargetError::machine(error.to_string()))?;
-            if self.stop.is_some_and(|stop| stop.load(Relaxed)) {
-                return Err(TargetError::target("interrupted"));
-            }
+        loop {
             while let Some(event) = self.lines.next() {
                 let Self { lines, link, place, out, .. } = self;
                 let link = link.as_mut().expect("the connection is there");
@@ -128,8 +123,15 @@ impl<'a> Once<'a> {
                     news => return Ok(news),
                 }
             }
+            if self.lines.now() >= until {
+                return Ok(News::Nothing);
+            }
+            let look = self.stop.map_or(until, |_| until.min(self.lines.now() + STOP_EVERY));
+            self.lines.wait(Some(look)).map_err(|error| TargetError::machine(error.to_string()))?;
+            if self.stop.is_some_and(|stop| stop.load(Relaxed)) {
+                return Err(TargetError::target("interrupted"));
+            }
         }
-        Ok(News::Nothing)
     }
 
     fn explain(&self, down: &Down) -> TargetError {

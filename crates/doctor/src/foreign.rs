@@ -1,0 +1,243 @@
+//! What others recorded of drivers' own pools, as lines of a file: scrapes of Prometheus text, one behind the other, and events of MongoDB's
+//! drivers as JSON. Their lines and looks are bounded, for they may come from anywhere. Opens no file.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use watch::{Cmap, CmapEvent, Hikari, Look, Scrape, Taken};
+
+use crate::{
+    recording::{Damage, MAX_LOOKS, Patient, Reading},
+    window::{Observation, Window},
+};
+
+/// Lines of a file that are none of what it has; more are a file of something else.
+const MAX_STRANGE: usize = 1_000_000;
+/// Pools at looks, all together: each is kept until the end.
+const MAX_STEPS: usize = 500_000;
+/// How far looks are apart that are made of events. If that gives too many, the next one is tried.
+pub const STEPS: [Duration; 5] = [
+    Duration::from_millis(500),
+    Duration::from_secs(5),
+    Duration::from_secs(30),
+    Duration::from_secs(300),
+    Duration::from_secs(3_600),
+];
+
+/// Reads a file of whatever kind, line by line.
+#[derive(Debug)]
+pub enum FileReading {
+    /// A recording of `doctor --record`.
+    Own(Reading),
+    /// Scrapes of Prometheus text.
+    Scrapes(Box<Scrapes>),
+    /// Events of a driver.
+    Events(Box<Events>),
+}
+
+/// Scrapes one behind the other.
+#[derive(Debug, Default)]
+pub struct Scrapes {
+    hikari: Hikari,
+    at_hand: Scrape,
+    window: Window,
+    /// When the first one was, and the last, in seconds.
+    first_s: Option<f64>,
+    last_s: f64,
+    count: usize,
+    steps: usize,
+}
+
+/// Events in their order.
+#[derive(Debug)]
+pub struct Events {
+    cmap: Cmap,
+    step: Duration,
+    window: Window,
+    /// When the first one was, and the next look is.
+    first_s: Option<f64>,
+    next_s: f64,
+    last_s: f64,
+    strange: usize,
+    steps: usize,
+    is_too_long: bool,
+}
+
+impl FileReading {
+    /// What a file is that begins with this line. `step`: how far looks are apart that are made of events.
+    pub fn of(first: &str, step: Duration) -> Self {
+        let text = first.trim();
+        let looks_scraped = text.starts_with('#')
+            || Scrape::is_time(text)
+            || (text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && is_sample(text));
+        match () {
+            // A log may begin with something else than an event.
+            () if is_foreign_json(text) => Self::Events(Box::new(Events::new(step))),
+            () if looks_scraped => Self::Scrapes(Box::default()),
+            () => Self::Own(Reading::default()),
+        }
+    }
+
+    /// Takes the next line, without its end.
+    ///
+    /// # Errors
+    /// It cannot be the next line of such a file.
+    pub fn take(&mut self, line: &str) -> Result<(), Damage> {
+        match self {
+            Self::Own(reading) => reading.take(line),
+            Self::Scrapes(scrapes) => scrapes.take(line),
+            Self::Events(events) => events.take(line),
+        }
+    }
+
+    /// There are more events than fit into the looks: a longer step is needed.
+    pub fn is_too_long(&self) -> bool {
+        matches!(self, Self::Events(events) if events.is_too_long)
+    }
+
+    /// All lines were taken.
+    ///
+    /// # Errors
+    /// It is empty, or broke off.
+    pub fn finish(self) -> Result<Patient, Damage> {
+        match self {
+            Self::Own(reading) => reading.finish(),
+            Self::Scrapes(scrapes) => scrapes.finish(),
+            Self::Events(events) => events.finish(),
+        }
+    }
+}
+
+/// A line of somebody else's log: an object of JSON that begins no recording of ours.
+fn is_foreign_json(text: &str) -> bool {
+    serde_json::from_str::<Map<String, Value>>(text).is_ok_and(|line| !line.contains_key("recording"))
+}
+
+/// A name, perhaps labels, and a number.
+fn is_sample(text: &str) -> bool {
+    let number = text.rsplit(' ').next().is_some_and(|value| value.parse::<f64>().is_ok());
+    let name = text.split(['{', ' ']).next().unwrap_or_default();
+    number && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':'))
+}
+
+impl Scrapes {
+    fn take(&mut self, line: &str) -> Result<(), Damage> {
+        if self.at_hand.take(line) == Taken::Next {
+            self.end_scrape()?;
+            self.at_hand.take(line);
+        }
+        Ok(())
+    }
+
+    fn end_scrape(&mut self) -> Result<(), Damage> {
+        let scrape = std::mem::take(&mut self.at_hand);
+        if !scrape.has_pools() {
+            return Ok(());
+        }
+        self.count += 1;
+        let number = self.count;
+        if number > MAX_LOOKS {
+            return Err(Damage(format!("there are more than {MAX_LOOKS} scrapes")));
+        }
+        let at_s = scrape.at_s.or(scrape.uptime_s).filter(|at| at.is_finite() && *at >= 0.0);
+        let at_s = at_s.ok_or_else(|| {
+            Damage(format!(
+                "scrape {number} does not say when it was: write `date +%s` in front of each, or keep process_uptime_seconds in it"
+            ))
+        })?;
+        let first = *self.first_s.get_or_insert(at_s);
+        if at_s < self.last_s {
+            return Err(Damage(format!("scrape {number} is from before the one in front of it")));
+        }
+        self.last_s = at_s;
+        let at = since(first, at_s);
+        let look = self.hikari.look(at.as_secs_f64() * 1e3, &scrape);
+        self.steps += look.pools.len();
+        if self.steps > MAX_STEPS {
+            return Err(Damage(format!(
+                "there are too many pools at too many scrapes: more than {MAX_STEPS} all together"
+            )));
+        }
+        add(&mut self.window, at, look);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Patient, Damage> {
+        self.end_scrape()?;
+        if self.count == 0 {
+            return Err(Damage("it has nothing of HikariCP's: no series hikaricp_connections".to_owned()));
+        }
+        Ok(Patient::Pooler(Box::new(self.window)))
+    }
+}
+
+impl Events {
+    fn new(step: Duration) -> Self {
+        Self {
+            cmap: Cmap::default(),
+            step,
+            window: Window::default(),
+            first_s: None,
+            next_s: 0.0,
+            last_s: 0.0,
+            strange: 0,
+            steps: 0,
+            is_too_long: false,
+        }
+    }
+
+    fn take(&mut self, line: &str) -> Result<(), Damage> {
+        // A log has other lines, too.
+        let Some(mut event) = CmapEvent::read(line) else {
+            self.strange += 1;
+            return match self.strange {
+                MAX_STRANGE => Err(Damage(format!("{MAX_STRANGE} lines are no events"))),
+                _ => Ok(()),
+            };
+        };
+        if self.is_too_long {
+            return Ok(());
+        }
+        let first = *self.first_s.get_or_insert_with(|| {
+            self.next_s = event.at_s;
+            event.at_s
+        });
+        // Threads write their events a moment before or after each other.
+        let at_s = event.at_s.max(self.last_s);
+        while self.next_s <= at_s && !self.is_too_long {
+            let at = self.next_s;
+            self.look(first, at);
+        }
+        (self.last_s, event.at_s) = (at_s, at_s);
+        self.cmap.take(&event);
+        Ok(())
+    }
+
+    fn look(&mut self, first: f64, at_s: f64) {
+        let look = self.cmap.look(at_s);
+        self.steps += look.pools.len();
+        if self.window.looks() >= MAX_LOOKS || self.steps > MAX_STEPS {
+            self.is_too_long = true;
+            return;
+        }
+        add(&mut self.window, since(first, at_s), look);
+        self.next_s = at_s + self.step.as_secs_f64();
+    }
+
+    fn finish(mut self) -> Result<Patient, Damage> {
+        let Some(first) = self.first_s else { return Err(Damage("there is no event in it".to_owned())) };
+        if self.is_too_long {
+            return Err(Damage(format!("it is too long: its events make more than {MAX_LOOKS} looks")));
+        }
+        self.look(first, self.last_s);
+        Ok(Patient::Pooler(Box::new(self.window)))
+    }
+}
+
+fn since(first_s: f64, at_s: f64) -> Duration {
+    Duration::try_from_secs_f64((at_s - first_s).max(0.0)).unwrap_or(Duration::MAX)
+}
+
+fn add(window: &mut Window, at: Duration, look: Look) {
+    window.add(Observation { at, look, holders: Vec::new() });
+}

@@ -1,0 +1,172 @@
+//! What tells a driver's own pool: how many connections are taken and for how long, who waits, and how many are made. What they do while somebody
+//! has them it does not tell: a connection that is never given back, and a statement that takes forever, look alike for a while.
+
+use watch::Pooler;
+
+use super::{Verdict, WAITING, percent, time, waiting};
+use crate::{
+    database::Swings,
+    finding::{Finding, Key, Setting, Symptom, Undecided},
+    window::PoolWindow,
+};
+
+/// Connections that are taken throughout and given back by nobody, as a share of the pool's size, and at least.
+const NEVER_BACK: f64 = 0.5;
+const LEAST_KEPT: f64 = 2.0;
+/// A statement that takes so long is none of an application that others wait for.
+const ENDLESS_S: f64 = 300.0;
+/// Connections made, at least, to speak of churn, and from how many for each use on failures or clients are the reason.
+const LEAST_MADE: u64 = 10;
+const EPHEMERAL: f64 = 0.2;
+/// How often the pool shrank to half of what it was: a deployment does that once.
+const FALLS: u64 = 3;
+/// How often idleness ended connections, as a share of those that were made, where reasons are told.
+const OF_MADE: f64 = 0.5;
+
+/// Of each pool, what explains it first; and churn besides.
+pub(super) fn examine(pool: &PoolWindow<'_>) -> Vec<Verdict> {
+    let of: [fn(&PoolWindow<'_>) -> Verdict; 3] = [reach, held, waiting::examine];
+    let first = of.into_iter().map(|of| of(pool)).find(|verdict| !matches!(verdict, Verdict::Absent));
+    vec![first.unwrap_or(Verdict::Absent), churn(pool)]
+}
+
+/// What nobody's own pool tells.
+pub(super) fn unseen() -> Vec<String> {
+    vec![
+        "what connections do while they are taken, and for which locks they wait: the database knows (`poolhouse doctor postgres://...` or \
+         mongodb://...)"
+            .to_owned(),
+        "pools of other processes, and what the database allows all of them together".to_owned(),
+    ]
+}
+
+/// Nobody gets a connection.
+fn reach(pool: &PoolWindow<'_>) -> Verdict {
+    let Some(down) = pool.last.unavailable_ms else { return Verdict::Absent };
+    let failed: u64 = pool.change.failed.values().fold(0, |sum, count| sum.saturating_add(*count));
+    Verdict::Present(Finding {
+        symptom: Symptom::OutOfReach,
+        of: pool.name(),
+        evidence: vec![
+            format!("the pool has had no connection for {} although somebody waits for one", time(down)),
+            format!("{} wait, and {failed} gave up or failed while this was looked at", pool.last.waiters),
+            format!("{} connections were made meanwhile", pool.change.created),
+        ],
+        rules_out: "the pool is not too small: nobody gets a connection at all".to_owned(),
+        setting: None,
+        advice: match pool.pooler {
+            Pooler::MongoDriver => {
+                "The reasons of events connectionClosed and poolCleared, and the driver's server monitoring (SDAM events), say why the server \
+                 cannot be reached. What runs into waitQueueTimeoutMS or serverSelectionTimeoutMS is not tried again by itself."
+            }
+            _ => "HikariCP's log says why it cannot connect. It tries again by itself; connectionTimeout is how long a thread waits meanwhile.",
+        }
+        .to_owned(),
+    })
+}
+
+/// Connections are taken and do not come back.
+fn held(pool: &PoolWindow<'_>) -> Verdict {
+    let max = pool.last.max_size;
+    let ms = pool.lasts.as_secs_f64().max(1e-3) * 1e3;
+    let Some(least) = pool.steps.iter().map(|step| step.in_use).min() else { return Verdict::Absent };
+    // What came back was taken for so long together: so many were taken on average by those who give them back.
+    let accounted = (pool.change.hold.sum_ms / ms).max(0.0);
+    let taken = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
+    let kept = (taken - accounted).min(least as f64);
+    let waiting = pool.share(|step| step.waiters > 0);
+    let failed: u64 = pool.change.failed.values().fold(0, |sum, count| sum.saturating_add(*count));
+    if kept < LEAST_KEPT || kept < NEVER_BACK * max as f64 || (waiting < WAITING && failed == 0) {
+        return Verdict::Absent;
+    }
+    let back = pool.change.hold.count();
+    let seen = vec![
+        format!(
+            "{least} or more of at most {max} connections were taken throughout, {taken:.1} on average; what came back ({back} times) explains \
+             {accounted:.1} of these"
+        ),
+        format!("somebody waited at {} of the looks, and {failed} gave up or failed", percent(waiting)),
+    ];
+    if pool.lasts.as_secs_f64() < ENDLESS_S {
+        return Verdict::Undecided(Undecided {
+            between: vec![Symptom::Leak, Symptom::ServerSaturated],
+            of: pool.name(),
+            seen,
+            needs: format!(
+                "whether these connections carry out a statement or are forgotten: a window of {} or more (--window 10m), or the database, which \
+                 knows (`poolhouse doctor postgres://...`){}",
+                time(ENDLESS_S * 1e3),
+                match pool.pooler {
+                    Pooler::HikariCp => "; leakDetectionThreshold = 60000 writes where they were taken into the log",
+                    _ => "",
+                }
+            ),
+        });
+    }
+    Verdict::Present(Finding {
+        symptom: Symptom::Leak,
+        of: pool.name(),
+        evidence: seen,
+        rules_out: format!(
+            "the statements are not slow: what comes back was taken for {}, and these for all of {}",
+            pool.change.hold.mean_ms().map_or_else(|| "no time at all".to_owned(), |ms| format!("{} on average", time(ms))),
+            time(ms)
+        ),
+        setting: (pool.pooler == Pooler::HikariCp).then(|| Setting {
+            key: "leakDetectionThreshold",
+            from: None,
+            to: "60000".to_owned(),
+        }),
+        advice: match pool.pooler {
+            Pooler::HikariCp => {
+                "Find where connections are taken and not closed: the setting (in ms) writes the place into the log. Close them with \
+                 try-with-resources."
+            }
+            _ => {
+                "Find cursors, change streams and sessions that are not closed: each may keep its connection. A transaction keeps it until it ends \
+                 where the server is a load balancer's."
+            }
+        }
+        .to_owned(),
+    })
+}
+
+/// Idle connections are closed, and made again for the next burst.
+fn churn(pool: &PoolWindow<'_>) -> Verdict {
+    let (min, max) = (pool.last.min_size, pool.last.max_size);
+    let (made, uses) = (pool.change.created, pool.change.transactions);
+    let mut swings = Swings::default();
+    pool.steps.iter().for_each(|step| swings.add(step.open));
+    let idle = pool.change.closed.get("idle").copied();
+    let ratio = made as f64 / uses.max(1) as f64;
+    // Where no reasons are told, none is known to be another.
+    let for_idleness = pool.last.closed.is_empty() || idle.unwrap_or(0) as f64 >= OF_MADE * made as f64;
+    if made < LEAST_MADE || swings.falls < FALLS || ratio > EPHEMERAL || min >= max || !for_idleness {
+        return Verdict::Absent;
+    }
+    let most = pool.steps.iter().map(|step| step.open).max().unwrap_or(0);
+    let needed = pool.steps.iter().map(|step| step.in_use).max().unwrap_or(0).clamp(min.saturating_add(1), max);
+    let mut evidence = vec![
+        format!("the pool grew to up to {most} connections, and shrank to half or less {} times", swings.falls),
+        format!("{made} connections were made in {}", time(pool.lasts.as_millis() as f64)),
+    ];
+    evidence.extend(idle.map(|idle| format!("{idle} connections were closed because they had been idle")));
+    let idle_time = match pool.pooler {
+        Pooler::MongoDriver => "maxIdleTimeMS",
+        _ => "idleTimeout",
+    };
+    Verdict::Present(Finding {
+        symptom: Symptom::IdleChurn,
+        of: pool.name(),
+        evidence,
+        rules_out: format!(
+            "they are not made for each use: {made} connections were made for {uses} uses. And a rotation by age makes each anew at once, which \
+             does not shrink the pool"
+        ),
+        setting: Some(Setting { key: pool.key(Key::MinSize), from: Some(min.to_string()), to: needed.to_string() }),
+        advice: format!(
+            "Keep as many connections as a burst needs ({needed} were taken at once at the looks), or make {idle_time} longer than the quiet time \
+             between bursts. Each kept connection costs the database about 1 MB and a descriptor, for each process."
+        ),
+    })
+}

@@ -1,0 +1,97 @@
+//! Transactions in which nothing is asked: some that go on after a pause, and some that nobody will end.
+
+use super::{Verdict, percent, time};
+use crate::{
+    finding::{Finding, Setting, Symptom},
+    mongodb::{MongoWindow, SEEN_PAUSE_MS},
+};
+
+/// A pause within a transaction that no ordinary work needs.
+const LONG_PAUSE_MS: f64 = 200.0;
+/// Transactions without a command for all the time, at least, and as a share of those that are open.
+const NEVER_BACK: u64 = 2;
+const OF_ALL: f64 = 0.5;
+/// The share of looks at which some have no command.
+const AT_LOOKS: f64 = 0.3;
+/// Of transactions that are open: the share that has none.
+const PAUSING: f64 = 0.5;
+/// One that pauses alone is no habit: somebody works by hand.
+const ALONE: f64 = 1.5;
+
+pub(super) fn examine(window: &MongoWindow) -> Verdict {
+    let Some((first, last)) = window.ends() else { return Verdict::Absent };
+    let Some((before, now)) = first.transactions.zip(last.transactions) else { return Verdict::Absent };
+    let sums = &window.sums;
+    let (started, ended) = (now.started.saturating_sub(before.started), now.ended.saturating_sub(before.ended));
+    let (open, inactive) = (sums.open.mean(), sums.inactive.mean());
+    let throughout = match window.has_lists() {
+        true => sums.kept_inactive,
+        // None began and none ended: they are the same.
+        false if started == 0 && ended == 0 => sums.least_inactive.unwrap_or(0),
+        false => 0,
+    };
+    if throughout >= NEVER_BACK && throughout as f64 >= OF_ALL * open {
+        return leak(window, throughout, (started, ended));
+    }
+    let seconds = window.lasts().as_secs_f64().max(1e-3);
+    // By Little's law: how many pause at a time, over how many come in that time, is how long each pauses.
+    let pause = inactive / (started.max(1) as f64 / seconds) * 1e3;
+    let is_long = if window.has_lists() { sums.longest_pause_ms >= SEEN_PAUSE_MS } else { started > 0 };
+    if sums.inactive.share() < AT_LOOKS
+        || inactive < PAUSING * open
+        || inactive < ALONE
+        || pause < LONG_PAUSE_MS
+        || !is_long
+    {
+        return Verdict::Absent;
+    }
+    let longest = match window.has_lists() {
+        true => format!("; the longest pause that was seen is {}", time(sums.longest_pause_ms)),
+        false => String::new(),
+    };
+    Verdict::Present(Finding {
+        symptom: Symptom::TransactionsLeftOpen,
+        of: whose(window),
+        evidence: vec![
+            format!(
+                "{} of the open transactions had no command under way: {inactive:.1} of {open:.1} on average",
+                percent(inactive / open.max(1e-9))
+            ),
+            format!("{started} transactions began meanwhile, so each paused for {} altogether{longest}", time(pause)),
+        ],
+        rules_out: format!(
+            "the commands are not slow: {:.1} transactions on average had one under way",
+            (open - inactive).max(0.0)
+        ),
+        setting: None,
+        advice: "Commit or abort before calling other services, and let the driver's helper (withTransaction) keep transactions short. Each holds \
+                 its locks and keeps old versions of documents in the cache until it ends."
+            .to_owned(),
+    })
+}
+
+/// Who has the most that pause for long.
+fn whose(window: &MongoWindow) -> String {
+    let most = window.origins().max_by_key(|(_, own)| own.paused).filter(|(_, own)| own.paused > 0);
+    most.map_or_else(|| super::ALL.to_owned(), |(origin, _)| origin.name())
+}
+
+fn leak(window: &MongoWindow, throughout: u64, (started, ended): (u64, u64)) -> Verdict {
+    let since = match window.has_lists() {
+        true => format!("the longest has had no command for {}", time(window.sums.longest_pause_ms)),
+        false => "none of them is told apart from the others, but none ended".to_owned(),
+    };
+    Verdict::Present(Finding {
+        symptom: Symptom::Leak,
+        of: whose(window),
+        evidence: vec![
+            format!("{throughout} transactions were open throughout, and nothing was asked in them"),
+            format!("{started} other transactions began meanwhile, and {ended} ended; {since}"),
+        ],
+        rules_out: "transactions that are slow would have a command under way, or come to an end: these do neither".to_owned(),
+        setting: Some(Setting { key: "transactionLifetimeLimitSeconds", from: None, to: "30".to_owned() }),
+        advice: "Find where the application leaves without a commit or an abort. The server's parameter ends such transactions (after 60 s if \
+                 nobody has set it), with an error for who left them; until then they keep their locks."
+            .to_owned(),
+    })
+}

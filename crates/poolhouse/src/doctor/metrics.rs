@@ -1,0 +1,84 @@
+//! An application's own pools as something to look at: HikariCP, by the metrics that the application shows over HTTP as Prometheus text. What they
+//! mean is known elsewhere.
+
+use std::{path::Path, time::Instant};
+
+use anyhow::{Context, bail};
+use doctor::Line;
+use watch::{Client, Hikari, Scrape};
+
+use super::sources::{PATIENCE, Source, micros};
+
+/// Bytes of an answer.
+const MAX_ANSWER: u64 = 32 * 1024 * 1024;
+/// What Poolhouse's own metrics have.
+const OWN: &str = "poolhouse_build_info";
+
+/// An application.
+pub struct Metrics {
+    page: Page,
+    hikari: Hikari,
+}
+
+/// Where it shows its metrics, and who asks.
+struct Page {
+    url: String,
+    token: Option<String>,
+}
+
+impl Metrics {
+    /// What is at a URL, if that shows something of HikariCP's. `token_file`: who asks; the token of a Poolhouse is not for others, so the one of the
+    /// environment is not sent.
+    ///
+    /// # Errors
+    /// These are the metrics of a Poolhouse, which show less than its admin address; or the token cannot be read.
+    pub fn at(url: &str, token_file: Option<&Path>) -> anyhow::Result<Option<Self>> {
+        // Without a path it is the admin address of a Poolhouse.
+        let has_path =
+            url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).is_some_and(|(_, path)| !path.is_empty());
+        if !has_path {
+            return Ok(None);
+        }
+        let read = |path: &Path| settings::read_small(path).with_context(|| format!("cannot read {}", path.display()));
+        let token = token_file.map(read).transpose()?.map(|token| token.trim().to_owned());
+        let page = Page { url: url.to_owned(), token };
+        // Who does not answer is told so when it is looked at.
+        let Ok(text) = page.fetch() else { return Ok(None) };
+        if text.contains(OWN) {
+            bail!("these are the metrics of a Poolhouse: give its admin address alone, without a path");
+        }
+        Ok(Scrape::read(&text).has_pools().then(|| Self { page, hikari: Hikari::default() }))
+    }
+}
+
+impl Source for Metrics {
+    fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
+        let text = self.page.fetch()?;
+        let at_us = micros(began);
+        let look = self.hikari.look(at_us as f64 / 1e3, &Scrape::read(&text));
+        Ok(Line::Pooler { at_us, look: Box::new(look), holders: Vec::new() })
+    }
+
+    fn clients(&mut self) -> anyhow::Result<Vec<Client>> {
+        Ok(Vec::new())
+    }
+}
+
+impl Page {
+    fn fetch(&self) -> anyhow::Result<String> {
+        let agent = ureq::Agent::config_builder()
+            .timeout_connect(Some(PATIENCE))
+            .timeout_global(Some(PATIENCE))
+            .user_agent(concat!("poolhouse/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .new_agent();
+        let get = agent.get(&self.url);
+        let get = match &self.token {
+            Some(token) => get.header("Authorization", format!("Bearer {token}")),
+            None => get,
+        };
+        let mut response = get.call().with_context(|| format!("cannot ask {}", self.url))?;
+        let text = response.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
+        text.with_context(|| format!("cannot read the answer of {}", self.url))
+    }
+}

@@ -1,0 +1,131 @@
+//! A MongoDB as something to look at: what it is asked over one connection that stays, and how often. What the answers mean is known elsewhere.
+
+use std::time::{Duration, Instant};
+
+use ::bench::target::mongodb::{Asker, Reply};
+use anyhow::bail;
+use doctor::Line;
+use serde_json::Value;
+use settings::Secret;
+use watch::{Client, Command, MAX_SESSIONS, Mongo};
+
+use super::sources::{PATIENCE, Source, micros};
+
+/// Where the server answers of itself.
+const ADMIN: &str = "admin";
+/// Lists of connections are so far apart at least.
+const LIST_EVERY: Duration = Duration::from_secs(1);
+/// The name that MongoDB has for who may not ask something.
+const UNAUTHORIZED: i32 = 13;
+
+/// A MongoDB.
+pub struct MongoDb {
+    url: Secret,
+    /// As its user says; otherwise what the server says.
+    processors: Option<u64>,
+    known: Option<Known>,
+}
+
+/// One that is connected to.
+struct Known {
+    asker: Asker,
+    /// The number of this connection.
+    own: Option<u64>,
+    processors: Option<u64>,
+    /// When its connections were listed last.
+    listed: Option<Instant>,
+    /// Why they are not to be listed.
+    hides: Option<String>,
+}
+
+impl MongoDb {
+    /// Asks nothing yet.
+    pub fn new(url: Secret, processors: Option<u32>) -> Self {
+        Self { url, processors: processors.map(u64::from), known: None }
+    }
+
+    fn look(&mut self) -> anyhow::Result<Mongo> {
+        if self.known.is_none() {
+            let mut known = Known::connect(&self.url)?;
+            known.processors = match self.processors {
+                None => known.done(&Mongo::machine())?.as_ref().and_then(Mongo::processors),
+                given => given,
+            };
+            self.known = Some(known);
+        }
+        self.known.as_mut().expect("it was just connected to").look()
+    }
+}
+
+impl Source for MongoDb {
+    fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
+        let looked = self.look();
+        if looked.is_err() {
+            // It may have been restarted: the next look connects anew.
+            self.known = None;
+        }
+        Ok(Line::MongoDb { at_us: micros(began), look: Box::new(looked?) })
+    }
+
+    fn clients(&mut self) -> anyhow::Result<Vec<Client>> {
+        Ok(Vec::new())
+    }
+}
+
+impl Known {
+    fn connect(url: &Secret) -> anyhow::Result<Self> {
+        let mut this =
+            Self { asker: Asker::connect(url, PATIENCE)?, own: None, processors: None, listed: None, hides: None };
+        for hello in Mongo::hello() {
+            if let Some(answer) = this.done(&hello)? {
+                this.own = Mongo::connection(&answer);
+                break;
+            }
+        }
+        Ok(this)
+    }
+
+    /// The answer; `None` if the server refuses the command.
+    fn done(&mut self, command: &Command) -> anyhow::Result<Option<Value>> {
+        Ok(match self.asker.ask(ADMIN, command, PATIENCE)? {
+            Reply::Done(answer) => Some(answer),
+            Reply::Refused { .. } => None,
+        })
+    }
+
+    fn look(&mut self) -> anyhow::Result<Mongo> {
+        let answer = match self.asker.ask(ADMIN, &Mongo::status(), PATIENCE)? {
+            Reply::Done(answer) => answer,
+            Reply::Refused { code: UNAUTHORIZED, message } => {
+                bail!("{message}: the user that looks needs the role clusterMonitor on admin")
+            }
+            Reply::Refused { message, .. } => bail!("serverStatus is refused: {message}"),
+        };
+        let mut look = Mongo::read(&answer).map_err(anyhow::Error::msg)?;
+        look.processors = self.processors;
+        self.list(&mut look)?;
+        Ok(look)
+    }
+
+    /// Its connections, if they may be seen, are not too many, and were not listed a moment ago.
+    fn list(&mut self, look: &mut Mongo) -> anyhow::Result<()> {
+        if look.current > MAX_SESSIONS {
+            look.hides_sessions = Some(format!("they are not listed where there are more than {MAX_SESSIONS}"));
+            return Ok(());
+        }
+        if self.hides.is_none() && self.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY) {
+            let command = Mongo::connections(self.own, look.process.starts_with("mongos"));
+            match self.asker.ask(ADMIN, &command, PATIENCE)? {
+                Reply::Done(answer) => look.sessions = Some(Mongo::sessions(&answer)),
+                Reply::Refused { code: UNAUTHORIZED, .. } => {
+                    self.hides =
+                        Some("$currentOp is refused; the role clusterMonitor on admin would show it".to_owned());
+                }
+                Reply::Refused { message, .. } => self.hides = Some(format!("$currentOp is refused: {message}")),
+            }
+            self.listed = Some(Instant::now());
+        }
+        look.hides_sessions = self.hides.clone();
+        Ok(())
+    }
+}

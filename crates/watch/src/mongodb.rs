@@ -1,0 +1,361 @@
+//! One look at a MongoDB itself: what it shows of its connections to whoever has the role clusterMonitor, and the commands that ask for it. No
+//! text of a command is asked for: those hold what nobody else should read.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Connections that one look lists; of more only the number is known.
+pub const MAX_SESSIONS: u64 = 5_000;
+/// A figure that is larger is taken for this: so that sums of them have room.
+const MAX_FIGURE: u64 = 9_000_000_000_000;
+/// Characters of a name.
+const MAX_NAME: usize = 100;
+/// Parts of the answer to serverStatus that nobody reads here; the server leaves them out.
+const LEFT_OUT: [&str; 16] = [
+    "asserts",
+    "catalogStats",
+    "encryptionAtRest",
+    "extra_info",
+    "flowControl",
+    "locks",
+    "logicalSessionRecordCache",
+    "mem",
+    "metrics",
+    "network",
+    "queues",
+    "repl",
+    "security",
+    "sharding",
+    "tcmalloc",
+    "wiredTiger",
+];
+
+/// One look. Counters count from the server's start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Mongo {
+    /// Of the server.
+    pub version: String,
+    /// `mongod` or `mongos`.
+    pub process: String,
+    /// Its name, and the number of its process: with the time that it has run, they tell this run of it from others.
+    pub host: String,
+    /// Of its process.
+    pub pid: u64,
+    /// How long it has run.
+    pub uptime_ms: f64,
+    /// Connections now, without the one that asks.
+    pub current: u64,
+    /// How many more it would take, if it tells.
+    pub available: Option<u64>,
+    /// Connections that were made, if it tells.
+    pub created: Option<u64>,
+    /// Connections that were refused for want of room, if that is counted.
+    pub rejected: Option<u64>,
+    /// Connections with a command under way, without the one that asks and without those that wait for news of the topology.
+    pub active: Option<u64>,
+    /// Of the connections, those on which a driver waits for news of the topology.
+    pub watching: u64,
+    /// Commands of all kinds, as far as it counts them.
+    pub operations: u64,
+    /// Reads and writes under way, and those that wait for a lock or for a ticket.
+    pub running: Option<u64>,
+    /// Of those, the ones that wait.
+    pub queued: Option<u64>,
+    /// How long reads and writes took together, in milliseconds, and how many there were.
+    pub took_ms: f64,
+    /// How many there were.
+    pub timed: u64,
+    /// Its transactions, where it has some.
+    pub transactions: Option<Transactions>,
+    /// Processors of its machine, if they are known.
+    pub processors: Option<u64>,
+    /// Its connections, where they were asked for and may be seen.
+    pub sessions: Option<Vec<Session>>,
+    /// Why they may not be seen.
+    pub hides_sessions: Option<String>,
+}
+
+/// Transactions of several commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transactions {
+    /// Begun since the server's start.
+    pub started: u64,
+    /// Ended since the server's start.
+    pub ended: u64,
+    /// Open now.
+    pub open: u64,
+    /// Of those, how many have no command under way.
+    pub inactive: u64,
+}
+
+/// One connection, or a transaction that has none at the moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Of the connection: its alone for as long as the server runs.
+    pub id: Option<u64>,
+    /// Where it comes from, without the port.
+    pub host: String,
+    /// What its client calls itself.
+    pub application: String,
+    /// As whom it logged in.
+    pub user: String,
+    /// It has a command under way.
+    pub is_active: bool,
+    /// For how long a transaction without a command has been open, and without one, in milliseconds.
+    pub open_ms: Option<f64>,
+    /// For how long it has had no command.
+    pub paused_ms: Option<f64>,
+}
+
+/// A command: its elements in order, of which the first is its name.
+pub type Command = Vec<(&'static str, Value)>;
+
+impl Mongo {
+    /// Asks who this connection is; of old servers with the second one.
+    pub fn hello() -> [Command; 2] {
+        [vec![("hello", json!(1))], vec![("isMaster", json!(1))]]
+    }
+
+    /// The number of a connection, from the answer to [`hello`](Self::hello).
+    pub fn connection(answer: &Value) -> Option<u64> {
+        figure(answer.get("connectionId"))
+    }
+
+    /// Asks for the server's own figures.
+    pub fn status() -> Command {
+        let mut command = vec![("serverStatus", json!(1))];
+        command.extend(LEFT_OUT.map(|name| (name, json!(0))));
+        command
+    }
+
+    /// Asks for the machine.
+    pub fn machine() -> Command {
+        vec![("hostInfo", json!(1))]
+    }
+
+    /// The processors of the machine, from the answer to [`machine`](Self::machine).
+    pub fn processors(answer: &Value) -> Option<u64> {
+        let system = answer.get("system")?;
+        let of = |name| figure(system.get(name)).filter(|count| *count > 0);
+        of("numCoresAvailableToProcess").or(of("numCores"))
+    }
+
+    /// Asks for the connections, without `own` and without the server's own threads.
+    pub fn connections(own: Option<u64>, is_mongos: bool) -> Command {
+        let mut options = json!({ "allUsers": true, "idleConnections": true, "idleSessions": true });
+        if is_mongos {
+            // Its own ones, and not what it asks its shards.
+            options["localOps"] = json!(true);
+        }
+        let shown = json!({
+            "connectionId": 1, "client": 1, "client_s": 1, "appName": 1, "active": 1, "effectiveUsers.user": 1,
+            "transaction.timeOpenMicros": 1, "transaction.timeInactiveMicros": 1,
+        });
+        let pipeline = json!([
+            { "$currentOp": options },
+            { "$match": {
+                "connectionId": { "$ne": own.map_or(json!(-1), Value::from) },
+                "$or": [{ "client": { "$exists": true } }, { "client_s": { "$exists": true } }, { "type": "idleSession" }],
+            } },
+            { "$limit": MAX_SESSIONS },
+            { "$project": shown },
+        ]);
+        vec![("aggregate", json!(1)), ("pipeline", pipeline), ("cursor", json!({ "batchSize": MAX_SESSIONS }))]
+    }
+
+    /// The connections, from the answer to [`connections`](Self::connections).
+    pub fn sessions(answer: &Value) -> Vec<Session> {
+        let cursor = answer.get("cursor");
+        let batch = cursor.and_then(|cursor| cursor.get("firstBatch").or(cursor.get("nextBatch")));
+        let rows = batch.and_then(Value::as_array).into_iter().flatten();
+        rows.take(MAX_SESSIONS as usize).map(Session::read).collect()
+    }
+
+    /// From the answer to [`status`](Self::status).
+    ///
+    /// # Errors
+    /// What that lacks.
+    pub fn read(answer: &Value) -> Result<Self, String> {
+        let at = |path: &[&str]| path.iter().try_fold(answer, |value, name| value.get(name));
+        let count = |path: &[&str]| figure(at(path));
+        let current = count(&["connections", "current"]).ok_or("it does not tell `connections.current`")?;
+        let text = |name: &str| shortened(at(&[name]).and_then(Value::as_str).unwrap_or_default());
+        let time = |path: &[&str]| at(path).and_then(Value::as_f64).filter(|time| time.is_finite());
+        let sum = |path: &str, names: &[&str]| {
+            let sum = names.iter().fold(0, |sum: u64, name| sum.saturating_add(count(&[path, name]).unwrap_or(0)));
+            sum.min(MAX_FIGURE)
+        };
+        let timed = |what: &str| sum_of_latencies(&at, what);
+        let watching = count(&["connections", "awaitingTopologyChanges"]).unwrap_or(0);
+        let kinds = ["readers", "writers"].map(|kind| count(&["globalLock", "activeClients", kind]).unwrap_or(0));
+        let under_way = kinds[0].saturating_add(kinds[1]).min(MAX_FIGURE);
+        Ok(Self {
+            version: text("version"),
+            process: text("process"),
+            host: text("host"),
+            pid: count(&["pid"]).unwrap_or(0),
+            uptime_ms: time(&["uptimeMillis"])
+                .or(time(&["uptime"]).map(|seconds| seconds * 1e3))
+                .unwrap_or(0.0)
+                .clamp(0.0, MAX_FIGURE as f64),
+            current: current.saturating_sub(1),
+            available: count(&["connections", "available"]),
+            created: count(&["connections", "totalCreated"]),
+            rejected: count(&["connections", "rejected"]),
+            active: count(&["connections", "active"]).map(|active| active.saturating_sub(watching).saturating_sub(1)),
+            watching,
+            operations: sum("opcounters", &["insert", "query", "update", "delete", "getmore", "command"]),
+            running: at(&["globalLock", "activeClients", "readers"]).map(|_| under_way),
+            queued: count(&["globalLock", "currentQueue", "total"]),
+            took_ms: timed("reads").0 + timed("writes").0,
+            timed: timed("reads").1.saturating_add(timed("writes").1).min(MAX_FIGURE),
+            transactions: at(&["transactions", "currentOpen"]).map(|_| Transactions {
+                started: count(&["transactions", "totalStarted"]).unwrap_or(0),
+                ended: sum("transactions", &["totalCommitted", "totalAborted"]),
+                open: count(&["transactions", "currentOpen"]).unwrap_or(0),
+                inactive: count(&["transactions", "currentInactive"]).unwrap_or(0),
+            }),
+            processors: None,
+            sessions: None,
+            hides_sessions: None,
+        })
+    }
+
+    /// This look and an earlier one are at the same run of the same server.
+    pub fn is_after(&self, before: &Self) -> bool {
+        (&self.host, self.pid) == (&before.host, before.pid)
+            && self.uptime_ms >= before.uptime_ms
+            && self.created >= before.created
+            && self.operations >= before.operations
+    }
+}
+
+/// How long operations of this kind took, in milliseconds, and how many there were.
+fn sum_of_latencies<'v>(at: &impl Fn(&[&str]) -> Option<&'v Value>, what: &str) -> (f64, u64) {
+    let micros = figure(at(&["opLatencies", what, "latency"])).unwrap_or(0);
+    (micros as f64 / 1e3, figure(at(&["opLatencies", what, "ops"])).unwrap_or(0))
+}
+
+/// A count, of whatever type of number.
+fn figure(value: Option<&Value>) -> Option<u64> {
+    let value = value?;
+    let count = value.as_u64().or(value.as_i64().map(|_| 0)).or_else(|| value.as_f64().map(|count| count as u64));
+    count.map(|count| count.min(MAX_FIGURE))
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(MAX_NAME).collect()
+}
+
+impl Session {
+    fn read(row: &Value) -> Self {
+        let text = |name: &str| row.get(name).and_then(Value::as_str);
+        let client = text("client").or(text("client_s")).unwrap_or_default();
+        let users = row.get("effectiveUsers").and_then(Value::as_array);
+        let user = users.and_then(|users| users.first()?.get("user")?.as_str());
+        let time = |name: &str| figure(row.get("transaction")?.get(name)).map(|micros| micros as f64 / 1e3);
+        let is_active = row.get("active").and_then(Value::as_bool).unwrap_or(false);
+        Self {
+            id: figure(row.get("connectionId")),
+            host: shortened(client.rsplit_once(':').map_or(client, |(host, _)| host)),
+            application: shortened(text("appName").unwrap_or_default()),
+            user: shortened(user.unwrap_or_default()),
+            is_active,
+            open_ms: time("timeOpenMicros").filter(|_| !is_active),
+            paused_ms: time("timeInactiveMicros").filter(|_| !is_active),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_read_whatever_its_types_of_numbers() {
+        let answer = json!({
+            "host": "db1", "version": "7.0.14", "process": "mongod", "pid": 4, "uptime": 9.0, "uptimeMillis": 9_001,
+            "connections": { "current": 34, "available": 51_166, "totalCreated": 99.0, "active": 9, "awaitingTopologyChanges": 6 },
+            "opcounters": { "insert": 1, "query": 2, "update": 3, "delete": 4, "getmore": 5, "command": 6, "deprecated": { "total": 9 } },
+            "globalLock": { "currentQueue": { "total": 3 }, "activeClients": { "total": 0, "readers": 2, "writers": 1 } },
+            "opLatencies": { "reads": { "latency": 5_000, "ops": 10 }, "writes": { "latency": 1_000, "ops": 1 } },
+            "transactions": { "currentOpen": 3, "currentInactive": 2, "totalStarted": 7, "totalCommitted": 3, "totalAborted": 1 },
+        });
+        let look = Mongo::read(&answer).unwrap();
+        assert_eq!(
+            (look.current, look.available, look.created, look.active, look.rejected),
+            (33, Some(51_166), Some(99), Some(2), None)
+        );
+        assert_eq!(
+            (look.operations, look.running, look.queued, look.timed, look.took_ms),
+            (21, Some(3), Some(3), 11, 6.0)
+        );
+        assert_eq!(look.transactions, Some(Transactions { started: 7, ended: 4, open: 3, inactive: 2 }));
+        assert_eq!((look.uptime_ms, look.pid, look.version.as_str()), (9_001.0, 4, "7.0.14"));
+    }
+
+    #[test]
+    fn what_is_lacking_is_told_or_unknown() {
+        assert!(Mongo::read(&json!({ "ok": 1 })).unwrap_err().contains("connections.current"));
+        let bare = json!({ "connections": { "current": 0 } });
+        let look = Mongo::read(&bare).unwrap();
+        assert_eq!((look.current, look.created, look.available, look.active), (0, None, None, None));
+        assert_eq!((look.running, look.transactions), (None, None));
+    }
+
+    #[test]
+    fn hostile_figures_are_cut() {
+        let hostile = json!({
+            "uptimeMillis": 1e300, "pid": -5,
+            "connections": { "current": u64::MAX, "available": 1e300, "totalCreated": -7, "active": 0, "awaitingTopologyChanges": u64::MAX },
+            "opcounters": { "insert": u64::MAX, "query": i64::MAX, "command": 1e30 },
+            "opLatencies": { "reads": { "latency": u64::MAX, "ops": u64::MAX }, "writes": { "latency": -1.0, "ops": null } },
+        });
+        let look = Mongo::read(&hostile).unwrap();
+        assert_eq!((look.created, look.active, look.pid), (Some(0), Some(0), 0));
+        assert!(look.current < MAX_FIGURE && look.available == Some(MAX_FIGURE) && look.operations == MAX_FIGURE);
+        assert!(look.uptime_ms <= MAX_FIGURE as f64 && look.took_ms.is_finite());
+    }
+
+    #[test]
+    fn connections_and_idle_transactions_are_read() {
+        let answer = json!({ "cursor": { "id": 0, "firstBatch": [
+            { "connectionId": 7, "client": "10.0.0.5:4711", "appName": "web", "active": true, "effectiveUsers": [{ "user": "shop", "db": "a" }],
+              "transaction": { "timeOpenMicros": 9_000 } },
+            { "client_s": "[::1]:9", "transaction": { "timeOpenMicros": 900_000, "timeInactiveMicros": 800_000 } },
+            7,
+        ] } });
+        let sessions = Mongo::sessions(&answer);
+        let first = Session {
+            id: Some(7),
+            host: "10.0.0.5".into(),
+            application: "web".into(),
+            user: "shop".into(),
+            is_active: true,
+            ..Session::default()
+        };
+        let second =
+            Session { host: "[::1]".into(), open_ms: Some(900.0), paused_ms: Some(800.0), ..Session::default() };
+        assert_eq!(sessions, [first, second, Session::default()]);
+        assert!(Mongo::sessions(&json!({})).is_empty());
+    }
+
+    #[test]
+    fn no_text_of_a_command_is_asked_for() {
+        let asked = format!("{:?}", Mongo::connections(Some(7), true));
+        assert!(
+            asked.contains("$project")
+                && !asked.contains("\"command\"")
+                && !asked.contains("cursor.originatingCommand")
+        );
+    }
+
+    #[test]
+    fn another_run_is_told_by_what_has_begun_anew() {
+        let look = |pid, uptime_ms, created| Mongo { pid, uptime_ms, created: Some(created), ..Mongo::default() };
+        assert!(look(1, 9.0, 5).is_after(&look(1, 8.0, 5)));
+        for other in [look(2, 9.0, 5), look(1, 7.0, 5), look(1, 9.0, 4)] {
+            assert!(!other.is_after(&look(1, 8.0, 5)), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One look at a Redis itself: what INFO tells of its connections, and CLIENT LIST of each. No command with its arguments is asked for: those
+//! hold what nobody else should read.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Connections that one look lists; of more only the number is known.
+pub const MAX_LISTED: u64 = 20_000;
+/// Bytes of INFO, and of CLIENT LIST, that are read.
+pub const MAX_INFO: usize = 256 * 1024;
+/// Bytes of CLIENT LIST: about 400 a connection.
+pub const MAX_LIST: usize = 16 * 1024 * 1024;
+/// Characters of a name.
+const MAX_NAME: usize = 100;
+/// A figure that is larger is taken for this: so that sums of them have room.
+const MAX_FIGURE: u64 = 9_000_000_000_000;
+
+/// One look. Counters count from the server's start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Redis {
+    /// Of the server.
+    pub version: String,
+    /// Tells this run of it from those before and after.
+    pub run_id: String,
+    /// Clients that are connected, without the one that asks.
+    pub connected: u64,
+    /// How many it takes, if that is known.
+    pub max_clients: Option<u64>,
+    /// Of those connected, how many wait in a command that blocks.
+    pub blocked: u64,
+    /// Connections that were made.
+    pub received: u64,
+    /// Connections that were refused because there were too many.
+    pub rejected: u64,
+    /// Commands that were carried out.
+    pub commands: u64,
+    /// It reads its data from the disk and serves nobody.
+    pub is_loading: bool,
+    /// It is a replica, and for so many seconds it has had no connection to its primary.
+    pub link_down_s: Option<f64>,
+    /// Its clients, where they were asked for and may be seen.
+    pub clients: Option<Vec<RedisClient>>,
+    /// Clients that the list left out.
+    pub left_out: u64,
+    /// Why they may not be seen.
+    pub hides_clients: Option<String>,
+}
+
+/// One connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RedisClient {
+    /// Its alone for as long as the server runs.
+    pub id: u64,
+    /// Where it comes from, without the port; empty for a Unix socket.
+    pub host: String,
+    /// What it calls itself.
+    pub name: String,
+    /// As whom it logged in.
+    pub user: String,
+    /// For how many seconds it has been there.
+    pub age_s: u64,
+    /// For how many seconds it has asked nothing.
+    pub idle_s: u64,
+    /// It waits in a command that blocks, or has subscribed: it is not idle for want of work.
+    pub waits: bool,
+}
+
+impl Redis {
+    /// Asks for the server's own figures.
+    pub const INFO: [&str; 1] = ["INFO"];
+    /// Asks for its clients: those of applications, and no replicas.
+    pub const CLIENTS: [&str; 2] = ["CLIENT", "LIST"];
+    /// Asks which of them is the one that asks.
+    pub const OWN: [&str; 2] = ["CLIENT", "ID"];
+    /// Asks how many clients it takes, where INFO does not tell.
+    pub const LIMIT: [&str; 3] = ["CONFIG", "GET", "maxclients"];
+
+    /// From the answer to [`INFO`](Self::INFO).
+    ///
+    /// # Errors
+    /// What that lacks.
+    pub fn read(info: &str) -> Result<Self, String> {
+        let pairs: BTreeMap<&str, &str> = info.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
+        let figure = |name: &str| pairs.get(name).and_then(|text| count(text));
+        let needed = |name: &str| figure(name).ok_or_else(|| format!("INFO does not tell `{name}`"));
+        let text = |name: &str| pairs.get(name).map(|text| (*text).to_owned()).unwrap_or_default();
+        let is_cut_off = pairs.get("master_link_status").is_some_and(|status| *status == "down");
+        Ok(Self {
+            version: text("redis_version"),
+            run_id: text("run_id"),
+            connected: needed("connected_clients")?.saturating_sub(1),
+            max_clients: figure("maxclients").filter(|most| *most > 0),
+            blocked: figure("blocked_clients").unwrap_or(0),
+            received: needed("total_connections_received")?,
+            rejected: figure("rejected_connections").unwrap_or(0),
+            commands: needed("total_commands_processed")?,
+            is_loading: figure("loading").unwrap_or(0) > 0,
+            link_down_s: is_cut_off.then(|| figure("master_link_down_since_seconds").unwrap_or(0) as f64),
+            ..Self::default()
+        })
+    }
+
+    /// The value in the answer to [`LIMIT`](Self::LIMIT), which is an array of a name and a value.
+    pub fn limit(reply: &str) -> Option<u64> {
+        reply.lines().next_back().and_then(count).filter(|most| *most > 0)
+    }
+
+    /// The number in the answer to [`OWN`](Self::OWN).
+    pub fn own(reply: &str) -> Option<u64> {
+        reply.strip_prefix(':').and_then(count)
+    }
+
+    /// Clients from the answer to [`CLIENTS`](Self::CLIENTS), without `own` and replicas, and how many lines beyond [`MAX_LISTED`] there are.
+    /// `is_whole`: nothing of the answer is lacking; otherwise its last line is not read.
+    pub fn clients(list: &str, is_whole: bool, own: Option<u64>) -> (Vec<RedisClient>, u64) {
+        let mut lines: Vec<&str> = list.lines().filter(|line| !line.is_empty()).collect();
+        if !is_whole {
+            lines.pop();
+        }
+        let left_out = (lines.len() as u64).saturating_sub(MAX_LISTED);
+        let read = lines.into_iter().take(MAX_LISTED as usize).filter_map(RedisClient::read);
+        (read.filter(|client| Some(client.id) != own).collect(), left_out)
+    }
+
+    /// This look and an earlier one are at the same run of the same server, and nobody has set its counters back.
+    pub fn is_after(&self, before: &Self) -> bool {
+        self.run_id == before.run_id && self.received >= before.received && self.commands >= before.commands
+    }
+}
+
+fn count(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // What does not fit is large.
+    is_number.then(|| text.parse().unwrap_or(u64::MAX).min(MAX_FIGURE))
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(MAX_NAME).collect()
+}
+
+impl RedisClient {
+    /// From a line; `None` if it is none, or of a replica or a primary.
+    fn read(line: &str) -> Option<Self> {
+        let pairs: BTreeMap<&str, &str> = line.split(' ').filter_map(|pair| pair.split_once('=')).collect();
+        let text = |name: &str| pairs.get(name).copied().unwrap_or_default();
+        let figure = |name: &str| count(text(name)).unwrap_or(0);
+        let flags = text("flags");
+        if flags.contains(['S', 'M']) {
+            return None;
+        }
+        let address = text("addr");
+        let is_local = flags.contains('U') || address.starts_with('/');
+        let host = if is_local { "" } else { address.rsplit_once(':').map_or(address, |(host, _)| host) };
+        let subscriptions = figure("sub").saturating_add(figure("psub")).saturating_add(figure("ssub"));
+        Some(Self {
+            id: count(text("id"))?,
+            host: shortened(host),
+            name: shortened(text("name")),
+            user: shortened(text("user")),
+            age_s: figure("age"),
+            idle_s: figure("idle"),
+            waits: flags.contains(['b', 'P', 'O']) || subscriptions > 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n# Clients\r\nconnected_clients:12\r\nmaxclients:100\r\n\
+        blocked_clients:2\r\n# Stats\r\ntotal_connections_received:70\r\ntotal_commands_processed:900\r\nrejected_connections:3\r\nloading:0\r\n";
+
+    #[test]
+    fn what_info_tells_is_read() {
+        let look = Redis::read(INFO).unwrap();
+        assert_eq!((look.connected, look.max_clients, look.blocked), (11, Some(100), 2));
+        assert_eq!((look.received, look.commands, look.rejected), (70, 900, 3));
+        assert_eq!((look.version.as_str(), look.is_loading, look.link_down_s), ("7.0.15", false, None));
+        let replica = format!("{INFO}master_link_status:down\r\nmaster_link_down_since_seconds:9\r\nloading:1\r\n");
+        let look = Redis::read(&replica).unwrap();
+        assert_eq!((look.is_loading, look.link_down_s), (true, Some(9.0)));
+        assert!(Redis::read("# Server\r\n").unwrap_err().contains("connected_clients"));
+    }
+
+    #[test]
+    fn hostile_figures_are_cut() {
+        let hostile = INFO.replace(":12", ":99999999999999999999999").replace(":70", ":18446744073709551615");
+        let look = Redis::read(&hostile).unwrap();
+        assert_eq!((look.connected, look.received), (MAX_FIGURE - 1, MAX_FIGURE));
+        assert!(Redis::read(&INFO.replace(":70", ":-70")).is_err());
+    }
+
+    #[test]
+    fn clients_are_read_without_who_asks_and_without_replicas() {
+        let list = "id=3 addr=10.0.0.5:4711 name=web age=9 idle=7 flags=N sub=0 psub=0 argv-mem=10 cmd=get user=app\n\
+            id=4 addr=[::1]:7 name= age=9 idle=8 flags=P sub=1 psub=0 cmd=subscribe user=default\n\
+            id=5 addr=/run/redis.sock:0 flags=bU age=1 idle=1 cmd=blpop\n\
+            id=6 addr=10.0.0.9:1 flags=S age=1 idle=0 cmd=replconf\n\
+            id=7 addr=127.0.0.1:1 flags=N cmd=client\nnonsense\n";
+        let (clients, left_out) = Redis::clients(list, true, Some(7));
+        let web = RedisClient {
+            id: 3,
+            host: "10.0.0.5".into(),
+            name: "web".into(),
+            user: "app".into(),
+            age_s: 9,
+            idle_s: 7,
+            waits: false,
+        };
+        assert_eq!((&clients[0], clients.len(), left_out), (&web, 3, 0));
+        assert!(clients[1].waits && clients[1].host == "[::1]" && clients[2].waits && clients[2].host.is_empty());
+        // A line that may be cut is not read.
+        let (clients, _) = Redis::clients("id=1 flags=N\nid=23 fla", false, None);
+        assert_eq!(clients.iter().map(|client| client.id).collect::<Vec<_>>(), [1]);
+        let many: String = (0..MAX_LISTED + 5).map(|id| format!("id={id} flags=N\n")).collect();
+        let (clients, left_out) = Redis::clients(&many, true, None);
+        assert_eq!((clients.len() as u64, left_out), (MAX_LISTED, 5));
+    }
+
+    #[test]
+    fn single_numbers_are_read_from_replies_as_they_came() {
+        assert_eq!(Redis::limit("*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n"), Some(10_000));
+        assert_eq!((Redis::own(":17\r\n"), Redis::own("+OK\r\n")), (Some(17), None));
+        assert_eq!(Redis::limit("*0\r\n"), None);
+    }
+
+    #[test]
+    fn another_run_is_told_by_its_name_or_by_what_has_begun_anew() {
+        let look =
+            |run_id: &str, received, commands| Redis { run_id: run_id.into(), received, commands, ..Redis::default() };
+        assert!(look("a", 5, 5).is_after(&look("a", 5, 4)));
+        for other in [look("b", 9, 9), look("a", 4, 9), look("a", 9, 3)] {
+            assert!(!other.is_after(&look("a", 5, 4)), "{other:?}");
+        }
+    }
+}
