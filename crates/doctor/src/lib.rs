@@ -6,6 +6,8 @@
 //! database   the same of a database itself: what its sessions tell
 //! symptoms   one file for each kind of trouble: what decides it
 //! finding    what is said of a symptom: present, or undecided and what would decide it
+//! forecast   what is asked of whoever can predict what a pool does
+//! values     values of settings, computed with such a forecast
 //! diagnosis  all of that together, as text and as JSON
 //! recording  looks as lines of a file, and back
 //! ```
@@ -14,12 +16,15 @@
 mod database;
 mod diagnosis;
 mod finding;
+mod forecast;
 mod recording;
 mod symptoms;
+mod values;
 mod window;
 
 pub use database::DatabaseWindow;
-pub use diagnosis::{Diagnosis, Source, examine, examine_database};
-pub use finding::{Finding, Setting, Symptom, Undecided};
+pub use diagnosis::{Diagnosis, Source, examine, examine_database, examine_with};
+pub use finding::{Finding, Instead, Predicted, Setting, Symptom, Told, Undecided};
+pub use forecast::{Begins, Effect, Forecast, Held, Load, Sizes};
 pub use recording::{Damage, Line, MAX_LINE, MAX_LOOKS, MAX_RECORDING, Patient, Reading};
 pub use window::{Observation, Window};

@@ -14,9 +14,11 @@ use doctor::{Diagnosis, Line, MAX_LOOKS, Patient};
 use settings::Secret;
 
 use crate::remote::RemoteArgs;
+use forecast::Player;
 use recorder::Recorder;
 use sources::{Admin, Source, Sql};
 
+mod forecast;
 mod recorder;
 mod sources;
 
@@ -31,6 +33,8 @@ Examples:
 
 It only looks. Of a PostgreSQL it reads the statistics views, for which pg_monitor suffices, and no text of a statement; of a PgBouncer
 what SHOW shows to one of stats_users. A finding names two signals, the cause that looks alike and why it is not that, and what to change.
+Where what was seen suffices, the value to set is computed: the load that was seen is played with other values (as `poolhouse plan` does it),
+and what comes of that is told with it. Else the value is that of a rule, and it says why.
 The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN.
 
 Exit status: 0 healthy, 1 there are findings, 2 undetermined (or bad usage), 3 it could not look, or there is no pool.";
@@ -124,7 +128,7 @@ fn diagnose(args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
         if args.record.is_some() || args.database.is_some() {
             bail!("{what} is a recording: there is nothing more to look at");
         }
-        return Ok(recorder::read(path)?.examine()?);
+        return Ok(recorder::read(path)?.examine_with(Some(&Player::default()))?);
     }
     let mut source = source(what, args)?;
     look(source.as_mut(), args)
@@ -202,7 +206,7 @@ fn look(source: &mut dyn Source, args: &DoctorArgs) -> anyhow::Result<Diagnosis>
         Some(recorder) => recorder.finish(&end)?,
         None => end,
     })?;
-    Ok(patient.examine()?)
+    Ok(patient.examine_with(Some(&Player::default()))?)
 }
 
 /// The line as the recording has it, if there is one; `None` if there is no room left.

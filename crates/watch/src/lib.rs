@@ -8,6 +8,7 @@ mod activity;
 mod change;
 mod console;
 mod look;
+mod sum;
 mod times;
 
 pub use activity::{Activity, Backend, MAX_BACKENDS, Row};
@@ -16,4 +17,5 @@ pub use console::{Console, MAX_CONSOLE_ROWS, Shown};
 pub use look::{
     Client, Clients, Counts, Listener, ListenerClients, Look, Pool, PoolServers, PoolSettings, Pooler, Worker,
 };
+pub use sum::sum;
 pub use times::Times;
