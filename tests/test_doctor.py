@@ -300,7 +300,7 @@ def test_a_database_that_comes_back_to_a_pool_that_makes_all_connections_at_once
     over = threading.Event()
 
     def work():
-        # One after the other at first; a connection that ends is made again.
+        # Who loses the connection comes again.
         while not over.is_set():
             with contextlib.suppress(w.Closed, w.ServerError, OSError), pooler.wire(timeout=60) as client:
                 while not over.is_set():

@@ -77,6 +77,7 @@ fn connections_that_are_all_made_at_once_after_an_outage_and_slowly_are_a_stampe
     // Thirty times as slow with twelve at a time: one at a time does as much.
     assert_eq!((setting.key, setting.from.as_deref(), setting.to.as_str()), ("max_connecting", Some("12"), "1"));
     assert!(diagnosis.findings[0].evidence[1].contains("took 300 ms on average, and 10 ms otherwise"), "{diagnosis:?}");
+    assert_eq!(symptoms(&stampede(300.0, 12)), [Symptom::Stampede], "before the next look");
     assert_eq!(symptoms(&stampede(20.0, 6)), [], "each is made quickly");
     let before =
         examine(&window(60, |n| (Look { ..look(Pool { unavailable_ms: None, ..outage(n, 300.0, 6) }) }, Vec::new())));

@@ -14,15 +14,17 @@ const LEAST: u64 = 8;
 /// Looks so long after it are still of it.
 const AFTER: Duration = Duration::from_secs(10);
 /// Making one takes so many times as long as it did otherwise.
-const SLOWER: f64 = 3.0;
+const SLOWER: f64 = 2.0;
 /// A shorter time to make one is nobody's trouble.
 const NOTICED_MS: f64 = 50.0;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
-    let Some((outage, after)) = last_outage(pool.course) else { return Verdict::Absent };
+    let Some((down, after)) = last_outage(pool.course) else { return Verdict::Absent };
     let made = watch::sum(after.iter().map(|step| &step.created));
-    let making_ms: f64 = after.iter().map(|step| step.making_ms).sum();
-    let waiters = after.iter().map(|step| step.waiters).max().unwrap_or(0);
+    // Until the first of them is made the database counts as out of reach, and often all are made before the next look.
+    let making_ms: f64 = down.iter().chain(after).map(|step| step.making_ms).sum();
+    let around = || down.iter().rev().take(1).chain(after);
+    let waiters = around().map(|step| step.waiters).max().unwrap_or(0);
     // All that were made otherwise, since the start.
     let others = pool.last.created.saturating_sub(made);
     let all_ms: f64 = pool.last.connect.values().map(|times| times.sum_ms).sum();
@@ -33,14 +35,14 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     if each < NOTICED_MS || each < SLOWER * usual {
         return Verdict::Absent;
     }
-    let at_once = after.iter().map(|step| step.connecting).max().unwrap_or(0);
+    let at_once = around().map(|step| step.connecting).max().unwrap_or(0);
     Verdict::Present(Finding {
         symptom: Symptom::Stampede,
         of: pool.name(),
         evidence: vec![
             format!(
                 "the database could not be reached for {}, and {made} connections were made within {} after that, up to {at_once} at a look",
-                time(outage.as_millis() as f64),
+                time(down.iter().map(|step| step.lasts).sum::<Duration>().as_millis() as f64),
                 time(lasts(after).as_millis() as f64)
             ),
             format!("making each of them took {} on average, and {} otherwise", time(each), time(usual)),
@@ -63,13 +65,12 @@ fn fewer(pool: &PoolWindow<'_>, share: f64) -> Option<Setting> {
     (to < now).then(|| Setting { key: "max_connecting", from: Some(now.to_string()), to: to.to_string() })
 }
 
-/// How long the last outage was that is over, and the steps right after it.
-fn last_outage(course: &[Step]) -> Option<(Duration, &[Step])> {
-    let end = course.iter().rposition(|step| step.is_down)?;
-    let down = course[..=end].iter().rev().take_while(|step| step.is_down).map(|step| step.lasts).sum();
-    let after = &course[end + 1..];
-    let until = after.partition_point(|step| step.at <= course[end].at + AFTER);
-    (until > 0).then(|| (down, &after[..until]))
+/// The last outage that is over, and the steps right after it.
+fn last_outage(course: &[Step]) -> Option<(&[Step], &[Step])> {
+    let end = course.iter().rposition(|step| step.is_down)? + 1;
+    let begin = course[..end].iter().rposition(|step| !step.is_down).map_or(0, |before| before + 1);
+    let after = course[end..].partition_point(|step| step.at <= course[end - 1].at + AFTER);
+    (after > 0).then(|| (&course[begin..end], &course[end..end + after]))
 }
 
 fn lasts(steps: &[Step]) -> Duration {
