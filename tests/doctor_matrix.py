@@ -312,6 +312,70 @@ def out_of_reach(lane, kind, rng, load, stack):
     return made.look_at, [], "4s"
 
 
+def crowded_out(lane, kind, rng, load, stack):
+    """Others have the connections that the database allows."""
+    made = lane.pooler(stack, kind, max_size=20)
+    load.crowd(made.wire, rng.randint(2, 4), sleep(0.01))
+    time.sleep(0.5)
+    taken = rng.randint(2, 3)
+
+    def take():
+        clients = []
+        with contextlib.suppress(Exception):
+            while len(clients) < 100:
+                clients.append(lane.direct(application_name=f"other-{len(clients) % taken}"))
+        load.over.wait()
+        for client in clients:
+            client.close()
+
+    load.begin(take)
+    time.sleep(2)
+    load.crowd(made.wire, rng.randint(8, 14), sleep(rng.uniform(0.01, 0.03)))
+    time.sleep(0.5)
+    return made.look_at, [], "5s"
+
+
+def stampede(lane, kind, rng, load, stack):
+    """The database goes and comes back while it is looked at, and the pool makes all its connections at once. Each costs some work."""
+    many = rng.randint(12, 18)
+    bench = {"url": lane.cluster.url("bench"), "connect_query": f"SELECT count(*) FROM generate_series(1, {rng.randint(300_000, 500_000)})"}
+    made = lane.pooler(stack, kind, max_size=20, max_connecting=20, max_wait_time="60s", unavailable_wait_time="60s", databases={"bench": bench})
+    time.sleep(persistent(load, made, many))
+    outage(lane, load, 2)
+    return made.look_at, [], "12s"
+
+
+def persistent(load, made, many):
+    """Clients who come one after the other, and come again if their connection ends. Returns when all are there."""
+    def work():
+        while not load.over.is_set():
+            with contextlib.suppress(Exception), made.wire(timeout=60) as client:
+                while not load.over.is_set():
+                    client.query("SELECT pg_sleep(0.05)")
+
+    for n in range(many):
+        load.begin(work, after=0.3 * n)
+    return 0.3 * many + 1
+
+
+def outage(lane, load, after):
+    """The database goes, and comes back two seconds later."""
+    def go():
+        lane.cluster.stop("immediate")
+        time.sleep(2)
+        lane.cluster.start()
+
+    load.begin(go, after)
+
+
+def zombies(lane, kind, rng, load, stack):
+    """Clients that say nothing any more, not even goodbye."""
+    made = lane.pooler(stack, kind, max_size=4, client_idle_time="1s")
+    load.crowd(made.wire, 2, now_and_then(load, rng))
+    keep(load, made.wire, rng.randint(8, 20), "SELECT 1")
+    return made.look_at, [], "9s"
+
+
 def pool_of_pools(lane, kind, rng, load, stack):
     connect = lane.direct if kind == "postgres" else lane.pooler(stack, kind, max_size=4).wire
     each = rng.randint(4, 6)
@@ -390,6 +454,31 @@ def d_churn(lane, kind, rng, load, stack):
 
     load.begin(bursts)
     return lane.url, [], "11s"
+
+
+def d_added_up(lane, kind, rng, load, stack):
+    applications = rng.randint(2, 4)
+    for n in range(applications):
+        load.crowd(lambda n=n: lane.direct(application_name=f"web-{n}"), 95 // applications + (n < 95 % applications), sleep(rng.uniform(0.3, 0.5)))
+    time.sleep(4)
+    return lane.url, [], "4s"
+
+
+def d_not_taken(lane, kind, rng, load, stack):
+    """Clients that take no answer: they may be gone, or slow."""
+    def ask():
+        from wire import query
+        clients = [lane.direct() for _ in range(rng.randint(2, 5))]
+        for client in clients:
+            client.send(query("SELECT repeat('x', 1000) FROM generate_series(1, 200000)"))
+        load.over.wait()
+        for client in clients:
+            client.close()
+
+    load.begin(ask)
+    load.crowd(lane.direct, 2, now_and_then(load, rng))
+    time.sleep(8)
+    return lane.url, [], "4s"
 
 
 # -- healthy runs
@@ -501,6 +590,14 @@ def transactions(lane, kind, rng, load, stack):
     return look_at, [], "4s"
 
 
+def restart(lane, kind, rng, load, stack):
+    """The database goes and comes back, and the pool makes its connections again, few at a time."""
+    made = lane.pooler(stack, kind, max_size=20, max_wait_time="60s", unavailable_wait_time="60s")
+    time.sleep(persistent(load, made, rng.randint(8, 16)))
+    outage(lane, load, 2)
+    return made.look_at, [], "12s"
+
+
 # -- two faults
 
 
@@ -530,7 +627,7 @@ FAULTS = {
     "poolhouse": {
         "pool_too_small": too_small, "server_saturated": saturated_slowly, "transactions_left_open": left_open, "leak": leak,
         "held_by_idle_clients": held_by_idle, "another_limit": another_limit, "paused": paused, "ephemeral_clients": ephemeral,
-        "idle_churn": idle_churn, "out_of_reach": out_of_reach,
+        "idle_churn": idle_churn, "out_of_reach": out_of_reach, "limits_add_up": crowded_out, "stampede": stampede, "zombies": zombies,
     },
     "pgbouncer": {
         "pool_too_small": too_small, "transactions_left_open": left_open, "leak": leak, "held_by_idle_clients": held_by_idle,
@@ -539,18 +636,21 @@ FAULTS = {
     "postgres": {
         "ephemeral_clients": d_ephemeral, "transactions_left_open": d_left_open, "leak": d_leak, "server_saturated": d_locks,
         "server_saturated (processors)": d_processors, "over_provisioned": d_kept, "idle_churn": d_churn,
+        "limits_add_up": d_added_up,
     },
     **doctor_cases.FAULTS,
 }
 HEALTHY = {"quiet": quiet, "cron": cron, "deployment": deployment, "cold start": cold_start, "listeners": listeners, "monitors": monitors,
            "report": report, "transactions": transactions}
+# Healthy runs of one source alone.
+OWN = {"poolhouse": {"restart": restart}}
 PAIRS = {
     "poolhouse": {"ephemeral_clients + leak": ephemeral_and_leak},
     "postgres": {"ephemeral_clients + leak": d_ephemeral_and_leak, "ephemeral_clients + transactions_left_open": d_ephemeral_and_left_open,
                  "ephemeral_clients + over_provisioned": d_kept_and_ephemeral},
 }
 # What nobody could tell from there; of a database out of reach that is so before PgBouncer had SHOW STATE.
-OPEN = {"poolhouse": {"pool_of_pools": pool_of_pools}, "pgbouncer": {"leak": leak_without_the_database, "out_of_reach": out_of_reach}, "postgres": {"pool_of_pools": pool_of_pools}}
+OPEN = {"poolhouse": {"pool_of_pools": pool_of_pools}, "pgbouncer": {"leak": leak_without_the_database, "out_of_reach": out_of_reach}, "postgres": {"pool_of_pools": pool_of_pools, "zombies": d_not_taken}}
 
 
 def cases():
@@ -558,7 +658,8 @@ def cases():
     found = {}
     for kind, faults in FAULTS.items():
         found |= {f"{kind}:{name}": (kind, case, name.split(" (")[0]) for name, case in faults.items()}
-        found |= {f"{kind}:healthy {name}": (kind, case, "healthy") for name, case in doctor_cases.HEALTHY.get(kind, HEALTHY).items()}
+        own = {**doctor_cases.HEALTHY.get(kind, HEALTHY), **OWN.get(kind, {})}
+        found |= {f"{kind}:healthy {name}": (kind, case, "healthy") for name, case in own.items()}
         found |= {f"{kind}:{name}": (kind, case, name) for name, case in PAIRS.get(kind, {}).items()}
         found |= {f"{kind}:{name}, {AMBIGUOUS}": (kind, case, "undetermined") for name, case in OPEN.get(kind, {}).items()}
     return found

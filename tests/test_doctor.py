@@ -11,6 +11,7 @@ import time
 import pytest
 
 import wire as w
+from cluster import PASSWORDS
 from crowd import crowd
 from pooler import BINARY
 from waiting import eventually
@@ -107,6 +108,27 @@ def test_clients_that_wait_for_a_database_with_time_to_spare_need_a_larger_pool(
     assert len(finding["evidence"]) >= 2 and finding["setting"]["key"] == "max_size"
     # Twice as many, at most: what the database does then nobody has seen.
     assert int(finding["setting"]["to"]) == 8
+    check_prediction(finding, pooler, 16, short)
+
+
+def check_prediction(finding, pooler, many, what):
+    """What was predicted of the setting that was proposed is what comes of it."""
+    predicted = finding["predicted"]
+    assert predicted, finding
+    now, then = predicted["now"], predicted["then"]
+    # Twice the servers for clients that do not pause: nearly twice the work, and less than half of the waits.
+    assert 1.5 * now["transactions_per_s"] < then["transactions_per_s"] < 2.5 * now["transactions_per_s"], predicted
+    assert then["wait_p95_ms"] < 0.7 * now["wait_p95_ms"], predicted
+    pooler.stop()
+    pooler.start(max_size=int(finding["setting"]["to"]))
+    with clients(pooler, many, what):
+        time.sleep(0.5)
+        before = pooler.pools()[0]["transactions"]
+        began = time.monotonic()
+        time.sleep(3)
+        rate = (pooler.pools()[0]["transactions"] - before) / (time.monotonic() - began)
+    # The clients of this test take time of their own, on few processors.
+    assert 0.6 * then["transactions_per_s"] < rate < 1.3 * then["transactions_per_s"], (rate, predicted)
 
 
 def test_work_that_gets_slower_the_more_of_it_there_is_is_a_saturated_database(start):
@@ -262,8 +284,91 @@ def test_idle_servers_that_are_closed_before_each_burst_are_churn(start):
         assert pool["checkout"]["created"]["p95_below_ms"] < 10, pool
         pytest.skip("making a connection costs next to nothing here")
     assert symptoms(said) == ["idle_churn"], said
-    setting = said["findings"][0]["setting"]
+    finding = said["findings"][0]
+    setting = finding["setting"]
     assert setting["key"] == "min_size" and 1 < int(setting["to"]) <= 8, "no burst needs more"
+    # Played, or it is said why not.
+    assert (finding["predicted"] is None) != (finding["not_planned"] is None), finding
+    if finding["predicted"]:
+        now, then = finding["predicted"]["now"], finding["predicted"]["then"]
+        assert then["created_an_hour"] <= 0.13 * now["created_an_hour"], finding
+
+
+def test_a_database_that_comes_back_to_a_pool_that_makes_all_connections_at_once_is_a_stampede(start, cluster):
+    slow = {"url": cluster.url("bench"), "connect_query": "SELECT count(*) FROM generate_series(1, 400000)"}
+    pooler = start(max_size=20, max_connecting=20, unavailable_wait_time="60s", max_wait_time="60s", databases={"bench": slow})
+    over = threading.Event()
+
+    def work():
+        # Who loses the connection comes again.
+        while not over.is_set():
+            with contextlib.suppress(w.Closed, w.ServerError, OSError), pooler.wire(timeout=60) as client:
+                while not over.is_set():
+                    client.query("SELECT pg_sleep(0.05)")
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.3)
+    done_looking = []
+    looking = threading.Thread(target=lambda: done_looking.append(doctor(pooler, "12s")))
+    looking.start()
+    time.sleep(2)
+    cluster.stop("immediate")
+    try:
+        time.sleep(3)
+    finally:
+        cluster.start()
+    looking.join()
+    over.set()
+    for thread in threads:
+        thread.join()
+    said, done = done_looking[0]
+    assert symptoms(said) == ["stampede"], said
+    setting = said["findings"][0]["setting"]
+    assert setting["key"] == "max_connecting" and int(setting["to"]) < 20, said
+
+
+def test_a_database_that_has_no_connection_left_for_a_pool_is_named_as_that(start, cluster):
+    pooler = start(max_size=20)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(clients(pooler, 3, short))
+        time.sleep(0.5)
+        with contextlib.suppress(w.ServerError):
+            for _ in range(100):
+                stack.enter_context(w.Wire(cluster.port, 10).login("app", PASSWORDS["app"], "bench", application_name="other"))
+        stack.enter_context(clients(pooler, 12, short))
+        said, done = doctor(pooler, "5s")
+    assert symptoms(said) == ["limits_add_up"], said
+    assert "53300" in " ".join(said["findings"][0]["evidence"]), said
+
+
+def test_clients_that_never_end_their_side_are_zombies_and_those_that_do_are_not(start):
+    pooler = start(max_size=4, client_idle_time="1s")
+    with clients(pooler, 2, sometimes):
+        for silent in (True, False):
+            gone = [pooler.wire() for _ in range(12)]
+            over = threading.Event()
+
+            def answer():
+                """As a driver does: the other side's end is noticed, and answered."""
+                for client in gone:
+                    with contextlib.suppress(OSError, w.Closed):
+                        client.socket.settimeout(30)
+                        while client.socket.recv(4096):
+                            pass
+                    client.close()
+
+            answering = threading.Thread(target=answer)
+            if not silent:
+                answering.start()
+            said, done = doctor(pooler, "9s")
+            assert symptoms(said) == (["zombies"] if silent else []), (silent, said)
+            if silent:
+                for client in gone:
+                    client.close()
+            else:
+                answering.join()
 
 
 def test_a_database_that_is_gone_is_named_and_nothing_else(start, cluster):

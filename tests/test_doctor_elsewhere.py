@@ -10,9 +10,11 @@ import psycopg
 import pytest
 
 import pooler as poolers
+import wire as w
 from cluster import PASSWORDS, free_port
 from crowd import crowd
 from test_doctor import look, symptoms
+from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -148,6 +150,32 @@ def test_connections_that_are_kept_for_nothing_are_named(cluster, watched):
         said, done = see(watched)
     assert symptoms(said) == ["over_provisioned"], said
     assert 2 <= int(said["findings"][0]["setting"]["to"]) <= 20
+
+
+def test_pools_that_are_each_within_their_limit_and_together_have_every_connection_are_named(cluster, watched):
+    def work(db, over):
+        db.execute("SELECT pg_sleep(0.3)")
+
+    with contextlib.ExitStack() as stack:
+        for n in range(3):
+            stack.enter_context(doing(lambda n=n: direct(cluster, application_name=f"web-{n}"), 31, work))
+        eventually("all are there", lambda: len(cluster.backends()) >= 93)
+        said, done = see(watched)
+    assert symptoms(said) == ["limits_add_up"], said
+    finding = said["findings"][0]
+    assert finding["setting"] == {"key": "max_size", "from": None, "to": "29"}, "nine tenths of 97, for three"
+
+
+def test_clients_that_take_no_answer_may_be_gone(cluster, watched):
+    question = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            client = stack.enter_context(contextlib.closing(w.Wire(cluster.port, 60).login("app", PASSWORDS["app"], "bench")))
+            client.send(w.query(question))
+        time.sleep(8)
+        said, done = see(watched)
+        cluster.terminate()
+    assert (done.returncode, [one["between"] for one in said["undecided"]]) == (2, [["zombies"]]), said
 
 
 def test_a_pool_that_closes_idle_connections_before_each_burst_is_churn(cluster, watched):

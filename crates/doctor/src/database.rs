@@ -44,6 +44,8 @@ pub(crate) struct Origin {
 struct Present {
     origin: Origin,
     idle_ms: Option<f64>,
+    /// Looks one after the other, up to this one, at which its client did not take an answer.
+    not_taken: usize,
 }
 
 /// Sums over the looks.
@@ -114,7 +116,10 @@ impl DatabaseWindow {
                 origin = Origin::default();
             }
             let idle_ms = (backend.state == "idle").then_some(backend.state_ms);
-            present.insert((backend.pid, backend.started_us), Present { origin: origin.clone(), idle_ms });
+            let key = (backend.pid, backend.started_us);
+            let not_taken = self.present.get(&key).map_or(0, |before| before.not_taken) + 1;
+            let not_taken = if backend.waits_for_client_to_take() { not_taken } else { 0 };
+            present.insert(key, Present { origin: origin.clone(), idle_ms, not_taken });
             own.entry(origin).or_default().push(backend);
         }
         let counted = |(_, last): &(Duration, Activity)| look.sessions > last.sessions;
@@ -124,7 +129,7 @@ impl DatabaseWindow {
         }
         self.note_changes(&present);
         let everybody: Vec<&Backend> = look.backends.iter().collect();
-        self.all.add(&everybody, look.hidden + look.left_out);
+        self.all.add(&everybody, look.hidden.saturating_add(look.left_out));
         for (origin, window) in &mut self.origins {
             let backends = own.remove(origin).unwrap_or_default();
             window.add(&backends);
@@ -137,7 +142,7 @@ impl DatabaseWindow {
         self.present = present;
         self.looks += 1;
         if self.first.is_none() {
-            self.at_first = look.backends.len() as u64 + look.hidden + look.left_out;
+            self.at_first = watch::sum(&[look.backends.len() as u64, look.hidden, look.left_out]);
             // Of the first only the counters are needed.
             self.first = Some((at, Activity { backends: Vec::new(), ..look.clone() }));
         }
@@ -194,6 +199,15 @@ impl DatabaseWindow {
         self.arrivals as f64 / self.looks.saturating_sub(1).max(1) as f64
     }
 
+    /// Sessions of which every look showed that their client does not take an answer.
+    pub(crate) fn not_taken_throughout(&self) -> impl Iterator<Item = &Backend> {
+        let throughout = move |backend: &&Backend| {
+            let present = self.present.get(&(backend.pid, backend.started_us));
+            present.is_some_and(|present| present.not_taken >= self.looks)
+        };
+        self.last.iter().flat_map(|(_, look)| &look.backends).filter(throughout)
+    }
+
     pub(crate) fn sessions_at_first(&self) -> u64 {
         self.at_first
     }
@@ -208,7 +222,7 @@ impl DatabaseWindow {
 }
 
 impl Origin {
-    fn of(backend: &Backend) -> Self {
+    pub(crate) fn of(backend: &Backend) -> Self {
         Self {
             user: backend.user.clone(),
             database: backend.database.clone(),
@@ -245,7 +259,7 @@ impl Sums {
     /// `more`: sessions of which nothing else is known.
     fn add(&mut self, backends: &[&Backend], more: u64) {
         let count = |is: &dyn Fn(&Backend) -> bool| backends.iter().filter(|backend| is(backend)).count() as u64;
-        self.sessions.add(backends.len() as u64 + more);
+        self.sessions.add((backends.len() as u64).saturating_add(more));
         self.busy.add(count(&|backend| backend.works() || backend.pauses()));
         self.working.add(count(&Backend::works));
         self.ready.add(count(&Backend::is_ready));

@@ -5,8 +5,10 @@ use watch::Pooler;
 
 use crate::{
     database::DatabaseWindow,
-    finding::{Finding, Undecided},
+    finding::{Finding, Told, Undecided},
+    forecast::{Effect, Forecast},
     symptoms::{self, Verdict},
+    values,
     window::Window,
 };
 
@@ -22,7 +24,7 @@ pub struct Diagnosis {
     /// Pools that were looked at; none where it was the database alone.
     pub pools: usize,
     /// What is wrong.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<Told>,
     /// What may be.
     pub undecided: Vec<Undecided>,
     /// What cannot be seen from there.
@@ -53,10 +55,14 @@ pub enum Source {
     MongoDriver,
 }
 
-/// Examines a pooler's window.
+/// Examines a pooler's window. Values of settings are those of rules.
 pub fn examine(window: &Window) -> Diagnosis {
+    examine_with(window, None)
+}
+
+/// Examines a pooler's window. Who can predict what a pool does gives the values of settings.
+pub fn examine_with(window: &Window, forecast: Option<&dyn Forecast>) -> Diagnosis {
     let pools = window.pools();
-    let verdicts = pools.iter().flat_map(symptoms::of_pool).chain(symptoms::of_clients(window));
     let look = window.look();
     let plural = if pools.len() == 1 { "" } else { "s" };
     let (of, whose) = match look.map(|look| look.pooler) {
@@ -77,7 +83,10 @@ pub fn examine(window: &Window) -> Diagnosis {
         undecided: Vec::new(),
         unseen: symptoms::unseen(window),
     };
-    none.with(verdicts)
+    let of_pools = pools.iter().fold(none, |all, pool| {
+        all.with_told(symptoms::of_pool(pool), |finding| values::planned(pool, finding, forecast))
+    });
+    of_pools.with(symptoms::of_clients(window))
 }
 
 /// Examines a database's window.
@@ -85,7 +94,7 @@ pub fn examine_database(window: &DatabaseWindow) -> Diagnosis {
     let looked_at = match window.ends() {
         Some((_, last)) => format!(
             "{} connections of PostgreSQL {}",
-            last.backends.len() as u64 + last.hidden + last.left_out,
+            watch::sum(&[last.backends.len() as u64, last.hidden, last.left_out]),
             last.version
         ),
         None => "nothing".to_owned(),
@@ -113,6 +122,7 @@ fn harmless(diagnosis: &Diagnosis) -> Diagnosis {
     for finding in &mut clean_one.findings {
         clean(&mut finding.of);
         finding.evidence.iter_mut().for_each(clean);
+        finding.not_planned.iter_mut().for_each(clean);
     }
     for undecided in &mut clean_one.undecided {
         clean(&mut undecided.of);
@@ -121,12 +131,49 @@ fn harmless(diagnosis: &Diagnosis) -> Diagnosis {
     clean_one
 }
 
+/// Where the value comes from, and what it will do: a word and a line each.
+fn told_of_value(finding: &Told) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let Some(predicted) = &finding.predicted {
+        lines.push(("now", done(&predicted.now)));
+        lines.extend(
+            predicted.played.as_ref().map(|played| ("played", format!("{}, with the present settings", done(played)))),
+        );
+        lines.push(("then", format!("{}: {}", done(&predicted.then), predicted.note)));
+        let instead = predicted.instead.as_ref();
+        lines.extend(instead.map(|other| ("or set", format!("{} = {}: {}", other.key, other.to, done(&other.then)))));
+    }
+    if let Some(why) = &finding.not_planned {
+        let value = if finding.setting.is_some() { "the value is that of a rule, not of a plan" } else { "no value" };
+        lines.push(("rule", format!("{value}: {why}")));
+    }
+    lines
+}
+
+/// What a pool does, for people.
+fn done(effect: &Effect) -> String {
+    let mut parts = vec![match effect.transactions_per_s {
+        few if few < 10.0 => format!("{few:.1} transactions a second"),
+        rate => format!("{rate:.0} transactions a second"),
+    }];
+    parts.extend(effect.wait_p95_ms.map(|ms| match ms {
+        ms if ms < 0.01 => "fewer than one in twenty waits".to_owned(),
+        ms => format!("one in twenty waits over {}", symptoms::time(ms)),
+    }));
+    parts.extend(effect.created_an_hour.map(|many| format!("{many:.0} new connections an hour")));
+    parts.join(", ")
+}
+
 impl Diagnosis {
-    pub(crate) fn with(mut self, verdicts: impl IntoIterator<Item = Verdict>) -> Self {
+    pub(crate) fn with(self, verdicts: impl IntoIterator<Item = Verdict>) -> Self {
+        self.with_told(verdicts, values::unplanned)
+    }
+
+    fn with_told(mut self, verdicts: impl IntoIterator<Item = Verdict>, tell: impl Fn(Finding) -> Told) -> Self {
         for verdict in verdicts {
             match verdict {
                 Verdict::Absent => {}
-                Verdict::Present(finding) => self.findings.push(finding),
+                Verdict::Present(finding) => self.findings.push(tell(finding)),
                 Verdict::Undecided(undecided) => self.undecided.push(undecided),
             }
         }
@@ -173,6 +220,7 @@ impl Diagnosis {
                 let from = setting.from.as_ref().map(|from| format!(" (now {from})")).unwrap_or_default();
                 text += &format!("  set       {} = {}{from}\n", setting.key, setting.to);
             }
+            told_of_value(finding).iter().for_each(|(what, line)| text += &format!("  {what:<8}  {line}\n"));
             text += &format!("  do        {}\n", finding.advice);
         }
         for undecided in &self.undecided {

@@ -1,7 +1,11 @@
 //! What is said of a symptom.
 
+use std::ops::{Deref, DerefMut};
+
 use serde::Serialize;
 use watch::Pooler;
+
+use crate::forecast::Effect;
 
 /// What can be wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -33,6 +37,12 @@ pub enum Symptom {
     OverProvisioned,
     /// The database turns connections away for want of room, although those that it has do work.
     ConnectionsRefused,
+    /// Several pools, each of them within its own limit, together have all that the database allows.
+    LimitsAddUp,
+    /// After an outage so many connections are made at once that each takes long.
+    Stampede,
+    /// Clients are gone, or frozen, and have not said so: their connections stay.
+    Zombies,
 }
 
 /// A symptom that is there.
@@ -50,6 +60,72 @@ pub struct Finding {
     pub setting: Option<Setting>,
     /// What to do, and what will come of it.
     pub advice: String,
+}
+
+/// A finding as it is told: with what its setting will do, where that could be computed, or why not. Everything of the finding is its own.
+#[derive(Clone, Debug, Serialize)]
+pub struct Told {
+    #[serde(flatten)]
+    finding: Finding,
+    /// What the value of the setting will do, if a plan gave it.
+    pub predicted: Option<Predicted>,
+    /// Why the value is that of a rule, if a plan could have given it.
+    pub not_planned: Option<String>,
+}
+
+/// What the load that was seen comes to with another value.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Predicted {
+    /// As it was seen.
+    pub now: Effect,
+    /// The same played with the settings that are in force, where that can be.
+    pub played: Option<Effect>,
+    /// Played with the value that is proposed.
+    pub then: Effect,
+    /// Another setting that would do instead.
+    pub instead: Option<Instead>,
+    /// Why it is this value.
+    pub note: String,
+}
+
+/// A setting that may be changed instead.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Instead {
+    /// As in the configuration.
+    pub key: &'static str,
+    /// What it should be.
+    pub to: String,
+    /// What comes of it.
+    pub then: Effect,
+}
+
+impl Told {
+    /// One whose setting, if it has one, is not of a kind that is planned.
+    pub(crate) fn new(finding: Finding) -> Self {
+        Self { finding, predicted: None, not_planned: None }
+    }
+
+    pub(crate) fn by_rule(finding: Finding, why: String) -> Self {
+        Self { not_planned: Some(why), ..Self::new(finding) }
+    }
+
+    pub(crate) fn by_plan(finding: Finding, setting: Setting, predicted: Predicted) -> Self {
+        Self { predicted: Some(predicted), ..Self::new(Finding { setting: Some(setting), ..finding }) }
+    }
+}
+
+impl Deref for Told {
+    type Target = Finding;
+
+    fn deref(&self) -> &Finding {
+        &self.finding
+    }
+}
+
+impl DerefMut for Told {
+    fn deref_mut(&mut self) -> &mut Finding {
+        &mut self.finding
+    }
 }
 
 /// A setting and its better value.
@@ -129,6 +205,9 @@ impl Symptom {
             Self::PoolOfPools => "a pool of pools",
             Self::OverProvisioned => "more connections are kept than have work",
             Self::ConnectionsRefused => "the database refuses connections",
+            Self::LimitsAddUp => "limits add up to more than the database allows",
+            Self::Stampede => "all connect at once after an outage",
+            Self::Zombies => "clients vanish without closing",
         }
     }
 }

@@ -6,6 +6,8 @@
 //! database   the same of a PostgreSQL itself: what its sessions tell; mongodb and redis of those
 //! symptoms   one file for each kind of trouble: what decides it
 //! finding    what is said of a symptom: present, or undecided and what would decide it
+//! forecast   what is asked of whoever can predict what a pool does
+//! values     values of settings, computed with such a forecast
 //! diagnosis  all of that together, as text and as JSON; databases examines those that are no pooler and no PostgreSQL
 //! recording  looks as lines of a file, and back; foreign reads what others recorded of drivers' own pools
 //! ```
@@ -15,17 +17,20 @@ mod database;
 mod databases;
 mod diagnosis;
 mod finding;
+mod forecast;
 mod foreign;
 mod mongodb;
 mod recording;
 mod redis;
 mod symptoms;
+mod values;
 mod window;
 
 pub use database::DatabaseWindow;
 pub use databases::{examine_mongodb, examine_redis};
-pub use diagnosis::{Diagnosis, Source, examine, examine_database};
-pub use finding::{Finding, Setting, Symptom, Undecided};
+pub use diagnosis::{Diagnosis, Source, examine, examine_database, examine_with};
+pub use finding::{Finding, Instead, Predicted, Setting, Symptom, Told, Undecided};
+pub use forecast::{Begins, Effect, Forecast, Held, Load, Sizes};
 pub use foreign::{FileReading, STEPS};
 pub use mongodb::MongoWindow;
 pub use recording::{Damage, Line, MAX_LINE, MAX_LOOKS, MAX_RECORDING, Patient, Reading};

@@ -14,7 +14,8 @@ use watch::{Activity, Client, Look, Mongo, Redis};
 use crate::{
     database::DatabaseWindow,
     databases::{examine_mongodb, examine_redis},
-    diagnosis::{Diagnosis, examine, examine_database},
+    diagnosis::{Diagnosis, examine_database, examine_with},
+    forecast::Forecast,
     mongodb::MongoWindow,
     redis::RedisWindow,
     window::{Observation, Window},
@@ -215,11 +216,19 @@ impl Patient {
         }
     }
 
-    /// Says what is wrong.
+    /// Says what is wrong. Values of settings are those of rules.
     ///
     /// # Errors
     /// There are too few looks to say anything.
     pub fn examine(&self) -> Result<Diagnosis, Damage> {
+        self.examine_with(None)
+    }
+
+    /// Says what is wrong. Who can predict what a pool does gives the values of settings.
+    ///
+    /// # Errors
+    /// There are too few looks to say anything.
+    pub fn examine_with(&self, forecast: Option<&dyn Forecast>) -> Result<Diagnosis, Damage> {
         if self.looks() < LEAST_LOOKS {
             let looks = self.looks();
             return Err(Damage(format!(
@@ -227,7 +236,7 @@ impl Patient {
             )));
         }
         Ok(match self {
-            Self::Pooler(window) => examine(window),
+            Self::Pooler(window) => examine_with(window, forecast),
             Self::Database(window) => examine_database(window),
             Self::MongoDb(window) => examine_mongodb(window),
             Self::Redis(window) => examine_redis(window),

@@ -1,4 +1,5 @@
-//! One file for each kind of trouble of a pooler: what decides it; in `driver` that of a driver's own pool, in `database`, `mongodb` and `redis` those that a database alone tells. Thresholds stand at the head of each file, with the reason.
+//! One file for each kind of trouble of a pooler: what decides it; in `driver` that of a driver's own pool, in `database`, `mongodb` and `redis`
+//! those that a database alone tells. Thresholds stand at the head of each file, with the reason.
 
 mod churn;
 pub(crate) mod database;
@@ -9,6 +10,8 @@ pub(crate) mod mongodb;
 mod nested;
 mod reach;
 pub(crate) mod redis;
+mod stampede;
+mod vanished;
 mod waiting;
 
 use watch::Pooler;
@@ -27,6 +30,8 @@ pub(crate) enum Verdict {
 
 /// Clients wait at so many looks at least, or it is a burst that passes.
 const WAITING: f64 = 0.3;
+/// A pool is never proposed that is more times as large: what the database does then nobody has seen.
+pub(crate) const MOST_TIMES: u64 = 2;
 
 /// Of each pool, what explains it first: who cannot reach the database has no other trouble, and what is held for nothing is not wanting.
 pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
@@ -40,12 +45,12 @@ pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
             .find(|verdict| !matches!(verdict, Verdict::Absent))
             .unwrap_or(Verdict::Absent)
     };
-    vec![first([reach::examine, held::examine, waiting::examine]), churn::examine(pool)]
+    vec![first([reach::examine, held::examine, waiting::examine]), churn::examine(pool), stampede::examine(pool)]
 }
 
 /// Of what concerns all pools.
 pub(crate) fn of_clients(window: &Window) -> Vec<Verdict> {
-    vec![ephemeral::examine(window), nested::examine(window)]
+    vec![ephemeral::examine(window), nested::examine(window), vanished::examine(window)]
 }
 
 /// What a pooler does not tell.
@@ -63,6 +68,7 @@ pub(crate) fn unseen(window: &Window) -> Vec<String> {
          again)"
             .to_owned(),
         "clients that come and go between two looks: PgBouncer does not count logins".to_owned(),
+        "clients that vanish without closing, and how many connections were made after an outage".to_owned(),
     ]);
     let alone: Vec<&str> =
         look.pools.iter().filter(|pool| pool.busy_ms.is_none()).map(|pool| pool.database.as_str()).collect();
@@ -84,7 +90,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Milliseconds as people say them.
-fn time(ms: f64) -> String {
+pub(crate) fn time(ms: f64) -> String {
     match ms {
         ms if ms < 10.0 => format!("{ms:.1} ms"),
         ms if ms < 1_000.0 => format!("{ms:.0} ms"),

@@ -45,8 +45,10 @@ pub(crate) struct PoolWindow<'w> {
     pub(crate) last: &'w Pool,
     /// What happened in it over the whole window.
     pub(crate) change: PoolChange,
-    /// Those at which it was neither paused nor drained.
+    /// Those at which it was neither paused nor drained, and its database could be reached.
     pub(crate) steps: Vec<&'w Step>,
+    /// All of them.
+    pub(crate) course: &'w [Step],
     pub(crate) bounds: &'w [f64],
     pub(crate) lasts: Duration,
     /// How long the process has run.
@@ -60,16 +62,26 @@ pub(crate) struct PoolWindow<'w> {
 /// What happened in a pool between two looks.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
+    /// When it ended, from the beginning of the window.
+    pub(crate) at: Duration,
+    /// How long it lasted.
+    pub(crate) lasts: Duration,
     /// As of its end.
+    pub(crate) clients: u64,
     pub(crate) waiters: u64,
     pub(crate) in_use: u64,
     pub(crate) connecting: u64,
     /// Servers in whatever state.
     pub(crate) open: u64,
     pub(crate) max_size: u64,
-    /// Connections made in it.
+    /// Connections made in it, and how long all of them took together to make, in milliseconds.
     pub(crate) created: u64,
+    pub(crate) making_ms: f64,
+    /// Its database could not be reached.
+    pub(crate) is_down: bool,
     stands_still: bool,
+    /// How long clients waited for a server, whichever way they got one; kept only where some wait at its end.
+    pub(crate) waited: Times,
     /// How long servers were held, of leases that ended.
     pub(crate) hold: Times,
     /// Who had a server at its end.
@@ -122,7 +134,7 @@ impl Window {
                     self.left_out += 1;
                     continue;
                 }
-                let step = Step::new(pool, own, holders.remove(&pool.id).unwrap_or_default());
+                let step = Step::new(at, change.since.0, pool, own, holders.remove(&pool.id).unwrap_or_default());
                 self.steps.entry(pool.id).or_default().push(step);
             }
         }
@@ -188,7 +200,8 @@ impl Window {
             Some(PoolWindow {
                 change: whole.pools.remove(&pool.id)?,
                 last: pool,
-                steps: self.steps.get(&pool.id)?.iter().filter(|step| !step.stands_still).collect(),
+                steps: self.steps.get(&pool.id)?.iter().filter(|step| !step.stands_still && !step.is_down).collect(),
+                course: self.steps.get(&pool.id)?,
                 bounds: &last.bucket_bounds_ms,
                 lasts: self.lasts(),
                 uptime: Duration::try_from_secs_f64(last.uptime_ms / 1e3).unwrap_or_default(),
@@ -212,15 +225,25 @@ fn holder(client: &Client) -> Option<(u64, Holder)> {
 }
 
 impl Step {
-    fn new(pool: &Pool, change: &PoolChange, holders: Vec<Holder>) -> Self {
+    fn new(at: Duration, lasts: Duration, pool: &Pool, change: &PoolChange, holders: Vec<Holder>) -> Self {
+        let mut waited = Times::default();
+        if pool.waiters > 0 {
+            change.checkout.values().for_each(|times| waited.add(times));
+        }
         Self {
+            at,
+            lasts,
+            clients: pool.clients,
             waiters: pool.waiters,
             in_use: pool.servers.in_use,
             connecting: pool.servers.connecting,
             open: pool.servers.total,
             created: change.created,
+            making_ms: change.connect.values().map(|times| times.sum_ms).sum(),
+            is_down: pool.unavailable_ms.is_some(),
             max_size: pool.max_size,
             stands_still: pool.paused || pool.drained,
+            waited,
             hold: change.hold.clone(),
             holders,
         }

@@ -186,7 +186,8 @@ fn connections_that_nobody_uses_are_named_where_they_take_up_what_is_allowed() {
                 pid if pid < busy => backend(pid, "active", 1.0),
                 _ => backend(pid, "idle", 4_000_000.0),
             });
-            Activity { backends: backends.collect(), ..quiet(n) }
+            let old = backends.map(|backend| Backend { age_ms: 9_000_000.0, ..backend });
+            Activity { backends: old.collect(), ..quiet(n) }
         }
     };
     let diagnosis = examine_database(&window(40, kept(90, 5)));
@@ -260,6 +261,71 @@ fn two_faults_are_both_named() {
         }
     };
     assert_eq!(found(&window(40, both)), [Symptom::EphemeralClients, Symptom::Leak]);
+}
+
+#[test]
+fn pools_that_are_each_within_their_limit_and_together_beyond_it_are_told_from_one_that_takes_all() {
+    // So many sessions, of applications of equal size, of which so many work.
+    let of = |many: u32, applications: u32, busy: u32| {
+        move |n: u64| {
+            let one = |pid: u32| Backend {
+                application: format!("web-{}", pid % applications),
+                wait: Some("Timeout".into()),
+                ..backend(pid, if pid < busy { "active" } else { "idle" }, 50.0)
+            };
+            Activity { backends: (0..many).map(one).collect(), ..quiet(n) }
+        }
+    };
+    let diagnosis = examine_database(&window(40, of(95, 4, 60)));
+    assert_eq!(symptoms(&diagnosis), [Symptom::LimitsAddUp]);
+    let finding = &diagnosis.findings[0];
+    // Nine tenths of the 97, shared by four.
+    assert_eq!(finding.setting.as_ref().map(|setting| (setting.key, setting.to.as_str())), Some(("max_size", "21")));
+    assert!(finding.advice.contains("--server-limit 100 --reserved 3"), "{finding:?}");
+    assert_eq!(found(&window(40, of(95, 1, 60))), [], "one application takes them all: its own limit is wrong");
+    assert_eq!(found(&window(40, of(85, 4, 60))), [], "there is room left");
+    assert_eq!(found(&window(40, of(95, 4, 10))), [Symptom::OverProvisioned], "hardly any of them works");
+}
+
+#[test]
+fn sessions_whose_client_takes_no_answer_may_have_lost_it() {
+    let stuck = |many: u32, every: u64| {
+        move |n: u64| {
+            let one = |pid: u32| {
+                let event = if n.is_multiple_of(every) { "ClientWrite" } else { "ClientRead" };
+                Backend { event: Some(event.into()), ..backend(pid, "active", 12_000.0 + (n * EVERY_MS) as f64) }
+            };
+            let others = quiet(n).backends.into_iter().map(|backend| Backend { pid: backend.pid + 50, ..backend });
+            Activity { backends: (0..many).map(one).chain(others).collect(), ..quiet(n) }
+        }
+    };
+    let diagnosis = examine_database(&window(40, stuck(3, 1)));
+    assert_eq!(symptoms(&diagnosis), []);
+    assert_eq!(diagnosis.undecided[0].between, [Symptom::Zombies], "one that reads slowly looks the same");
+    assert!(diagnosis.undecided[0].seen[0].starts_with("3 sessions waited at every look"), "{diagnosis:?}");
+    assert_eq!(found(&window(40, stuck(1, 1))), [], "one is somebody's terminal");
+    assert_eq!(found(&window(40, stuck(3, 2))), [], "they go on, slowly");
+}
+
+#[test]
+fn sessions_that_an_application_left_behind_when_it_began_anew_may_be_zombies() {
+    let hour = 3_600_000.0;
+    let left = |young_ms: f64| {
+        move |n: u64| {
+            let old = (0..3).map(|pid| Backend { age_ms: 9.0 * hour, ..backend(pid, "idle", 2.0 * hour) });
+            let young = (10..14).map(|pid| Backend { age_ms: young_ms, ..backend(pid, "idle", 800.0) });
+            Activity { backends: old.chain(young).collect(), ..quiet(n) }
+        }
+    };
+    let diagnosis = examine_database(&window(40, left(1.5 * hour)));
+    assert_eq!((symptoms(&diagnosis), diagnosis.undecided.len()), (vec![], 1));
+    assert_eq!(diagnosis.undecided[0].between, [Symptom::Zombies]);
+    assert!(diagnosis.undecided[0].needs.contains("tcp_keepalives_idle"));
+    assert_eq!(
+        found(&window(40, left(5.0 * hour))),
+        [],
+        "the others are as old: a pool that uses some of its connections"
+    );
 }
 
 #[test]

@@ -115,6 +115,12 @@ fn clients_that_are_seen_once_are_short_lived_if_they_keep_coming() {
     let coming = Moment { came: 3, brief: 3, ..calm };
     assert_eq!(found(&window(&[coming; 30], same)), [Symptom::EphemeralClients]);
     assert_eq!(found(&window(&[Moment { brief: 0, ..coming }; 30], same)), [], "a deployment's stay");
+    // Two who come and go, looked at by somebody who is slow, and a monitoring that comes every now and then.
+    let one = Moment { came: 1, brief: 1, ..calm };
+    assert_eq!(found(&window(&[one; 20], same)), [Symptom::EphemeralClients]);
+    assert_eq!(found(&window(&[one; 10], same)), [], "so few may be somebody's monitoring");
+    let now_and_then: Vec<_> = (0..60).map(|n| if n % 3 == 0 { one } else { calm }).collect();
+    assert_eq!(found(&window(&now_and_then, same)), []);
     let burst = [vec![calm; 15], vec![Moment { came: 60, brief: 60, ..calm }], vec![calm; 15]].concat();
     assert_eq!(found(&window(&burst, same)), [], "a burst passes");
 }

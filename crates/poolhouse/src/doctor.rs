@@ -14,6 +14,7 @@ use doctor::{Diagnosis, Line, MAX_LOOKS, Patient};
 use settings::Secret;
 
 use self::{
+    forecast::Player,
     metrics::Metrics,
     mongodb::MongoDb,
     recorder::Recorder,
@@ -23,6 +24,7 @@ use self::{
 use crate::remote::RemoteArgs;
 
 pub mod beside;
+mod forecast;
 mod metrics;
 mod mongodb;
 mod recorder;
@@ -48,6 +50,8 @@ what SHOW shows to one of stats_users; of a MongoDB serverStatus, hostInfo and $
 a command; of a Redis INFO and CLIENT LIST. Of an application's own pools it reads HikariCP's metrics as Micrometer shows them (Prometheus
 text), from the application or from a file of scrapes, and the events of MongoDB's drivers (CMAP) from a file, as lines of JSON.
 A finding names two signals, the cause that looks alike and why it is not that, and what to change.
+Where what was seen suffices, the value to set is computed: the load that was seen is played with other values (as `poolhouse plan` does it),
+and what comes of that is told with it. Else the value is that of a rule, and it says why.
 The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN.
 
 Exit status: 0 healthy, 1 there are findings, 2 undetermined (or bad usage), 3 it could not look, or there is no pool.";
@@ -142,7 +146,7 @@ fn diagnose(args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
         if args.record.is_some() || args.database.is_some() {
             bail!("{what} is a recording: there is nothing more to look at");
         }
-        return Ok(recorder::read(path)?.examine()?);
+        return Ok(recorder::read(path)?.examine_with(Some(&Player::default()))?);
     }
     let mut source = source(what, args)?;
     look(source.as_mut(), args)
@@ -245,7 +249,7 @@ fn looks(
         Some(recorder) => recorder.finish(&end)?,
         None => end,
     })?;
-    Ok(patient.examine()?)
+    Ok(patient.examine_with(Some(&Player::default()))?)
 }
 
 /// The line as the recording has it, if there is one; `None` if there is no room left.

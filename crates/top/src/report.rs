@@ -174,7 +174,7 @@ impl PoolRow {
             paths.iter().map(|(path, times)| (path.clone(), times.quantile_ms(0.99, bounds))).collect()
         };
         let shares = |paths: &BTreeMap<String, watch::Times>| {
-            let all = paths.values().map(watch::Times::count).sum::<u64>().max(1) as f64;
+            let all = watch::sum(&paths.values().map(watch::Times::count).collect::<Vec<_>>()).max(1) as f64;
             paths.iter().map(|(path, times)| (path.clone(), times.count() as f64 / all)).collect()
         };
         Self {
@@ -195,7 +195,7 @@ impl PoolRow {
             checkout_share: checkouts.map(shares).unwrap_or_default(),
             hold_p99_ms: own.and_then(|(_, own)| own.hold.quantile_ms(0.99, bounds)),
             created_per_min: own.map(|(since, own)| since.per_second(own.created) * 60.0),
-            failed_per_s: own.map(|(since, own)| since.per_second(own.failed.values().sum())),
+            failed_per_s: own.map(|(since, own)| since.per_second(watch::sum(own.failed.values()))),
             pinned: pool.pinned.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
         }
     }

@@ -175,6 +175,11 @@ impl Backend {
         self.works() && self.wait.is_none()
     }
 
+    /// It has an answer, or a part of one, and its client does not take it.
+    pub fn waits_for_client_to_take(&self) -> bool {
+        self.works() && self.event.as_deref() == Some("ClientWrite")
+    }
+
     /// It waits for a lock that another session has.
     pub fn waits_for_lock(&self) -> bool {
         self.works() && self.wait.as_deref() == Some("Lock")

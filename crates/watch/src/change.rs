@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::{Counts, Look, Pool, Times, Worker};
+use crate::{Counts, Listener, Look, Pool, Times, Worker, sum};
 
 /// How far two looks are apart.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,10 @@ pub struct Change {
     pub rejected: u64,
     /// Clients sent away.
     pub evicted: u64,
+    /// The same by reason.
+    pub evicted_for: Counts,
+    /// Of those, how many did not end their side of the connection, by reason, where that is told.
+    pub unanswered: Counts,
     /// Logins that failed.
     pub auth_failures: u64,
     /// The share of a core that each worker used, from 0 to 1.
@@ -44,6 +48,8 @@ pub struct PoolChange {
     pub failed: Counts,
     /// Time to check out a server, by path.
     pub checkout: BTreeMap<String, Times>,
+    /// Time that phases of making a connection took.
+    pub connect: BTreeMap<String, Times>,
     /// How long servers were held, of leases that ended.
     pub hold: Times,
     /// For how much of that time they worked, if that is counted.
@@ -67,11 +73,12 @@ impl Change {
         let had = |id: u64| earlier.get(&id).copied();
         let nothing = Pool::default();
         let pools = after.pools.iter().map(|pool| (pool.id, PoolChange::of(had(pool.id).unwrap_or(&nothing), pool)));
-        let logins = |look: &Look| look.listeners.iter().map(|l| l.logins).sum::<u64>();
-        let came = |look: &Look| look.listeners.iter().map(|l| l.accepted).sum::<u64>();
-        let turned = |look: &Look| look.listeners.iter().flat_map(|l| l.rejections.values()).sum::<u64>();
-        let sent = |look: &Look| look.listeners.iter().flat_map(|l| l.evictions.values()).sum::<u64>();
-        let brief = |look: &Look| look.listeners.iter().filter_map(|l| l.brief).reduce(|a, b| a + b);
+        let logins = |look: &Look| sum(look.listeners.iter().map(|l| &l.logins));
+        let came = |look: &Look| sum(look.listeners.iter().map(|l| &l.accepted));
+        let turned = |look: &Look| sum(look.listeners.iter().flat_map(|l| l.rejections.values()));
+        let sent = |look: &Look| sum(look.listeners.iter().flat_map(|l| l.evictions.values()));
+        let brief = |look: &Look| look.listeners.iter().filter_map(|l| l.brief).reduce(u64::saturating_add);
+        let by_reason = |of: fn(&Listener) -> &Counts| grown(&together(before, of), &together(after, of));
         let share =
             |(now, earlier): (&Worker, &Worker)| (now.cpu_ms - earlier.cpu_ms) / 1e3 / apart.as_secs_f64().max(1e-3);
         Some(Self {
@@ -82,6 +89,8 @@ impl Change {
             accepted: came(after).saturating_sub(came(before)),
             rejected: turned(after).saturating_sub(turned(before)),
             evicted: sent(after).saturating_sub(sent(before)),
+            evicted_for: by_reason(|listener| &listener.evictions),
+            unanswered: by_reason(|listener| &listener.unanswered),
             auth_failures: after.auth_failures.saturating_sub(before.auth_failures),
             cpu: after.workers.iter().zip(&before.workers).map(share).collect(),
         })
@@ -90,21 +99,34 @@ impl Change {
 
 impl PoolChange {
     fn of(before: &Pool, after: &Pool) -> Self {
-        let none = Times::default();
-        let checkout = after
-            .checkout
-            .iter()
-            .map(|(path, times)| (path.clone(), times.since(before.checkout.get(path).unwrap_or(&none))));
         Self {
             transactions: after.transactions.saturating_sub(before.transactions),
             created: after.created.saturating_sub(before.created),
             closed: grown(&before.closed, &after.closed),
             failed: grown(&before.checkout_failed, &after.checkout_failed),
-            checkout: checkout.collect(),
+            checkout: since(&before.checkout, &after.checkout),
+            connect: since(&before.connect, &after.connect),
             hold: after.hold.since(&before.hold),
             busy_ms: after.busy_ms.map(|busy| (busy - before.busy_ms.unwrap_or(0.0)).max(0.0)),
         }
     }
+}
+
+/// What has come since, of each histogram.
+fn since(before: &BTreeMap<String, Times>, after: &BTreeMap<String, Times>) -> BTreeMap<String, Times> {
+    let none = Times::default();
+    let of = |(name, times): (&String, &Times)| (name.clone(), times.since(before.get(name).unwrap_or(&none)));
+    after.iter().map(of).collect()
+}
+
+/// Counts of all listeners, by reason.
+fn together(look: &Look, of: fn(&Listener) -> &Counts) -> Counts {
+    let mut all = Counts::new();
+    for (reason, count) in look.listeners.iter().flat_map(of) {
+        let sum = all.entry(reason.clone()).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+    all
 }
 
 /// By how much each count has grown; those that have not are left out.
@@ -133,6 +155,22 @@ mod tests {
         assert_eq!(pool.closed, Counts::from([("idle".to_owned(), 2)]));
         assert_eq!(change.since.per_second(pool.transactions), 125.0);
         assert_eq!(change.cpu, [0.125]);
+    }
+
+    #[test]
+    fn counts_of_any_size_do_no_harm() {
+        let listener = |most: u64| Listener {
+            logins: most,
+            accepted: most,
+            brief: Some(most),
+            rejections: Counts::from([("limit".to_owned(), most), ("pace".to_owned(), most)]),
+            evictions: Counts::from([("soft_limit".to_owned(), most)]),
+            ..Listener::default()
+        };
+        let of = |most| Look { listeners: vec![listener(most), listener(most)], ..Look::default() };
+        let change = Change::between(&of(1), &of(u64::MAX), Duration::from_secs(1)).unwrap();
+        assert_eq!((change.logins, change.rejected, change.brief), (u64::MAX - 2, u64::MAX - 4, Some(u64::MAX - 2)));
+        assert_eq!((change.evicted, change.evicted_for["soft_limit"]), (u64::MAX - 2, u64::MAX - 2));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, Pooler, Row, Times};
+use crate::{Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, Pooler, Row, Times, sum};
 
 /// Rows of one answer of the console that are taken.
 pub const MAX_CONSOLE_ROWS: usize = 20_000;
@@ -270,13 +270,13 @@ impl Known {
         let waiters = number(row, "cl_waiting");
         let servers = PoolServers {
             connecting: number(row, "sv_login"),
-            idle: number(row, "sv_idle") + number(row, "sv_used"),
-            in_use: number(row, "sv_active") + number(row, "sv_active_cancel") + number(row, "sv_being_canceled"),
+            idle: sum(&[number(row, "sv_idle"), number(row, "sv_used")]),
+            in_use: sum(&["sv_active", "sv_active_cancel", "sv_being_canceled"].map(|name| number(row, name))),
             checking: number(row, "sv_tested"),
             closing: 0,
             total: 0,
         };
-        let ready = servers.idle + servers.in_use + servers.checking;
+        let ready = sum(&[servers.idle, servers.in_use, servers.checking]);
         let is_bare = waiters > 0 && ready == 0;
         self.bare_since_ms = is_bare.then(|| self.bare_since_ms.unwrap_or(at_ms));
         let bare_ms = self.bare_since_ms.map(|since| at_ms - since).filter(|ms| *ms >= COLD_MS);
@@ -289,10 +289,10 @@ impl Known {
             database: text(row, "database").to_owned(),
             user: text(row, "user").to_owned(),
             address: format!("{host}:{}", text(settings, "port")),
-            clients: number(row, "cl_active") + waiters,
+            clients: number(row, "cl_active").saturating_add(waiters),
             waiters,
             oldest_wait_ms: (waiters > 0).then_some(max_wait),
-            servers: PoolServers { total: ready + servers.connecting, ..servers },
+            servers: PoolServers { total: ready.saturating_add(servers.connecting), ..servers },
             max_size: number(settings, "pool_size"),
             min_size: number(settings, "min_pool_size"),
             transactions: self.sum.transactions,

@@ -12,6 +12,7 @@ mod hikari;
 mod look;
 mod mongodb;
 mod redis;
+mod sum;
 mod times;
 
 pub use activity::{Activity, Backend, MAX_BACKENDS, Row};
@@ -24,4 +25,5 @@ pub use look::{
 };
 pub use mongodb::{Command, MAX_SESSIONS, Mongo, Session, Transactions};
 pub use redis::{MAX_INFO, MAX_LIST, MAX_LISTED, Redis, RedisClient};
+pub use sum::sum;
 pub use times::Times;

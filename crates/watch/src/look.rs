@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Times;
+use crate::{Times, sum};
 
 /// Counts by reason.
 pub type Counts = BTreeMap<String, u64>;
@@ -83,6 +83,9 @@ pub struct Listener {
     pub rejections: Counts,
     /// Clients sent away, by reason.
     pub evictions: Counts,
+    /// Of those, how many did not end their side of the connection within seconds, by reason; empty where that is not told.
+    #[serde(default)]
+    pub unanswered: Counts,
 }
 
 /// Clients of a listener, by state.
@@ -165,6 +168,9 @@ pub struct Pool {
 pub struct PoolSettings {
     /// When an idle server is closed, in milliseconds; `None`: never, or it is not told.
     pub max_idle_time: Option<f64>,
+    /// Most connections that are made at a time; `None`: it is not told.
+    #[serde(default)]
+    pub max_connecting: Option<u64>,
 }
 
 /// Servers of a pool now, by state.
@@ -228,7 +234,7 @@ pub struct Client {
 impl ListenerClients {
     /// All of them.
     pub fn total(self) -> u64 {
-        self.login + self.idle + self.active + self.waiting + self.subscribed
+        sum(&[self.login, self.idle, self.active, self.waiting, self.subscribed])
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::sum;
+
 /// A histogram. Its bounds are those of the [`Look`](crate::Look) that it belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Times {
@@ -14,7 +16,14 @@ pub struct Times {
 impl Times {
     /// How many there are.
     pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
+        sum(&self.buckets)
+    }
+
+    /// Counts those of another histogram of the same bounds, too.
+    pub fn add(&mut self, other: &Self) {
+        self.buckets.resize(self.buckets.len().max(other.buckets.len()), 0);
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(own, more)| *own = own.saturating_add(*more));
+        self.sum_ms += other.sum_ms;
     }
 
     /// In milliseconds; `None` without any.
@@ -77,5 +86,17 @@ mod tests {
     fn only_what_came_since_counts() {
         let between = times([5, 1, 0, 0], 9.0).since(&times([4, 0, 0, 0], 2.0));
         assert_eq!(between, times([1, 1, 0, 0], 7.0));
+    }
+
+    #[test]
+    fn counts_of_any_size_are_added_up() {
+        let most = times([u64::MAX, u64::MAX, 1, 0], 1.0);
+        assert_eq!((most.count(), most.mean_ms()), (u64::MAX, Some(1.0 / u64::MAX as f64)));
+        let mut both = times([1, 0, 0, 2], 3.0);
+        both.add(&most);
+        assert_eq!(both, times([u64::MAX, u64::MAX, 1, 2], 4.0));
+        let mut none = Times::default();
+        none.add(&times([1, 0, 0, 2], 3.0));
+        assert_eq!(none, times([1, 0, 0, 2], 3.0));
     }
 }

@@ -1,10 +1,12 @@
 //! What a database alone tells. It sees connections and what they do, and not who waits for one: whether a pool is too small it cannot tell.
 
+mod added_up;
 mod connecting;
 mod kept;
 mod left_open;
 mod saturated;
 mod swinging;
+mod vanished;
 
 use super::{Verdict, nested, percent, time};
 use crate::database::DatabaseWindow;
@@ -18,8 +20,10 @@ pub(crate) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
     verdicts.extend(held);
     verdicts.push(saturated::examine(window, is_held));
     verdicts.push(kept::examine(window));
+    verdicts.push(added_up::examine(window));
     verdicts.extend(swinging::examine(window));
     verdicts.push(nested::of_database(window));
+    verdicts.extend(vanished::examine(window));
     verdicts
 }
 
@@ -30,6 +34,9 @@ pub(crate) fn unseen(window: &DatabaseWindow) -> Vec<String> {
         "whether clients wait for a connection, in a pool of their own or in a pooler: only that one can tell (a pool that is too small)"
             .to_owned(),
     ];
+    unseen.push(
+        "clients that are refused, and logins that take long, as after an outage: its views show sessions after their login only".to_owned(),
+    );
     if last.hidden > 0 {
         unseen.push(format!(
             "what {} connections of other users do: GRANT pg_monitor TO the user that looks would show it",

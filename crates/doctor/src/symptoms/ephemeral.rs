@@ -16,15 +16,21 @@ const A_TRANSACTION: f64 = 0.3;
 const STAYED: f64 = 0.5;
 /// Looks before which some came, or it is a burst that passes.
 const ARRIVING: f64 = 0.3;
+/// Where only clients are seen that are there at a look, few are seen of those who come and go in between, and the fewer the slower the looks
+/// are: so many suffice if new ones are there at this share of the looks.
+const LEAST_SEEN: u64 = 15;
+const SEEN_ARRIVING: f64 = 0.6;
 
 pub(super) fn examine(window: &Window) -> Verdict {
     let (Some(change), Some((first, last))) = (window.change(), window.ends()) else { return Verdict::Absent };
-    let transactions: u64 = change.pools.values().map(|pool| pool.transactions).sum();
+    let transactions = watch::sum(change.pools.values().map(|pool| &pool.transactions));
     let ratio = change.logins as f64 / transactions.max(1) as f64;
     if let Some(brief) = change.brief {
         return seen_once(window, &change, brief);
     }
-    let here = |look: &watch::Look| look.listeners.iter().map(|listener| listener.clients.total()).sum::<u64>();
+    let here = |look: &watch::Look| {
+        watch::sum(&look.listeners.iter().map(|listener| listener.clients.total()).collect::<Vec<_>>())
+    };
     // Many come: a new deployment, or a pool that grows. Then they stay.
     let more = here(last).saturating_sub(here(first));
     if change.logins < LEAST
@@ -53,10 +59,11 @@ pub(super) fn examine(window: &Window) -> Verdict {
 /// PgBouncer does not count logins. But who is there at one look only has not stayed for long.
 fn seen_once(window: &Window, change: &Change, brief: u64) -> Verdict {
     let (came, arrivals) = (change.logins, window.arrivals());
-    if came < LEAST || arrivals < ARRIVING || (came - brief.min(came)) as f64 > STAYED * came as f64 {
+    let enough = came >= LEAST && arrivals >= ARRIVING || came >= LEAST_SEEN && arrivals >= SEEN_ARRIVING;
+    if !enough || (came - brief.min(came)) as f64 > STAYED * came as f64 {
         return Verdict::Absent;
     }
-    let transactions: u64 = change.pools.values().map(|pool| pool.transactions).sum();
+    let transactions = watch::sum(change.pools.values().map(|pool| &pool.transactions));
     Verdict::Present(Finding {
         symptom: Symptom::EphemeralClients,
         of: "all clients".to_owned(),

@@ -1,20 +1,26 @@
 //! Clients hold servers while nothing is asked of the database: transactions left open, servers that never come back, and servers that stay with
 //! clients that are idle.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeMap, time::Duration};
 
 use watch::Pooler;
 
 use super::{Verdict, WAITING, percent, time};
 use crate::{
     finding::{Finding, Key, Setting, Symptom, Undecided},
-    window::{PoolWindow, Stands, Step},
+    window::{PoolWindow, Stands},
 };
 
 /// The share of held servers whose client is elsewhere, from which on that is what others wait for.
 const ELSEWHERE: f64 = 0.5;
 /// Servers held by the same clients from the first look to the last, as a share of the pool's size.
 const NEVER_BACK: f64 = 0.5;
+/// The share of looks that must show a client that has held its server throughout: a worker that is late with its answer is left out of a look.
+const SEEN: f64 = 0.8;
+/// That it has stood so since the first look may be wrong by this much, and by this share of the window: answers take time, and some poolers
+/// tell whole seconds.
+const INEXACT: Duration = Duration::from_secs(1);
+const OF_WINDOW: f64 = 0.25;
 /// A pause within a transaction that no ordinary work needs.
 const LONG_PAUSE_MS: f64 = 200.0;
 /// Transactions that are needed to speak of their mean.
@@ -182,16 +188,18 @@ fn with_idle_clients(pool: &PoolWindow<'_>, idle: f64, waited: String) -> Verdic
     })
 }
 
-/// How many clients stood so at every look, and have for all that time.
+/// How many clients have stood so since the first look, and were seen to at nearly all of them.
 fn held_throughout(pool: &PoolWindow<'_>, stands: Stands) -> usize {
-    let of = |step: &Step| {
-        let holders = step.holders.iter().filter(|holder| holder.stands == stands);
-        holders.map(|holder| holder.id).collect::<BTreeSet<_>>()
-    };
-    let mut steps = pool.steps.iter();
-    let first = steps.next().map(|step| of(step)).unwrap_or_default();
-    let throughout = steps.fold(first, |kept, step| kept.intersection(&of(step)).copied().collect());
-    let lasts = pool.lasts.as_millis() as f64 / 2.0;
-    let last = pool.steps.last().map(|step| &step.holders[..]).unwrap_or_default();
-    last.iter().filter(|holder| throughout.contains(&holder.id) && holder.ms >= lasts).count()
+    let Some(first) = pool.steps.first() else { return 0 };
+    // At how many looks, and since when as the last of them tells.
+    let mut seen = BTreeMap::<u64, (usize, f64)>::new();
+    for step in &pool.steps {
+        for holder in step.holders.iter().filter(|holder| holder.stands == stands) {
+            let (looks, since_ms) = seen.entry(holder.id).or_default();
+            (*looks, *since_ms) = (*looks + 1, step.at.as_secs_f64() * 1e3 - holder.ms);
+        }
+    }
+    let from = (first.at + INEXACT.min(pool.lasts.mul_f64(OF_WINDOW))).as_secs_f64() * 1e3;
+    let enough = SEEN * pool.steps.len() as f64;
+    seen.values().filter(|(looks, since_ms)| *looks as f64 >= enough && *since_ms <= from).count()
 }

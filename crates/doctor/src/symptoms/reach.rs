@@ -9,7 +9,7 @@ use crate::{
 };
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
-    let (failed, waiters): (u64, u64) = (pool.change.failed.values().sum(), pool.last.waiters);
+    let (failed, waiters) = (watch::sum(pool.change.failed.values()), pool.last.waiters);
     if pool.last.paused && waiters > 0 {
         return Verdict::Present(Finding {
             symptom: Symptom::Paused,

@@ -3,7 +3,7 @@
 
 use watch::Pooler;
 
-use super::{Verdict, WAITING, percent, time};
+use super::{MOST_TIMES, Verdict, WAITING, percent, time};
 use crate::{
     finding::{Finding, Key, Setting, Symptom, Undecided},
     window::PoolWindow,
@@ -20,10 +20,22 @@ const LIGHT: f64 = 0.5;
 const ALIKE: f64 = 1.25;
 /// Work takes so much longer under the full load that the database gains little by it.
 const LONGER: f64 = 1.6;
-/// From one level to the next work may also take a little less long, by chance.
+/// Of two levels, work at the higher one may also take a little less long, by chance.
 const DIP: f64 = 0.85;
-/// A pool is never proposed that is more times as large: what the database does then nobody has seen.
-const MOST: u64 = 2;
+/// The share of pairs of looks at different levels of which that holds. A level at which there were few looks decides nothing by itself.
+const GROWS: f64 = 0.9;
+/// What a database says that has no connection left.
+const FULL: &str = "53300";
+/// Attempts to connect that came as far as the database and no further, in the window, at least: one may still be under way.
+const REFUSED: u64 = 2;
+
+/// So many servers in use: at how many looks, and for how long servers were held on average then, in milliseconds.
+#[derive(Clone, Copy)]
+struct Level {
+    in_use: u64,
+    looks: usize,
+    ms: f64,
+}
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.waiters > 0);
@@ -38,27 +50,29 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     }
     let in_use = format!("all {max} servers were in use at {} of the looks", percent(full));
     let levels = levels(pool);
-    let light = levels.iter().find(|(n, _)| (*n as f64) <= LIGHT * max as f64);
-    let (Some((light_n, light_ms)), Some((most_n, full_ms))) = (light, levels.last().filter(|(n, _)| *n >= max)) else {
+    let light = levels.iter().find(|level| (level.in_use as f64) <= LIGHT * max as f64);
+    let (Some(light), Some(most)) = (light, levels.last().filter(|level| level.in_use >= max)) else {
         return undecided(
             pool,
             vec![waits, in_use],
             "looks at a light load to compare with: a longer window (--window 10m)",
         );
     };
-    let ratio = full_ms / light_ms.max(1e-6);
+    let ratio = most.ms / light.ms.max(1e-6);
     let compared = format!(
-        "servers were held for {} on average when {most_n} of them were in use, and for {} with {light_n}",
-        time(*full_ms),
-        time(*light_ms)
+        "servers were held for {} on average when {} of them were in use, and for {} with {}",
+        time(most.ms),
+        most.in_use,
+        time(light.ms),
+        light.in_use
     );
-    let grows = levels.windows(2).all(|pair| pair[1].1 >= DIP * pair[0].1);
-    if ratio <= ALIKE && levels.iter().all(|(_, ms)| *ms <= ALIKE * light_ms) {
+    if ratio <= ALIKE && levels.iter().all(|level| level.ms <= ALIKE * light.ms) {
         // By Little's law those in use and those who wait are what would be in use if nobody waited; where clients wait for an answer
         // before they ask again, there will be fewer.
-        let wanted =
-            pool.mean(|step| step.is_full().then_some((step.in_use + step.waiters) as f64)).unwrap_or(max as f64);
-        let to = (wanted.ceil() as u64).min(MOST * max).max(max + 1);
+        let wanted = pool
+            .mean(|step| step.is_full().then_some(step.in_use.saturating_add(step.waiters) as f64))
+            .unwrap_or(max as f64);
+        let to = (wanted.ceil() as u64).min(max.saturating_mul(MOST_TIMES)).max(max.saturating_add(1));
         return Verdict::Present(Finding {
             symptom: Symptom::PoolTooSmall,
             of: pool.name(),
@@ -74,15 +88,28 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             ),
         });
     }
-    if ratio >= LONGER && levels.len() >= LEVELS && grows {
+    if ratio >= LONGER && levels.len() >= LEVELS && grows(&levels) {
         return saturated(pool, &levels, ratio, vec![waits, compared]);
     }
     let needs = "loads of several sizes (--window 10m): the work of a busy time may be of another kind than that of a quiet one";
     undecided(pool, vec![waits, in_use, compared], needs)
 }
 
-fn saturated(pool: &PoolWindow<'_>, levels: &[(u64, f64)], ratio: f64, mut evidence: Vec<String>) -> Verdict {
-    let steps: Vec<_> = levels.iter().map(|(n, ms)| format!("{n}: {}", time(*ms))).collect();
+/// Work takes longer the more of it there is, apart from what chance does.
+fn grows(levels: &[Level]) -> bool {
+    let (mut all, mut longer) = (0.0, 0.0);
+    for (n, low) in levels.iter().enumerate() {
+        for high in &levels[n + 1..] {
+            let pairs = low.looks as f64 * high.looks as f64;
+            all += pairs;
+            longer += if high.ms >= DIP * low.ms { pairs } else { 0.0 };
+        }
+    }
+    longer >= GROWS * all
+}
+
+fn saturated(pool: &PoolWindow<'_>, levels: &[Level], ratio: f64, mut evidence: Vec<String>) -> Verdict {
+    let steps: Vec<_> = levels.iter().map(|level| format!("{}: {}", level.in_use, time(level.ms))).collect();
     evidence.push(format!("work takes longer with each server more in use: {}", shortened(&steps)));
     Verdict::Present(Finding {
         symptom: Symptom::ServerSaturated,
@@ -112,15 +139,15 @@ fn waits(pool: &PoolWindow<'_>, waiting: f64) -> String {
     format!("clients waited at {} of the looks{lasted}", percent(waiting))
 }
 
-/// By servers in use: how long they were held on average, in milliseconds, where enough looks tell.
-fn levels(pool: &PoolWindow<'_>) -> Vec<(u64, f64)> {
+/// By servers in use, where enough looks tell.
+fn levels(pool: &PoolWindow<'_>) -> Vec<Level> {
     let mut levels = std::collections::BTreeMap::<u64, (usize, u64, f64)>::new();
     for step in pool.steps.iter().filter(|step| step.hold.count() > 0 && step.in_use > 0) {
         let (looks, count, sum) = levels.entry(step.in_use).or_default();
-        (*looks, *count, *sum) = (*looks + 1, *count + step.hold.count(), *sum + step.hold.sum_ms);
+        (*looks, *count, *sum) = (*looks + 1, count.saturating_add(step.hold.count()), *sum + step.hold.sum_ms);
     }
     let enough = levels.into_iter().filter(|(_, (looks, ..))| *looks >= LOOKS);
-    enough.map(|(n, (_, count, sum))| (n, sum / count as f64)).collect()
+    enough.map(|(in_use, (looks, count, sum))| Level { in_use, looks, ms: sum / count as f64 }).collect()
 }
 
 fn shortened(levels: &[String]) -> String {
@@ -150,9 +177,18 @@ fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, needs: &str) -> Verdict {
 
 /// Clients wait although the pool may have more servers than it has.
 fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
-    let below = pool.mean(|step| (step.waiters > 0).then_some((step.in_use + step.connecting) as f64)).unwrap_or(0.0);
+    let below = pool
+        .mean(|step| (step.waiters > 0).then_some(step.in_use.saturating_add(step.connecting) as f64))
+        .unwrap_or(0.0);
     let mut evidence =
         vec![waits, format!("{below:.0} of at most {} servers were in use or being made then", pool.last.max_size)];
+    if let Some(error) = pool.last.last_error.as_ref().filter(|error| error.contains(FULL)) {
+        let stood = pool.change.connect.get("tcp").map_or(0, watch::Times::count);
+        let refused = stood.saturating_sub(pool.change.created);
+        if refused >= REFUSED {
+            return added_up(pool, evidence, refused, error);
+        }
+    }
     if let Some(error) = &pool.last.last_error {
         evidence.push(format!("the last attempt to connect that failed ended with: {error}"));
     }
@@ -181,5 +217,25 @@ fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
             }
         }
         .to_owned(),
+    })
+}
+
+/// The database has no connection left for this pool, which is within its own limit: others have them.
+fn added_up(pool: &PoolWindow<'_>, mut evidence: Vec<String>, refused: u64, error: &str) -> Verdict {
+    evidence.push(format!("{refused} connections were begun and not made, the last that failed with: {error}"));
+    Verdict::Present(Finding {
+        symptom: Symptom::LimitsAddUp,
+        of: pool.name(),
+        evidence,
+        rules_out: format!(
+            "{} is not reached, and no limit of this configuration either: the database itself refuses",
+            pool.key(Key::MaxSize)
+        ),
+        setting: None,
+        advice: "Others have the connections that the database allows: other instances, or applications that come to it directly. \
+                 `poolhouse doctor postgres://...` says which. The sum of what all pools may have must stay below max_connections less \
+                 what is reserved (`poolhouse plan --instances N --server-limit L`); max_server_connections or max_connections is this one's \
+                 part."
+            .to_owned(),
     })
 }

@@ -94,6 +94,7 @@ fn listener(listener: &ListenerSnapshot) -> Value {
         "logins": listener.logins,
         "rejections": counted(&listener.rejections),
         "evictions": counted(&listener.evictions),
+        "unanswered": counted(&listener.unanswered),
         "eviction_loops": listener.eviction_loops,
     })
 }

@@ -11,7 +11,7 @@ const TAKEN: f64 = 0.8;
 /// The share of looks of which that holds.
 const AT_LOOKS: f64 = 0.8;
 /// At most this share of the connections has ever had work at once.
-const USED: f64 = 0.25;
+pub(super) const USED: f64 = 0.25;
 /// Connections that may be seen, as a share of all.
 const SEEN: f64 = 0.9;
 /// A connection idle for so long is one that nobody would miss.
@@ -30,7 +30,7 @@ pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
     if allowed == 0
         || all.sessions.share_from(TAKEN * allowed as f64) < AT_LOOKS
         || busy as f64 > USED * kept
-        || seen < SEEN * (seen + (last.hidden + last.left_out) as f64)
+        || seen < SEEN * (seen + last.hidden.saturating_add(last.left_out) as f64)
     {
         return Verdict::Absent;
     }
@@ -41,7 +41,7 @@ pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
     let idle = last.backends.iter().filter(|backend| backend.state == "idle");
     let long = idle.clone().filter(|backend| backend.state_ms >= LONG_MS).count();
     let longest = idle.map(|backend| backend.state_ms).fold(0.0, f64::max);
-    let to = (SPARE * busy).max(2);
+    let to = busy.saturating_mul(SPARE).max(2);
     Verdict::Present(Finding {
         symptom: Symptom::OverProvisioned,
         of: "the whole server".to_owned(),

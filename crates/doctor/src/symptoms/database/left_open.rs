@@ -38,7 +38,7 @@ fn of_origin(window: &DatabaseWindow, origin: &Origin, own: &OriginWindow) -> Ve
         share if share > 0.0 => {
             format!("other sessions waited for locks at {} of the looks, {locked:.1} on average", percent(share))
         }
-        _ => format!("its connections are {} of {}", own.now, last.backends.len() as u64 + last.hidden),
+        _ => format!("its connections are {} of {}", own.now, (last.backends.len() as u64).saturating_add(last.hidden)),
     };
     if kept >= NEVER_BACK && kept as f64 >= OF_ALL * own.now as f64 {
         return Verdict::Present(Finding {

@@ -1,0 +1,72 @@
+//! Several pools, each within its own limit, that together have all connections that the database allows.
+
+use super::{Verdict, kept, percent};
+use crate::{
+    database::{DatabaseWindow, Origin},
+    finding::{Finding, Setting, Symptom},
+};
+
+/// From this share of the connections that are allowed to everybody on there is none left for the next instance.
+const TAKEN: f64 = 0.95;
+/// The share of looks of which that holds.
+const AT_LOOKS: f64 = 0.5;
+/// No origin has more than this share of them by itself, or its own limit is what is wrong.
+const ALONE: f64 = 0.6;
+/// An origin with less than this share is not one of those that add up.
+const PART: f64 = 0.1;
+/// Sessions whose origin is seen, as a share of all.
+const SEEN: f64 = 0.9;
+/// What pools together may have of what is allowed: the rest is for who comes besides.
+const ROOM: f64 = 0.9;
+/// Origins that are named.
+const NAMED: usize = 3;
+
+pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
+    let Some((_, last)) = window.ends() else { return Verdict::Absent };
+    let allowed = last.max_connections.saturating_sub(last.reserved);
+    let all = window.all();
+    let (taken, busy) = (all.sessions.mean(), all.busy.most);
+    let seen = last.backends.len() as f64;
+    let hidden = last.hidden.saturating_add(last.left_out) as f64;
+    let mut origins: Vec<(&Origin, u64)> = window.origins().map(|(origin, own)| (origin, own.now)).collect();
+    origins.sort_by_key(|(_, now)| std::cmp::Reverse(*now));
+    let most = origins.first().map_or(0.0, |(_, now)| *now as f64 / seen.max(1.0));
+    let parts = origins.iter().take_while(|(_, now)| *now as f64 >= PART * seen).count();
+    if allowed == 0
+        || all.sessions.share_from(TAKEN * allowed as f64) < AT_LOOKS
+        // Where hardly any of them works, that is what is wrong.
+        || busy as f64 <= kept::USED * taken
+        || seen < SEEN * (seen + hidden)
+        || parts < 2
+        || most > ALONE
+    {
+        return Verdict::Absent;
+    }
+    let named: Vec<_> = origins.iter().take(NAMED).map(|(origin, now)| format!("{now} of {}", origin.name())).collect();
+    let more = if origins.len() > NAMED { format!(" and {} others", origins.len() - NAMED) } else { String::new() };
+    let each = ((ROOM * allowed as f64 / parts as f64) as u64).max(1);
+    Verdict::Present(Finding {
+        symptom: Symptom::LimitsAddUp,
+        of: "the whole server".to_owned(),
+        evidence: vec![
+            format!(
+                "{taken:.0} of {allowed} connections were taken, at least {} of them at {} of the looks: whoever comes next is refused",
+                percent(TAKEN),
+                percent(all.sessions.share_from(TAKEN * allowed as f64))
+            ),
+            format!("they are of {} origins, none of which has more than {}: {}{more}", origins.len(), percent(most), named.join(", ")),
+            format!("up to {busy} of them had a statement or a transaction at once"),
+        ],
+        rules_out: "no single application takes them all, and they are not kept for nothing: each pool is within its own limit, and the sum is not"
+            .to_owned(),
+        setting: Some(Setting { key: "max_size", from: None, to: each.to_string() }),
+        advice: format!(
+            "Give the pools of {parts} origins together {} of the {allowed}, {each} each if they are alike, or put one pool in front of the \
+             database for all of them (`poolhouse serve`). `poolhouse plan --instances N --server-limit {} --reserved {}` says whether that \
+             is enough for a load. The server's log has the refusals (SQLSTATE 53300): its views do not.",
+            percent(ROOM),
+            last.max_connections,
+            last.reserved
+        ),
+    })
+}
