@@ -146,6 +146,8 @@ pub(crate) enum Key {
     MaxSize,
     /// Servers that are kept.
     MinSize,
+    /// How long a server may be idle.
+    MaxIdleTime,
     /// How long a client may pause within a transaction.
     TransactionIdleTime,
     /// How long a client may be idle.
@@ -165,6 +167,10 @@ impl Key {
             (Self::MinSize, Pooler::PgBouncer) => "min_pool_size",
             (Self::MinSize, Pooler::HikariCp) => "minimumIdle",
             (Self::MinSize, Pooler::MongoDriver) => "minPoolSize",
+            (Self::MaxIdleTime, Pooler::Poolhouse) => "max_idle_time",
+            (Self::MaxIdleTime, Pooler::PgBouncer) => "server_idle_timeout",
+            (Self::MaxIdleTime, Pooler::HikariCp) => "idleTimeout",
+            (Self::MaxIdleTime, Pooler::MongoDriver) => "maxIdleTimeMS",
             (Self::ClientIdleTime, Pooler::Poolhouse) => "client_idle_time",
             (Self::ClientIdleTime, Pooler::PgBouncer) => "client_idle_timeout",
             // Drivers leave these to the database.

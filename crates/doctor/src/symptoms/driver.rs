@@ -151,10 +151,7 @@ fn churn(pool: &PoolWindow<'_>) -> Verdict {
         format!("{made} connections were made in {}", time(pool.lasts.as_millis() as f64)),
     ];
     evidence.extend(idle.map(|idle| format!("{idle} connections were closed because they had been idle")));
-    let idle_time = match pool.pooler {
-        Pooler::MongoDriver => "maxIdleTimeMS",
-        _ => "idleTimeout",
-    };
+    let idle_time = pool.key(Key::MaxIdleTime);
     Verdict::Present(Finding {
         symptom: Symptom::IdleChurn,
         of: pool.name(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Planned, alike, small, too_long};
 use crate::{
-    finding::{Instead, Predicted, Setting},
+    finding::{Instead, Key, Predicted, Setting},
     forecast::{Begins, Effect, Forecast, Held, Load, Sizes},
     window::{PoolWindow, Step},
 };
@@ -47,7 +47,11 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     }
     let mut then = play(&Sizes { min_size: above, ..sizes })?;
     if !is_enough(&then) {
-        return Err(format!("with min_size = {above} {:.0} connections an hour would still be made", created(&then)));
+        return Err(format!(
+            "with {} = {above} {:.0} connections an hour would still be made",
+            pool.key(Key::MinSize),
+            created(&then)
+        ));
     }
     while above - below > 1 {
         let middle = below + (above - below) / 2;
@@ -59,8 +63,9 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     }
     let longer = rounded(seen.longest.mul_f64(OUTLIVED));
     let instead = play(&Sizes { max_idle_time: Some(longer), ..sizes })?;
-    let instead = is_enough(&instead).then(|| Instead { key: "max_idle_time", to: text(longer), then: instead });
-    let setting = Setting { key: "min_size", from: Some(min.to_string()), to: above.to_string() };
+    let instead =
+        is_enough(&instead).then(|| Instead { key: pool.key(Key::MaxIdleTime), to: text(longer), then: instead });
+    let setting = Setting { key: pool.key(Key::MinSize), from: Some(min.to_string()), to: above.to_string() };
     let note = "the smallest with which at most a tenth as many connections are made".to_owned();
     Ok((setting, Predicted { now: seen.now, played: Some(played), then, instead, note }))
 }
