@@ -146,7 +146,7 @@ def unknown_words(text, allowed):
     found = set()
     for span in spans(text):
         words = set(re.findall(r"(?<![\w/.$-])[a-z]+(?:_[a-z]+)+(?![\w/(.-])", span)) | set(re.findall(r"^(?:\[.*\] )?([a-z_]+) = ", span))
-        found |= {word for word in words - allowed if not re.match(r"pg_|poolhouse_", word)}
+        found |= {word for word in words - allowed if not re.match(r"pg_|poolhouse_|hikaricp_", word)}
     return found
 
 
