@@ -155,6 +155,56 @@ def test_a_transaction_whose_first_command_has_no_answer_is_aborted_when_its_cli
         eventually("an abort is asked for", lambda: members.asked("abortTransaction") == [0], seconds=5)
 
 
+@pytest.mark.parametrize("end", ["goes", "aborts"])
+def test_a_transaction_whose_first_command_cost_its_server_is_aborted_when_its_client_goes(start, members, end):
+    poolhouse = start(max_size=4)
+    primary = members.members[0]
+    answer = primary.answer
+
+    def carried_out_and_gone(command):
+        answered = answer(command)
+        if command.get("startTransaction"):
+            primary.answer = answer
+            return None
+        return answered
+
+    with poolhouse.connect() as client:
+        client.app.command("ping")
+        primary.answer = carried_out_and_gone
+        with balanced(poolhouse) as raw:
+            assert raw.ask(BEGINS)["code"] == 6
+            assert members.transactions
+            if end == "aborts":
+                assert raw.ask({"abortTransaction": 1, **TRANSACTION, "$db": "admin"})["ok"] == 1
+        eventually("it is aborted", lambda: not members.transactions, seconds=5)
+
+
+@pytest.mark.parametrize("ends, aborted", [("commitTransaction", False), ("abortTransaction", True)])
+def test_a_commit_that_waits_for_a_server_is_not_aborted_when_its_client_goes(start, members, ends, aborted):
+    poolhouse = start(max_size=1, max_wait_time="20s")
+    with poolhouse.connect() as client:
+        client.app.command("ping")
+        with Raw(poolhouse.port) as other:
+            with balanced(poolhouse) as raw:
+                assert raw.ask(BEGINS)["ok"] == 1
+                with Hung(members.members[0], "find"):
+                    other.send(message({"find": "things", "$db": "app"}))
+                    time.sleep(0.3)
+                    raw.send(message({ends: 1, **TRANSACTION, "$db": "admin"}))
+                    eventually("it waits", lambda: poolhouse.metric("poolhouse_clients", state="waiting") == 1)
+                    raw.socket.close()
+                    eventually("it is gone", lambda: poolhouse.metric("poolhouse_clients", state="waiting") == 0)
+            other.read()
+        if aborted:
+            return eventually("it is aborted", lambda: not members.transactions, seconds=5)
+        for _ in range(5):
+            client.app.command("ping")
+            time.sleep(0.05)
+        assert not members.asked("abortTransaction")
+        with balanced(poolhouse) as raw:
+            assert raw.ask(COMMIT)["ok"] == 1
+
+
 def test_a_member_that_was_taken_out_and_comes_back_hears_only_of_what_it_may_know(start, members):
     ports = [member.port for member in members.members]
 

@@ -132,6 +132,23 @@ def test_who_waits_for_a_primary_and_then_at_it_waits_no_longer_than_anybody(sta
             assert 1.9 < time.monotonic() - began < 2.7
 
 
+def test_who_has_waited_at_a_primary_for_longer_than_hosts_are_waited_for_waits_for_the_next_one(start, members):
+    poolhouse = start(max_size=1, max_wait_time="20s", unavailable_wait_time="1s", query_time="20s")
+    with poolhouse.connect(retryWrites=False) as client, concurrent.futures.ThreadPoolExecutor(2) as threads:
+        insert(client, "first")
+        with Hung(members.members[0], "insert"):
+            threads.submit(insert, client, "stuck")
+            time.sleep(0.2)
+            waits = threads.submit(insert, client, "waits")
+            time.sleep(1.5)
+            members.elect(None)
+            # Within this time it is seen that there is no primary.
+            time.sleep(1.5)
+            assert not waits.done()
+            members.elect(1)
+            waits.result(timeout=10)
+
+
 def test_who_has_waited_at_a_primary_waits_at_the_next_one_for_what_is_left(start, members):
     members.members[1].says = {"tags": {"use": "next"}}
     poolhouse = start(max_size=1, max_wait_time="2s", unavailable_wait_time="20s", query_time="20s")

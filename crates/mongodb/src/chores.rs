@@ -5,7 +5,7 @@
 //! twice. Nobody has so much to be done that there is no room for what others leave.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -19,8 +19,9 @@ const MAX_CURSORS: usize = 1_000;
 /// Chores of a pool at most; a server ends what nobody uses by itself.
 const MAX_OF_POOL: usize = 2_000;
 
-/// Sessions of a chore that are ended at most: drivers tell of so many at once.
-const MAX_SESSIONS: usize = 10_000;
+/// Sessions of a chore. Drivers tell of 10,000 at once; a request about so few is small enough that a socket takes it at once, or a server
+/// that is given back with it would not count as clean.
+const MAX_SESSIONS: usize = 500;
 
 /// Sessions that all chores may name.
 const MAX_SESSIONS_OF_ALL: usize = 200_000;
@@ -62,7 +63,7 @@ pub struct Chores(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
-    chores: HashMap<PoolId, Vec<Due>>,
+    chores: HashMap<PoolId, VecDeque<Due>>,
     /// Sessions that these name, by whose they are.
     sessions: HashMap<Arc<str>, usize>,
     /// All of these.
@@ -104,11 +105,11 @@ impl Table {
     fn put(&mut self, pool: PoolId, due: Due) -> bool {
         let named = due.chore.sessions();
         let own = self.sessions.get(&due.user).copied().unwrap_or(0);
-        let of_pool = self.chores.get(&pool).map_or(&[][..], Vec::as_slice);
-        let own_of_pool = || of_pool.iter().filter(|other| other.user == due.user).count();
+        let of_pool = self.chores.get(&pool);
+        let count = of_pool.map_or(0, VecDeque::len);
+        let own_of_pool = || of_pool.into_iter().flatten().filter(|other| other.user == due.user).count();
         // Counting is for those where it matters.
-        let fits = has_room(of_pool.len(), of_pool.len(), 1, MAX_OF_POOL)
-            || has_room(own_of_pool(), of_pool.len(), 1, MAX_OF_POOL);
+        let fits = has_room(count, count, 1, MAX_OF_POOL) || has_room(own_of_pool(), count, 1, MAX_OF_POOL);
         if !fits || !has_room(own, self.all_sessions, named, MAX_SESSIONS_OF_ALL) {
             return false;
         }
@@ -116,13 +117,13 @@ impl Table {
             self.sessions.insert(Arc::clone(&due.user), own + named);
             self.all_sessions += named;
         }
-        self.chores.entry(pool).or_default().push(due);
+        self.chores.entry(pool).or_default().push_back(due);
         true
     }
 
     fn take(&mut self, pool: PoolId) -> Option<Due> {
         let of_pool = self.chores.get_mut(&pool)?;
-        let due = of_pool.pop();
+        let due = of_pool.pop_front();
         if of_pool.is_empty() {
             self.chores.remove(&pool);
         }
@@ -226,6 +227,11 @@ impl Chore {
         cursors.chunks(MAX_CURSORS).map(|cursors| Self::Kill { of: of.clone(), cursors: cursors.into() })
     }
 
+    /// Ends these sessions, so many at a time.
+    pub fn end(sessions: &[SessionId]) -> Vec<Self> {
+        sessions.chunks(MAX_SESSIONS).map(|sessions| Self::End(sessions.into())).collect()
+    }
+
     /// How many sessions it ends.
     fn sessions(&self) -> usize {
         if let Self::End(sessions) = self { sessions.len() } else { 0 }
@@ -249,7 +255,7 @@ impl Chore {
             }
             Self::End(sessions) => {
                 body.array("endSessions", |ended| {
-                    for (index, session) in sessions.iter().take(MAX_SESSIONS).enumerate() {
+                    for (index, session) in sessions.iter().enumerate() {
                         ended.document(&index.to_string(), |lsid| _ = lsid.uuid("id", *session));
                     }
                 });
@@ -285,6 +291,8 @@ pub struct OwnCursor {
 mod tests {
     use super::*;
 
+    const MANY: usize = 10_000;
+
     fn ended(count: usize) -> Chore {
         Chore::End(vec![[1; 16]; count].into())
     }
@@ -301,13 +309,13 @@ mod tests {
     fn sessions_that_have_ended_are_not_kept_without_end() {
         let (chores, [one, _]) = (Chores::default(), users());
         for pool in 0..100 {
-            chores.add(PoolId(pool), &one, ended(MAX_SESSIONS));
+            chores.add(PoolId(pool), &one, ended(MANY));
         }
         let kept = (0..100).filter(|pool| chores.is_any(PoolId(*pool))).count();
-        assert_eq!(kept, MAX_SESSIONS_OF_ALL / MAX_SESSIONS / 2);
+        assert_eq!(kept, MAX_SESSIONS_OF_ALL / MANY / 2);
         chores.take(PoolId(0)).unwrap().done();
         assert!(chores.take(PoolId(0)).is_none());
-        chores.add(PoolId(99), &one, ended(MAX_SESSIONS));
+        chores.add(PoolId(99), &one, ended(MANY));
         assert!(chores.is_any(PoolId(99)), "there is room again");
     }
 
@@ -315,9 +323,9 @@ mod tests {
     fn nobody_has_so_many_sessions_ended_that_another_finds_no_room() {
         let (chores, [one, other]) = (Chores::default(), users());
         for pool in 0..100 {
-            chores.add(PoolId(pool), &one, ended(MAX_SESSIONS));
+            chores.add(PoolId(pool), &one, ended(MANY));
         }
-        chores.add(PoolId(100), &other, ended(MAX_SESSIONS));
+        chores.add(PoolId(100), &other, ended(MANY));
         assert!(chores.is_any(PoolId(100)));
     }
 
@@ -375,5 +383,19 @@ mod tests {
         let kills: Vec<Chore> = Chore::kill(&of, &cursors).collect();
         let named = |chore: &Chore| if let Chore::Kill { cursors, .. } = chore { cursors.len() } else { 0 };
         assert_eq!(kills.iter().map(named).collect::<Vec<_>>(), [1_000, 1_000, 500]);
+    }
+
+    #[test]
+    fn many_sessions_are_ended_in_several_requests() {
+        let ends = Chore::end(&vec![[1; 16]; 1_200]);
+        assert_eq!(ends.iter().map(Chore::sessions).collect::<Vec<_>>(), [500, 500, 200]);
+    }
+
+    #[test]
+    fn what_was_left_first_is_done_first() {
+        let (chores, [user, _]) = (Chores::default(), users());
+        (0..3).for_each(|number| chores.add(PoolId(1), &user, abort(number)));
+        let first = chores.take(PoolId(1)).unwrap();
+        assert!(matches!(&first.due, Some(due) if due.chore == abort(0)));
     }
 }

@@ -117,6 +117,8 @@ pub struct Request {
     pub(crate) header: Header,
     pub(crate) flags: u32,
     pub(crate) transaction: Transaction,
+    /// It commits it.
+    pub(crate) commits: bool,
     /// It is a write that the server knows from its repetition.
     pub(crate) repeatable: bool,
     /// It opens a change stream, or it is about the next batch of a cursor, which may be one.
@@ -144,11 +146,12 @@ impl Request {
     pub(crate) fn new(header: Header, flags: u32) -> Self {
         let (transaction, goal) = (Transaction::None, Goal::Writable);
         let (repeatable, follows, of, begun, failed, body_at) = (false, false, None, false, false, 0);
-        let (greets, opens_stream, waits, exhausts) = (false, false, false, false);
+        let (greets, opens_stream, waits, exhausts, commits) = (false, false, false, false, false);
         Self {
             header,
             flags,
             transaction,
+            commits,
             repeatable,
             follows,
             goal,

@@ -386,8 +386,9 @@ impl MongoDb {
                     _ => false,
                 };
                 if let Some(client) = clients.get(answer.client).filter(|client| waits(client)) {
-                    client.request.failed = true;
+                    // It may have carried out what began a transaction: what follows of that, and its abort, go to the same host.
                     self.note_transaction(client, server.host);
+                    client.request.failed = true;
                     if answer.begun || !self.gather_failure(answer.client, client, &Failure::of_lost_server(), out) {
                         self.forget_request(client);
                         client.on_server_lost(answer.client, answer.begun, out);

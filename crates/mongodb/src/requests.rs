@@ -206,6 +206,7 @@ impl MongoDb {
             return 0;
         }
         client.request.transaction = command.transaction;
+        client.request.commits = command.name == "commitTransaction";
         client.request.repeatable = command.number.is_some() && command.transaction == Transaction::None;
         if let Some(refused) = client.refused.take_if(|refused| !refused.lets_pass(command.name)) {
             client.tell_failure(me, refused.why(), out);
@@ -441,14 +442,15 @@ impl MongoDb {
             self.add_chores(&client.user, host, Chore::kill(&of, &cursors), out);
         }
         let sent = matches!(client.state, State::Sending { .. } | State::Awaiting(_));
+        let waits = matches!(client.state, State::Parked { .. } | State::Queued { .. });
         let begins = client.request.of.filter(|_| sent && client.request.transaction == Transaction::Begins);
         if let Some((session, number)) = begins.or(own.transaction) {
             let key = (Arc::clone(&client.user), session);
             if let Some(host) = self.transactions.host(&key, number) {
                 self.transactions.ended(&key, number);
-                // A commit that was sent may be under way, and a driver that has lost it asks for it once more, over another connection: an
-                // abort would come between. One that nobody ends MongoDB aborts by itself.
-                if !(sent && client.request.transaction == Transaction::Ends) {
+                // A commit may be under way, or wait here for a server, and a driver that has lost it asks for it once more, over another
+                // connection: an abort would come between. A transaction that nobody ends MongoDB aborts by itself.
+                if !((sent || waits) && client.request.commits) {
                     self.add_chores(&client.user, host, [Chore::Abort { session, number }], out);
                 }
             }

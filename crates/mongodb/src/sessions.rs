@@ -45,11 +45,12 @@ impl MongoDb {
             return Ok(false);
         }
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
-        let ended: Arc<[SessionId]> = sessions(command.subject).map_err(malformed)?.into();
+        let ended = sessions(command.subject).map_err(malformed)?;
         self.note_over(&client.user, &ended);
-        if !ended.is_empty() {
+        let chores = Chore::end(&ended);
+        if !chores.is_empty() {
             for host in self.used_hosts(&client.user) {
-                self.add_chores(&client.user, host, [Chore::End(Arc::clone(&ended))], out);
+                self.add_chores(&client.user, host, chores.iter().cloned(), out);
             }
         }
         if client.request.wants_answer() {

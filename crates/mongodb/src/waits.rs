@@ -18,10 +18,13 @@ impl MongoDb {
         if client.counted {
             out.push(Effect::Standing { client: me, standing: Standing::Active });
         }
-        let mut topology = self.topology();
-        let since = *client.since.get_or_insert(topology.now);
-        client.state = State::Parked { until: since + self.directory.patience() };
-        topology.park(me, client.key);
+        let now = self.topology().now;
+        let since = *client.since.get_or_insert(now);
+        // One that has waited for a server before does so no less for want of a host.
+        let before = (since < now).then(|| self.longest_wait(client)).flatten();
+        let patience = self.directory.patience().max(before.unwrap_or_default());
+        client.state = State::Parked { until: since + patience };
+        self.topology().park(me, client.key);
     }
 
     /// Asks for a server of the host that the request is to go to, or tells the client why there is none.
@@ -120,6 +123,12 @@ impl MongoDb {
         let limit = self.directory.max_wait(pool)?;
         let left = limit.saturating_sub(Duration::from_millis(client.waited.into()));
         Some((now + left).min(since + limit.max(self.directory.patience())))
+    }
+
+    /// `max_wait_time` of the client's pools.
+    fn longest_wait(&self, client: &Client) -> Option<Duration> {
+        let hosts = self.directory.hosts();
+        hosts.iter().filter_map(|host| self.directory.max_wait(self.directory.route(&client.user, *host).ok()?)).max()
     }
 
     /// A request is sent elsewhere that waited for a server of a host that is there, and might have done so `until` then.

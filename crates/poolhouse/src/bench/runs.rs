@@ -477,7 +477,7 @@ mod tests {
         assert_eq!(said(&tables, &["--init", "--target", "postgres://h/d", "--name", "y"]), "");
         assert_eq!(said(&sweep, &["--init", "--target", "postgres://h/d"]), "");
         assert!(said(&tables, &["--init", "--scale", "10"]).contains("at the file's scale"));
-        assert!(said(&own, &["--init"]).contains("asks none of them"));
+        assert!(said(&own, &["--init"]).contains("asks for none of them"));
         assert!(said(&sweep, &["--name", "y"]).contains("--name goes with a run"));
         assert!(said(&sweep, &["--fail-if", "p99>5ms"]).contains("--fail-if goes with a run"));
     }
