@@ -6,7 +6,6 @@ LOST = "the test has MongoDB close the connection of a command, and expects that
 STATE = "the test expects that a driver clears its pool when MongoDB steps down or shuts down: Poolhouse tells of that as a mongos does"
 OWN = "the test has MongoDB fail `hello`, logins or commands of an application that it names: Poolhouse answers the first two, and shares its connections"
 TOKEN = "the test expects the `recoveryToken` of a mongos: a replica set gives none, and Poolhouse itself finds the primary that knows of the commit"
-TIME = "the test expects `$clusterTime` in the answer to `hello`: Poolhouse's has none, those to other commands have MongoDB's"
 
 # Tests by the file and their names; and the ways through Poolhouse, if not all.
 REASONS = (
@@ -32,8 +31,6 @@ REASONS = (
     (r"load_balancer: TestLoadBalancerCursors\.test_pinned_connections_are_returned_after_an?_network_error_during_.*", LOST, None),
     (r"load_balancer: TestLoadBalancerTransactions\.test_pinned_connection_is_released_after_a_transient_network_\w+_error", LOST, None),
     (r"load_balancer: TestLoadBalancer(EventMonitoring\.test_poolClearedEvent|SdamErrorHandling\.test_stale_errors).*", LOST, None),
-    (r"session: TestClusterTime\.test_cluster_time(_not_used_by_sdam)?", TIME, None),
-    (r"cursor: TestRawBatch(Command)?Cursor\.test_(find|aggregate)_raw_transaction", TIME, None),
 )
 
 
