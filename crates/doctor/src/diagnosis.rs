@@ -205,7 +205,11 @@ impl Diagnosis {
         let lines: Vec<String> = found.chain(undecided).collect();
         match lines.is_empty() {
             true if this.is_of_nothing() => vec!["there was no pool to look at".to_owned()],
-            true => vec![format!("healthy, as far as {} tell", this.looked_at)],
+            true => {
+                let blind = this.unseen.iter().any(|unseen| unseen.contains("wait for a connection"));
+                let blind = if blind { "; whether clients wait cannot be seen from there" } else { "" };
+                vec![format!("healthy, as far as {} tell{blind}", this.looked_at)]
+            }
             false => lines,
         }
     }

@@ -62,6 +62,8 @@ fn quiet(n: u64) -> Activity {
 fn ordinary_work_is_healthy_and_it_says_what_it_cannot_see() {
     let window = window(40, quiet);
     assert_eq!(found(&window), []);
+    let short = examine_database(&window).in_short();
+    assert!(short[0].ends_with("whether clients wait cannot be seen from there"), "{short:?}");
     let text = examine_database(&window).text(str::to_owned);
     assert!(text.starts_with("Looked at 10 connections of PostgreSQL 15.3 for 20 s.\n"), "{text}");
     assert!(

@@ -59,6 +59,8 @@ fn session(id: u64, application: &str) -> Session {
 fn ordinary_work_is_healthy_and_it_says_what_it_cannot_see() {
     let window = window(40, quiet);
     assert_eq!(found(&window), []);
+    let short = examine_mongodb(&window).in_short();
+    assert!(short[0].ends_with("whether clients wait cannot be seen from there"), "{short:?}");
     let text = examine_mongodb(&window).text(str::to_owned);
     assert!(text.starts_with("Looked at 30 connections of MongoDB 7.0.14 for 20 s.\n"), "{text}");
     assert!(text.contains("symptoms that can be seen from here") && text.contains("CMAP events"), "{text}");

@@ -10,7 +10,7 @@ use crate::{
     prediction::{Best, Case, FORMAT, Prediction},
     question::Question,
     reasons,
-    run::{Outcome, run},
+    run::{Outcome, own_pool, run},
     search::{self, Found},
 };
 
@@ -53,6 +53,10 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
     let pasted = prediction.settings.clone().or_else(|| for_clients(question));
     prediction.fragments =
         pasted.map_or(Vec::new(), |advice| fragments(&advice, question.knows_database.then_some(&load.target)));
+    if own_pool(load).is_some() && prediction.settings.is_some() {
+        // The pool that is found is the drivers', and not that of a pooler.
+        prediction.fragments.retain(|fragment| !fragment.is_of_pooler());
+    }
     (prediction.reasons, prediction.warnings) = reasons::reasons(question, load, &prediction);
     prediction
 }

@@ -9,6 +9,9 @@ use settings::show_duration;
 
 use crate::advice::Advice;
 
+const POOLHOUSE: &str = "Poolhouse";
+const PGBOUNCER: &str = "PgBouncer";
+
 /// A part of a configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fragment {
@@ -20,6 +23,13 @@ pub struct Fragment {
     pub text: String,
     /// Our settings that have no counterpart there.
     pub missing: Vec<&'static str>,
+}
+
+impl Fragment {
+    /// It is for a pooler that stands apart, and not for the pool in a driver.
+    pub fn is_of_pooler(&self) -> bool {
+        [POOLHOUSE, PGBOUNCER].contains(&self.of)
+    }
 }
 
 /// Those that make sense for a database; `None`: it is not known which.
@@ -73,7 +83,7 @@ fn poolhouse(advice: &Advice) -> Fragment {
             " = ",
         ));
     }
-    Fragment { of: "Poolhouse", place: "poolhouse.toml", text: text.join("\n"), missing: Vec::new() }
+    Fragment { of: POOLHOUSE, place: "poolhouse.toml", text: text.join("\n"), missing: Vec::new() }
 }
 
 fn pgbouncer(advice: &Advice) -> Fragment {
@@ -93,7 +103,7 @@ fn pgbouncer(advice: &Advice) -> Fragment {
     );
     let mut missing = vec!["max_connecting"];
     missing.extend(advice.soft_limit.map(|_| "soft_limit"));
-    Fragment { of: "PgBouncer", place: "pgbouncer.ini", text: format!("[pgbouncer]\n{}", text.join("\n")), missing }
+    Fragment { of: PGBOUNCER, place: "pgbouncer.ini", text: format!("[pgbouncer]\n{}", text.join("\n")), missing }
 }
 
 fn hikaricp(advice: &Advice) -> Fragment {

@@ -19,8 +19,14 @@ use crate::{
 
 /// What a client learns whose connection the other side has ended.
 const ENDED: &str = "connection closed";
+/// How a warning begins of a simulation in which nothing was asked.
+pub const NOT_BEGUN: &str = "The load did not begin";
 /// The seed of the server, apart from that of the load.
 const SERVER_SEED: u64 = 0x5e12_7e12;
+/// Moments at which something happens before the load begins: with more of them than this, and this many for each connection that is to be
+/// there, the pools are never filled. Filling takes about three for each.
+const MOMENTS: u64 = 10_000;
+const MOMENTS_EACH: u64 = 100;
 
 /// What came out of a simulation.
 #[derive(Clone, Debug)]
@@ -38,6 +44,8 @@ pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
     let mut world = World::new(plan, spec);
     let mut engine = Engine::with_limit(plan, spec.budget, Time(0));
     let mut now = Time(0);
+    let wanted = u64::from(plan.pool.config.min_size) * u64::from(plan.pool.instances);
+    let mut moments = MOMENTS + MOMENTS_EACH * wanted;
     loop {
         while let Some(order) = engine.poll_order(now) {
             world.obey(order, now);
@@ -50,6 +58,12 @@ pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
         {
             world.load_begins(at);
         }
+        if world.began.is_none() {
+            if moments == 0 {
+                break;
+            }
+            moments -= 1;
+        }
         let next = world.next().min(engine.deadline().unwrap_or(Time::NEVER));
         assert!(next < Time::NEVER, "nothing will ever happen, and the simulation is not over");
         now = world.awake(plan.freeze.as_ref(), now.max(next));
@@ -59,8 +73,12 @@ pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
     "virtual time".clone_into(&mut result.about.machine);
     if let Some(failure) = engine.failure() {
         result.warnings.push(format!(
-            "The load did not begin: {} of {} connections stood, and the next ones failed ({}).",
+            "{NOT_BEGUN}: {} of {} connections stood, and the next ones failed ({}).",
             failure.made, failure.wanted, failure.kind.0
+        ));
+    } else if moments == 0 && world.began.is_none() {
+        result.warnings.push(format!(
+            "{NOT_BEGUN}: its {wanted} connections do not all stand at once, as if they ended faster than new ones are made."
         ));
     }
     Outcome { result, server: world.server.seen(), gate: world.front.as_ref().map_or((0, 0), Front::seen) }

@@ -220,7 +220,9 @@ impl<'q, 'p> Search<'q, 'p> {
             return (size, with_margin, too_small);
         }
         let nearest = tried.iter().min_by(|(one, a), (other, b)| {
-            let fewer = a.missed.len().cmp(&b.missed.len());
+            // Whatever is missed: where nothing succeeds, nothing is near.
+            let nothing = (a.failed >= 1.0).cmp(&(b.failed >= 1.0));
+            let fewer = nothing.then(a.missed.len().cmp(&b.missed.len()));
             fewer.then(a.failed.total_cmp(&b.failed)).then(a.p99.total_cmp(&b.p99)).then(one.cmp(other))
         });
         let nearest = nearest.map_or(most, |(size, _)| *size);
@@ -419,8 +421,10 @@ fn window(fault: &Fault) -> Option<Window> {
         Fault::Delay { .. } | Fault::Forget { .. } => None,
     }
 }
-/// The share of operations that failed; nothing where none ended.
+
+/// The share of operations that failed; all where none ended.
 fn failed(total: &Measured) -> f64 {
     let errors = total.errors.values().sum::<u64>() as f64;
-    errors / (total.requests as f64 + errors).max(1.0)
+    let ended = total.requests as f64 + errors;
+    if ended > 0.0 { errors / ended } else { 1.0 }
 }

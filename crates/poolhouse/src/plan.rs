@@ -128,7 +128,7 @@ struct ServerFlags {
     parallel: Option<u32>,
 
     /// Of the service time, what an operation needs one of the --cpus for; it waits for one if all are busy
-    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, requires = "cpus", conflicts_with = "parallel")]
+    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, conflicts_with = "parallel")]
     processor_time: Option<Duration>,
 
     /// What the login of a new connection takes [default: 9ms, after 1ms for TCP]

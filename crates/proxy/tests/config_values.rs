@@ -161,6 +161,9 @@ fn flags_that_cannot_go_together_are_refused() {
     assert!(bounds.contains("are for --max-size auto"), "{bounds}");
     let bounds = error(Flags { auto_size: true, auto_min_size: Some(70), ..Flags::default() });
     assert!(bounds.contains("--auto-min-size 70 is above --auto-max-size 60"), "{bounds}");
+    assert!(bounds.contains("raise --auto-max-size"), "nobody has given the 60: {bounds}");
+    let both = error(Flags { auto_size: true, auto_min_size: Some(9), auto_max_size: Some(8), ..Flags::default() });
+    assert!(both.contains("exchange them"), "{both}");
     let start = error(Flags { auto_size: true, auto_start_size: Some(61), ..Flags::default() });
     assert!(start.contains("--auto-start-size 61 is outside --auto-min-size 1 to --auto-max-size 60"), "{start}");
     let limits = error(Flags { soft_limit: Some(5), hard_limit: Some(4), ..Flags::default() });

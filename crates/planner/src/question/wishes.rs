@@ -276,7 +276,10 @@ impl Wishes {
             }
             (None, Some(mean), _) => self.of_mean(mean).map_err(|message| ("service_p99", message))?,
             (None, None, Some(sweep)) => {
-                let (mean, p99) = alone(sweep).ok_or(("curve", "its points have no latencies".to_owned()))?;
+                let (mean, p99) = curve
+                    .as_ref()
+                    .and_then(|curve| alone(sweep, curve))
+                    .ok_or(("curve", "its points have no latencies".to_owned()))?;
                 assumed.push(format!(
                     "The work of operations is taken to vary as the response times of the sweep's first point did: {} on average, {} at p99.",
                     crate::words::time(mean),
@@ -324,7 +327,7 @@ impl Wishes {
         match self.cpus {
             _ if shared => wrong("give one of `curve`, `parallel` and `processor_time`"),
             None => wrong("how many processors are there? Say it with `cpus`"),
-            Some(_) if work > service => wrong("it is part of the service time, and cannot be longer"),
+            Some(_) if work > service => wrong("processor_time is part of the service time, and cannot be longer"),
             Some(count) => Ok(Some(Processors { count, work })),
         }
     }
@@ -435,9 +438,10 @@ fn sum(results: &[BenchResult], of: fn(&BenchResult) -> Option<&Percentiles>) ->
     all
 }
 
-/// The mean and the 99th percentile of an operation with as few others as were measured.
-fn alone(sweep: &bench::sweep::result::SweepResult) -> Option<(Duration, Duration)> {
-    let point = sweep.direct.points.first()?;
-    let mean = Duration::from_secs_f64(f64::from(point.clients) / point.throughput);
-    Some((mean, Duration::from_secs_f64(point.p99_ms? / 1e3)))
+/// The mean and the 99th percentile of an operation with as few others as the curve knows.
+fn alone(sweep: &bench::sweep::result::SweepResult, curve: &Curve) -> Option<(Duration, Duration)> {
+    let fewest = curve.known_at().next()?;
+    let point = sweep.direct.points.iter().find(|point| point.clients == fewest)?;
+    let mean = Duration::try_from_secs_f64(f64::from(fewest) / curve.throughput(fewest)).ok()?;
+    Some((mean, Duration::try_from_secs_f64(point.p99_ms? / 1e3).ok()?))
 }

@@ -4,6 +4,7 @@ use super::Words;
 use crate::{
     prediction::Prediction,
     question::{Missed, Question},
+    run::NOT_BEGUN,
     words::{counted, ms, percent},
 };
 
@@ -90,12 +91,22 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
 
 /// Last of all.
 pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let cases = prediction.given.iter().chain(prediction.best.iter().flat_map(|best| &best.cases));
+    for text in cases.flat_map(|case| &case.result.warnings).filter(|text| text.starts_with(NOT_BEGUN)) {
+        if !words.warnings.contains(text) {
+            words.warn(text.clone());
+        }
+    }
     let Some(best) = &prediction.best else { return };
-    if best.met && question.margin > 0.0 {
+    let has_upper = question.objectives.iter().any(|objective| objective.text().contains('<'));
+    if best.met && question.margin > 0.0 && has_upper {
         let kept = if best.with_margin {
-            format!("Each limit is kept by {} at least.", percent(question.margin))
+            format!("Each upper limit is kept by {} at least.", percent(question.margin))
         } else {
-            format!("The limits are met, but not by the margin of {} that was asked for.", percent(question.margin))
+            format!(
+                "The limits are met, but the upper ones not by the margin of {} that was asked for.",
+                percent(question.margin)
+            )
         };
         words.say("margin", kept);
     }

@@ -18,7 +18,7 @@ const MAX_FRONTS: usize = 4;
 const CROWDED: f64 = 0.5;
 
 pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
-    front(question, prediction, words);
+    front(question, load, prediction, words);
     if own_pool(load).is_none() {
         given(question, words);
     }
@@ -33,7 +33,9 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
         );
     }
     ephemeral(question, prediction, words);
-    shared(prediction, words);
+    if own_pool(load).is_none() {
+        shared(prediction, words);
+    }
     refused(question, prediction, words);
     clients(question, load, prediction, words);
     platform(question, load, words);
@@ -60,7 +62,12 @@ fn given(question: &Question, words: &mut Words) {
 }
 
 /// The pool of a Poolhouse in front.
-fn front(question: &Question, prediction: &Prediction, words: &mut Words) {
+fn front(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+    let whose = if own_pool(load).is_some() && prediction.settings.is_some() {
+        " The max_size that is found is that of the pools before it, and so is what is to be pasted."
+    } else {
+        ""
+    };
     let cases = question.cases.iter().zip(&prediction.given);
     for (case, most) in cases.filter_map(|(plan, case)| Some((own_pool(plan)?, case.most_connections))).take(MAX_FRONTS)
     {
@@ -69,10 +76,9 @@ fn front(question: &Question, prediction: &Prediction, words: &mut Words) {
         let wait = case.max_wait_time.unwrap_or(default.max_wait_time);
         let wait = wait.map_or("for as long as it takes".to_owned(), |wait| format!("for {} at most", time(wait)));
         words.say(
-            "Poolhouse in front",
+            "in front",
             format!(
-                "Its pool has {} at most, and here had {most}: whoever comes beyond that waits in it, {wait}. The max_size that is found is that \
-                 of the pools before it.",
+                "Its pool has {} at most, and here had {most}: whoever comes beyond that waits in it, {wait}.{whose}",
                 counted(size.into(), "server")
             ),
         );

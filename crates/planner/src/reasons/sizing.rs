@@ -8,6 +8,7 @@ use crate::{
     facts::{CPU_FACTOR, UTILISATION, stall},
     prediction::Prediction,
     question::Question,
+    run::own_pool,
     words::{counted, ms, number, percent, time},
 };
 
@@ -75,6 +76,10 @@ fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, words: &m
             number(need / facts.in_use_at_mean.unwrap_or(need))
         ),
     );
+    if own_pool(load).is_some() {
+        // How many of these pools' connections reach the database is up to the Poolhouse in front.
+        return;
+    }
     let mut told = Vec::new();
     for case in
         prediction.given.iter().zip(given_sizes(prediction)).filter_map(|(case, size)| size.map(|size| (case, size)))

@@ -5,6 +5,8 @@ use bench::sweep::result::{CurvePoint, SweepResult, TwoSpeeds};
 
 /// What a sweep calls the least confidence.
 pub const LOW: &str = "low";
+/// A point whose operations take longer, in seconds, has served nothing that could be planned with.
+const LONGEST_S: f64 = 86_400.0;
 
 /// Throughput against concurrency, in straight lines between the points. Below the first point it is proportional to the concurrency;
 /// beyond the last one it stays, which nobody has measured.
@@ -38,7 +40,7 @@ impl Curve {
             (f64::from(point.clients), speeds(point.clients).map_or(measured, |speeds| slower(speeds, measured)))
         };
         let points: Vec<(f64, f64)> =
-            sweep.direct.points.iter().filter(|point| point.throughput > 0.0).map(believed).collect();
+            sweep.direct.points.iter().map(believed).filter(|(n, x)| *x > 0.0 && n / x < LONGEST_S).collect();
         let safe = sweep.verdict.as_ref().filter(|verdict| verdict.confidence == LOW).and_then(|verdict| verdict.safe);
         let safe = safe.map(|safe| {
             let numbers = points.iter().skip(1).map(|(n, _)| *n as u32);

@@ -34,7 +34,7 @@ fn what_does_not_go_together_is_told_at_its_place() {
     for (rest, place, why) in [
         ("processor_time = \"1ms\"\n", "p.toml:10:18", "how many processors are there?"),
         ("processor_time = \"1ms\"\ncpus = 2\nparallel = 2\n", "p.toml:10:18", "give one of"),
-        ("processor_time = \"11ms\"\ncpus = 2\n", "p.toml:10:18", "part of the service time"),
+        ("processor_time = \"11ms\"\ncpus = 2\n", "p.toml:10:18", "processor_time is part of the service time"),
     ] {
         let error = read(&format!("[plan]\nservice = \"10ms\"\n{rest}")).unwrap_err();
         assert!(error.contains(place) && error.contains(why), "{error}");

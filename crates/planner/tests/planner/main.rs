@@ -2,6 +2,7 @@
 //! from the rules of the pool.
 
 mod asked;
+mod edges;
 mod front;
 mod queueing;
 mod rules;

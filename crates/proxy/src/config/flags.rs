@@ -250,7 +250,8 @@ fn auto_size(kind: Kind, flags: &Flags) -> Result<AutoSize, Problems> {
     let least = auto_min_size.unwrap_or(default.least);
     let most = auto_max_size.unwrap_or(AutoSize::MOST);
     if least > most {
-        return problem(format!("--auto-min-size {least} is above --auto-max-size {most}"), "exchange them");
+        let hint = if auto_max_size.is_some() { "exchange them" } else { "raise --auto-max-size" };
+        return problem(format!("--auto-min-size {least} is above --auto-max-size {most}"), hint);
     }
     if let Some(start) = auto_start_size.filter(|start| *start < least || *start > most) {
         let text = format!("--auto-start-size {start} is outside --auto-min-size {least} to --auto-max-size {most}");

@@ -1,0 +1,117 @@
+//! Questions at the edge of what makes sense: each is answered or refused, in words, and the answer ends.
+
+use std::path::Path;
+
+use bench::{
+    plan::{PoolWishes, Spacing},
+    sweep::result::{Curve, CurvePoint, FORMAT, SweepResult, TwoSpeeds, Verdict},
+};
+use planner::{
+    answer::predict,
+    prediction::Prediction,
+    question::{ConnectWishes, Flags, Question, Spread, Wishes, from_flags, from_text},
+};
+
+use super::{ms, seconds};
+
+fn flags(pool: PoolWishes) -> Flags {
+    Flags { rate: 10.0, duration: seconds(1), spacing: Spacing::Poisson, faults: Vec::new(), pool, seed: 1 }
+}
+
+fn ask(question: &Question) -> Prediction {
+    predict(question, &mut |_, _| ())
+}
+
+/// The question of a curve with these points, by clients and throughput.
+fn of_curve(name: &str, points: &[(u32, f64)], verdict: Option<Verdict>) -> Result<Question, String> {
+    let point = |(clients, throughput): &(u32, f64)| CurvePoint {
+        clients: *clients,
+        throughput: *throughput,
+        p99_ms: Some(20.0),
+        ..CurvePoint::default()
+    };
+    let direct = Curve { points: points.iter().map(point).collect(), ..Curve::default() };
+    let sweep = SweepResult { format: FORMAT, kind: "sweep".to_owned(), direct, verdict, ..SweepResult::default() };
+    let path = std::env::temp_dir().join(format!("poolhouse-edge-{name}-{}.json", std::process::id()));
+    std::fs::write(&path, serde_json::to_string(&sweep).unwrap()).unwrap();
+    let wishes = Wishes { curve: Some(path.clone()), ..Wishes::default() };
+    let question = from_flags(&flags(PoolWishes::default()), wishes);
+    std::fs::remove_file(&path).unwrap();
+    question
+}
+
+#[test]
+fn a_first_point_at_which_nothing_was_done_is_left_out() {
+    for (name, least) in [("zero", 0.0), ("tiny", 1e-300)] {
+        let question = of_curve(name, &[(1, least), (2, 100.0), (4, 150.0)], None).unwrap();
+        assert_eq!(question.spec.service.mean().as_millis(), 20);
+        assert!(question.spec.curve.unwrap().throughput(1) > 40.0);
+    }
+    assert!(of_curve("none", &[(1, 1e-300)], None).is_err());
+}
+
+#[test]
+fn the_service_time_of_a_curve_is_that_of_the_slower_of_two_speeds() {
+    let speeds = TwoSpeeds { clients: 1, slow: Some(100.0), fast: Some(400.0), ..TwoSpeeds::default() };
+    let verdict = Verdict { two_speeds: vec![speeds], ..Verdict::default() };
+    let question = of_curve("two", &[(1, 400.0), (2, 450.0)], Some(verdict)).unwrap();
+    assert_eq!(question.spec.service.mean().as_millis(), 10);
+}
+
+#[test]
+fn connections_that_expire_faster_than_they_are_made_end_the_plan_with_a_warning() {
+    let pool = PoolWishes {
+        max_size: Some(60),
+        min_size: Some(60),
+        max_life_time: Some(Some(seconds(1))),
+        ..PoolWishes::default()
+    };
+    let connect = ConnectWishes { tcp: Some(ms(300)), ..ConnectWishes::default() };
+    let wishes = Wishes { service: Some(ms(15)), connect, ..Wishes::default() };
+    let question = from_flags(&flags(pool), wishes).unwrap();
+    let (told, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || told.send(Box::new(ask(&question))));
+    let prediction = answer.recv_timeout(seconds(60)).expect("the plan ends");
+    assert!(
+        prediction.warnings.iter().any(|text| text.contains("The load did not begin")),
+        "{:?}",
+        prediction.warnings
+    );
+    // The nearest is one with which something was done.
+    let best = prediction.best.unwrap();
+    assert!(best.cases[0].result.total.requests > 0, "{:?}", best.sizes);
+}
+
+#[test]
+fn a_lower_limit_is_not_said_to_be_kept_by_a_margin() {
+    let margin = |objectives: &[&str]| {
+        let objectives = objectives.iter().map(|text| (*text).to_owned()).collect();
+        let wishes = Wishes { service: Some(ms(5)), spread: Some(Spread::Constant), objectives, ..Wishes::default() };
+        let prediction = ask(&from_flags(&flags(PoolWishes::default()), wishes).unwrap());
+        assert!(prediction.best.unwrap().met);
+        prediction.reasons.into_iter().find(|reason| reason.about == "margin").map(|reason| reason.text)
+    };
+    assert_eq!(margin(&["rate>=1"]), None);
+    assert!(margin(&["p99<1s", "rate>=1"]).unwrap().starts_with("Each upper limit is kept"));
+}
+
+const FILE: &str = "[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n[load]\nrate = 100\nduration = \"5s\"\n[pool]\ninstances = 2\n";
+
+#[test]
+fn what_is_pasted_with_a_poolhouse_in_front_is_for_the_pools_before_it() {
+    let ask = |front: &str| {
+        let text = format!(
+            "{FILE}{front}[[fault]]\nkind = \"stall\"\ndelay = \"50ms\"\nlength = \"1s\"\nfirst = \"1s\"\nevery = \"2s\"\n[plan]\nservice = \"5ms\"\n"
+        );
+        let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default());
+        ask(&question.unwrap_or_else(|problems| panic!("{problems}")))
+    };
+    let of = |prediction: &Prediction| prediction.fragments.iter().map(|one| one.of).collect::<Vec<_>>();
+    let about = |prediction: &Prediction, what: &str| prediction.reasons.iter().any(|reason| reason.about == what);
+    let without = ask("");
+    assert_eq!(of(&without), ["Poolhouse", "PgBouncer", "HikariCP"]);
+    assert!(about(&without, "one pool for all") && about(&without, "inflection"));
+    let with = ask("[poolhouse]\nmax_size = 5\n");
+    assert_eq!(of(&with), ["HikariCP"]);
+    assert!(about(&with, "in front") && !about(&with, "one pool for all") && !about(&with, "inflection"));
+}
