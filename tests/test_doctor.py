@@ -131,6 +131,7 @@ def check_prediction(finding, pooler, many, what):
     assert 0.6 * then["transactions_per_s"] < rate < 1.3 * then["transactions_per_s"], (rate, predicted)
 
 
+@pytest.mark.in_the_matrix
 def test_work_that_gets_slower_the_more_of_it_there_is_is_a_saturated_database(start):
     pooler = start(max_size=8)
     with pooler.wire() as client:
@@ -267,6 +268,7 @@ def test_a_deployment_whose_clients_stay_is_healthy(start):
     assert (done.returncode, said["findings"]) == (0, [])
 
 
+@pytest.mark.in_the_matrix
 def test_idle_servers_that_are_closed_before_each_burst_are_churn(start):
     pooler = start(max_size=10, max_idle_time="300ms")
     done_looking = []
@@ -294,6 +296,7 @@ def test_idle_servers_that_are_closed_before_each_burst_are_churn(start):
         assert then["created_an_hour"] <= 0.13 * now["created_an_hour"], finding
 
 
+@pytest.mark.in_the_matrix
 def test_a_database_that_comes_back_to_a_pool_that_makes_all_connections_at_once_is_a_stampede(start, cluster):
     slow = {"url": cluster.url("bench"), "connect_query": "SELECT count(*) FROM generate_series(1, 400000)"}
     pooler = start(max_size=20, max_connecting=20, unavailable_wait_time="60s", max_wait_time="60s", databases={"bench": slow})
@@ -329,6 +332,7 @@ def test_a_database_that_comes_back_to_a_pool_that_makes_all_connections_at_once
     assert setting["key"] == "max_connecting" and int(setting["to"]) < 20, said
 
 
+@pytest.mark.in_the_matrix
 def test_a_database_that_has_no_connection_left_for_a_pool_is_named_as_that(start, cluster):
     pooler = start(max_size=20)
     with contextlib.ExitStack() as stack:
@@ -343,6 +347,7 @@ def test_a_database_that_has_no_connection_left_for_a_pool_is_named_as_that(star
     assert "53300" in " ".join(said["findings"][0]["evidence"]), said
 
 
+@pytest.mark.in_the_matrix
 def test_clients_that_never_end_their_side_are_zombies_and_those_that_do_are_not(start):
     pooler = start(max_size=4, client_idle_time="1s")
     with clients(pooler, 2, sometimes):

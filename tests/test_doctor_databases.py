@@ -178,6 +178,7 @@ def test_more_operations_than_processors_are_a_saturated_mongodb(counted):
     assert "2 processors" in said["findings"][0]["evidence"][0]
 
 
+@pytest.mark.in_the_matrix
 def test_a_driver_that_closes_idle_connections_before_each_burst_is_churn(counted):
     server = counted()
     server.server.takes = {"find": 0.02}
@@ -406,6 +407,7 @@ def test_a_redis_that_cannot_be_looked_at_says_why_without_the_password(server):
 # -- drivers' own pools
 
 
+@pytest.mark.in_the_matrix
 def test_events_of_a_driver_tell_that_its_pool_is_too_small(counted, tmp_path):
     server = counted()
     server.server.takes = {"find": 0.02}
@@ -422,6 +424,7 @@ def test_events_of_a_driver_tell_that_its_pool_is_too_small(counted, tmp_path):
     assert said["of"] == "mongodb_driver" and said["findings"][0]["setting"] == {"key": "maxPoolSize", "from": "4", "to": "8"}
 
 
+@pytest.mark.in_the_matrix
 def test_events_of_a_driver_that_closes_idle_connections_are_churn(counted, tmp_path):
     server = counted()
     server.server.takes = {"find": 0.02}

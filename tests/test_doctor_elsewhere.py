@@ -142,6 +142,7 @@ def test_more_statements_than_processors_are_a_saturated_database(cluster, watch
     assert "2 processors" in " ".join(said["findings"][0]["evidence"])
 
 
+@pytest.mark.in_the_matrix
 def test_connections_that_are_kept_for_nothing_are_named(cluster, watched):
     with contextlib.ExitStack() as stack:
         for n in range(85):
@@ -178,6 +179,7 @@ def test_clients_that_take_no_answer_may_be_gone(cluster, watched):
     assert (done.returncode, [one["between"] for one in said["undecided"]]) == (2, [["zombies"]]), said
 
 
+@pytest.mark.in_the_matrix
 def test_a_pool_that_closes_idle_connections_before_each_burst_is_churn(cluster, watched):
     over = threading.Event()
 
@@ -333,6 +335,7 @@ def test_a_pgbouncer_that_is_used_a_little_is_healthy(bouncer):
     assert any("--database" in unseen for unseen in said["unseen"]) or said["unseen"]
 
 
+@pytest.mark.in_the_matrix
 def test_a_small_pool_of_a_pgbouncer_is_told_from_a_slow_database(bouncer):
     made = bouncer(max_size=4)
     with doing(made.wire, 1, sleep(0.01)), looking(made.console, window="8s") as said:
@@ -356,6 +359,7 @@ def test_pauses_within_transactions_of_a_pgbouncer_are_named_without_the_databas
     ("transaction", ["leak", "server_saturated"], "leak"),
     ("session", ["leak", "server_saturated", "held_by_idle_clients"], "held_by_idle_clients"),
 ])
+@pytest.mark.in_the_matrix
 def test_servers_of_a_pgbouncer_that_stay_with_their_clients_need_the_database_to_tell(bouncer, watched, mode, alone, beside):
     made = bouncer(max_size=4, mode=mode)
     with contextlib.ExitStack() as stack:
