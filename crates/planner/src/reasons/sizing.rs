@@ -157,11 +157,17 @@ fn server(question: &Question, prediction: &Prediction, words: &mut Words) {
                 let least = question.spec.curve.as_ref().map_or(1, |curve| curve.least());
                 let fewer =
                     if least > 1 { format!(", and fewer than {least} in none: they may be chance") } else { String::new() };
+                // Each instance has one connection at least, and what Redis lends to one client alone comes on top.
+                let within = prediction.settings.as_ref().is_none_or(|settings| settings.in_all() <= to.into());
+                let more = if within {
+                    format!("; more are not recommended{fewer}")
+                } else {
+                    format!(". Together the pools recommended here are larger{fewer}")
+                };
                 words.say(
                     "safe range",
                     format!(
-                        "The sweep's confidence is low. Its best is looked for only where the sweep calls it safe, at {safe} in all; more \
-                         are recommended in no case{fewer}."
+                        "The sweep's confidence is low. Its best is looked for only where the sweep calls it safe, at {safe} in all{more}."
                     ),
                 );
             }

@@ -371,6 +371,9 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
     }
     let target = plan.target.clone();
     let whom = doctor.then(|| whom(&target, database.as_ref())).flatten();
+    if doctor && whom.is_none() {
+        eprintln!("doctor: {NOBODY}");
+    }
     let through = plan.through_clients.zip(database.as_ref()).map(|(clients, database)| {
         let start = move |max_size| {
             // Whoever sweeps wants to see how long clients wait, not that they are sent away.
