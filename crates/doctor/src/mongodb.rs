@@ -17,7 +17,7 @@ pub(crate) const SEEN_PAUSE_MS: f64 = 50.0;
 /// Commands of the one who looks, for each look.
 const OF_A_LOOK: u64 = 2;
 /// Connections that were idle for so long before they went did not go because their work was done.
-const IDLE_BEFORE: Duration = Duration::from_secs(1);
+const IDLE_BEFORE: Duration = Duration::from_millis(500);
 /// Looks of that time that are remembered; of more the last ones.
 const MAX_RECENT: usize = 100;
 

@@ -30,8 +30,8 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
         of: most_coming(window),
         evidence: vec![
             format!(
-                "the number of connections fell from up to {} to half or less {falls} times, each time after a second in which hardly anything \
-                 was asked",
+                "the number of connections fell from up to {} to half or less {falls} times, each time after half a second in which hardly \
+                 anything was asked",
                 sums.fell_from
             ),
             format!("{came} connections were made anew in {}", time(window.lasts().as_millis() as f64)),
