@@ -54,7 +54,7 @@ def main():
 def measure(options, directory, cluster, clients):
     port, admin = processes.free_port(), processes.free_port()
     config = pathlib.Path(directory) / f"{clients}.toml"
-    config.write_text(f'[admin]\nlisten = "127.0.0.1:{admin}"\n[[listener]]\nlisten = "127.0.0.1:{port}"\nmax_clients = {clients + 100}\n'
+    config.write_text(f'[admin]\nlisten = "127.0.0.1:{admin}"\n[[listener]]\nlisten = "127.0.0.1:{port}"\n'
                       f'[[database]]\nname = "{DATABASE}"\nurl = "postgres://{USER}@127.0.0.1:{cluster.port}/{DATABASE}"\n')
     config.chmod(0o644)
     log = os.path.join(directory, f"{clients}.log")
@@ -62,8 +62,8 @@ def measure(options, directory, cluster, clients):
     if not processes.wait_until(lambda: wire.answers(port, USER, DATABASE), 20, process):
         sys.exit(pathlib.Path(log).read_text())
     idle = wire.crowd(port, USER, DATABASE, clients - 10)
-    asking = processes.start([cluster.program("pgbench"), "-n", "-S", "-c", "10", "-R", str(options.rate), "-T", "3600", "-h", "127.0.0.1", "-p", str(port), "-U", USER,
-                              DATABASE], os.path.join(directory, "pgbench.log"))
+    asking = processes.start([cluster.program("pgbench"), "-n", "-S", "-c", "10", "-R", str(options.rate), "-T", "3600", "-h", "127.0.0.1", "-p",
+                              str(port), "-U", USER, DATABASE], os.path.join(directory, "pgbench.log"))
     shares = {who: [] for who in WATCHERS}
     for _ in range(options.rounds):
         for who in random.sample(WATCHERS, len(WATCHERS)):
