@@ -12,10 +12,12 @@ import argparse
 import contextlib
 import os
 import pathlib
+import pty
 import random
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 import processes
@@ -92,8 +94,10 @@ def watching(who, admin):
             yield
     elif who == "top":
         # It draws on a terminal only.
-        command = f"{os.environ['POOLHOUSE']} top http://127.0.0.1:{admin}"
-        top = subprocess.Popen(["script", "-q", "-c", command, "/dev/null"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        ours, its = pty.openpty()
+        top = subprocess.Popen([os.environ["POOLHOUSE"], "top", f"http://127.0.0.1:{admin}"], stdin=its, stdout=its, stderr=its)
+        reader = threading.Thread(target=drain, args=(ours,), daemon=True)
+        reader.start()
         try:
             yield
             if top.poll() is not None:
@@ -101,8 +105,18 @@ def watching(who, admin):
         finally:
             top.kill()
             top.wait()
+            os.close(its)
+            reader.join()
+            os.close(ours)
     else:
         yield
+
+
+def drain(terminal):
+    """Reads what is drawn, until nobody draws."""
+    with contextlib.suppress(OSError):
+        while os.read(terminal, 65536):
+            pass
 
 
 if __name__ == "__main__":

@@ -52,7 +52,10 @@ class Browser:
 
     def message(self, until):
         while b"\0" not in self.buffer:
-            if not select.select([self.read], [], [], max(0, until - time.monotonic()))[0]:
+            # Not select(): it refuses numbers above 1,023, and who opens the browser may have thousands of sockets.
+            poll = select.poll()
+            poll.register(self.read, select.POLLIN)
+            if not poll.poll(1000 * max(0, until - time.monotonic())):
                 raise TimeoutError("the browser does not answer")
             piece = os.read(self.read, 1 << 20)
             if not piece:

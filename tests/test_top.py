@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -147,3 +148,15 @@ def test_the_screen_goes_on_when_poolhouse_is_gone(start):
     terminal.shows("s old: cannot ask")
     terminal.press("q")
     assert terminal.ends() == 0
+
+
+def test_the_program_ends_with_its_terminal_though_no_signal_reaches_it(start):
+    pooler = start()
+    terminal = Terminal(["/usr/bin/env", "--ignore-signal=HUP", BINARY, "top", pooler.admin_url, "--every", "200ms"])
+    terminal.shows("postgres 127.0.0.1:")
+    os.close(terminal.fd)
+    try:
+        eventually("its end", lambda: os.waitpid(terminal.pid, os.WNOHANG)[0])
+    except BaseException:
+        os.kill(terminal.pid, signal.SIGKILL)
+        raise

@@ -6,6 +6,7 @@
 
 mod columns;
 mod draw;
+mod hangup;
 mod report;
 mod screen;
 mod terminal;

@@ -8,16 +8,18 @@ use std::{
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
-use crate::{Key, Report, Screen, Wish};
+use crate::{Key, Report, Screen, Wish, hangup};
 
 /// How soon a report is seen that comes while no key is pressed.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Shows reports as they come, or why none comes, until a key ends it. The terminal is left as it was found, after a panic, too.
+/// Shows reports as they come, or why none comes, until a key ends it. The terminal is left as it was found, after a panic, too. Where the
+/// terminal goes away, the process ends.
 ///
 /// # Errors
 /// The terminal fails.
 pub fn run(address: &str, reports: &Receiver<Result<Report, String>>) -> io::Result<()> {
+    hangup::ends_the_process()?;
     let mut terminal = ratatui::try_init()?;
     let mut screen = Screen::new(address);
     let done = loop {

@@ -1,0 +1,33 @@
+//! Ends the process when its terminal goes away. A hang-up signal does that, too, except under `nohup` and the like, where it is ignored:
+//! then whoever reads keys would read the end of the input again and again.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal},
+    os::fd::AsFd,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
+
+/// As a shell tells that a hang-up signal has ended a program.
+const HUNG_UP: i32 = 129;
+
+/// From now on, in a thread of its own. It watches what keys are read from: standard input, or the controlling terminal.
+///
+/// # Errors
+/// There is no terminal, or no thread.
+pub(crate) fn ends_the_process() -> io::Result<()> {
+    let terminal = if io::stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
+    std::thread::Builder::new().name("hang-up".to_owned()).spawn(move || {
+        let input = io::stdin();
+        let watched = terminal.as_ref().map_or(input.as_fd(), File::as_fd);
+        // What is asked for is nothing; that the other side has gone is told always.
+        let mut terminals = [PollFd::from_borrowed_fd(watched, PollFlags::empty())];
+        while matches!(poll(&mut terminals, None), Ok(0) | Err(Errno::INTR)) {}
+        std::process::exit(HUNG_UP);
+    })?;
+    Ok(())
+}
