@@ -8,6 +8,8 @@ use std::{
 
 use watch::{Activity, Backend};
 
+use crate::course::Course;
+
 /// Origins that are told apart; sessions of others are one.
 const MAX_ORIGINS: usize = 1_000;
 /// A pause within a transaction that no ordinary work needs.
@@ -18,16 +20,10 @@ const IDLE_BEFORE_MS: f64 = 1_000.0;
 /// All looks at one run of one server, in order.
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseWindow {
-    first: Option<(Duration, Activity)>,
-    last: Option<(Duration, Activity)>,
-    looks: usize,
+    course: Course<Activity>,
     origins: BTreeMap<Origin, OriginWindow>,
     /// Sessions of the last look: whose, whether idle, and for how long.
     present: BTreeMap<(u32, u64), Present>,
-    /// Sessions of the first look.
-    at_first: u64,
-    /// Looks before which sessions had come.
-    arrivals: usize,
     all: Sums,
 }
 
@@ -104,7 +100,7 @@ pub(crate) struct Swings {
 impl DatabaseWindow {
     /// False if this look is at another run of the server than those before: then the window begins anew with it.
     pub fn add(&mut self, at: Duration, look: Activity) -> bool {
-        let is_another = self.last.as_ref().is_some_and(|(_, last)| last.started_us != look.started_us);
+        let is_another = self.course.last().is_some_and(|(_, last)| last.started_us != look.started_us);
         if is_another {
             *self = Self::default();
         }
@@ -122,11 +118,8 @@ impl DatabaseWindow {
             present.insert(key, Present { origin: origin.clone(), idle_ms, not_taken });
             own.entry(origin).or_default().push(backend);
         }
-        let counted = |(_, last): &(Duration, Activity)| look.sessions > last.sessions;
-        let have_come = present.keys().any(|key| !self.present.contains_key(key));
-        if self.looks > 0 && (have_come || self.last.as_ref().is_some_and(counted)) {
-            self.arrivals += 1;
-        }
+        let have_come = present.keys().any(|key| !self.present.contains_key(key))
+            || self.course.last().is_some_and(|(_, last)| look.sessions > last.sessions);
         self.note_changes(&present);
         let everybody: Vec<&Backend> = look.backends.iter().collect();
         self.all.add(&everybody, look.hidden.saturating_add(look.left_out));
@@ -140,19 +133,13 @@ impl DatabaseWindow {
             }
         }
         self.present = present;
-        self.looks += 1;
-        if self.first.is_none() {
-            self.at_first = watch::sum(&[look.backends.len() as u64, look.hidden, look.left_out]);
-            // Of the first only the counters are needed.
-            self.first = Some((at, Activity { backends: Vec::new(), ..look.clone() }));
-        }
-        self.last = Some((at, look));
+        self.course.add(at, look, have_come);
         !is_another
     }
 
     /// Who has come, and who has gone.
     fn note_changes(&mut self, present: &BTreeMap<(u32, u64), Present>) {
-        if self.looks == 0 {
+        if self.looks() == 0 {
             return;
         }
         let room = MAX_ORIGINS.saturating_sub(self.origins.len());
@@ -178,38 +165,31 @@ impl DatabaseWindow {
 
     /// How many there are.
     pub fn looks(&self) -> usize {
-        self.looks
+        self.course.looks()
     }
 
     /// From the first look to the last.
     pub fn lasts(&self) -> Duration {
-        match (&self.first, &self.last) {
-            (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
-            _ => Duration::ZERO,
-        }
+        self.course.lasts()
     }
 
-    /// The counters of the first look, and the last look; `None` before there is one.
+    /// The first look and the last; `None` before there is one.
     pub(crate) fn ends(&self) -> Option<(&Activity, &Activity)> {
-        Some((&self.first.as_ref()?.1, &self.last.as_ref()?.1))
+        self.course.ends()
     }
 
     /// The share of looks before which sessions had come.
     pub(crate) fn arrivals(&self) -> f64 {
-        self.arrivals as f64 / self.looks.saturating_sub(1).max(1) as f64
+        self.course.arrivals()
     }
 
     /// Sessions of which every look showed that their client does not take an answer.
     pub(crate) fn not_taken_throughout(&self) -> impl Iterator<Item = &Backend> {
         let throughout = move |backend: &&Backend| {
             let present = self.present.get(&(backend.pid, backend.started_us));
-            present.is_some_and(|present| present.not_taken >= self.looks)
+            present.is_some_and(|present| present.not_taken >= self.looks())
         };
-        self.last.iter().flat_map(|(_, look)| &look.backends).filter(throughout)
-    }
-
-    pub(crate) fn sessions_at_first(&self) -> u64 {
-        self.at_first
+        self.course.last().into_iter().flat_map(|(_, look)| &look.backends).filter(throughout)
     }
 
     pub(crate) fn all(&self) -> &Sums {

@@ -2,6 +2,7 @@
 //! with the evidence, the rival cause that it rules out, and the setting to change. No I/O and no clock.
 //!
 //! ```text
+//! course     looks at one run of one server: the first, the last, how many
 //! window     looks at a pooler over some time, and what they tell of each pool
 //! database   the same of a PostgreSQL itself: what its sessions tell; mongodb and redis of those
 //! symptoms   one file for each kind of trouble: what decides it
@@ -13,6 +14,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod course;
 mod database;
 mod databases;
 mod diagnosis;

@@ -7,7 +7,7 @@ use std::{
 
 use watch::{Change, Client, Look, Pool, PoolChange, Pooler, Times};
 
-use crate::finding::Key;
+use crate::{course::Course, finding::Key};
 
 /// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing is known.
 const MAX_POOLS: usize = 1_000;
@@ -26,15 +26,11 @@ pub struct Observation {
 /// All looks at one process, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    first: Option<(Duration, Look)>,
-    last: Option<(Duration, Look)>,
-    looks: usize,
+    course: Course<Look>,
     /// By pool, between two looks each.
     steps: BTreeMap<u64, Vec<Step>>,
     /// Pools of the last look that are too many.
     left_out: usize,
-    /// Looks at which there were clients that came since the one before.
-    arrivals: usize,
     /// `/api/clients` at the end, as many as were asked for.
     pub clients: Vec<Client>,
 }
@@ -115,13 +111,13 @@ impl Window {
     pub fn add(&mut self, observation: Observation) -> bool {
         let Observation { at, look, holders: clients } = observation;
         let change =
-            self.last.as_ref().and_then(|(before, last)| Change::between(last, &look, at.saturating_sub(*before)));
-        let is_another = self.last.is_some() && change.is_none();
+            self.course.last().and_then(|(before, last)| Change::between(last, &look, at.saturating_sub(before)));
+        let is_another = self.looks() > 0 && change.is_none();
         if is_another {
             *self = Self::default();
         }
+        let have_come = change.as_ref().is_some_and(|change| change.logins > 0);
         if let Some(change) = change {
-            self.arrivals += usize::from(change.logins > 0);
             let mut holders: BTreeMap<u64, Vec<Holder>> = BTreeMap::new();
             for (pool, holder) in clients.iter().filter_map(holder) {
                 holders.entry(pool).or_default().push(holder);
@@ -138,11 +134,7 @@ impl Window {
                 self.steps.entry(pool.id).or_default().push(step);
             }
         }
-        self.looks += 1;
-        if self.first.is_none() {
-            self.first = Some((at, look.clone()));
-        }
-        self.last = Some((at, look));
+        self.course.add(at, look, have_come);
         !is_another
     }
 
@@ -162,30 +154,27 @@ impl Window {
 
     /// How many there are.
     pub fn looks(&self) -> usize {
-        self.looks
+        self.course.looks()
     }
 
     /// From the first look to the last.
     pub fn lasts(&self) -> Duration {
-        match (&self.first, &self.last) {
-            (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
-            _ => Duration::ZERO,
-        }
+        self.course.lasts()
     }
 
     /// What was looked at; `None` before the first look.
     pub(crate) fn look(&self) -> Option<&Look> {
-        self.last.as_ref().map(|(_, look)| look)
+        self.course.last().map(|(_, look)| look)
     }
 
     /// The share of looks at which there were clients that came since the one before.
     pub(crate) fn arrivals(&self) -> f64 {
-        self.arrivals as f64 / self.looks.saturating_sub(1).max(1) as f64
+        self.course.arrivals()
     }
 
     /// The first look and the last.
     pub(crate) fn ends(&self) -> Option<(&Look, &Look)> {
-        Some((&self.first.as_ref()?.1, &self.last.as_ref()?.1))
+        self.course.ends()
     }
 
     /// What happened over all of it.
@@ -195,7 +184,7 @@ impl Window {
     }
 
     pub(crate) fn pools(&self) -> Vec<PoolWindow<'_>> {
-        let (Some(mut whole), Some((_, last))) = (self.change(), &self.last) else { return Vec::new() };
+        let (Some(mut whole), Some(last)) = (self.change(), self.look()) else { return Vec::new() };
         let pools = last.pools.iter().filter_map(|pool| {
             Some(PoolWindow {
                 change: whole.pools.remove(&pool.id)?,
