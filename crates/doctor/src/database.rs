@@ -21,6 +21,10 @@ const IDLE_BEFORE_MS: f64 = 1_000.0;
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseWindow {
     course: Course<Activity>,
+    /// Transactions that ended, and sessions that were begun where that is counted. A counter that has gone back adds nothing: its statistics
+    /// were reset, or a database was dropped with its own.
+    ended: u64,
+    begun: Option<u64>,
     origins: BTreeMap<Origin, OriginWindow>,
     /// Sessions of the last look: whose, whether idle, and for how long.
     present: BTreeMap<(u32, u64), Present>,
@@ -42,6 +46,8 @@ struct Present {
     idle_ms: Option<f64>,
     /// Looks one after the other, up to this one, at which its client did not take an answer.
     not_taken: usize,
+    /// The same, at which it paused within a transaction.
+    paused: usize,
 }
 
 /// Sums over the looks.
@@ -113,28 +119,47 @@ impl DatabaseWindow {
             }
             let idle_ms = (backend.state == "idle").then_some(backend.state_ms);
             let key = (backend.pid, backend.started_us);
-            let not_taken = self.present.get(&key).map_or(0, |before| before.not_taken) + 1;
-            let not_taken = if backend.waits_for_client_to_take() { not_taken } else { 0 };
-            present.insert(key, Present { origin: origin.clone(), idle_ms, not_taken });
+            let (not_taken, paused) = self.present.get(&key).map_or((0, 0), |before| (before.not_taken, before.paused));
+            let not_taken = if backend.waits_for_client_to_take() { not_taken + 1 } else { 0 };
+            let paused = if backend.pauses() { paused + 1 } else { 0 };
+            present.insert(key, Present { origin: origin.clone(), idle_ms, not_taken, paused });
             own.entry(origin).or_default().push(backend);
         }
-        let have_come = present.keys().any(|key| !self.present.contains_key(key))
+        // Which sessions are listed is chance where not all are: those that it lacks have not gone.
+        let are_all = look.left_out == 0 && self.course.last().is_none_or(|(_, last)| last.left_out == 0);
+        let have_come = (are_all && present.keys().any(|key| !self.present.contains_key(key)))
             || self.course.last().is_some_and(|(_, last)| look.sessions > last.sessions);
-        self.note_changes(&present);
+        self.count(&look);
+        if are_all {
+            self.note_changes(&present);
+        }
         let everybody: Vec<&Backend> = look.backends.iter().collect();
         self.all.add(&everybody, look.hidden.saturating_add(look.left_out));
         for (origin, window) in &mut self.origins {
             let backends = own.remove(origin).unwrap_or_default();
-            window.add(&backends);
+            window.add(&backends, are_all);
         }
         for (origin, backends) in own {
             if self.origins.len() < MAX_ORIGINS {
-                self.origins.entry(origin).or_default().add(&backends);
+                self.origins.entry(origin).or_default().add(&backends, are_all);
             }
         }
         self.present = present;
         self.course.add(at, look, have_come);
         !is_another
+    }
+
+    /// What has ended and begun since the last look.
+    fn count(&mut self, look: &Activity) {
+        let (ended, begun) = match self.course.last() {
+            Some((_, last)) => (
+                look.transactions.saturating_sub(last.transactions),
+                last.sessions.zip(look.sessions).map(|(before, now)| now.saturating_sub(before)),
+            ),
+            None => (0, look.sessions.map(|_| 0)),
+        };
+        self.ended = self.ended.saturating_add(ended);
+        self.begun = begun.map(|begun| begun.saturating_add(self.begun.unwrap_or(0)));
     }
 
     /// Who has come, and who has gone.
@@ -178,6 +203,11 @@ impl DatabaseWindow {
         self.course.ends()
     }
 
+    /// Transactions that ended, and sessions that were begun where that is counted.
+    pub(crate) fn counted(&self) -> (u64, Option<u64>) {
+        (self.ended, self.begun)
+    }
+
     /// The share of looks before which sessions had come.
     pub(crate) fn arrivals(&self) -> f64 {
         self.course.arrivals()
@@ -185,9 +215,18 @@ impl DatabaseWindow {
 
     /// Sessions of which every look showed that their client does not take an answer.
     pub(crate) fn not_taken_throughout(&self) -> impl Iterator<Item = &Backend> {
+        self.throughout(|present| present.not_taken)
+    }
+
+    /// Sessions of which every look showed that they pause within a transaction.
+    pub(crate) fn paused_throughout(&self) -> impl Iterator<Item = &Backend> {
+        self.throughout(|present| present.paused)
+    }
+
+    fn throughout(&self, at_looks: fn(&Present) -> usize) -> impl Iterator<Item = &Backend> {
         let throughout = move |backend: &&Backend| {
             let present = self.present.get(&(backend.pid, backend.started_us));
-            present.is_some_and(|present| present.not_taken >= self.looks())
+            present.is_some_and(|present| at_looks(present) >= self.looks())
         };
         self.course.last().into_iter().flat_map(|(_, look)| &look.backends).filter(throughout)
     }
@@ -252,10 +291,13 @@ impl Sums {
 }
 
 impl OriginWindow {
-    fn add(&mut self, backends: &[&Backend]) {
+    /// `are_all`: none is left out, in this look or the one before.
+    fn add(&mut self, backends: &[&Backend], are_all: bool) {
         self.sums.add(backends, 0);
         self.now = backends.len() as u64;
-        self.swings.add(self.now);
+        if are_all {
+            self.swings.add(self.now);
+        }
     }
 }
 
