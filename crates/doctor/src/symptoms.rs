@@ -70,6 +70,12 @@ pub(crate) fn unseen(window: &Window) -> Vec<String> {
         "clients that come and go between two looks: PgBouncer does not count logins".to_owned(),
         "clients that vanish without closing, and how many connections were made after an outage".to_owned(),
     ]);
+    if look.clients_left_out > 0 {
+        unseen.push(format!(
+            "{} clients beyond those that it shows first, and so which of all of them come and go (clients that connect for each transaction)",
+            look.clients_left_out
+        ));
+    }
     let alone: Vec<&str> =
         look.pools.iter().filter(|pool| pool.busy_ms.is_none()).map(|pool| pool.database.as_str()).collect();
     if let Some(database) = alone.first() {
