@@ -139,6 +139,13 @@ fn who_serves_nobody_is_out_of_reach_and_has_no_other_trouble() {
         (found(&replica), examine_redis(&replica).findings[0].of.as_str()),
         (vec![Symptom::OutOfReach], "its primary")
     );
+    // What it says for as long as it has never had one.
+    let never = |n: u64| Redis { link_down_s: Some(0.0), ..quiet(n) };
+    let seen = examine_redis(&window(40, never)).findings[0].evidence.join("\n");
+    assert!(seen.contains("at 100% of the looks") && !seen.contains("by now"), "{seen}");
+    let filled = "connected_clients:5\nmaxclients:100\ntotal_connections_received:9\ntotal_commands_processed:9\n\
+        master_link_status:down\nmaster_link_down_since_seconds:-1\nmaster_sync_in_progress:1\n";
+    assert_eq!(found(&window(40, |_| Redis::read(filled).unwrap())), [], "a new replica is filled by its primary");
     let restarted = |n: u64| Redis { is_loading: n < 5, ..quiet(n) };
     assert_eq!(found(&window(40, restarted)), [], "a restart passes");
 }
