@@ -32,6 +32,9 @@ pub struct MongoWindow {
     origins: BTreeMap<MongoOrigin, MongoOriginWindow>,
     /// Connections of the last list.
     present: BTreeSet<u64>,
+    /// Transactions that every list showed without a command for longer than the window had lasted, and that have had none in between: how many
+    /// of whom that had commands for so long.
+    standing: BTreeMap<(MongoOrigin, Option<u64>), u64>,
     /// Looks that listed connections.
     lists: usize,
     /// When, how many connections, and how many commands since the look before: of the last while.
@@ -72,7 +75,7 @@ pub(crate) struct MongoSums {
     pub(crate) inactive: Level,
     /// The fewest without a command.
     pub(crate) least_inactive: Option<u64>,
-    /// Of the last list: transactions that had no command for longer than the window lasts.
+    /// Transactions that had no command at any list, and none in between.
     pub(crate) kept_inactive: u64,
     pub(crate) longest_pause_ms: f64,
     pub(crate) swings: Swings,
@@ -144,7 +147,7 @@ impl MongoWindow {
         let present: BTreeSet<u64> = sessions.iter().filter_map(|session| session.id).collect();
         self.origins.values_mut().for_each(|origin| origin.now = 0);
         let mut paused: BTreeMap<MongoOrigin, u64> = BTreeMap::new();
-        self.sums.kept_inactive = 0;
+        let mut standing: BTreeMap<(MongoOrigin, Option<u64>), u64> = BTreeMap::new();
         for session in sessions {
             let mut origin = MongoOrigin::of(session);
             if self.origins.len() >= MAX_ORIGINS && !self.origins.contains_key(&origin) {
@@ -156,7 +159,9 @@ impl MongoWindow {
             let Some(ms) = session.paused_ms else { continue };
             own.longest_ms = own.longest_ms.max(ms);
             self.sums.longest_pause_ms = self.sums.longest_pause_ms.max(ms);
-            self.sums.kept_inactive += u64::from(lasts > Duration::ZERO && ms >= long);
+            if ms >= long {
+                *standing.entry((origin.clone(), session.worked_us)).or_default() += 1;
+            }
             if ms >= SEEN_PAUSE_MS {
                 *paused.entry(origin).or_default() += 1;
             }
@@ -166,6 +171,14 @@ impl MongoWindow {
                 own.paused = own.paused.max(count);
             }
         }
+        if self.lists > 0 {
+            standing.retain(|key, count| {
+                *count = self.standing.get(key).copied().unwrap_or(0).min(*count);
+                *count > 0
+            });
+        }
+        self.standing = standing;
+        self.sums.kept_inactive = if lasts > Duration::ZERO { self.standing.values().sum() } else { 0 };
         self.present = present;
         self.lists += 1;
     }

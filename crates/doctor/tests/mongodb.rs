@@ -206,6 +206,38 @@ fn transactions_that_nobody_ends_are_a_leak_with_a_list_and_without() {
 }
 
 #[test]
+fn long_transactions_with_commands_between_their_pauses_are_no_leak() {
+    // A server tells the sum of all pauses, which is longer than the window; between them they work.
+    let working = |n: u64| {
+        let pauses = 1 + n % 2;
+        let paused = Session {
+            id: None,
+            paused_ms: Some(30_000.0 + n as f64 * 300.0),
+            worked_us: Some(20_000_000 + n * 200_000),
+            ..session(0, "batch")
+        };
+        let transactions = Some(Transactions { started: 74, ended: 70, open: 4, inactive: pauses });
+        Mongo { transactions, sessions: Some(vec![paused; pauses as usize]), ..quiet(n) }
+    };
+    assert_eq!(found(&window(40, working)), []);
+}
+
+#[test]
+fn a_server_that_counts_no_operations_is_not_one_of_which_none_are_asked() {
+    let uncounted = |n: u64| Mongo { created: Some(400 + n * 20), operations: 0, ..quiet(0) };
+    let uncounted = window(40, uncounted);
+    assert_eq!(found(&uncounted), []);
+    assert!(examine_mongodb(&uncounted).unseen.iter().any(|unseen| unseen.contains("does not count operations")));
+}
+
+#[test]
+fn what_a_mongos_does_not_tell_is_said() {
+    let router = |n: u64| Mongo { process: "mongos".into(), running: None, queued: None, ..quiet(n) };
+    let unseen = examine_mongodb(&window(40, router)).unseen.join("\n");
+    assert!(unseen.contains("whether it is saturated"), "{unseen}");
+}
+
+#[test]
 fn idle_connections_that_are_closed_before_each_burst_are_churn() {
     // Two seconds of work, two of quiet, and two without connections.
     let churning = |base: u64| {
