@@ -59,9 +59,8 @@ pub(crate) fn unseen(window: &Window) -> Vec<String> {
         0 => Vec::new(),
         more => vec![format!("{more} pools more")],
     };
-    if let Some(Pooler::HikariCp | Pooler::MongoDriver) = window.look().map(|look| look.pooler) {
-        unseen.extend(driver::unseen());
-    }
+    let of_driver = window.look().filter(|look| matches!(look.pooler, Pooler::HikariCp | Pooler::MongoDriver));
+    unseen.extend(of_driver.into_iter().flat_map(driver::unseen));
     let Some(look) = window.look().filter(|look| look.pooler == Pooler::PgBouncer) else { return unseen };
     unseen.extend([
         "connections to the database that are made and closed again: PgBouncer does not count them (idle servers that are closed and made \
