@@ -72,7 +72,10 @@ mod tests {
             course.add(Duration::from_secs(at), look, look != 90);
         }
         assert_eq!((course.looks(), course.lasts(), course.ends()), (3, Duration::from_secs(4), Some((&70, &90))));
-        assert_eq!((course.last(), course.until(Duration::from_secs(8))), (Some((Duration::from_secs(9), &90)), Duration::from_secs(3)));
+        assert_eq!(
+            (course.last(), course.until(Duration::from_secs(8))),
+            (Some((Duration::from_secs(9), &90)), Duration::from_secs(3))
+        );
         assert_eq!(course.arrivals(), 0.5, "before the first look nobody can tell");
     }
 }

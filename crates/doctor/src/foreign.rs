@@ -8,13 +8,11 @@ use watch::{Cmap, CmapEvent, Hikari, Look, Scrape, Taken};
 
 use crate::{
     recording::{Damage, MAX_LOOKS, Patient, Reading},
-    window::{Observation, Window},
+    window::{MAX_STEPS, Observation, Window},
 };
 
 /// Lines of a file that are none of what it has; more are a file of something else.
 const MAX_STRANGE: usize = 1_000_000;
-/// Pools at looks, all together: each is kept until the end.
-const MAX_STEPS: usize = 500_000;
 /// What is said of series that are not enough.
 pub const NOT_WHOLE: &str = "it has series of HikariCP's, but of no pool those that Micrometer gives: hikaricp_connections_active, _pending and _max";
 /// How far looks are apart that are made of events. If that gives too many, the next one is tried.

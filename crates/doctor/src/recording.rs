@@ -218,6 +218,11 @@ impl Patient {
         }
     }
 
+    /// More looks cannot be kept: there are too many pools at each.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Pooler(window) if window.is_full())
+    }
+
     fn lasts(&self) -> Duration {
         match self {
             Self::Pooler(window) => window.lasts(),

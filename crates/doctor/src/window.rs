@@ -12,6 +12,11 @@ use crate::{course::Course, finding::Key};
 /// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing is known.
 const MAX_POOLS: usize = 1_000;
 
+/// Steps of all pools together: each is kept until the end.
+pub(crate) const MAX_STEPS: usize = 500_000;
+/// Holders of servers that take as much room as a step.
+const HOLDERS_OF_A_STEP: usize = 16;
+
 /// One look.
 #[derive(Clone, Debug)]
 pub struct Observation {
@@ -29,6 +34,8 @@ pub struct Window {
     course: Course<Look>,
     /// By pool, between two looks each.
     steps: BTreeMap<u64, Vec<Step>>,
+    /// How many these are, and what they hold in as many.
+    kept: usize,
     /// Pools of the last look that are too many.
     left_out: usize,
     /// `/api/clients` at the end, as many as were asked for.
@@ -131,6 +138,7 @@ impl Window {
                     continue;
                 }
                 let step = Step::new(at, change.since.0, pool, own, holders.remove(&pool.id).unwrap_or_default());
+                self.kept += step.room();
                 self.steps.entry(pool.id).or_default().push(step);
             }
         }
@@ -144,7 +152,13 @@ impl Window {
         if self.steps.len() + new > MAX_POOLS {
             let here: BTreeSet<u64> = look.pools.iter().map(|pool| pool.id).collect();
             self.steps.retain(|id, _| here.contains(id));
+            self.kept = self.steps.values().flatten().map(Step::room).sum();
         }
+    }
+
+    /// No more looks can be kept.
+    pub fn is_full(&self) -> bool {
+        self.kept >= MAX_STEPS
     }
 
     /// Pools beyond those that are looked at.
@@ -238,6 +252,11 @@ impl Step {
         }
     }
 
+    /// How many steps without holders take as much.
+    fn room(&self) -> usize {
+        1 + self.holders.len() / HOLDERS_OF_A_STEP
+    }
+
     /// All servers are in use, and somebody waits.
     pub(crate) fn is_full(&self) -> bool {
         self.waiters > 0 && self.in_use >= self.max_size
@@ -302,6 +321,19 @@ mod tests {
         }
         assert!(window.steps.len() <= MAX_POOLS, "{}", window.steps.len());
         assert_eq!((window.steps[&u64::MAX].len(), window.left_out()), (19, 0), "what stays is remembered");
+    }
+
+    #[test]
+    fn looks_at_many_pools_come_to_an_end() {
+        let mut window = Window::default();
+        for n in 0..5 {
+            let look = Look { pools: (0..9).map(|id| Pool { id, ..Pool::default() }).collect(), ..Look::default() };
+            let holders = vec![Client { pool: Some(3), ..Client::default() }; 2 * HOLDERS_OF_A_STEP];
+            window.add(Observation { at: Duration::from_secs(n), look, holders });
+        }
+        assert_eq!((window.kept, window.is_full()), (4 * (9 + 2), false));
+        window.kept += MAX_STEPS - window.kept;
+        assert!(window.is_full());
     }
 
     #[test]

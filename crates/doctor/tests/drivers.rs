@@ -192,7 +192,10 @@ fn a_restart_in_scrapes_that_only_the_process_times_begins_anew() {
     let text: String = (0..30u64)
         .map(|n| {
             let uptime = if n < 20 { 1_000 + n * EVERY_S } else { 1 + (n - 20) * EVERY_S };
-            format!("process_uptime_seconds {uptime}.5\n{}", untimed(&scrapes(n + 1, quiet).split_off(scrapes(n, quiet).len())))
+            format!(
+                "process_uptime_seconds {uptime}.5\n{}",
+                untimed(&scrapes(n + 1, quiet).split_off(scrapes(n, quiet).len()))
+            )
         })
         .collect();
     assert_eq!(read(&text).unwrap().window_s, 45.0);
@@ -205,7 +208,8 @@ fn two_replicas_in_each_scrape_are_two_pools() {
         let pools = one.replace("pool=\"shop\",", &format!("instance=\"{name}\",pool=\"shop\""));
         format!("{pools}process_uptime_seconds{{instance=\"{name}\"}} 7\n")
     };
-    let text: String = (0..9u64).map(|n| format!("{}\n{}{}", 1_795_670_000 + n, labelled("a"), labelled("b"))).collect();
+    let text: String =
+        (0..9u64).map(|n| format!("{}\n{}{}", 1_795_670_000 + n, labelled("a"), labelled("b"))).collect();
     assert!(read(&text).unwrap().looked_at.starts_with("2 pools"), "{:?}", read(&text));
 }
 
@@ -226,7 +230,10 @@ fn files_that_are_none_are_errors_in_words() {
     let (few, many) = (scrapes(2, quiet), scrapes(6_000, quiet));
     for (text, part) in [
         (without.as_str(), "scrape 1 does not say when it was"),
-        ("5\nhikaricp_connections{pool=\"a\"} 10\nhikaricp_active_connections{pool=\"a\"} 9\n", "those that Micrometer gives"),
+        (
+            "5\nhikaricp_connections{pool=\"a\"} 10\nhikaricp_active_connections{pool=\"a\"} 9\n",
+            "those that Micrometer gives",
+        ),
         (backwards.as_str(), "is from before the one in front of it"),
         ("# HELP up\nup 1.0\n", "nothing of HikariCP's"),
         ("5\n", "nothing of HikariCP's"),
@@ -239,9 +246,8 @@ fn files_that_are_none_are_errors_in_words() {
         assert!(error.contains(part), "{part}: {error}");
     }
     // What the application tells of its own time will do.
-    let up: String = (0..10u64)
-        .map(|n| format!("process_uptime_seconds {}\n{}", n * 5, untimed(&scrapes(1, quiet))))
-        .collect();
+    let up: String =
+        (0..10u64).map(|n| format!("process_uptime_seconds {}\n{}", n * 5, untimed(&scrapes(1, quiet)))).collect();
     assert_eq!(read(&up).unwrap().window_s, 45.0);
 }
 

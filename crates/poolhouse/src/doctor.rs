@@ -239,8 +239,13 @@ fn looks(
                 if patient.is_none() {
                     patient = Patient::of(&line);
                 }
-                if !patient.as_mut().context("it is no look")?.take(line)? {
+                let patient = patient.as_mut().context("it is no look")?;
+                if !patient.take(line)? {
                     eprintln!("it was restarted: what was seen before does not count");
+                }
+                if patient.is_full() {
+                    eprintln!("more looks at so many pools are not kept: the window ends here");
+                    break;
                 }
             }
             Err(error) if answered.is_none_or(|before| at - before > PATIENCE) => return Err(error),

@@ -78,7 +78,8 @@ impl RemoteArgs {
     }
 
     fn token(&self) -> anyhow::Result<Option<String>> {
-        let read = |path: &PathBuf| settings::read_small(path).with_context(|| format!("cannot read {}", path.display()));
+        let read =
+            |path: &PathBuf| settings::read_small(path).with_context(|| format!("cannot read {}", path.display()));
         self.token_file.as_ref().map(read).transpose()
     }
 

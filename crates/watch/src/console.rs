@@ -241,7 +241,8 @@ impl Console {
         }
         if are_all {
             self.came += here.values().filter(|seen| seen.is_new).count() as u64;
-            self.brief += self.clients.iter().filter(|(key, seen)| seen.is_new && !here.contains_key(*key)).count() as u64;
+            self.brief +=
+                self.clients.iter().filter(|(key, seen)| seen.is_new && !here.contains_key(*key)).count() as u64;
         }
         self.clients = here;
         clients
@@ -446,7 +447,11 @@ mod tests {
         {
             let (look, ..) = console.look(0.0, &one(ptr, left_out), None);
             let listener = &look.listeners[0];
-            assert_eq!((listener.logins, listener.brief, look.clients_left_out), (came, Some(brief), left_out), "{ptr}");
+            assert_eq!(
+                (listener.logins, listener.brief, look.clients_left_out),
+                (came, Some(brief), left_out),
+                "{ptr}"
+            );
         }
     }
 

@@ -376,7 +376,8 @@ mod tests {
     fn what_micrometer_tells_of_a_pool_is_read() {
         let scrape = Scrape::read(TEXT);
         assert_eq!((scrape.uptime_s, scrape.at_s, scrape.has_pools()), (Some(99.5), None, true));
-        let before = TEXT.replace("100.0", "0.0").replace(" 2.5", " 0.0").replace("} 4.0", "} 0.0").replace("12.0", "0.0");
+        let before =
+            TEXT.replace("100.0", "0.0").replace(" 2.5", " 0.0").replace("} 4.0", "} 0.0").replace("12.0", "0.0");
         let mut hikari = Hikari::default();
         hikari.look(0.0, &Scrape::read(&before));
         let look = hikari.look(1.0, &scrape);
@@ -449,8 +450,7 @@ mod tests {
             let is_sane = |pool: &Pool| pool.servers.in_use <= MAX_FIGURE as u64 && pool.hold.sum_ms.is_finite();
             assert!(look.pools.iter().all(is_sane) && look.uptime_ms.is_finite(), "{value}");
         }
-        let many: String =
-            (0..1_000).map(|n| bare("max 1 active 0 pending 0", &format!("{{pool=\"{n}\"}}"))).collect();
+        let many: String = (0..1_000).map(|n| bare("max 1 active 0 pending 0", &format!("{{pool=\"{n}\"}}"))).collect();
         assert_eq!(Hikari::default().look(0.0, &Scrape::read(&many)).pools.len(), MAX_POOLS);
     }
 
@@ -490,7 +490,10 @@ mod tests {
         for line in ["process_uptime_seconds{instance=\"a\"} 7", "process_uptime_seconds{instance=\"b\"} 9"] {
             assert_eq!(scrape.take(line), Taken::Here, "{line}");
         }
-        assert_eq!((scrape.take("process_uptime_seconds{instance=\"a\"} 8"), scrape.uptime_s), (Taken::Next, Some(7.0)));
+        assert_eq!(
+            (scrape.take("process_uptime_seconds{instance=\"a\"} 8"), scrape.uptime_s),
+            (Taken::Next, Some(7.0))
+        );
     }
 
     #[test]
