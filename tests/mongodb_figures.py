@@ -155,7 +155,8 @@ class CountingMember(Member):
             if number != own:
                 rows.append({"connectionId": number, "client": self.peer(connection), "appName": self.names.get(connection, ""), "active": False})
         for began, since, connection in list(self.transactions.values()):
-            idle = {"timeOpenMicros": int((now - began) * 1e6), "timeInactiveMicros": int((now - since) * 1e6)}
+            idle = {"timeOpenMicros": int((now - began) * 1e6), "timeInactiveMicros": int((now - since) * 1e6),
+                    "timeActiveMicros": int((since - began) * 1e6)}
             rows.append({"client": self.peer(connection), "appName": self.names.get(connection, ""), "active": False, "transaction": idle})
         rows = list(itertools.islice(rows, stages["$limit"]))
         return {"cursor": {"firstBatch": rows, "id": 0, "ns": "admin.$cmd.aggregate"}, "ok": 1.0}

@@ -440,11 +440,13 @@ def test_events_of_a_driver_that_closes_idle_connections_are_churn(counted, tmp_
 
 @pytest.fixture
 def application():
-    """An application that shows metrics: what `text` answers at the time."""
+    """An application that shows metrics: what `text` answers at the time. `tokens`: who has asked."""
     class Shown(http.server.BaseHTTPRequestHandler):
         text = staticmethod(lambda: "")
+        tokens = []
 
         def do_GET(self):
+            self.tokens.append(self.headers.get("Authorization"))
             is_there = self.path == "/actuator/prometheus"
             self.send_response(200 if is_there else 404)
             self.end_headers()
@@ -499,8 +501,13 @@ def test_scrapes_of_an_application_in_a_file_are_examined(application, tmp_path)
 
 def test_metrics_that_are_of_nobody_it_knows_are_told_so(application, start):
     application.text = staticmethod(lambda: "up 1\n")
+    said, done = look(application.url, window="1s", POOLHOUSE_ADMIN_TOKEN="hunter2")
+    assert done.returncode == 3 and set(application.tokens) == {None}, (done, application.tokens)
+    application.text = staticmethod(lambda: 'hikaricp_connections{pool="a"} 10\nhikaricp_active_connections{pool="a"} 9\n')
     said, done = look(application.url, window="1s")
-    assert done.returncode == 3, done
+    assert done.returncode == 3 and "those that Micrometer gives" in done.stderr, done
+    said, done = look(application.url.replace("//", "//me:${SECRET}@").replace("prometheus", "health"), window="1s", SECRET="hunter2")
+    assert done.returncode == 3 and "hunter2" not in done.stderr and "Basic bWU6aHVudGVyMg==" in application.tokens, (done, application.tokens)
     pooler = start(max_size=2)
     said, done = look(f"{pooler.admin_url}/metrics", window="1s")
     assert done.returncode == 3 and "without a path" in done.stderr, done

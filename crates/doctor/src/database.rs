@@ -8,6 +8,8 @@ use std::{
 
 use watch::{Activity, Backend};
 
+use crate::course::Course;
+
 /// Origins that are told apart; sessions of others are one.
 const MAX_ORIGINS: usize = 1_000;
 /// A pause within a transaction that no ordinary work needs.
@@ -18,16 +20,14 @@ const IDLE_BEFORE_MS: f64 = 1_000.0;
 /// All looks at one run of one server, in order.
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseWindow {
-    first: Option<(Duration, Activity)>,
-    last: Option<(Duration, Activity)>,
-    looks: usize,
+    course: Course<Activity>,
+    /// Transactions that ended, and sessions that were begun where that is counted. A counter that has gone back adds nothing: its statistics
+    /// were reset, or a database was dropped with its own.
+    ended: u64,
+    begun: Option<u64>,
     origins: BTreeMap<Origin, OriginWindow>,
     /// Sessions of the last look: whose, whether idle, and for how long.
     present: BTreeMap<(u32, u64), Present>,
-    /// Sessions of the first look.
-    at_first: u64,
-    /// Looks before which sessions had come.
-    arrivals: usize,
     all: Sums,
 }
 
@@ -46,6 +46,8 @@ struct Present {
     idle_ms: Option<f64>,
     /// Looks one after the other, up to this one, at which its client did not take an answer.
     not_taken: usize,
+    /// The same, at which it paused within a transaction.
+    paused: usize,
 }
 
 /// Sums over the looks.
@@ -104,7 +106,7 @@ pub(crate) struct Swings {
 impl DatabaseWindow {
     /// False if this look is at another run of the server than those before: then the window begins anew with it.
     pub fn add(&mut self, at: Duration, look: Activity) -> bool {
-        let is_another = self.last.as_ref().is_some_and(|(_, last)| last.started_us != look.started_us);
+        let is_another = self.course.last().is_some_and(|(_, last)| last.started_us != look.started_us);
         if is_another {
             *self = Self::default();
         }
@@ -117,42 +119,52 @@ impl DatabaseWindow {
             }
             let idle_ms = (backend.state == "idle").then_some(backend.state_ms);
             let key = (backend.pid, backend.started_us);
-            let not_taken = self.present.get(&key).map_or(0, |before| before.not_taken) + 1;
-            let not_taken = if backend.waits_for_client_to_take() { not_taken } else { 0 };
-            present.insert(key, Present { origin: origin.clone(), idle_ms, not_taken });
+            let (not_taken, paused) = self.present.get(&key).map_or((0, 0), |before| (before.not_taken, before.paused));
+            let not_taken = if backend.waits_for_client_to_take() { not_taken + 1 } else { 0 };
+            let paused = if backend.pauses() { paused + 1 } else { 0 };
+            present.insert(key, Present { origin: origin.clone(), idle_ms, not_taken, paused });
             own.entry(origin).or_default().push(backend);
         }
-        let counted = |(_, last): &(Duration, Activity)| look.sessions > last.sessions;
-        let have_come = present.keys().any(|key| !self.present.contains_key(key));
-        if self.looks > 0 && (have_come || self.last.as_ref().is_some_and(counted)) {
-            self.arrivals += 1;
+        // Which sessions are listed is chance where not all are: those that it lacks have not gone.
+        let are_all = look.left_out == 0 && self.course.last().is_none_or(|(_, last)| last.left_out == 0);
+        let have_come = (are_all && present.keys().any(|key| !self.present.contains_key(key)))
+            || self.course.last().is_some_and(|(_, last)| look.sessions > last.sessions);
+        self.count(&look);
+        if are_all {
+            self.note_changes(&present);
         }
-        self.note_changes(&present);
         let everybody: Vec<&Backend> = look.backends.iter().collect();
         self.all.add(&everybody, look.hidden.saturating_add(look.left_out));
         for (origin, window) in &mut self.origins {
             let backends = own.remove(origin).unwrap_or_default();
-            window.add(&backends);
+            window.add(&backends, are_all);
         }
         for (origin, backends) in own {
             if self.origins.len() < MAX_ORIGINS {
-                self.origins.entry(origin).or_default().add(&backends);
+                self.origins.entry(origin).or_default().add(&backends, are_all);
             }
         }
         self.present = present;
-        self.looks += 1;
-        if self.first.is_none() {
-            self.at_first = watch::sum(&[look.backends.len() as u64, look.hidden, look.left_out]);
-            // Of the first only the counters are needed.
-            self.first = Some((at, Activity { backends: Vec::new(), ..look.clone() }));
-        }
-        self.last = Some((at, look));
+        self.course.add(at, look, have_come);
         !is_another
+    }
+
+    /// What has ended and begun since the last look.
+    fn count(&mut self, look: &Activity) {
+        let (ended, begun) = match self.course.last() {
+            Some((_, last)) => (
+                look.transactions.saturating_sub(last.transactions),
+                last.sessions.zip(look.sessions).map(|(before, now)| now.saturating_sub(before)),
+            ),
+            None => (0, look.sessions.map(|_| 0)),
+        };
+        self.ended = self.ended.saturating_add(ended);
+        self.begun = begun.map(|begun| begun.saturating_add(self.begun.unwrap_or(0)));
     }
 
     /// Who has come, and who has gone.
     fn note_changes(&mut self, present: &BTreeMap<(u32, u64), Present>) {
-        if self.looks == 0 {
+        if self.looks() == 0 {
             return;
         }
         let room = MAX_ORIGINS.saturating_sub(self.origins.len());
@@ -178,38 +190,45 @@ impl DatabaseWindow {
 
     /// How many there are.
     pub fn looks(&self) -> usize {
-        self.looks
+        self.course.looks()
     }
 
     /// From the first look to the last.
     pub fn lasts(&self) -> Duration {
-        match (&self.first, &self.last) {
-            (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
-            _ => Duration::ZERO,
-        }
+        self.course.lasts()
     }
 
-    /// The counters of the first look, and the last look; `None` before there is one.
+    /// The first look and the last; `None` before there is one.
     pub(crate) fn ends(&self) -> Option<(&Activity, &Activity)> {
-        Some((&self.first.as_ref()?.1, &self.last.as_ref()?.1))
+        self.course.ends()
+    }
+
+    /// Transactions that ended, and sessions that were begun where that is counted.
+    pub(crate) fn counted(&self) -> (u64, Option<u64>) {
+        (self.ended, self.begun)
     }
 
     /// The share of looks before which sessions had come.
     pub(crate) fn arrivals(&self) -> f64 {
-        self.arrivals as f64 / self.looks.saturating_sub(1).max(1) as f64
+        self.course.arrivals()
     }
 
     /// Sessions of which every look showed that their client does not take an answer.
     pub(crate) fn not_taken_throughout(&self) -> impl Iterator<Item = &Backend> {
-        let throughout = move |backend: &&Backend| {
-            let present = self.present.get(&(backend.pid, backend.started_us));
-            present.is_some_and(|present| present.not_taken >= self.looks)
-        };
-        self.last.iter().flat_map(|(_, look)| &look.backends).filter(throughout)
+        self.throughout(|present| present.not_taken)
     }
 
-    pub(crate) fn sessions_at_first(&self) -> u64 {
-        self.at_first
+    /// Sessions of which every look showed that they pause within a transaction.
+    pub(crate) fn paused_throughout(&self) -> impl Iterator<Item = &Backend> {
+        self.throughout(|present| present.paused)
+    }
+
+    fn throughout(&self, at_looks: fn(&Present) -> usize) -> impl Iterator<Item = &Backend> {
+        let throughout = move |backend: &&Backend| {
+            let present = self.present.get(&(backend.pid, backend.started_us));
+            present.is_some_and(|present| at_looks(present) >= self.looks())
+        };
+        self.course.last().into_iter().flat_map(|(_, look)| &look.backends).filter(throughout)
     }
 
     pub(crate) fn all(&self) -> &Sums {
@@ -272,10 +291,13 @@ impl Sums {
 }
 
 impl OriginWindow {
-    fn add(&mut self, backends: &[&Backend]) {
+    /// `are_all`: none is left out, in this look or the one before.
+    fn add(&mut self, backends: &[&Backend], are_all: bool) {
         self.sums.add(backends, 0);
         self.now = backends.len() as u64;
-        self.swings.add(self.now);
+        if are_all {
+            self.swings.add(self.now);
+        }
     }
 }
 

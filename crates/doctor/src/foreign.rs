@@ -8,13 +8,13 @@ use watch::{Cmap, CmapEvent, Hikari, Look, Scrape, Taken};
 
 use crate::{
     recording::{Damage, MAX_LOOKS, Patient, Reading},
-    window::{Observation, Window},
+    window::{MAX_STEPS, Observation, Window},
 };
 
 /// Lines of a file that are none of what it has; more are a file of something else.
 const MAX_STRANGE: usize = 1_000_000;
-/// Pools at looks, all together: each is kept until the end.
-const MAX_STEPS: usize = 500_000;
+/// What is said of series that are not enough.
+pub const NOT_WHOLE: &str = "it has series of HikariCP's, but of no pool those that Micrometer gives: hikaricp_connections_active, _pending and _max";
 /// How far looks are apart that are made of events. If that gives too many, the next one is tried.
 pub const STEPS: [Duration; 5] = [
     Duration::from_millis(500),
@@ -44,6 +44,11 @@ pub struct Scrapes {
     /// When the first one was, and the last, in seconds.
     first_s: Option<f64>,
     last_s: f64,
+    /// Where scrapes have no time: when the process ended that ran before, and for how long the present one has run.
+    ended_s: f64,
+    uptime_s: f64,
+    /// Some had something of HikariCP's, and no pool that could be looked at.
+    has_parts: bool,
     count: usize,
     steps: usize,
 }
@@ -134,12 +139,16 @@ impl Scrapes {
         if !scrape.has_pools() {
             return Ok(());
         }
+        if !scrape.has_whole_pools() {
+            self.has_parts = true;
+            return Ok(());
+        }
         self.count += 1;
         let number = self.count;
         if number > MAX_LOOKS {
             return Err(Damage(format!("there are more than {MAX_LOOKS} scrapes")));
         }
-        let at_s = scrape.at_s.or(scrape.uptime_s).filter(|at| at.is_finite() && *at >= 0.0);
+        let at_s = scrape.at_s.or_else(|| self.by_uptime(scrape.uptime_s?)).filter(|at| at.is_finite() && *at >= 0.0);
         let at_s = at_s.ok_or_else(|| {
             Damage(format!(
                 "scrape {number} does not say when it was: write `date +%s` in front of each, or keep process_uptime_seconds in it"
@@ -162,8 +171,23 @@ impl Scrapes {
         Ok(())
     }
 
+    /// When that was, as far as the process itself knows: one that was started anew begins where the one before it was seen last.
+    fn by_uptime(&mut self, uptime_s: f64) -> Option<f64> {
+        if !uptime_s.is_finite() {
+            return None;
+        }
+        if uptime_s < self.uptime_s {
+            self.ended_s = self.last_s;
+        }
+        self.uptime_s = uptime_s;
+        Some(self.ended_s + uptime_s)
+    }
+
     fn finish(mut self) -> Result<Patient, Damage> {
         self.end_scrape()?;
+        if self.count == 0 && self.has_parts {
+            return Err(Damage(NOT_WHOLE.to_owned()));
+        }
         if self.count == 0 {
             return Err(Damage("it has nothing of HikariCP's: no series hikaricp_connections".to_owned()));
         }

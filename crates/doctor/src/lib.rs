@@ -2,6 +2,7 @@
 //! with the evidence, the rival cause that it rules out, and the setting to change. No I/O and no clock.
 //!
 //! ```text
+//! course     looks at one run of one server: the first, the last, how many
 //! window     looks at a pooler over some time, and what they tell of each pool
 //! database   the same of a PostgreSQL itself: what its sessions tell; mongodb and redis of those
 //! symptoms   one file for each kind of trouble: what decides it
@@ -13,6 +14,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod course;
 mod database;
 mod databases;
 mod diagnosis;
@@ -31,7 +33,7 @@ pub use databases::{examine_mongodb, examine_redis};
 pub use diagnosis::{Diagnosis, Source, examine, examine_database, examine_with};
 pub use finding::{Finding, Instead, Predicted, Setting, Symptom, Told, Undecided};
 pub use forecast::{Begins, Effect, Forecast, Held, Load, Sizes};
-pub use foreign::{FileReading, STEPS};
+pub use foreign::{FileReading, NOT_WHOLE, STEPS};
 pub use mongodb::MongoWindow;
 pub use recording::{Damage, Line, MAX_LINE, MAX_LOOKS, MAX_RECORDING, Patient, Reading};
 pub use redis::RedisWindow;

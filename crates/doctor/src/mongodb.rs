@@ -8,7 +8,10 @@ use std::{
 
 use watch::{Mongo, Session};
 
-use crate::database::{Level, Swings};
+use crate::{
+    course::Course,
+    database::{Level, Swings},
+};
 
 /// Applications that are told apart; connections of others are one.
 const MAX_ORIGINS: usize = 1_000;
@@ -24,15 +27,14 @@ const MAX_RECENT: usize = 100;
 /// All looks at one run of one server, in order.
 #[derive(Clone, Debug, Default)]
 pub struct MongoWindow {
-    first: Option<(Duration, Mongo)>,
-    last: Option<(Duration, Mongo)>,
-    looks: usize,
-    /// Looks before which connections had come.
-    arrivals: usize,
+    course: Course<Mongo>,
     pub(crate) sums: MongoSums,
     origins: BTreeMap<MongoOrigin, MongoOriginWindow>,
     /// Connections of the last list.
     present: BTreeSet<u64>,
+    /// Transactions that every list showed without a command for longer than the window had lasted, and that have had none in between: how many
+    /// of whom that had commands for so long.
+    standing: BTreeMap<(MongoOrigin, Option<u64>), u64>,
     /// Looks that listed connections.
     lists: usize,
     /// When, how many connections, and how many commands since the look before: of the last while.
@@ -73,7 +75,7 @@ pub(crate) struct MongoSums {
     pub(crate) inactive: Level,
     /// The fewest without a command.
     pub(crate) least_inactive: Option<u64>,
-    /// Of the last list: transactions that had no command for longer than the window lasts.
+    /// Transactions that had no command at any list, and none in between.
     pub(crate) kept_inactive: u64,
     pub(crate) longest_pause_ms: f64,
     pub(crate) swings: Swings,
@@ -85,27 +87,22 @@ pub(crate) struct MongoSums {
 impl MongoWindow {
     /// False if this look is at another run of the server than those before: then the window begins anew with it.
     pub fn add(&mut self, at: Duration, mut look: Mongo) -> bool {
-        let is_another = self.last.as_ref().is_some_and(|(_, last)| !look.is_after(last));
+        let is_another = self.course.last().is_some_and(|(_, last)| !look.is_after(last));
         if is_another {
             *self = Self::default();
         }
-        let asked = self.last.as_ref().map_or(0, |(_, last)| look.operations.saturating_sub(last.operations));
-        self.arrivals += usize::from(self.last.as_ref().is_some_and(|(_, last)| look.created > last.created));
+        let asked = self.course.last().map_or(0, |(_, last)| look.operations.saturating_sub(last.operations));
+        let have_come = self.course.last().is_some_and(|(_, last)| look.created > last.created);
         self.count(at, &look, asked.saturating_sub(OF_A_LOOK));
         if let Some(sessions) = look.sessions.take() {
-            let lasts = at.saturating_sub(self.first.as_ref().map_or(at, |(first, _)| *first));
-            self.list(&sessions, lasts);
-        }
-        self.looks += 1;
-        if self.first.is_none() {
-            self.first = Some((at, look.clone()));
+            self.list(&sessions, self.course.until(at));
         }
         // What was known once is known: it is not asked for at each look.
-        if let Some((_, last)) = &self.last {
+        if let Some((_, last)) = self.course.last() {
             look.processors = look.processors.or(last.processors);
             look.hides_sessions = look.hides_sessions.or(last.hides_sessions.clone());
         }
-        self.last = Some((at, look));
+        self.course.add(at, look, have_come);
         !is_another
     }
 
@@ -150,7 +147,7 @@ impl MongoWindow {
         let present: BTreeSet<u64> = sessions.iter().filter_map(|session| session.id).collect();
         self.origins.values_mut().for_each(|origin| origin.now = 0);
         let mut paused: BTreeMap<MongoOrigin, u64> = BTreeMap::new();
-        self.sums.kept_inactive = 0;
+        let mut standing: BTreeMap<(MongoOrigin, Option<u64>), u64> = BTreeMap::new();
         for session in sessions {
             let mut origin = MongoOrigin::of(session);
             if self.origins.len() >= MAX_ORIGINS && !self.origins.contains_key(&origin) {
@@ -162,7 +159,9 @@ impl MongoWindow {
             let Some(ms) = session.paused_ms else { continue };
             own.longest_ms = own.longest_ms.max(ms);
             self.sums.longest_pause_ms = self.sums.longest_pause_ms.max(ms);
-            self.sums.kept_inactive += u64::from(lasts > Duration::ZERO && ms >= long);
+            if ms >= long {
+                *standing.entry((origin.clone(), session.worked_us)).or_default() += 1;
+            }
             if ms >= SEEN_PAUSE_MS {
                 *paused.entry(origin).or_default() += 1;
             }
@@ -172,31 +171,36 @@ impl MongoWindow {
                 own.paused = own.paused.max(count);
             }
         }
+        if self.lists > 0 {
+            standing.retain(|key, count| {
+                *count = self.standing.get(key).copied().unwrap_or(0).min(*count);
+                *count > 0
+            });
+        }
+        self.standing = standing;
+        self.sums.kept_inactive = if lasts > Duration::ZERO { self.standing.values().sum() } else { 0 };
         self.present = present;
         self.lists += 1;
     }
 
     /// How many there are.
     pub fn looks(&self) -> usize {
-        self.looks
+        self.course.looks()
     }
 
     /// From the first look to the last.
     pub fn lasts(&self) -> Duration {
-        match (&self.first, &self.last) {
-            (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
-            _ => Duration::ZERO,
-        }
+        self.course.lasts()
     }
 
     /// The first look and the last, without their lists; `None` before there is one.
     pub(crate) fn ends(&self) -> Option<(&Mongo, &Mongo)> {
-        Some((&self.first.as_ref()?.1, &self.last.as_ref()?.1))
+        self.course.ends()
     }
 
     /// The share of looks before which connections had come.
     pub(crate) fn arrivals(&self) -> f64 {
-        self.arrivals as f64 / self.looks.saturating_sub(1).max(1) as f64
+        self.course.arrivals()
     }
 
     /// Its connections were listed.

@@ -29,6 +29,8 @@ pub const MAX_LINE: usize = 8 * 1024 * 1024;
 pub const MAX_LOOKS: usize = 5_000;
 /// Looks that say anything.
 const LEAST_LOOKS: usize = 4;
+/// What less time tells is chance: each pause in it is one that has no end.
+const LEAST_LASTS: Duration = Duration::from_secs(1);
 /// What is written now, and the only version that is read.
 const VERSION: u32 = 1;
 /// Numbers of a line, and how large they may be: so their sums have room.
@@ -216,10 +218,24 @@ impl Patient {
         }
     }
 
+    /// More looks cannot be kept: there are too many pools at each.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Pooler(window) if window.is_full())
+    }
+
+    fn lasts(&self) -> Duration {
+        match self {
+            Self::Pooler(window) => window.lasts(),
+            Self::Database(window) => window.lasts(),
+            Self::MongoDb(window) => window.lasts(),
+            Self::Redis(window) => window.lasts(),
+        }
+    }
+
     /// Says what is wrong. Values of settings are those of rules.
     ///
     /// # Errors
-    /// There are too few looks to say anything.
+    /// There are too few looks to say anything, or too little time is between them.
     pub fn examine(&self) -> Result<Diagnosis, Damage> {
         self.examine_with(None)
     }
@@ -227,12 +243,18 @@ impl Patient {
     /// Says what is wrong. Who can predict what a pool does gives the values of settings.
     ///
     /// # Errors
-    /// There are too few looks to say anything.
+    /// There are too few looks to say anything, or too little time is between them.
     pub fn examine_with(&self, forecast: Option<&dyn Forecast>) -> Result<Diagnosis, Damage> {
         if self.looks() < LEAST_LOOKS {
             let looks = self.looks();
             return Err(Damage(format!(
                 "only {looks} looks at this process: too few to say anything; use a longer --window"
+            )));
+        }
+        if self.lasts() < LEAST_LASTS {
+            return Err(Damage(format!(
+                "all looks at this process were within {:.1} s: too short to say anything; use a longer --window",
+                self.lasts().as_secs_f64()
             )));
         }
         Ok(match self {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use watch::{Redis, RedisClient};
 
-use crate::database::Level;
+use crate::{course::Course, database::Level};
 
 /// Origins that are told apart; connections of others are one.
 const MAX_ORIGINS: usize = 1_000;
@@ -17,11 +17,7 @@ pub(crate) const LONG_IDLE_S: u64 = 3_600;
 /// All looks at one run of one server, in order.
 #[derive(Clone, Debug, Default)]
 pub struct RedisWindow {
-    first: Option<(Duration, Redis)>,
-    last: Option<(Duration, Redis)>,
-    looks: usize,
-    /// Looks before which connections had come.
-    arrivals: usize,
+    course: Course<Redis>,
     /// Looks at which it served nobody because it read its data, and at which it had lost its primary.
     loading: usize,
     cut_off: usize,
@@ -52,12 +48,13 @@ pub(crate) struct Lists {
 impl RedisWindow {
     /// False if this look is at another run of the server than those before, or its counters were set back: then the window begins anew with it.
     pub fn add(&mut self, at: Duration, mut look: Redis) -> bool {
-        let is_another = self.last.as_ref().is_some_and(|(_, last)| !look.is_after(last));
+        let is_another = self.course.last().is_some_and(|(_, last)| !look.is_after(last));
         if is_another {
             *self = Self::default();
         }
-        if let Some((_, last)) = &self.last {
-            self.arrivals += usize::from(look.received > last.received);
+        let mut have_come = false;
+        if let Some((_, last)) = self.course.last() {
+            have_come = look.received > last.received;
             self.refusing += usize::from(look.rejected > last.rejected);
             look.max_clients = look.max_clients.or(last.max_clients);
             look.hides_clients = look.hides_clients.or(last.hides_clients.clone());
@@ -65,34 +62,26 @@ impl RedisWindow {
         self.loading += usize::from(look.is_loading);
         self.cut_off += usize::from(look.link_down_s.is_some());
         self.connected.add(look.connected);
-        self.looks += 1;
         if let Some(clients) = look.clients.take() {
-            let lasts = at.saturating_sub(self.first.as_ref().map_or(at, |(first, _)| *first));
-            self.lists.add(&clients, look.left_out, lasts);
+            self.lists.add(&clients, look.left_out, self.course.until(at));
         }
-        if self.first.is_none() {
-            self.first = Some((at, look.clone()));
-        }
-        self.last = Some((at, look));
+        self.course.add(at, look, have_come);
         !is_another
     }
 
     /// How many there are.
     pub fn looks(&self) -> usize {
-        self.looks
+        self.course.looks()
     }
 
     /// From the first look to the last.
     pub fn lasts(&self) -> Duration {
-        match (&self.first, &self.last) {
-            (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
-            _ => Duration::ZERO,
-        }
+        self.course.lasts()
     }
 
     /// The first look and the last, without their lists; `None` before there is one.
     pub(crate) fn ends(&self) -> Option<(&Redis, &Redis)> {
-        Some((&self.first.as_ref()?.1, &self.last.as_ref()?.1))
+        self.course.ends()
     }
 
     /// Connections at all looks.
@@ -106,26 +95,22 @@ impl RedisWindow {
 
     /// The share of looks before which connections had come.
     pub(crate) fn arrivals(&self) -> f64 {
-        self.share_of_steps(self.arrivals)
+        self.course.arrivals()
     }
 
     /// The share of looks before which connections were refused.
     pub(crate) fn refusing(&self) -> f64 {
-        self.share_of_steps(self.refusing)
+        self.course.share_of_steps(self.refusing)
     }
 
     /// The share of looks at which it served nobody because it read its data.
     pub(crate) fn loading(&self) -> f64 {
-        self.loading as f64 / self.looks.max(1) as f64
+        self.loading as f64 / self.looks().max(1) as f64
     }
 
     /// The share of looks at which it had lost its primary.
     pub(crate) fn cut_off(&self) -> f64 {
-        self.cut_off as f64 / self.looks.max(1) as f64
-    }
-
-    fn share_of_steps(&self, some: usize) -> f64 {
-        some as f64 / self.looks.saturating_sub(1).max(1) as f64
+        self.cut_off as f64 / self.looks().max(1) as f64
     }
 }
 

@@ -59,9 +59,8 @@ pub(crate) fn unseen(window: &Window) -> Vec<String> {
         0 => Vec::new(),
         more => vec![format!("{more} pools more")],
     };
-    if let Some(Pooler::HikariCp | Pooler::MongoDriver) = window.look().map(|look| look.pooler) {
-        unseen.extend(driver::unseen());
-    }
+    let of_driver = window.look().filter(|look| matches!(look.pooler, Pooler::HikariCp | Pooler::MongoDriver));
+    unseen.extend(of_driver.into_iter().flat_map(driver::unseen));
     let Some(look) = window.look().filter(|look| look.pooler == Pooler::PgBouncer) else { return unseen };
     unseen.extend([
         "connections to the database that are made and closed again: PgBouncer does not count them (idle servers that are closed and made \
@@ -70,6 +69,12 @@ pub(crate) fn unseen(window: &Window) -> Vec<String> {
         "clients that come and go between two looks: PgBouncer does not count logins".to_owned(),
         "clients that vanish without closing, and how many connections were made after an outage".to_owned(),
     ]);
+    if look.clients_left_out > 0 {
+        unseen.push(format!(
+            "{} clients beyond those that it shows first, and so which of all of them come and go (clients that connect for each transaction)",
+            look.clients_left_out
+        ));
+    }
     let alone: Vec<&str> =
         look.pools.iter().filter(|pool| pool.busy_ms.is_none()).map(|pool| pool.database.as_str()).collect();
     if let Some(database) = alone.first() {

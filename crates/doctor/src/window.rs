@@ -7,10 +7,15 @@ use std::{
 
 use watch::{Change, Client, Look, Pool, PoolChange, Pooler, Times};
 
-use crate::finding::Key;
+use crate::{course::Course, finding::Key};
 
 /// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing is known.
 const MAX_POOLS: usize = 1_000;
+
+/// Steps of all pools together: each is kept until the end.
+pub(crate) const MAX_STEPS: usize = 500_000;
+/// Holders of servers that take as much room as a step.
+const HOLDERS_OF_A_STEP: usize = 16;
 
 /// One look.
 #[derive(Clone, Debug)]
@@ -26,15 +31,13 @@ pub struct Observation {
 /// All looks at one process, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    first: Option<(Duration, Look)>,
-    last: Option<(Duration, Look)>,
-    looks: usize,
+    course: Course<Look>,
     /// By pool, between two looks each.
     steps: BTreeMap<u64, Vec<Step>>,
+    /// How many these are, and what they hold in as many.
+    kept: usize,
     /// Pools of the last look that are too many.
     left_out: usize,
-    /// Looks at which there were clients that came since the one before.
-    arrivals: usize,
     /// `/api/clients` at the end, as many as were asked for.
     pub clients: Vec<Client>,
 }
@@ -115,13 +118,13 @@ impl Window {
     pub fn add(&mut self, observation: Observation) -> bool {
         let Observation { at, look, holders: clients } = observation;
         let change =
-            self.last.as_ref().and_then(|(before, last)| Change::between(last, &look, at.saturating_sub(*before)));
-        let is_another = self.last.is_some() && change.is_none();
+            self.course.last().and_then(|(before, last)| Change::between(last, &look, at.saturating_sub(before)));
+        let is_another = self.looks() > 0 && change.is_none();
         if is_another {
             *self = Self::default();
         }
+        let have_come = change.as_ref().is_some_and(|change| change.logins > 0);
         if let Some(change) = change {
-            self.arrivals += usize::from(change.logins > 0);
             let mut holders: BTreeMap<u64, Vec<Holder>> = BTreeMap::new();
             for (pool, holder) in clients.iter().filter_map(holder) {
                 holders.entry(pool).or_default().push(holder);
@@ -135,14 +138,11 @@ impl Window {
                     continue;
                 }
                 let step = Step::new(at, change.since.0, pool, own, holders.remove(&pool.id).unwrap_or_default());
+                self.kept += step.room();
                 self.steps.entry(pool.id).or_default().push(step);
             }
         }
-        self.looks += 1;
-        if self.first.is_none() {
-            self.first = Some((at, look.clone()));
-        }
-        self.last = Some((at, look));
+        self.course.add(at, look, have_come);
         !is_another
     }
 
@@ -152,7 +152,13 @@ impl Window {
         if self.steps.len() + new > MAX_POOLS {
             let here: BTreeSet<u64> = look.pools.iter().map(|pool| pool.id).collect();
             self.steps.retain(|id, _| here.contains(id));
+            self.kept = self.steps.values().flatten().map(Step::room).sum();
         }
+    }
+
+    /// No more looks can be kept.
+    pub fn is_full(&self) -> bool {
+        self.kept >= MAX_STEPS
     }
 
     /// Pools beyond those that are looked at.
@@ -162,30 +168,27 @@ impl Window {
 
     /// How many there are.
     pub fn looks(&self) -> usize {
-        self.looks
+        self.course.looks()
     }
 
     /// From the first look to the last.
     pub fn lasts(&self) -> Duration {
-        match (&self.first, &self.last) {
-            (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
-            _ => Duration::ZERO,
-        }
+        self.course.lasts()
     }
 
     /// What was looked at; `None` before the first look.
     pub(crate) fn look(&self) -> Option<&Look> {
-        self.last.as_ref().map(|(_, look)| look)
+        self.course.last().map(|(_, look)| look)
     }
 
     /// The share of looks at which there were clients that came since the one before.
     pub(crate) fn arrivals(&self) -> f64 {
-        self.arrivals as f64 / self.looks.saturating_sub(1).max(1) as f64
+        self.course.arrivals()
     }
 
     /// The first look and the last.
     pub(crate) fn ends(&self) -> Option<(&Look, &Look)> {
-        Some((&self.first.as_ref()?.1, &self.last.as_ref()?.1))
+        self.course.ends()
     }
 
     /// What happened over all of it.
@@ -195,7 +198,7 @@ impl Window {
     }
 
     pub(crate) fn pools(&self) -> Vec<PoolWindow<'_>> {
-        let (Some(mut whole), Some((_, last))) = (self.change(), &self.last) else { return Vec::new() };
+        let (Some(mut whole), Some(last)) = (self.change(), self.look()) else { return Vec::new() };
         let pools = last.pools.iter().filter_map(|pool| {
             Some(PoolWindow {
                 change: whole.pools.remove(&pool.id)?,
@@ -247,6 +250,11 @@ impl Step {
             hold: change.hold.clone(),
             holders,
         }
+    }
+
+    /// How many steps without holders take as much.
+    fn room(&self) -> usize {
+        1 + self.holders.len() / HOLDERS_OF_A_STEP
     }
 
     /// All servers are in use, and somebody waits.
@@ -313,6 +321,19 @@ mod tests {
         }
         assert!(window.steps.len() <= MAX_POOLS, "{}", window.steps.len());
         assert_eq!((window.steps[&u64::MAX].len(), window.left_out()), (19, 0), "what stays is remembered");
+    }
+
+    #[test]
+    fn looks_at_many_pools_come_to_an_end() {
+        let mut window = Window::default();
+        for n in 0..5 {
+            let look = Look { pools: (0..9).map(|id| Pool { id, ..Pool::default() }).collect(), ..Look::default() };
+            let holders = vec![Client { pool: Some(3), ..Client::default() }; 2 * HOLDERS_OF_A_STEP];
+            window.add(Observation { at: Duration::from_secs(n), look, holders });
+        }
+        assert_eq!((window.kept, window.is_full()), (4 * (9 + 2), false));
+        window.kept += MAX_STEPS - window.kept;
+        assert!(window.is_full());
     }
 
     #[test]

@@ -331,6 +331,61 @@ fn sessions_that_an_application_left_behind_when_it_began_anew_may_be_zombies() 
 }
 
 #[test]
+fn statistics_that_are_reset_are_no_sign_that_nothing_was_done() {
+    // A database is dropped with its counters, while two sessions come and go at each look and others work.
+    let dropped = |n: u64| {
+        let since = if n < 20 { n + 900 } else { n - 20 };
+        let visitors = (0..2).map(|k| backend(1_000 + n as u32 * 2 + k, "idle", 3.0));
+        let backends = quiet(n).backends.into_iter().chain(visitors).collect();
+        Activity { transactions: since * 40, sessions: Some(since * 2), backends, ..Activity::default() }
+    };
+    assert_eq!(found(&window(40, dropped)), []);
+    let locked = |n: u64| {
+        let waits = |pid| Backend { wait: Some("Lock".into()), ..backend(pid, "active", 20.0) };
+        Activity { backends: (0..6).map(waits).collect(), ..dropped(n) }
+    };
+    let diagnosis = examine_database(&window(40, locked));
+    assert!(diagnosis.findings[0].evidence[1].starts_with("78 transactions ended a second"), "{diagnosis:?}");
+}
+
+#[test]
+fn sessions_that_a_list_lacks_have_not_gone() {
+    // Of 1,100 sessions 100 are listed, and which of the idle ones these are changes.
+    let cut = |n: u64| {
+        let listed = (0..100).map(|k| backend(k + 60 * (n as u32 % 2), "idle", 9_000.0));
+        Activity { backends: listed.collect(), left_out: 1_000, ..quiet(n) }
+    };
+    let cut = window(40, cut);
+    assert_eq!(found(&cut), []);
+    assert!(examine_database(&cut).unseen.iter().any(|unseen| unseen.starts_with("1000 connections beyond")));
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_makes_no_leak() {
+    let jumping = |n: u64| {
+        let ms = if n == 39 { 3_600_000.0 } else { 4.0 };
+        let one = |pid: u32| match (u64::from(pid) + n) % 2 {
+            0 => backend(pid, "idle in transaction", ms),
+            _ => backend(pid, "active", 3.0),
+        };
+        Activity { backends: (0..10).map(one).collect(), ..quiet(n) }
+    };
+    assert_eq!(found(&window(40, jumping)), []);
+}
+
+#[test]
+fn a_server_that_does_not_track_what_sessions_do_is_not_taken_for_idle() {
+    let row = |columns: &[(&str, &str)]| -> watch::Row {
+        columns.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let server = row(&[("started_us", "7"), ("max_connections", "100"), ("transactions", "900")]);
+    let sessions = vec![row(&[("pid", "5"), ("state", "disabled"), ("hidden", "f")]); 90];
+    let untracked = window(40, |_| Activity::read(&server, &sessions, 0).unwrap());
+    assert_eq!(found(&untracked), []);
+    assert!(examine_database(&untracked).unseen.iter().any(|unseen| unseen.contains("track_activities")));
+}
+
+#[test]
 fn names_cannot_steer_a_terminal() {
     let named = |n: u64| {
         let left = |pid| Backend { application: "a\u{1b}[2Jb".into(), ..backend(pid, "idle in transaction", 90_000.0) };

@@ -181,14 +181,59 @@ fn a_process_that_was_restarted_begins_anew() {
     assert_eq!(read(&scrapes(30, restarted)).unwrap().window_s, 45.0);
 }
 
+/// Without the times in front of the scrapes.
+fn untimed(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('1')).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn a_restart_in_scrapes_that_only_the_process_times_begins_anew() {
+    // What the new process has done was soon more than the old one had.
+    let text: String = (0..30u64)
+        .map(|n| {
+            let uptime = if n < 20 { 1_000 + n * EVERY_S } else { 1 + (n - 20) * EVERY_S };
+            format!(
+                "process_uptime_seconds {uptime}.5\n{}",
+                untimed(&scrapes(n + 1, quiet).split_off(scrapes(n, quiet).len()))
+            )
+        })
+        .collect();
+    assert_eq!(read(&text).unwrap().window_s, 45.0);
+}
+
+#[test]
+fn two_replicas_in_each_scrape_are_two_pools() {
+    let one = untimed(&scrapes(1, quiet));
+    let labelled = |name: &str| {
+        let pools = one.replace("pool=\"shop\",", &format!("instance=\"{name}\",pool=\"shop\""));
+        format!("{pools}process_uptime_seconds{{instance=\"{name}\"}} 7\n")
+    };
+    let text: String =
+        (0..9u64).map(|n| format!("{}\n{}{}", 1_795_670_000 + n, labelled("a"), labelled("b"))).collect();
+    assert!(read(&text).unwrap().looked_at.starts_with("2 pools"), "{:?}", read(&text));
+}
+
+#[test]
+fn a_pool_that_does_not_tell_what_comes_back_is_no_leak() {
+    let busy = |n: u64| Hikari { active: MAX, pending: n % 2, ..quiet(n) };
+    let text: String =
+        scrapes(100, busy).lines().filter(|line| !line.contains("_usage_")).map(|line| format!("{line}\n")).collect();
+    assert_eq!(found(&text), (vec![], vec![vec![Symptom::PoolTooSmall, Symptom::ServerSaturated]]));
+    assert!(read(&text).unwrap().unseen.iter().any(|unseen| unseen.contains("usage_seconds is lacking")));
+}
+
 #[test]
 fn files_that_are_none_are_errors_in_words() {
     let text = scrapes(30, quiet);
-    let untimed: String = text.lines().filter(|line| !line.starts_with('1')).map(|line| format!("{line}\n")).collect();
+    let without = untimed(&text);
     let backwards = format!("{text}5\n{}", text.split_once('\n').unwrap().1);
     let (few, many) = (scrapes(2, quiet), scrapes(6_000, quiet));
     for (text, part) in [
-        (untimed.as_str(), "scrape 1 does not say when it was"),
+        (without.as_str(), "scrape 1 does not say when it was"),
+        (
+            "5\nhikaricp_connections{pool=\"a\"} 10\nhikaricp_active_connections{pool=\"a\"} 9\n",
+            "those that Micrometer gives",
+        ),
         (backwards.as_str(), "is from before the one in front of it"),
         ("# HELP up\nup 1.0\n", "nothing of HikariCP's"),
         ("5\n", "nothing of HikariCP's"),
@@ -201,9 +246,8 @@ fn files_that_are_none_are_errors_in_words() {
         assert!(error.contains(part), "{part}: {error}");
     }
     // What the application tells of its own time will do.
-    let up: String = (0..10u64)
-        .map(|n| format!("process_uptime_seconds {}\nhikaricp_connections_active{{pool=\"a\"}} 1\n", n * 5))
-        .collect();
+    let up: String =
+        (0..10u64).map(|n| format!("process_uptime_seconds {}\n{}", n * 5, untimed(&scrapes(1, quiet)))).collect();
     assert_eq!(read(&up).unwrap().window_s, 45.0);
 }
 

@@ -5,6 +5,11 @@ use std::time::Duration;
 use doctor::{Diagnosis, MongoWindow, Symptom, examine_mongodb};
 use watch::{Mongo, Session, Transactions};
 
+#[path = "databases/course.rs"]
+mod course;
+
+use course::{Random, course};
+
 const EVERY_MS: u64 = 500;
 
 /// A window in which each look shows what `of` says of it.
@@ -206,6 +211,38 @@ fn transactions_that_nobody_ends_are_a_leak_with_a_list_and_without() {
 }
 
 #[test]
+fn long_transactions_with_commands_between_their_pauses_are_no_leak() {
+    // A server tells the sum of all pauses, which is longer than the window; between them they work.
+    let working = |n: u64| {
+        let pauses = 1 + n % 2;
+        let paused = Session {
+            id: None,
+            paused_ms: Some(30_000.0 + n as f64 * 300.0),
+            worked_us: Some(20_000_000 + n * 200_000),
+            ..session(0, "batch")
+        };
+        let transactions = Some(Transactions { started: 74, ended: 70, open: 4, inactive: pauses });
+        Mongo { transactions, sessions: Some(vec![paused; pauses as usize]), ..quiet(n) }
+    };
+    assert_eq!(found(&window(40, working)), []);
+}
+
+#[test]
+fn a_server_that_counts_no_operations_is_not_one_of_which_none_are_asked() {
+    let uncounted = |n: u64| Mongo { created: Some(400 + n * 20), operations: 0, ..quiet(0) };
+    let uncounted = window(40, uncounted);
+    assert_eq!(found(&uncounted), []);
+    assert!(examine_mongodb(&uncounted).unseen.iter().any(|unseen| unseen.contains("does not count operations")));
+}
+
+#[test]
+fn what_a_mongos_does_not_tell_is_said() {
+    let router = |n: u64| Mongo { process: "mongos".into(), running: None, queued: None, ..quiet(n) };
+    let unseen = examine_mongodb(&window(40, router)).unseen.join("\n");
+    assert!(unseen.contains("whether it is saturated"), "{unseen}");
+}
+
+#[test]
 fn idle_connections_that_are_closed_before_each_burst_are_churn() {
     // Two seconds of work, two of quiet, and two without connections.
     let churning = |base: u64| {
@@ -257,53 +294,6 @@ fn figures_at_the_end_of_their_range_are_examined() {
         let text = examine_mongodb(&window(9, hostile)).text(str::to_owned);
         assert!(text.contains("Looked at"), "{text}");
     }
-}
-
-/// Numbers at random, the same for the same seed (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn between(&mut self, from: f64, to: f64) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let unit = (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64;
-        from + (to - from) * unit
-    }
-}
-
-/// What happens to healthy applications in half a minute: some connections are kept, at a steady load with its chances; a job comes, works and is
-/// gone; an instance is replaced. Of each look: connections, those made so far, and what was asked so far.
-fn course(random: &mut Random, looks: u64) -> Vec<(u64, u64, u64)> {
-    let kept = random.between(5.0, 60.0) as u64;
-    let rate = random.between(20.0, 3_000.0);
-    let job =
-        (random.between(0.0, looks as f64) as u64, random.between(1.0, 6.0) as u64, random.between(0.0, 30.0) as u64);
-    let deployed = random.between(0.0, looks as f64) as u64;
-    let replaced = random.between(0.0, kept as f64 / 2.0) as u64;
-    let (mut made, mut asked) = (kept, 10_000);
-    let mut course = Vec::new();
-    for n in 0..looks {
-        asked += (rate * random.between(0.0, 1.0)) as u64;
-        let mut here = kept;
-        if (job.0..job.0 + job.1).contains(&n) {
-            if n == job.0 {
-                made += job.2;
-            }
-            asked += job.2 * random.between(8.0, 40.0) as u64;
-            here += job.2;
-        }
-        if n == deployed {
-            made += replaced;
-            asked += replaced * 3;
-        }
-        course.push((here, made, asked));
-    }
-    course
 }
 
 #[test]

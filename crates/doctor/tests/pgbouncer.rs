@@ -131,3 +131,11 @@ fn a_pause_and_a_database_that_is_away_are_told_apart() {
     assert_eq!(found(&window(&[nothing; 20], |pool| pool.paused = true)), [Symptom::Paused]);
     assert_eq!(found(&window(&[nothing; 20], |pool| pool.unavailable_ms = Some(9_000.0))), [Symptom::OutOfReach]);
 }
+
+#[test]
+fn a_pool_whose_size_is_not_told_is_no_pool_of_none() {
+    let diagnosis = examine(&window(&[BUSY; 30], |pool| pool.max_size = 0));
+    assert_eq!(diagnosis.undecided[0].between, [Symptom::PoolTooSmall, Symptom::ServerSaturated], "{diagnosis:?}");
+    let text = diagnosis.text(str::to_owned);
+    assert!(!text.contains(" 0 servers") && text.contains("which is not told"), "{text}");
+}

@@ -119,6 +119,13 @@ fn whatever_else_stands_in_a_file_is_an_error_in_words() {
     let more = [whole.clone(), vec![whole[1].clone()]].concat();
     assert!(read(&more).unwrap_err().contains("something stands behind the end"));
     assert!(read(&recording(pooler, 3)).unwrap().examine().unwrap_err().to_string().contains("only 3 looks"));
+    let mut brief = Patient::of(&database(0)).unwrap();
+    for n in 0..9 {
+        let Line::Database { look, .. } = database(n) else { unreachable!() };
+        brief.take(Line::Database { at_us: n * 100_000, look }).unwrap();
+    }
+    let error = brief.examine().unwrap_err().to_string();
+    assert!(error.contains("within 0.8 s"), "a pause of 90 s is none that was looked at for so long: {error}");
     let deep = "[".repeat(100_000);
     assert!(with(2, &deep).contains("it is no JSON"));
     let long = format!("\"{}\"", "x".repeat(9 << 20));
@@ -136,7 +143,7 @@ fn numbers_as_large_as_a_file_may_have_them_do_no_harm() {
     for n in 0..6 {
         let line = with(&pooler(n + 1).text());
         let Line::Pooler { look, holders, .. } = line else { unreachable!() };
-        patient.take(Line::Pooler { at_us: n, look, holders }).unwrap();
+        patient.take(Line::Pooler { at_us: n * 500_000, look, holders }).unwrap();
     }
     patient.take(Line::End { looks: 6, clients: Vec::new() }).unwrap();
     patient.examine().unwrap().text(str::to_owned);

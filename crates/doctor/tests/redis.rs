@@ -5,6 +5,11 @@ use std::time::Duration;
 use doctor::{Diagnosis, RedisWindow, Symptom, examine_redis};
 use watch::{Redis, RedisClient};
 
+#[path = "databases/course.rs"]
+mod course;
+
+use course::{Random, course};
+
 const EVERY_MS: u64 = 500;
 
 /// A window in which each look shows what `of` says of it.
@@ -139,6 +144,13 @@ fn who_serves_nobody_is_out_of_reach_and_has_no_other_trouble() {
         (found(&replica), examine_redis(&replica).findings[0].of.as_str()),
         (vec![Symptom::OutOfReach], "its primary")
     );
+    // What it says for as long as it has never had one.
+    let never = |n: u64| Redis { link_down_s: Some(0.0), ..quiet(n) };
+    let seen = examine_redis(&window(40, never)).findings[0].evidence.join("\n");
+    assert!(seen.contains("at 100% of the looks") && !seen.contains("by now"), "{seen}");
+    let filled = "connected_clients:5\nmaxclients:100\ntotal_connections_received:9\ntotal_commands_processed:9\n\
+        master_link_status:down\nmaster_link_down_since_seconds:-1\nmaster_sync_in_progress:1\n";
+    assert_eq!(found(&window(40, |_| Redis::read(filled).unwrap())), [], "a new replica is filled by its primary");
     let restarted = |n: u64| Redis { is_loading: n < 5, ..quiet(n) };
     assert_eq!(found(&window(40, restarted)), [], "a restart passes");
 }
@@ -161,53 +173,6 @@ fn figures_at_the_end_of_their_range_are_examined() {
         let text = examine_redis(&window(9, hostile)).text(str::to_owned);
         assert!(text.contains("Looked at"), "{text}");
     }
-}
-
-/// Numbers at random, the same for the same seed (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn between(&mut self, from: f64, to: f64) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let unit = (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64;
-        from + (to - from) * unit
-    }
-}
-
-/// What happens to healthy applications in half a minute: some connections are kept, at a steady load with its chances; a job comes, works and is
-/// gone; an instance is replaced. Of each look: connections, those made so far, and what was asked so far.
-fn course(random: &mut Random, looks: u64) -> Vec<(u64, u64, u64)> {
-    let kept = random.between(5.0, 60.0) as u64;
-    let rate = random.between(20.0, 3_000.0);
-    let job =
-        (random.between(0.0, looks as f64) as u64, random.between(1.0, 6.0) as u64, random.between(0.0, 30.0) as u64);
-    let deployed = random.between(0.0, looks as f64) as u64;
-    let replaced = random.between(0.0, kept as f64 / 2.0) as u64;
-    let (mut made, mut asked) = (kept, 10_000);
-    let mut course = Vec::new();
-    for n in 0..looks {
-        asked += (rate * random.between(0.0, 1.0)) as u64;
-        let mut here = kept;
-        if (job.0..job.0 + job.1).contains(&n) {
-            if n == job.0 {
-                made += job.2;
-            }
-            asked += job.2 * random.between(8.0, 40.0) as u64;
-            here += job.2;
-        }
-        if n == deployed {
-            made += replaced;
-            asked += replaced * 3;
-        }
-        course.push((here, made, asked));
-    }
-    course
 }
 
 #[test]

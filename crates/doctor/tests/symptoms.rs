@@ -114,6 +114,18 @@ fn a_quiet_pool_is_healthy() {
 }
 
 #[test]
+fn waits_beyond_the_last_bound_have_come_to_an_end() {
+    let full = Moment { in_use: 10, waiters: 30, transactions: 800, ..QUIET };
+    let slow = |look: &mut Look| {
+        let queued = look.pools[0].checkout.get_mut("queued").unwrap();
+        let all = queued.count();
+        (queued.buckets[2], queued.buckets[BOUNDS.len()]) = (0, all);
+    };
+    let text = examine(&window(&[full; 20], slow)).text(str::to_owned);
+    assert!(text.contains("one wait in twenty lasted over 1.0 s") && !text.contains("none has come"), "{text}");
+}
+
+#[test]
 fn a_burst_that_passes_is_healthy() {
     let burst = Moment { in_use: 10, waiters: 30, transactions: 800, ..QUIET };
     let moments = [vec![QUIET; 15], vec![burst; 8], vec![QUIET; 15]].concat();

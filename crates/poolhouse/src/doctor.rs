@@ -65,6 +65,8 @@ const LEAST_LOOKS: u32 = 4;
 const MOST_LOOKS: u32 = MAX_LOOKS as u32 - 2;
 /// How long it may be without an answer, as in a restart, before it gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is asked again for who did not answer at the end.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Say what is wrong between clients, pools and the database, with evidence and the setting that cures it
 #[derive(Args)]
@@ -179,11 +181,15 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
              none of these"
         ),
     }
+    let url = if scheme.is_empty() { format!("http://{what}") } else { what };
+    let what = secret(&url)?.reveal().to_string();
     if let Some(metrics) = Metrics::at(&what, args.token_file.as_deref())? {
         return Ok(Box::new(metrics));
     }
+    // A Poolhouse behind a proxy, or an application without a pool: its token is not for those.
+    let is_anybodys = metrics::has_path(&what);
     let remote = RemoteArgs { url: what, token_file: args.token_file.clone() };
-    Ok(Box::new(Admin::new(remote.remote()?)))
+    Ok(Box::new(Admin::new(if is_anybodys { remote.remote_of_anybody()? } else { remote.remote()? })))
 }
 
 fn secret(url: &str) -> anyhow::Result<Secret> {
@@ -224,6 +230,7 @@ fn looks(
     loop {
         let seen = source.look(began);
         let at = began.elapsed();
+        let answers = seen.is_ok();
         match seen {
             Ok(line) => {
                 answered = Some(at);
@@ -232,19 +239,32 @@ fn looks(
                 if patient.is_none() {
                     patient = Patient::of(&line);
                 }
-                if !patient.as_mut().context("it is no look")?.take(line)? {
+                let patient = patient.as_mut().context("it is no look")?;
+                if !patient.take(line)? {
                     eprintln!("it was restarted: what was seen before does not count");
+                }
+                if patient.is_full() {
+                    eprintln!("more looks at so many pools are not kept: the window ends here");
+                    break;
                 }
             }
             Err(error) if answered.is_none_or(|before| at - before > PATIENCE) => return Err(error),
             Err(_) => {}
         }
         if !pause(at) {
-            break;
+            // Who is gone at the end is not well: it has as long to come back as in between.
+            if answers {
+                break;
+            }
+            std::thread::sleep(AGAIN);
         }
     }
     let Some(mut patient) = patient else { bail!("there was no look") };
-    let end = Line::End { looks, clients: source.clients()? };
+    let clients = source.clients().unwrap_or_else(|error| {
+        eprintln!("who is connected at the end it does not say: {}", ::bench::report::printable(&format!("{error:#}")));
+        Vec::new()
+    });
+    let end = Line::End { looks, clients };
     patient.take(match recorder {
         Some(recorder) => recorder.finish(&end)?,
         None => end,
@@ -260,4 +280,54 @@ fn kept(recorder: &mut Option<Recorder>, line: Line) -> anyhow::Result<Option<Li
         eprintln!("the recording is full: the window ends here");
     }
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    /// Answers, or does not, as it is told; and never says who is connected.
+    struct Scripted {
+        answers: Vec<bool>,
+        asked: usize,
+    }
+
+    impl Source for Scripted {
+        fn look(&mut self, _: Instant) -> anyhow::Result<Line> {
+            self.asked += 1;
+            match self.answers.get(self.asked - 1) {
+                Some(false) => Err(anyhow!("gone")),
+                _ => Ok(Line::Redis { at_us: self.asked as u64 * 500_000, look: Box::default() }),
+            }
+        }
+
+        fn clients(&mut self) -> anyhow::Result<Vec<watch::Client>> {
+            Err(anyhow!("gone"))
+        }
+    }
+
+    /// Looks for six looks and one more.
+    fn looked(answers: &[bool]) -> (anyhow::Result<Diagnosis>, usize) {
+        let mut source = Scripted { answers: answers.to_vec(), asked: 0 };
+        let mut left = 6;
+        let diagnosis = looks(&mut source, None, &mut |_| {
+            left -= 1;
+            left >= 0
+        });
+        (diagnosis, source.asked)
+    }
+
+    #[test]
+    fn who_does_not_answer_at_the_end_is_asked_until_it_does() {
+        let (diagnosis, asked) = looked(&[true, true, true, true, true, true, false, false, true]);
+        assert_eq!((diagnosis.unwrap().window_s, asked), (4.0, 9));
+    }
+
+    #[test]
+    fn what_was_seen_counts_although_nobody_says_who_is_connected_at_the_end() {
+        let (diagnosis, asked) = looked(&[]);
+        assert_eq!((diagnosis.unwrap().window_s, asked), (3.0, 7));
+    }
 }

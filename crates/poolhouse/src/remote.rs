@@ -32,6 +32,8 @@ const MAX_SHOWN: usize = 300;
 /// A running Poolhouse.
 pub struct Remote {
     base: String,
+    /// The same for people.
+    shown: String,
     token: Option<String>,
 }
 
@@ -63,13 +65,25 @@ impl RemoteArgs {
     /// # Errors
     /// The URL is none, or the token cannot be read: bad usage.
     pub fn remote(&self) -> anyhow::Result<Remote> {
-        let token = match &self.token_file {
-            Some(path) => {
-                let text = settings::read_small(path).with_context(|| format!("cannot read {}", path.display()))?;
-                Some(text)
-            }
-            None => std::env::var(TOKEN).ok(),
-        };
+        let token = self.token()?.or_else(|| std::env::var(TOKEN).ok());
+        self.asked_with(token)
+    }
+
+    /// The same for an address that may be somebody else's: the token of the environment is not for those.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn remote_of_anybody(&self) -> anyhow::Result<Remote> {
+        self.asked_with(self.token()?)
+    }
+
+    fn token(&self) -> anyhow::Result<Option<String>> {
+        let read =
+            |path: &PathBuf| settings::read_small(path).with_context(|| format!("cannot read {}", path.display()));
+        self.token_file.as_ref().map(read).transpose()
+    }
+
+    fn asked_with(&self, token: Option<String>) -> anyhow::Result<Remote> {
         let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
         Remote::new(&self.url, token).context("the admin URL must begin with http://, such as http://127.0.0.1:9930")
     }
@@ -84,12 +98,12 @@ impl Remote {
             None => format!("http://{url}"),
         };
         let base = base.trim_end_matches('/').to_owned();
-        (base.len() > "http://".len()).then_some(Self { base, token })
+        (base.len() > "http://".len()).then(|| Self { shown: without_login(&base), base, token })
     }
 
     /// Where it is, without `http://`.
     pub fn address(&self) -> &str {
-        self.base.trim_start_matches("http://")
+        self.shown.trim_start_matches("http://")
     }
 
     /// Looks at something that is there at once.
@@ -105,10 +119,10 @@ impl Remote {
         let request = Request { method: Method::Get, path: path.to_owned(), parameters, patience: Duration::ZERO };
         let answer = self.ask(&request)?;
         if let Some(error) = answer.error() {
-            bail!("{}: {error}", self.base);
+            bail!("{}: {error}", self.shown);
         }
         serde_json::from_value(answer.body)
-            .with_context(|| format!("{} is no admin address of this Poolhouse", self.base))
+            .with_context(|| format!("{} is no admin address of this Poolhouse", self.shown))
     }
 
     /// Asks.
@@ -133,15 +147,21 @@ impl Remote {
                 token.into_iter().fold(post, |post, (name, value)| post.header(name, value)).send_empty()
             }
         };
-        let mut response = called.with_context(|| format!("cannot ask {}", self.base))?;
+        let mut response = called.with_context(|| format!("cannot ask {}", self.shown))?;
         let status = response.status().as_u16();
         let text = response.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
-        let text = text.with_context(|| format!("cannot read the answer of {}", self.base))?;
+        let text = text.with_context(|| format!("cannot read the answer of {}", self.shown))?;
         match serde_json::from_str(&text) {
             Ok(body) => Ok(Answer { status, body }),
-            Err(_) => bail!("{}: {} (HTTP status {status})", self.base, shown(&text)),
+            Err(_) => bail!("{}: {} (HTTP status {status})", self.shown, shown(&text)),
         }
     }
+}
+
+/// A URL for people: without the user and the password that it may have.
+pub fn without_login(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
+    format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place))
 }
 
 /// The beginning of what is no JSON, harmless to a terminal.
@@ -163,5 +183,24 @@ impl Answer {
     /// Whether what was asked for is done.
     pub fn is_done(&self) -> bool {
         (200..300).contains(&self.status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_url_has_no_password() {
+        for (url, shown) in [
+            ("http://a:9930/x", "http://a:9930/x"),
+            ("http://me:pass@a:9930", "http://a:9930"),
+            ("http://me:p@ss@a:9930/x", "http://a:9930/x"),
+            ("me:pass@a:9930", "a:9930"),
+        ] {
+            assert_eq!(without_login(url), shown);
+        }
+        let remote = Remote::new("http://me:pass@a:9930/", None).unwrap();
+        assert_eq!((remote.base.as_str(), remote.address()), ("http://me:pass@a:9930", "a:9930"));
     }
 }

@@ -130,8 +130,10 @@ impl Activity {
     }
 }
 
+/// Nothing but its existence may be seen: it is another user's, or the server does not keep track of what sessions do (`track_activities`).
 fn is_hidden(row: &Row) -> bool {
-    row.get("hidden").is_some_and(|hidden| hidden == "t")
+    let is = |name: &str, value: &str| row.get(name).is_some_and(|told| told == value);
+    is("hidden", "t") || is("state", "disabled")
 }
 
 impl Backend {
@@ -205,6 +207,9 @@ mod tests {
         let own = &look.backends[0];
         assert!(own.works() && own.waits_for_lock() && !own.is_ready() && own.state_ms == 0.0);
         assert!(Activity::read(&row(&[("version", "15.3")]), &[], 0).unwrap_err().contains("started_us"));
+        let untracked = row(&[("pid", "6"), ("state", "disabled"), ("hidden", "f")]);
+        let look = Activity::read(&server, &[untracked], 0).unwrap();
+        assert_eq!((look.hidden, look.backends.len()), (1, 0), "whether it works nobody knows");
     }
 
     #[test]

@@ -200,7 +200,9 @@ impl Made {
                 }
             }
             Kind::ConnectionReady => {
-                self.connections.entry(id).or_default().is_ready = true;
+                if self.connections.len() < MAX_CONNECTIONS || self.connections.contains_key(&id) {
+                    self.connections.entry(id).or_default().is_ready = true;
+                }
             }
             Kind::ConnectionClosed => {
                 let gone = self.connections.remove(&id);
@@ -382,5 +384,12 @@ mod tests {
             cmap.take(&event(&line));
         }
         assert_eq!(cmap.look(0.0).pools.len(), MAX_POOLS);
+        let mut made = Made::default();
+        let mut ready = event(r#"{"event":"connectionReady","time":1,"connectionId":1}"#);
+        for n in 0..MAX_CONNECTIONS as u64 + 9 {
+            ready.connection = Some(n);
+            made.take(&ready);
+        }
+        assert_eq!(made.connections.len(), MAX_CONNECTIONS);
     }
 }

@@ -31,6 +31,8 @@ pub struct Shown {
     pub databases: Vec<Row>,
     /// SHOW CLIENTS
     pub clients: Vec<Row>,
+    /// Rows of that beyond those that were taken.
+    pub clients_left_out: u64,
     /// SHOW SERVERS
     pub servers: Vec<Row>,
     /// SHOW STATE, which older ones do not have
@@ -50,6 +52,8 @@ pub struct Console {
     /// Clients of the last look.
     clients: BTreeMap<String, Seen>,
     next_client: u64,
+    /// Not all were shown then.
+    was_cut: bool,
     /// Clients that came after the first look, and how many of them were gone at the next.
     came: u64,
     brief: u64,
@@ -126,6 +130,7 @@ impl Console {
             pooler: Pooler::PgBouncer,
             version: shown.version.clone(),
             instance: self.restarts.to_string(),
+            clients_left_out: shown.clients_left_out,
             hides_pause: shown.state.is_none(),
             listeners: vec![listener],
             pools,
@@ -202,12 +207,15 @@ impl Console {
     fn clients(&mut self, shown: &Shown, is_first: bool, now: u64) -> BTreeMap<String, Client> {
         let mut here = BTreeMap::new();
         let mut clients = BTreeMap::new();
+        // Which clients are shown is chance where not all are: those that appear have not come, and those that are lacking have not gone.
+        let are_all = shown.clients_left_out == 0 && !self.was_cut;
+        self.was_cut = shown.clients_left_out > 0;
         for row in shown.clients.iter().filter(|row| text(row, "database") != OWN) {
             let (host, port) = (text(row, "addr"), text(row, "port"));
             let key = format!("{} {} {host} {port}", text(row, "ptr"), text(row, "connect_time"));
             let seen = self.clients.get(&key).map(|seen| Seen { is_new: false, ..*seen }).unwrap_or_else(|| {
                 self.next_client += 1;
-                Seen { id: self.next_client, is_new: !is_first }
+                Seen { id: self.next_client, is_new: are_all && !is_first }
             });
             here.insert(key, seen);
             let state = match text(row, "state") {
@@ -231,9 +239,11 @@ impl Console {
             };
             clients.insert(text(row, "ptr").to_owned(), client);
         }
-        let before: BTreeSet<&String> = here.keys().collect();
-        self.came += here.values().filter(|seen| seen.is_new).count() as u64;
-        self.brief += self.clients.iter().filter(|(key, seen)| seen.is_new && !before.contains(key)).count() as u64;
+        if are_all {
+            self.came += here.values().filter(|seen| seen.is_new).count() as u64;
+            self.brief +=
+                self.clients.iter().filter(|(key, seen)| seen.is_new && !here.contains_key(*key)).count() as u64;
+        }
         self.clients = here;
         clients
     }
@@ -313,7 +323,8 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
     let mut next = || parts.next()?.ok();
     let (year, month, day) = (next()?, next()?, next()?);
     let (hour, minute, second) = (next()?, next()?, next()?);
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    let is_date = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !is_date || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
     // Years begin in March here, so that the day that some have more comes last.
@@ -368,6 +379,7 @@ mod tests {
                  shop | 10.0.0.5 | 5432 | 3 | 0 | 0",
             ),
             clients: rows(&text.join("\n")),
+            clients_left_out: 0,
             servers: rows(
                 "user | database | state | connect_time | request_time | ptr | link | remote_pid
                  app | shop | active | 2026-11-26 05:00:00 UTC | 2026-11-26 05:13:28 UTC | 0x51 | 0x1 | 71
@@ -427,6 +439,23 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_are_not_shown_have_not_gone() {
+        let mut console = Console::default();
+        let one = |ptr, clients_left_out| Shown { clients_left_out, ..shown(1, 1, &[(ptr, "active", "")]) };
+        for (ptr, left_out, came, brief) in
+            [("0x1", 0, 0, 0), ("0x2", 9, 0, 0), ("0x3", 9, 0, 0), ("0x4", 0, 0, 0), ("0x5", 0, 1, 0), ("0x6", 0, 2, 1)]
+        {
+            let (look, ..) = console.look(0.0, &one(ptr, left_out), None);
+            let listener = &look.listeners[0];
+            assert_eq!(
+                (listener.logins, listener.brief, look.clients_left_out),
+                (came, Some(brief), left_out),
+                "{ptr}"
+            );
+        }
+    }
+
+    #[test]
     fn counters_that_begin_anew_are_another_process() {
         let mut console = Console::default();
         let (before, ..) = console.look(0.0, &shown(100, 100, &[]), None);
@@ -479,7 +508,8 @@ mod tests {
         assert_eq!(seconds("1970-01-01 00:00:00 UTC"), Some(0));
         assert_eq!(seconds("2000-02-29 12:00:01 UTC"), Some(951_825_601));
         assert_eq!(seconds("2026-11-26 05:13:27 UTC"), Some(1_795_670_007));
-        for wrong in ["", "never", "2026-11-26", "2026-13-26 05:13:27", "0000-01-01 00:00:00"] {
+        let (hour, second) = ("2026-11-26 18446744073709551615:00:00", "2026-11-26 05:13:18446744073709551615");
+        for wrong in ["", "never", "2026-11-26", "2026-13-26 05:13:27", "0000-01-01 00:00:00", hour, second] {
             assert_eq!(seconds(wrong), None, "{wrong}");
         }
     }

@@ -23,8 +23,9 @@ const PREFIX: &str = "hikaricp_connections";
 pub struct Scrape {
     /// When it was, in seconds of the Unix epoch, if it says.
     pub at_s: Option<f64>,
-    /// For how many seconds the process had run, if it says.
+    /// For how many seconds the process had run, if it says; the first one, where it tells of several.
     pub uptime_s: Option<f64>,
+    uptime_of: String,
     /// By the name of the pool and of the series, without [`PREFIX`].
     pools: BTreeMap<String, BTreeMap<String, f64>>,
 }
@@ -34,6 +35,7 @@ pub struct Scrape {
 pub struct Hikari {
     /// How often its counters have begun anew.
     restarts: u64,
+    uptime_s: f64,
     pools: BTreeMap<String, Known>,
     next: u64,
 }
@@ -42,11 +44,22 @@ pub struct Hikari {
 #[derive(Debug, Default)]
 struct Known {
     id: u64,
-    /// Counters of the last scrape.
-    made: u64,
-    returned: u64,
+    /// Of the first scrape, and of the last.
+    base: Counted,
+    last: Counted,
     /// Since when it has had no connection though threads wait.
     bare_since_ms: Option<f64>,
+}
+
+/// What only grows. It is told from a pool's first scrape on: what came before may be of days.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    made: u64,
+    returned: u64,
+    timeouts: u64,
+    hold: Times,
+    acquire: Times,
+    creation: Times,
 }
 
 /// A line of the text.
@@ -70,6 +83,12 @@ impl Scrape {
     /// The text has something of HikariCP's.
     pub fn has_pools(&self) -> bool {
         !self.pools.is_empty()
+    }
+
+    /// Some pool tells what is needed to look at it. HikariCP's own tracker for Prometheus has other names, and the gauges of a pool that is gone
+    /// are no numbers.
+    pub fn has_whole_pools(&self) -> bool {
+        self.pools.values().any(is_whole)
     }
 
     /// A line with nothing but a time, which begins a scrape.
@@ -103,13 +122,15 @@ impl Scrape {
 
     fn has(&self, sample: &Sample<'_>) -> bool {
         let known = sample.series().and_then(|series| self.pools.get(&sample.pool())?.get(series));
-        known.is_some() || (sample.name == UPTIME && self.uptime_s.is_some())
+        known.is_some() || (sample.name == UPTIME && self.uptime_s.is_some() && self.uptime_of == sample.pool())
     }
 
     fn add(&mut self, line: &str) {
         let Some(sample) = Sample::read(line) else { return };
         if sample.name == UPTIME {
-            self.uptime_s = Some(sample.value);
+            if self.uptime_s.is_none() {
+                (self.uptime_s, self.uptime_of) = (Some(sample.value), sample.pool());
+            }
             return;
         }
         let Some(series) = sample.series() else { return };
@@ -140,6 +161,21 @@ const SERIES: [&str; 14] = [
     "_creation_seconds_sum",
     "_acquire_seconds_max",
 ];
+
+/// Without these a pool is none that can be looked at.
+const NEEDED: [&str; 3] = ["_active", "_pending", "_max"];
+
+fn known(series: &BTreeMap<String, f64>, name: &str) -> Option<f64> {
+    series.get(name).copied().filter(|value| !value.is_nan())
+}
+
+fn figure(series: &BTreeMap<String, f64>, name: &str) -> f64 {
+    known(series, name).unwrap_or(0.0).clamp(0.0, MAX_FIGURE)
+}
+
+fn is_whole(series: &BTreeMap<String, f64>) -> bool {
+    NEEDED.iter().all(|name| known(series, name).is_some())
+}
 
 /// The time that a line is, in seconds of the Unix epoch.
 fn time_of(line: &str) -> Option<f64> {
@@ -220,47 +256,83 @@ fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
 impl Hikari {
     /// The look that a scrape is. `at_ms`: when, on any clock.
     pub fn look(&mut self, at_ms: f64, scrape: &Scrape) -> Look {
-        let mut has_begun_anew = false;
+        let uptime_s = scrape.uptime_s.filter(|uptime| uptime.is_finite()).map(|s| s.clamp(0.0, MAX_FIGURE / 1e3));
+        let mut has_begun_anew = uptime_s.is_some_and(|uptime| uptime < self.uptime_s);
+        self.uptime_s = uptime_s.unwrap_or(self.uptime_s);
+        if has_begun_anew {
+            self.pools.values_mut().for_each(|known| known.base = Counted::default());
+        }
         if self.pools.len() > MAX_POOLS {
             // They are new at each scrape: those that are gone are forgotten.
             self.pools.retain(|name, _| scrape.pools.contains_key(name));
         }
-        let pools = scrape.pools.iter().map(|(name, series)| {
+        let pools = scrape.pools.iter().filter(|(_, series)| is_whole(series)).map(|(name, series)| {
+            let counted = Counted::of(series);
             let known = self.pools.entry(name.clone()).or_insert_with(|| {
                 self.next += 1;
-                Known { id: self.next, ..Known::default() }
+                Known { id: self.next, base: counted.clone(), last: counted.clone(), bare_since_ms: None }
             });
-            let pool = known.pool(at_ms, name, series);
-            has_begun_anew |= pool.created < known.made || pool.transactions < known.returned;
-            (known.made, known.returned) = (pool.created, pool.transactions);
-            pool
+            if counted.is_before(&known.last) {
+                has_begun_anew = true;
+                known.base = Counted::default();
+            }
+            let since = counted.since(&known.base);
+            known.last = counted;
+            known.pool(at_ms, name, series, since)
         });
         let pools = pools.collect();
         self.restarts += u64::from(has_begun_anew);
         Look {
             pooler: Pooler::HikariCp,
             instance: self.restarts.to_string(),
-            uptime_ms: scrape
-                .uptime_s
-                .filter(|uptime| uptime.is_finite())
-                .map_or(0.0, |s| s.clamp(0.0, MAX_FIGURE / 1e3) * 1e3),
+            uptime_ms: uptime_s.map_or(0.0, |s| s * 1e3),
             pools,
             ..Look::default()
         }
     }
 }
 
-impl Known {
-    fn pool(&mut self, at_ms: f64, name: &str, series: &BTreeMap<String, f64>) -> Pool {
-        let known = |series_name: &str| series.get(series_name).copied().filter(|value| !value.is_nan());
-        let figure = |name: &str| known(name).unwrap_or(0.0).clamp(0.0, MAX_FIGURE);
-        let count = |name: &str| figure(name) as u64;
-        let times = |what: &str| Times {
-            buckets: vec![count(&format!("_{what}_seconds_count"))],
-            sum_ms: (figure(&format!("_{what}_seconds_sum")) * 1e3).min(MAX_FIGURE),
+impl Counted {
+    fn of(series: &BTreeMap<String, f64>) -> Self {
+        let count = |name: &str| figure(series, name) as u64;
+        // Where they are not told, there is no bucket.
+        let times = |what: &str| {
+            let all = known(series, &format!("_{what}_seconds_count"))?.clamp(0.0, MAX_FIGURE) as u64;
+            let sum_ms = (figure(series, &format!("_{what}_seconds_sum")) * 1e3).min(MAX_FIGURE);
+            Some(Times { buckets: vec![all], sum_ms })
         };
+        Self {
+            made: count("_creation_seconds_count"),
+            returned: count("_usage_seconds_count"),
+            timeouts: count("_timeout_total"),
+            hold: times("usage").unwrap_or_default(),
+            acquire: times("acquire").unwrap_or_default(),
+            creation: times("creation").unwrap_or_default(),
+        }
+    }
+
+    /// Its counters have begun anew since the other one.
+    fn is_before(&self, other: &Self) -> bool {
+        self.made < other.made || self.returned < other.returned
+    }
+
+    fn since(&self, base: &Self) -> Self {
+        Self {
+            made: self.made.saturating_sub(base.made),
+            returned: self.returned.saturating_sub(base.returned),
+            timeouts: self.timeouts.saturating_sub(base.timeouts),
+            hold: self.hold.since(&base.hold),
+            acquire: self.acquire.since(&base.acquire),
+            creation: self.creation.since(&base.creation),
+        }
+    }
+}
+
+impl Known {
+    fn pool(&mut self, at_ms: f64, name: &str, series: &BTreeMap<String, f64>, since: Counted) -> Pool {
+        let count = |name: &str| figure(series, name) as u64;
         let (in_use, idle, waiters) = (count("_active"), count("_idle"), count("_pending"));
-        let total = known("").map_or(in_use.saturating_add(idle), |_| count(""));
+        let total = known(series, "").map_or(in_use.saturating_add(idle), |_| count(""));
         let is_bare = waiters > 0 && total == 0;
         self.bare_since_ms = is_bare.then(|| self.bare_since_ms.unwrap_or(at_ms));
         Pool {
@@ -277,12 +349,12 @@ impl Known {
             },
             max_size: count("_max"),
             min_size: count("_min"),
-            created: count("_creation_seconds_count"),
-            checkout_failed: Counts::from([("timeout".to_owned(), count("_timeout_total"))]),
-            transactions: count("_usage_seconds_count"),
-            checkout: BTreeMap::from([("any".to_owned(), times("acquire"))]),
-            connect: BTreeMap::from([("all".to_owned(), times("creation"))]),
-            hold: times("usage"),
+            created: since.made,
+            checkout_failed: Counts::from([("timeout".to_owned(), since.timeouts)]),
+            transactions: since.returned,
+            checkout: BTreeMap::from([("any".to_owned(), since.acquire)]),
+            connect: BTreeMap::from([("all".to_owned(), since.creation)]),
+            hold: since.hold,
             unavailable_ms: self.bare_since_ms.map(|since| at_ms - since).filter(|ms| *ms >= COLD_MS),
             ..Pool::default()
         }
@@ -304,7 +376,11 @@ mod tests {
     fn what_micrometer_tells_of_a_pool_is_read() {
         let scrape = Scrape::read(TEXT);
         assert_eq!((scrape.uptime_s, scrape.at_s, scrape.has_pools()), (Some(99.5), None, true));
-        let look = Hikari::default().look(0.0, &scrape);
+        let before =
+            TEXT.replace("100.0", "0.0").replace(" 2.5", " 0.0").replace("} 4.0", "} 0.0").replace("12.0", "0.0");
+        let mut hikari = Hikari::default();
+        hikari.look(0.0, &Scrape::read(&before));
+        let look = hikari.look(1.0, &scrape);
         let [pool] = &look.pools[..] else { panic!("{look:?}") };
         assert_eq!(
             (pool.database.as_str(), pool.waiters, pool.max_size, pool.created, pool.transactions),
@@ -338,9 +414,16 @@ mod tests {
         assert_eq!(stamped.at_s, Some(1_795_670_007.25));
     }
 
+    /// Series and their values, all of one pool.
+    fn bare(series: &str, labels: &str) -> String {
+        let words: Vec<&str> = series.split(' ').collect();
+        words.chunks(2).map(|pair| format!("hikaricp_connections_{}{labels} {}\n", pair[0], pair[1])).collect()
+    }
+
     #[test]
     fn labels_may_hold_anything() {
-        let scrape = Scrape::read("hikaricp_connections_max{application=\"a b\",pool=\"o\\\"n}e,\\\\\",} 5\n");
+        let labels = "{application=\"a b\",pool=\"o\\\"n}e,\\\\\",}";
+        let scrape = Scrape::read(&bare("max 5 active 1 pending 0", labels));
         let look = Hikari::default().look(0.0, &scrape);
         assert_eq!((look.pools[0].database.as_str(), look.pools[0].max_size), ("o\"n}e,\\ of a b", 5));
         for broken in [
@@ -360,14 +443,14 @@ mod tests {
             let scrape = Scrape::read(
                 &TEXT.replace("8.0", value).replace("100.0", value).replace("99.5", value).replace("2.5", value),
             );
-            let look = Hikari::default().look(0.0, &scrape);
-            let pool = &look.pools[0];
-            assert!(
-                pool.servers.in_use <= MAX_FIGURE as u64 && pool.hold.sum_ms.is_finite() && look.uptime_ms.is_finite(),
-                "{value}"
-            );
+            let mut hikari = Hikari::default();
+            hikari.look(0.0, &Scrape::read(&TEXT.replace("100.0", "0.0").replace(" 2.5", " 0.0")));
+            let look = hikari.look(1.0, &scrape);
+            assert_eq!(look.pools.is_empty(), value == "NaN", "a gauge of a pool that is gone: {value}");
+            let is_sane = |pool: &Pool| pool.servers.in_use <= MAX_FIGURE as u64 && pool.hold.sum_ms.is_finite();
+            assert!(look.pools.iter().all(is_sane) && look.uptime_ms.is_finite(), "{value}");
         }
-        let many: String = (0..1_000).map(|n| format!("hikaricp_connections_max{{pool=\"{n}\"}} 1\n")).collect();
+        let many: String = (0..1_000).map(|n| bare("max 1 active 0 pending 0", &format!("{{pool=\"{n}\"}}"))).collect();
         assert_eq!(Hikari::default().look(0.0, &Scrape::read(&many)).pools.len(), MAX_POOLS);
     }
 
@@ -377,6 +460,49 @@ mod tests {
         let before = hikari.look(0.0, &Scrape::read(TEXT)).instance;
         assert_eq!(hikari.look(1.0, &Scrape::read(TEXT)).instance, before);
         assert_ne!(hikari.look(2.0, &Scrape::read(&TEXT.replace("100.0", "3.0"))).instance, before);
+    }
+
+    #[test]
+    fn a_process_that_has_run_for_less_than_before_is_another() {
+        let mut hikari = Hikari::default();
+        let before = hikari.look(0.0, &Scrape::read(TEXT)).instance;
+        // More was done in its first seconds than by the one before.
+        let after = hikari.look(9.0, &Scrape::read(&TEXT.replace("99.5", "4.5").replace("100.0", "170.0")));
+        assert_ne!(after.instance, before);
+        assert_eq!(after.pools[0].transactions, 170);
+    }
+
+    #[test]
+    fn a_pool_that_is_shown_late_does_not_bring_what_it_did_before() {
+        let mut hikari = Hikari::default();
+        hikari.look(0.0, &Scrape::read(TEXT));
+        let late = |used: u64| {
+            let more = bare(&format!("active 1 pending 0 max 5 usage_seconds_count {used}"), "{pool=\"late\"}");
+            Scrape::read(&format!("{TEXT}{more}"))
+        };
+        assert_eq!(hikari.look(1.0, &late(1_000_000)).pools[0].transactions, 0);
+        assert_eq!(hikari.look(2.0, &late(1_000_005)).pools[0].transactions, 5);
+    }
+
+    #[test]
+    fn two_processes_in_one_scrape_are_told_apart_by_their_labels() {
+        let mut scrape = Scrape::default();
+        for line in ["process_uptime_seconds{instance=\"a\"} 7", "process_uptime_seconds{instance=\"b\"} 9"] {
+            assert_eq!(scrape.take(line), Taken::Here, "{line}");
+        }
+        assert_eq!(
+            (scrape.take("process_uptime_seconds{instance=\"a\"} 8"), scrape.uptime_s),
+            (Taken::Next, Some(7.0))
+        );
+    }
+
+    #[test]
+    fn a_pool_of_other_names_is_seen_and_not_looked_at() {
+        // HikariCP's own tracker for Prometheus.
+        let own = "hikaricp_active_connections{pool=\"a\"} 9\nhikaricp_connections{pool=\"a\"} 10\nhikaricp_pending_threads{pool=\"a\"} 4\n";
+        let scrape = Scrape::read(own);
+        assert!(scrape.has_pools() && !scrape.has_whole_pools() && Scrape::read(TEXT).has_whole_pools());
+        assert!(Hikari::default().look(0.0, &scrape).pools.is_empty());
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub struct Look {
     pub reactor: String,
     /// It accepts no new clients.
     pub draining: bool,
+    /// Clients that were not looked at, because there are too many.
+    #[serde(default)]
+    pub clients_left_out: u64,
     /// It does not tell when all of its pools are paused at once.
     #[serde(default)]
     pub hides_pause: bool,

@@ -101,10 +101,13 @@ pub struct Session {
     pub user: String,
     /// It has a command under way.
     pub is_active: bool,
-    /// For how long a transaction without a command has been open, and without one, in milliseconds.
+    /// For how long a transaction without a command has been open, in milliseconds.
     pub open_ms: Option<f64>,
-    /// For how long it has had no command.
+    /// For how long of that it had no command, all its pauses together.
     pub paused_ms: Option<f64>,
+    /// For how long it had one, in microseconds: the same for as long as it pauses, and after each command another.
+    #[serde(default)]
+    pub worked_us: Option<u64>,
 }
 
 /// A command: its elements in order, of which the first is its name.
@@ -149,7 +152,7 @@ impl Mongo {
         }
         let shown = json!({
             "connectionId": 1, "client": 1, "client_s": 1, "appName": 1, "active": 1, "effectiveUsers.user": 1,
-            "transaction.timeOpenMicros": 1, "transaction.timeInactiveMicros": 1,
+            "transaction.timeOpenMicros": 1, "transaction.timeInactiveMicros": 1, "transaction.timeActiveMicros": 1,
         });
         let pipeline = json!([
             { "$currentOp": options },
@@ -253,7 +256,8 @@ impl Session {
         let client = text("client").or(text("client_s")).unwrap_or_default();
         let users = row.get("effectiveUsers").and_then(Value::as_array);
         let user = users.and_then(|users| users.first()?.get("user")?.as_str());
-        let time = |name: &str| figure(row.get("transaction")?.get(name)).map(|micros| micros as f64 / 1e3);
+        let micros = |name: &str| figure(row.get("transaction")?.get(name));
+        let time = |name: &str| micros(name).map(|micros| micros as f64 / 1e3);
         let is_active = row.get("active").and_then(Value::as_bool).unwrap_or(false);
         Self {
             id: figure(row.get("connectionId")),
@@ -263,6 +267,7 @@ impl Session {
             is_active,
             open_ms: time("timeOpenMicros").filter(|_| !is_active),
             paused_ms: time("timeInactiveMicros").filter(|_| !is_active),
+            worked_us: micros("timeActiveMicros").filter(|_| !is_active),
         }
     }
 }
@@ -322,7 +327,7 @@ mod tests {
         let answer = json!({ "cursor": { "id": 0, "firstBatch": [
             { "connectionId": 7, "client": "10.0.0.5:4711", "appName": "web", "active": true, "effectiveUsers": [{ "user": "shop", "db": "a" }],
               "transaction": { "timeOpenMicros": 9_000 } },
-            { "client_s": "[::1]:9", "transaction": { "timeOpenMicros": 900_000, "timeInactiveMicros": 800_000 } },
+            { "client_s": "[::1]:9", "transaction": { "timeOpenMicros": 900_000, "timeInactiveMicros": 800_000, "timeActiveMicros": 100_000 } },
             7,
         ] } });
         let sessions = Mongo::sessions(&answer);
@@ -334,8 +339,13 @@ mod tests {
             is_active: true,
             ..Session::default()
         };
-        let second =
-            Session { host: "[::1]".into(), open_ms: Some(900.0), paused_ms: Some(800.0), ..Session::default() };
+        let second = Session {
+            host: "[::1]".into(),
+            open_ms: Some(900.0),
+            paused_ms: Some(800.0),
+            worked_us: Some(100_000),
+            ..Session::default()
+        };
         assert_eq!(sessions, [first, second, Session::default()]);
         assert!(Mongo::sessions(&json!({})).is_empty());
     }

@@ -37,7 +37,7 @@ pub struct Redis {
     pub commands: u64,
     /// It reads its data from the disk and serves nobody.
     pub is_loading: bool,
-    /// It is a replica, and for so many seconds it has had no connection to its primary.
+    /// It is a replica, and for so many seconds it has had no connection to its primary; 0 also where it has never had one.
     pub link_down_s: Option<f64>,
     /// Its clients, where they were asked for and may be seen.
     pub clients: Option<Vec<RedisClient>>,
@@ -85,7 +85,9 @@ impl Redis {
         let figure = |name: &str| pairs.get(name).and_then(|text| count(text));
         let needed = |name: &str| figure(name).ok_or_else(|| format!("INFO does not tell `{name}`"));
         let text = |name: &str| pairs.get(name).map(|text| (*text).to_owned()).unwrap_or_default();
-        let is_cut_off = pairs.get("master_link_status").is_some_and(|status| *status == "down");
+        // The link counts as down, too, while its primary sends it all data for the first time.
+        let is_filled = figure("master_sync_in_progress").unwrap_or(0) > 0;
+        let is_cut_off = !is_filled && pairs.get("master_link_status").is_some_and(|status| *status == "down");
         Ok(Self {
             version: text("redis_version"),
             run_id: text("run_id"),
@@ -182,6 +184,8 @@ mod tests {
         let replica = format!("{INFO}master_link_status:down\r\nmaster_link_down_since_seconds:9\r\nloading:1\r\n");
         let look = Redis::read(&replica).unwrap();
         assert_eq!((look.is_loading, look.link_down_s), (true, Some(9.0)));
+        let look = Redis::read(&format!("{replica}master_sync_in_progress:1\r\n")).unwrap();
+        assert_eq!(look.link_down_s, None, "it is being filled");
         assert!(Redis::read("# Server\r\n").unwrap_err().contains("connected_clients"));
     }
 

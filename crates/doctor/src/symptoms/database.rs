@@ -39,12 +39,17 @@ pub(crate) fn unseen(window: &DatabaseWindow) -> Vec<String> {
     );
     if last.hidden > 0 {
         unseen.push(format!(
-            "what {} connections of other users do: GRANT pg_monitor TO the user that looks would show it",
+            "what {} connections of other users do, or of all where track_activities is off: GRANT pg_monitor TO the user that looks, or \
+             track_activities = on, would show it",
             last.hidden
         ));
     }
     if last.left_out > 0 {
-        unseen.push(format!("{} connections beyond the first {}", last.left_out, last.backends.len()));
+        unseen.push(format!(
+            "{} connections beyond the first {}, and so which of all of them come and go",
+            last.left_out,
+            last.backends.len()
+        ));
     }
     if last.sessions.is_none() {
         unseen.push(

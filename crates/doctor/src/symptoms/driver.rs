@@ -1,7 +1,7 @@
 //! What tells a driver's own pool: how many connections are taken and for how long, who waits, and how many are made. What they do while somebody
 //! has them it does not tell: a connection that is never given back, and a statement that takes forever, look alike for a while.
 
-use watch::Pooler;
+use watch::{Look, Pool, Pooler};
 
 use super::{Verdict, WAITING, percent, time, waiting};
 use crate::{
@@ -31,13 +31,25 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Vec<Verdict> {
 }
 
 /// What nobody's own pool tells.
-pub(super) fn unseen() -> Vec<String> {
-    vec![
+pub(super) fn unseen(look: &Look) -> Vec<String> {
+    let mut unseen = vec![
         "what connections do while they are taken, and for which locks they wait: the database knows (`poolhouse doctor postgres://...` or \
          mongodb://...)"
             .to_owned(),
         "pools of other processes, and what the database allows all of them together".to_owned(),
-    ]
+    ];
+    if look.pools.iter().any(|pool| hides_uses(look.pooler, pool)) {
+        unseen.push(
+            "for how long connections are taken, and so whether they are given back: hikaricp_connections_usage_seconds is lacking"
+                .to_owned(),
+        );
+    }
+    unseen
+}
+
+/// What comes back, and after how long, is not told.
+fn hides_uses(pooler: Pooler, pool: &Pool) -> bool {
+    pooler == Pooler::HikariCp && pool.hold.buckets.is_empty()
 }
 
 /// Nobody gets a connection.
@@ -67,6 +79,9 @@ fn reach(pool: &PoolWindow<'_>) -> Verdict {
 
 /// Connections are taken and do not come back.
 fn held(pool: &PoolWindow<'_>) -> Verdict {
+    if hides_uses(pool.pooler, pool.last) {
+        return Verdict::Absent;
+    }
     let max = pool.last.max_size;
     let ms = pool.lasts.as_secs_f64().max(1e-3) * 1e3;
     let Some(least) = pool.steps.iter().map(|step| step.in_use).min() else { return Verdict::Absent };

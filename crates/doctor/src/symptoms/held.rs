@@ -47,7 +47,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
 /// Nobody tells what servers do while a client has them; only how long transactions took, and how much of that their statements.
 fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     let kept = held_throughout(pool, Stands::Unknown);
-    if kept as f64 >= NEVER_BACK * pool.last.max_size as f64 {
+    // Of a pool whose size is not told it is 0.
+    if kept > 0 && kept as f64 >= NEVER_BACK * pool.last.max_size as f64 {
         let mut between = vec![Symptom::Leak, Symptom::ServerSaturated];
         if pool.last.keeps_servers == Some(true) {
             between.push(Symptom::HeldByIdleClients);
@@ -107,7 +108,7 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
     let longest = pauses.map(|holder| holder.ms).fold(0.0, f64::max);
     let kept = held_throughout(pool, Stands::InTransaction);
     let in_use = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
-    if kept as f64 >= NEVER_BACK * pool.last.max_size as f64 {
+    if kept > 0 && kept as f64 >= NEVER_BACK * pool.last.max_size as f64 {
         return Verdict::Present(Finding {
             symptom: Symptom::Leak,
             of: pool.name(),

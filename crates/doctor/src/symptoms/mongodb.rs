@@ -42,6 +42,15 @@ pub(crate) fn unseen(window: &MongoWindow) -> Vec<String> {
     if last.created.is_none() {
         unseen.push("connections that came and went: this server does not count those it has made".to_owned());
     }
+    if last.operations == 0 {
+        unseen.push("whether clients connect for each operation: this server does not count operations".to_owned());
+    }
+    if last.running.is_none() && last.queued.is_none() {
+        unseen.push(
+            "whether it is saturated: this server does not tell how many operations are under way (a mongos does not, its shards do)"
+                .to_owned(),
+        );
+    }
     if last.available.is_none() || busy(window).is_none() {
         unseen.push(
             "whether more connections are kept than have work: this server does not count what that needs".to_owned(),
@@ -73,9 +82,13 @@ fn busy(window: &MongoWindow) -> Option<&crate::database::Level> {
     }
 }
 
-/// Connections that were made in the window, and what was asked of it beyond what they ask for themselves.
+/// Connections that were made in the window, and what was asked of it beyond what they ask for themselves; where it counts both.
 fn made(window: &MongoWindow) -> Option<(u64, u64)> {
     let (first, last) = window.ends()?;
+    // Looking is an operation, too.
+    if last.operations == 0 {
+        return None;
+    }
     let came = last.created?.saturating_sub(first.created?);
     let asked = last.operations.saturating_sub(first.operations);
     let own = OWN.saturating_mul(came).saturating_add(OF_A_LOOK * window.looks() as u64);

@@ -44,6 +44,9 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         return Verdict::Absent;
     }
     let waits = waits(pool, waiting);
+    if max == 0 {
+        return undecided(pool, vec![waits], "how many servers the pool may have, which is not told");
+    }
     let full = pool.share(|step| step.is_full());
     if full < waiting / 2.0 {
         return another_limit(pool, waits);
@@ -130,9 +133,13 @@ fn saturated(pool: &PoolWindow<'_>, levels: &[Level], ratio: f64, mut evidence: 
 }
 
 fn waits(pool: &PoolWindow<'_>, waiting: f64) -> String {
-    let queued = pool.change.checkout.get("queued").and_then(|times| times.quantile_ms(0.95, pool.bounds));
+    let queued = pool.change.checkout.get("queued").filter(|times| times.count() > 0);
     let lasted = match (queued, pool.last.oldest_wait_ms) {
-        (Some(ms), _) => format!("; one wait in twenty lasted over {}", time(ms)),
+        // Beyond the last bound nothing is known but that.
+        (Some(times), _) => {
+            let ms = times.quantile_ms(0.95, pool.bounds).or(pool.bounds.last().copied());
+            ms.map_or(String::new(), |ms| format!("; one wait in twenty lasted over {}", time(ms)))
+        }
         (None, Some(ms)) => format!("; none has come to an end, and the longest has lasted {}", time(ms)),
         (None, None) => String::new(),
     };

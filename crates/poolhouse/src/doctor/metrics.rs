@@ -4,10 +4,11 @@
 use std::{path::Path, time::Instant};
 
 use anyhow::{Context, bail};
-use doctor::Line;
+use doctor::{Line, NOT_WHOLE};
 use watch::{Client, Hikari, Scrape};
 
 use super::sources::{PATIENCE, Source, micros};
+use crate::remote::without_login;
 
 /// Bytes of an answer.
 const MAX_ANSWER: u64 = 32 * 1024 * 1024;
@@ -33,10 +34,7 @@ impl Metrics {
     /// # Errors
     /// These are the metrics of a Poolhouse, which show less than its admin address; or the token cannot be read.
     pub fn at(url: &str, token_file: Option<&Path>) -> anyhow::Result<Option<Self>> {
-        // Without a path it is the admin address of a Poolhouse.
-        let has_path =
-            url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).is_some_and(|(_, path)| !path.is_empty());
-        if !has_path {
+        if !has_path(url) {
             return Ok(None);
         }
         let read = |path: &Path| settings::read_small(path).with_context(|| format!("cannot read {}", path.display()));
@@ -47,8 +45,17 @@ impl Metrics {
         if text.contains(OWN) {
             bail!("these are the metrics of a Poolhouse: give its admin address alone, without a path");
         }
-        Ok(Scrape::read(&text).has_pools().then(|| Self { page, hikari: Hikari::default() }))
+        let scrape = Scrape::read(&text);
+        if scrape.has_pools() && !scrape.has_whole_pools() {
+            bail!("{}: {NOT_WHOLE}", without_login(url));
+        }
+        Ok(scrape.has_pools().then(|| Self { page, hikari: Hikari::default() }))
     }
+}
+
+/// Without a path it is the admin address of a Poolhouse; with one it may be anybody's.
+pub fn has_path(url: &str) -> bool {
+    url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).is_some_and(|(_, path)| !path.is_empty())
 }
 
 impl Source for Metrics {
@@ -77,8 +84,8 @@ impl Page {
             Some(token) => get.header("Authorization", format!("Bearer {token}")),
             None => get,
         };
-        let mut response = get.call().with_context(|| format!("cannot ask {}", self.url))?;
+        let mut response = get.call().with_context(|| format!("cannot ask {}", without_login(&self.url)))?;
         let text = response.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
-        text.with_context(|| format!("cannot read the answer of {}", self.url))
+        text.with_context(|| format!("cannot read the answer of {}", without_login(&self.url)))
     }
 }

@@ -92,22 +92,30 @@ impl Sql {
         let at_us = micros(began);
         let asker = self.asker.as_mut().expect("the console is connected to");
         let version = asker.version().unwrap_or_default();
-        let mut show = |what: &str| -> anyhow::Result<Vec<Row>> {
-            Ok(rows(asker.ask(&format!("SHOW {what}"), MAX_CONSOLE_ROWS, PATIENCE)?))
+        let mut show = |what: &str| -> anyhow::Result<(Vec<Row>, u64)> {
+            let answer = asker.ask(&format!("SHOW {what}"), MAX_CONSOLE_ROWS, PATIENCE)?;
+            let left_out = answer.left_out;
+            Ok((rows(answer), left_out))
         };
+        let (pools, stats, databases) = (show("POOLS")?.0, show("STATS")?.0, show("DATABASES")?.0);
+        let (clients, clients_left_out) = show("CLIENTS")?;
         let mut shown = Shown {
             version: version.trim_end_matches(OF_A_CONSOLE).to_owned(),
-            pools: show("POOLS")?,
-            stats: show("STATS")?,
-            databases: show("DATABASES")?,
-            clients: show("CLIENTS")?,
-            servers: show("SERVERS")?,
+            pools,
+            stats,
+            databases,
+            clients,
+            clients_left_out,
+            servers: show("SERVERS")?.0,
             state: None,
         };
         if self.has_state {
-            // Where it is not known, it is not asked for again: each error is a line in PgBouncer's log.
-            shown.state = show("STATE").ok();
-            self.has_state = shown.state.is_some();
+            shown.state = show("STATE").ok().map(|(rows, _)| rows);
+            if shown.state.is_none() {
+                // Where it is not known, it is not asked for again: each error is a line in PgBouncer's log. Or else the connection is gone.
+                show("VERSION")?;
+                self.has_state = false;
+            }
         }
         let backends = match &mut self.beside {
             Some(database) => Some(database.sessions().context("the database beside it")?),

@@ -65,7 +65,7 @@ fn read(kept: &[u8]) -> Reply {
     let Some((length, rest)) = bulk else { return Reply::Text { text: text.into_owned(), is_whole: true } };
     // Other bytes than UTF-8 are replaced by longer ones, so the length is that of what came.
     let head = text.len() - rest.len();
-    let is_whole = kept.len() >= head + length;
+    let is_whole = kept.len() >= head.saturating_add(length);
     Reply::Text { text: rest.strip_suffix("\r\n").unwrap_or(rest).to_owned(), is_whole }
 }
 
@@ -84,5 +84,6 @@ mod tests {
         assert_eq!(read(b"$3\r\n\xff\xfe\xfd\r\n"), text("\u{fffd}\u{fffd}\u{fffd}", true));
         assert_eq!(read(b"*1\r\n$1\r\na\r\n"), text("*1\r\n$1\r\na\r\n", true));
         assert_eq!(read(b"$-1\r\n"), text("$-1\r\n", true));
+        assert_eq!(read(b"$18446744073709551615\r\nfoo"), text("foo", false));
     }
 }

@@ -22,13 +22,13 @@ const OF_A_LOOK: u64 = 2;
 pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
     let Some((first, last)) = window.ends() else { return Verdict::Absent };
     let seen = watch::sum(window.origins().map(|(_, origin)| &origin.came));
-    let counted = first.sessions.zip(last.sessions).map(|(before, now)| now.saturating_sub(before));
+    let (ended, counted) = window.counted();
     let came = counted.unwrap_or(seen).max(seen);
-    let ended = last.transactions.saturating_sub(first.transactions);
     let own = came.saturating_mul(OWN).saturating_add(OF_A_LOOK * window.looks() as u64);
     let transactions = ended.saturating_sub(own);
     let ratio = came as f64 / transactions.max(1) as f64;
-    let (was, is) = (window.sessions_at_first(), watch::sum(&[last.backends.len() as u64, last.hidden, last.left_out]));
+    let here = |look: &watch::Activity| watch::sum(&[look.backends.len() as u64, look.hidden, look.left_out]);
+    let (was, is) = (here(first), here(last));
     // Many come: a new deployment, or pools that grow. Then they stay.
     let more = is.saturating_sub(was);
     if came < LEAST || window.arrivals() < ARRIVING || ratio < A_TRANSACTION || more as f64 > STAYED * came as f64 {

@@ -29,8 +29,8 @@ pub(super) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
 fn of_origin(window: &DatabaseWindow, origin: &Origin, own: &OriginWindow) -> Verdict {
     let Some((_, last)) = window.ends() else { return Verdict::Absent };
     let lasts = window.lasts().as_millis() as f64;
-    let backends = last.backends.iter().filter(|backend| origin.is_of(backend));
-    let kept = backends.filter(|backend| backend.pauses() && backend.state_ms >= lasts);
+    // Not by the last look alone: a clock that was set makes long pauses of short ones.
+    let kept = window.paused_throughout().filter(|backend| origin.is_of(backend) && backend.state_ms >= lasts);
     let (kept, since) =
         kept.fold((0, 0.0_f64), |(n, ms), backend| (n + 1, ms.max(backend.transaction_ms.unwrap_or(0.0))));
     let locked = window.all().locked.mean();

@@ -1,6 +1,6 @@
 //! Statements that run get in each other's way: for want of processors, or because they wait for each other's locks.
 
-use super::{Verdict, percent};
+use super::{Verdict, percent, time};
 use crate::{
     database::DatabaseWindow,
     finding::{Finding, Symptom},
@@ -15,14 +15,18 @@ const LOCKED: f64 = 2.0;
 const OF_WORKING: f64 = 0.5;
 
 pub(super) fn examine(window: &DatabaseWindow, is_held: bool) -> Verdict {
-    let Some((first, last)) = window.ends() else { return Verdict::Absent };
+    let Some((_, last)) = window.ends() else { return Verdict::Absent };
     let all = window.all();
     let (working, ready, locked) = (all.working.mean(), all.ready.mean(), all.locked.mean());
-    let rate = last.transactions.saturating_sub(first.transactions) as f64 / window.lasts().as_secs_f64().max(1e-3);
-    let per = format!(
-        "{rate:.0} transactions ended a second, while {working:.1} sessions had a statement under way: {:.1} ms for each transaction",
-        working / rate.max(1e-3) * 1e3
-    );
+    let (ended, _) = window.counted();
+    let rate = ended as f64 / window.lasts().as_secs_f64().max(1e-3);
+    let per = match ended {
+        0 => format!("no transaction ended, while {working:.1} sessions had a statement under way"),
+        _ => format!(
+            "{rate:.0} transactions ended a second, while {working:.1} sessions had a statement under way: {} for each transaction",
+            time(working / rate.max(1e-3) * 1e3)
+        ),
+    };
     let of = "the whole server".to_owned();
     if !is_held && all.locked.share_from(LOCKED) >= AT_LOOKS && locked >= OF_WORKING * working {
         return Verdict::Present(Finding {

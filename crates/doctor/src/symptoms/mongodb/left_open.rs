@@ -46,7 +46,7 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
         return Verdict::Absent;
     }
     let longest = match window.has_lists() {
-        true => format!("; the longest pause that was seen is {}", time(sums.longest_pause_ms)),
+        true => format!("; the pauses of one came to {}", time(sums.longest_pause_ms)),
         false => String::new(),
     };
     Verdict::Present(Finding {
@@ -78,7 +78,7 @@ fn whose(window: &MongoWindow) -> String {
 
 fn leak(window: &MongoWindow, throughout: u64, (started, ended): (u64, u64)) -> Verdict {
     let since = match window.has_lists() {
-        true => format!("the longest has had no command for {}", time(window.sums.longest_pause_ms)),
+        true => format!("the pauses of one have come to {}", time(window.sums.longest_pause_ms)),
         false => "none of them is told apart from the others, but none ended".to_owned(),
     };
     Verdict::Present(Finding {

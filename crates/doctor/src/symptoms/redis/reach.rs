@@ -38,9 +38,9 @@ pub(super) fn examine(window: &RedisWindow) -> Verdict {
         of: "its primary".to_owned(),
         evidence: vec![
             format!(
-                "it is a replica, and had no connection to its primary at {} of the looks, for {} by now",
+                "it is a replica, and had no connection to its primary at {} of the looks{}",
                 percent(window.cut_off()),
-                time(down * 1e3)
+                if down > 0.0 { format!(", for {} by now", time(down * 1e3)) } else { String::new() }
             ),
             connected,
         ],
