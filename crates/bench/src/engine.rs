@@ -101,6 +101,10 @@ pub struct Engine {
     wanted: u32,
     /// The load begins when the pool has its minimum.
     warm: bool,
+    /// Operations wait once more on the way: see [`Engine::front_is_told`].
+    has_front: bool,
+    /// The longest wait in the pools under test after the warm-up.
+    longest_wait: Option<Duration>,
     interrupted: bool,
     about: summary::Notes,
 }
@@ -181,6 +185,8 @@ impl Engine {
                 0
             },
             warm: plan.pool.warm,
+            has_front: false,
+            longest_wait: None,
             interrupted: false,
             about: summary::Notes::new(plan),
         };
@@ -189,6 +195,12 @@ impl Engine {
         }
         engine.begin_if_filled(now);
         engine
+    }
+
+    /// Before the first order: operations wait once more on the way, for a server of the pooler in front of the database, and the target
+    /// reports with [`Engine::passed_front`] when one has got it. Both waits count together, once the second one is over.
+    pub fn front_is_told(&mut self) {
+        self.has_front = true;
     }
 
     /// What is to be done next.
@@ -262,6 +274,18 @@ impl Engine {
         }
         self.note_failed_connect(error, permanent, now);
         self.end_if_over(now);
+    }
+
+    /// The operation on this connection has got a server of the pooler in front, after so long in its queue.
+    pub fn passed_front(&mut self, conn: ConnId, waited: Duration, now: Time) {
+        assert!(self.has_front, "whoever reports waits in front has said so before");
+        self.roll(now);
+        let entry = self.conns.get(conn);
+        // Whose time was up is no longer interested.
+        if let (State::Busy, Some(client)) = (entry.state, entry.op) {
+            let op = self.ops.get(client);
+            self.books.waited_in_front(op.part, op.waited, waited);
+        }
     }
 
     /// An operation has ended.
@@ -370,6 +394,11 @@ impl Engine {
     /// Why the run ended before it began: no connection could be made.
     pub fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
+    }
+
+    /// The longest wait for a connection of the pools under test themselves, after the warm-up; `None`: nobody has got one.
+    pub fn longest_wait(&self) -> Option<Duration> {
+        self.longest_wait
     }
 
     /// Whether what happens now is measured: after the warm-up, before the end.

@@ -122,6 +122,7 @@ fn measured(parts: &[&Measured]) -> Result<Measured, MergeError> {
         service_ms: percentiles(parts.iter().map(|part| &part.service_ms))?,
         issue_ms: percentiles(parts.iter().map(|part| &part.issue_ms))?,
         pool_wait_ms: percentiles(parts.iter().map(|part| &part.pool_wait_ms))?,
+        front_wait_ms: percentiles(parts.iter().map(|part| &part.front_wait_ms))?,
         connect_ms: ConnectPhases {
             dns: percentiles(parts.iter().map(|part| &part.connect_ms.dns))?,
             tcp: percentiles(parts.iter().map(|part| &part.connect_ms.tcp))?,

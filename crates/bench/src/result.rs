@@ -108,8 +108,11 @@ pub struct Measured {
     /// From the scheduled arrival to sending: what it took until the target was asked. Of operations that ended well.
     #[serde(default)]
     pub issue_ms: Option<Percentiles>,
-    /// From asking the pool for a connection to getting it.
+    /// From asking the pool for a connection to getting it; where waits in front are told, these included.
     pub pool_wait_ms: Option<Percentiles>,
+    /// The part of it in the pool of a Poolhouse in front. Only a simulation can tell: a client does not see what it waits for there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front_wait_ms: Option<Percentiles>,
     /// The phases of making a connection.
     pub connect_ms: ConnectPhases,
     /// Connections made and closed.

@@ -115,7 +115,9 @@ impl Advice {
 fn connecting(given: u32, facts: &Facts, sizes: &Sizes, max_wait: Duration) -> u32 {
     let missing = sizes.max_size - sizes.min_size;
     let fast = |at_a_time: &u32| facts.growing(missing, *at_a_time) <= max_wait / 2;
-    (given..=MOST_CONNECTING).find(fast).unwrap_or(MOST_CONNECTING.max(given))
+    // More at a time than keep the server's processors busy are made no faster.
+    let busy = facts.connects_per_s.map_or(MOST_CONNECTING, |most| (most * facts.connect_ms / 1e3).ceil() as u32);
+    (given..=MOST_CONNECTING).find(fast).unwrap_or(MOST_CONNECTING.min(busy).max(given))
 }
 
 /// The soft and the hard limit of a Poolhouse in front: where operations bring their own connections, for those that cannot be sent away;

@@ -1,7 +1,7 @@
 //! Answers a question: simulates the given settings, has the best ones found, and brings together what is said about them. Each of these
 //! is done elsewhere.
 
-use bench::result::BenchResult;
+use bench::{plan::Plan, result::BenchResult};
 
 use crate::{
     advice::{self, Advice},
@@ -11,7 +11,7 @@ use crate::{
     question::Question,
     reasons,
     run::{Outcome, own_pool, run},
-    search::{self, Found},
+    search::{self, Bound, Found},
 };
 
 /// Answers a question.
@@ -28,7 +28,8 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
     let shared = shared.flatten().map(|found| self::best(question, &found, 1));
     let best = found.as_ref().map(|found| self::best(question, found, load.pool.instances));
     let facts = Facts::of(question, load);
-    let settings = best.as_ref().map(|best| {
+    let forbidden = if best.is_none() { question.pooled().and_then(|load| forbidden(question, load)) } else { None };
+    let settings = best.as_ref().filter(|_| facts.server_doubt.is_none()).map(|best| {
         let results: Vec<&BenchResult> = best.cases.iter().map(|case| &case.result).collect();
         Advice::of(question, load, &facts, &best.sizes, &results)
     });
@@ -43,6 +44,7 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
         fragments: Vec::new(),
         given,
         best,
+        forbidden,
         shared,
         facts,
         settings,
@@ -50,7 +52,10 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
         assumed: question.assumed.clone(),
         warnings: Vec::new(),
     };
-    let pasted = prediction.settings.clone().or_else(|| for_clients(question));
+    let pasted = match question.pooled() {
+        Some(_) => prediction.settings.clone(),
+        None => for_clients(question),
+    };
     prediction.fragments =
         pasted.map_or(Vec::new(), |advice| fragments(&advice, question.knows_database.then_some(&load.target)));
     if own_pool(load).is_some() && prediction.settings.is_some() {
@@ -92,6 +97,18 @@ fn best(question: &Question, found: &Found, instances: u32) -> Best {
         other_seeds_that_met: found.seeds_that_met,
         simulations: found.simulations,
     }
+}
+
+/// Why no size of these pools is allowed, if that is so.
+fn forbidden(question: &Question, load: &Plan) -> Option<String> {
+    let instances = load.pool.instances;
+    let (limit, bound) = search::limits(load, &question.spec).find(|(limit, _)| *limit < instances)?;
+    let whose = if bound == Bound::Gate { "the hard_limit of the Poolhouse in front" } else { "the server" };
+    let count = crate::words::counted(instances.into(), "instance");
+    Some(format!(
+        "Each of {count} needs a connection at least, and {whose} lets in {limit}. Raise that limit, or put one pool in front of all \
+         instances."
+    ))
 }
 
 /// The settings of a load without a pool: limits for clients only.

@@ -33,6 +33,8 @@ pub struct Facts {
     pub in_use_in_stall: Option<f64>,
     /// What making a connection takes while nothing stalls.
     pub connect_ms: f64,
+    /// How many connections per second the server's processors can make; null: that is not known.
+    pub connects_per_s: Option<f64>,
     /// The same in the stall, where each answer of the login is late.
     pub connect_in_stall_ms: Option<f64>,
     /// Processors x utilisation x factor.
@@ -48,6 +50,8 @@ pub struct Facts {
     pub measured_until: Option<u32>,
     /// The concurrency within which its best can be relied on, where whoever measured it has little confidence; null: all of it.
     pub server_safe: Option<(u32, u32)>,
+    /// Whoever measured it has little confidence and relies on nothing of it: what it would take to know more. No settings are recommended.
+    pub server_doubt: Option<String>,
 }
 
 impl Facts {
@@ -68,6 +72,10 @@ impl Facts {
             in_use_at_mean: in_use(held),
             in_use_in_stall: held_in_stall.and_then(in_use),
             connect_ms: ms(connect),
+            connects_per_s: spec
+                .processors
+                .filter(|_| !spec.connect.work.is_zero())
+                .map(|processors| f64::from(processors.count) / spec.connect.work.as_secs_f64()),
             connect_in_stall_ms: stall(&load.faults).map(|(delay, _)| ms(connect + delay * (spec.connect.trips() - 1))),
             by_processors: question.cpus.map(|cpus| f64::from(cpus) * UTILISATION * CPU_FACTOR),
             at_once: match load.shape {
@@ -86,6 +94,7 @@ impl Facts {
             },
             measured_until: curve.and_then(|curve| curve.measured_until()),
             server_safe: curve.and_then(|curve| curve.safe()),
+            server_doubt: curve.and_then(|curve| curve.doubt()).map(ToOwned::to_owned),
         }
     }
 
@@ -97,7 +106,8 @@ impl Facts {
     /// How long a pool takes to make so many connections, so many at a time.
     pub fn growing(&self, missing: u32, at_a_time: u32) -> Duration {
         let turns = f64::from(missing.div_ceil(at_a_time.max(1)));
-        Duration::from_secs_f64(turns * self.connect_ms / 1e3)
+        let work = self.connects_per_s.map_or(0.0, |most| f64::from(missing) / most);
+        Duration::from_secs_f64((turns * self.connect_ms / 1e3).max(work))
     }
 }
 

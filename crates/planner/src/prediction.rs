@@ -29,13 +29,15 @@ pub struct Prediction {
     pub margin: f64,
     /// The settings that were given, each with what they do.
     pub given: Vec<Case>,
-    /// The best settings that were found; null: no load has a pool.
+    /// The best settings that were found; null: no load has a pool, or [`Prediction::forbidden`].
     pub best: Option<Best>,
+    /// Why the limits allow no size of the pools; null: they allow some.
+    pub forbidden: Option<String>,
     /// The same for one pool that all instances share; null: there is one instance.
     pub shared: Option<Best>,
     /// What arithmetic says; null: there is no load.
     pub facts: Facts,
-    /// The settings to use; null: no load has a pool.
+    /// The settings to use; null: no load has a pool, the limits allow none, or nothing of the server's curve can be relied on.
     pub settings: Option<Advice>,
     /// Why, sentence by sentence.
     pub reasons: Vec<Reason>,
@@ -107,7 +109,7 @@ impl Prediction {
     pub fn is_hopeless(&self) -> bool {
         match &self.best {
             Some(best) => !best.met,
-            None => self.given.iter().all(|case| !case.missed.is_empty()),
+            None => self.forbidden.is_some() || self.given.iter().all(|case| !case.missed.is_empty()),
         }
     }
 

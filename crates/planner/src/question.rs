@@ -195,8 +195,13 @@ pub fn from_flags(flags: &Flags, wishes: Wishes) -> Result<Question, String> {
 }
 
 impl Question {
-    /// The conditions that do not hold of a result. Of stages each must keep them.
+    /// The conditions that do not hold of a result. Of stages each must keep them. Of what was not played to its end none is known to hold.
     pub fn missed(&self, result: &bench::result::BenchResult, margin: f64) -> Vec<Missed> {
+        if result.interrupted {
+            let unknown = "unknown: cut short";
+            let missed = |text: &str| Missed { objective: text.to_owned(), step: None, measured: unknown.to_owned() };
+            return self.objectives.iter().map(|objective| missed(objective.text())).collect();
+        }
         let each = result.about.shape == "open" && result.steps.len() > 1;
         let steps: Vec<(Option<&str>, &Measured)> = match each {
             true => result.steps.iter().map(|step| (Some(step.name.as_str()), &step.measured)).collect(),

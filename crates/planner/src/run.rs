@@ -1,7 +1,7 @@
 //! One simulation: the load generator's engine, with the real pools in it, against the server in virtual time. Jumps from event to event;
 //! the same plan, server and seed give the same result. Knows neither where the question came from nor what follows from the answer.
 
-use std::{borrow::Cow, cmp::Reverse, collections::BinaryHeap};
+use std::{borrow::Cow, cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use bench::{
     engine::{ConnId, Engine, Order, Outcome as Ended},
@@ -10,7 +10,7 @@ use bench::{
     result::BenchResult,
 };
 use pool::Time;
-use workload::Window;
+use workload::{Shape, Window};
 
 use crate::{
     front::{Front, Servers, Told},
@@ -21,12 +21,21 @@ use crate::{
 const ENDED: &str = "connection closed";
 /// How a warning begins of a simulation in which nothing was asked.
 pub const NOT_BEGUN: &str = "The load did not begin";
+/// The same of one that was not played to its end.
+pub const CUT_SHORT: &str = "The simulation was cut short";
 /// The seed of the server, apart from that of the load.
 const SERVER_SEED: u64 = 0x5e12_7e12;
 /// Moments at which something happens before the load begins: with more of them than this, and this many for each connection that is to be
 /// there, the pools are never filled. Filling takes about three for each.
 const MOMENTS: u64 = 10_000;
 const MOMENTS_EACH: u64 = 100;
+/// The same while the load lasts: after each so many of them, an operation must have ended for every [`MOMENTS_EACH`] of these, or all that
+/// happens is that connections come and go, and the simulation ends there. An operation takes two to ten.
+const MOMENTS_LOADED: u64 = 500_000;
+/// Where clients come again as soon as they have failed: after each so many times as many, an operation must have ended well for every
+/// [`MOMENTS_SERVED`] of these, or all that happens is that operations fail.
+const ROUNDS_LOADED: u64 = 4;
+const MOMENTS_SERVED: u64 = 1_000;
 
 /// What came out of a simulation.
 #[derive(Clone, Debug)]
@@ -37,15 +46,26 @@ pub struct Outcome {
     pub server: Seen,
     /// Clients that a Poolhouse in front has rejected, and evicted.
     pub gate: (u64, u64),
+    /// The longest wait in the pools of the plan, without that in the pool of a Poolhouse in front; `None`: nobody has got a connection.
+    pub longest_wait: Option<Duration>,
+    /// It was played to its end. If not, the result is of what was played.
+    pub is_whole: bool,
+    /// How often something happened.
+    pub moments: u64,
 }
 
 /// Plays a plan to its end.
 pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
     let mut world = World::new(plan, spec);
     let mut engine = Engine::with_limit(plan, spec.budget, Time(0));
+    if world.servers.is_some() {
+        engine.front_is_told();
+    }
     let mut now = Time(0);
     let wanted = u64::from(plan.pool.config.min_size) * u64::from(plan.pool.instances);
-    let mut moments = MOMENTS + MOMENTS_EACH * wanted;
+    let comes_again = matches!(plan.shape, Shape::Closed { .. });
+    let mut patience = Patience { comes_again, until: MOMENTS + MOMENTS_EACH * wanted, ..Patience::default() };
+    let mut is_whole = true;
     loop {
         while let Some(order) = engine.poll_order(now) {
             world.obey(order, now);
@@ -57,12 +77,11 @@ pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
             && let Some(at) = engine.measured_from()
         {
             world.load_begins(at);
+            patience.until = patience.moments + MOMENTS_LOADED;
         }
-        if world.began.is_none() {
-            if moments == 0 {
-                break;
-            }
-            moments -= 1;
+        if patience.is_over(&engine, world.began.is_some(), now) {
+            is_whole = false;
+            break;
         }
         let next = world.next().min(engine.deadline().unwrap_or(Time::NEVER));
         assert!(next < Time::NEVER, "nothing will ever happen, and the simulation is not over");
@@ -76,16 +95,76 @@ pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
             "{NOT_BEGUN}: {} of {} connections stood, and the next ones failed ({}).",
             failure.made, failure.wanted, failure.kind.0
         ));
-    } else if moments == 0 && world.began.is_none() {
+        is_whole = false;
+    } else if !is_whole && world.began.is_none() {
         result.warnings.push(format!(
             "{NOT_BEGUN}: its {wanted} connections do not all stand at once, as if they ended faster than new ones are made."
         ));
+    } else if let (false, Some(began)) = (is_whole, world.began) {
+        result.interrupted = true;
+        result.warnings.push(format!(
+            "{CUT_SHORT} after {}: connections come and go, or operations fail, so fast that it would hardly end. What is shown is what \
+             happened until then.",
+            crate::words::time(now - began)
+        ));
     }
-    Outcome { result, server: world.server.seen(), gate: world.front.as_ref().map_or((0, 0), Front::seen) }
+    Outcome {
+        result,
+        server: world.server.seen(),
+        gate: world.front.as_ref().map_or((0, 0), Front::seen),
+        longest_wait: engine.longest_wait(),
+        is_whole,
+        moments: patience.moments,
+    }
+}
+
+/// For how long a simulation goes on.
+#[derive(Default)]
+struct Patience {
+    /// Whoever fails comes again.
+    comes_again: bool,
+    /// How often something has happened.
+    moments: u64,
+    /// How often something may happen before it is asked what has come of it.
+    until: u64,
+    /// How often it was asked since the load began.
+    asked: u64,
+    /// Operations that had ended when it was asked last.
+    ended: u64,
+    /// Operations that had ended well when it was asked for those last.
+    served: u64,
+}
+
+impl Patience {
+    /// Whether too much has happened for what has come of it. Something will happen next.
+    #[inline]
+    fn is_over(&mut self, engine: &Engine, has_begun: bool, now: Time) -> bool {
+        if self.moments < self.until {
+            self.moments += 1;
+            return false;
+        }
+        !has_begun || self.is_fruitless(engine, now)
+    }
+
+    #[cold]
+    fn is_fruitless(&mut self, engine: &Engine, now: Time) -> bool {
+        let progress = engine.progress(now);
+        let ended = progress.done + progress.errors + progress.dropped;
+        let newly = ended - std::mem::replace(&mut self.ended, ended);
+        self.until = self.moments + MOMENTS_LOADED;
+        self.asked += 1;
+        if !self.comes_again || !self.asked.is_multiple_of(ROUNDS_LOADED) {
+            return newly * MOMENTS_EACH < MOMENTS_LOADED;
+        }
+        let served = progress.done - std::mem::replace(&mut self.served, progress.done);
+        newly * MOMENTS_EACH < MOMENTS_LOADED || served * MOMENTS_SERVED < ROUNDS_LOADED * MOMENTS_LOADED
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
+    /// A login has begun, which needs a processor of the server.
+    LogsIn,
     Connected,
     Refused,
     /// An operation has reached the server, which others share, or the Poolhouse in front.
@@ -106,6 +185,7 @@ enum What {
 /// What becomes of a connection of the Poolhouse in front.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Link {
+    LogsIn,
     Stands,
     Refused,
     Closed,
@@ -126,6 +206,10 @@ struct Line {
     used: bool,
     /// Its operation is the first one.
     first: bool,
+    /// When its operation has reached the Poolhouse in front.
+    asked: Time,
+    /// When it stands, if its login waits for no processor.
+    stands: Time,
     /// It counts as one of the server's.
     open: bool,
     /// A client of the Poolhouse in front.
@@ -140,8 +224,9 @@ struct World<'s> {
     front: Option<Front>,
     /// Servers of the Poolhouse in front, where each client has one for its operation alone.
     servers: Option<Servers>,
-    /// The connections of these, by their slot: which of those that had the slot, and whether the server counts it.
-    links: Vec<(u32, bool)>,
+    /// The connections of these, by their slot: which of those that had the slot, whether the server counts it, and when it stands, if its
+    /// login waits for no processor.
+    links: Vec<(u32, bool, Time)>,
     events: BinaryHeap<Event>,
     lines: Vec<Line>,
     sequence: u64,
@@ -185,7 +270,7 @@ impl<'s> World<'s> {
     fn awake(&self, freeze: Option<&Window>, now: Time) -> Time {
         let (Some(window), Some(began)) = (freeze, self.began) else { return now };
         match now.0.checked_sub(began.0).and_then(|at| window.begins_at(at)) {
-            Some(begin) => began + std::time::Duration::from_nanos(begin) + window.length,
+            Some(begin) => began + Duration::from_nanos(begin) + window.length,
             None => now,
         }
     }
@@ -245,8 +330,12 @@ impl<'s> World<'s> {
                 (at, What::Refused)
             }
             Dialled::Stands(at, phases) => {
-                (line.phases, line.open) = (phases, counts);
-                (at, What::Connected)
+                (line.phases, line.open, line.stands) = (phases, counts, at);
+                // A Poolhouse in front logs its clients in by itself.
+                match self.server.login(at, &phases).filter(|_| self.front.is_none()) {
+                    Some(begins) => (begins, What::LogsIn),
+                    None => (at, What::Connected),
+                }
             }
             Dialled::Refused(at, kind) => {
                 line.refusal = Some(kind);
@@ -273,7 +362,7 @@ impl<'s> World<'s> {
             if let Some(servers) = self.servers.as_mut().filter(|servers| servers.deadline() <= now) {
                 servers.handle_timeout(now);
             }
-            self.front_goes_on(now);
+            self.front_goes_on(engine, now);
             let Some(Reverse((_, _, what, conn, made))) = self.pop(now) else { break };
             if what == What::Cut {
                 self.cut(engine, now);
@@ -308,12 +397,22 @@ impl<'s> World<'s> {
                 engine.ended(id, Ended { error, reusable: true }, now);
             }
             What::Reached => match &mut self.servers {
-                Some(servers) => servers.ask(conn, now),
+                Some(servers) => {
+                    self.lines[conn as usize].asked = now;
+                    servers.ask(conn, now);
+                }
                 None => self.begin(conn, self.lines[conn as usize].first, now),
             },
             What::Done => {
                 let made = self.lines[conn as usize].made;
                 self.done(conn, made, now);
+            }
+            What::LogsIn => {
+                let waits = self.server.log_in(now);
+                let line = &mut self.lines[conn as usize];
+                line.phases.auth = Some(line.phases.auth.unwrap_or_default() + waits);
+                let (stands, made) = (line.stands + waits, line.made);
+                self.push(stands, What::Connected, conn, made);
             }
             What::Connected => {
                 let line = &mut self.lines[conn as usize];
@@ -370,35 +469,45 @@ impl<'s> World<'s> {
     fn linked(&mut self, link: Link, slot: u32, made: u32, now: Time) {
         let Some(servers) = self.servers.as_mut().filter(|_| self.links[slot as usize].0 == made) else { return };
         match link {
+            Link::LogsIn => {
+                let stands = self.links[slot as usize].2 + self.server.log_in(now);
+                return self.push(stands, What::Link(Link::Stands), slot, made);
+            }
             Link::Stands => return servers.connected(slot, now),
             Link::Refused => servers.refused(slot, now),
             Link::Closed => servers.closed(slot, now),
         }
-        let (_, counted) = std::mem::take(&mut self.links[slot as usize]);
+        let (_, counted, _) = std::mem::take(&mut self.links[slot as usize]);
         if counted {
             self.server.gone();
         }
     }
 
     /// What the pool of the Poolhouse in front has decided.
-    fn front_goes_on(&mut self, now: Time) {
+    fn front_goes_on(&mut self, engine: &mut Engine, now: Time) {
         while let Some(told) = self.servers.as_mut().and_then(Servers::poll) {
             match told {
                 Told::Connect(slot) => {
-                    let (at, stands) = self.server.link(now);
+                    let (at, stands, login) = self.server.link(now);
                     if self.links.len() <= slot as usize {
-                        self.links.resize(slot as usize + 1, (0, false));
+                        self.links.resize(slot as usize + 1, (0, false, Time(0)));
                     }
                     self.made += 1;
-                    self.links[slot as usize] = (self.made, stands);
-                    let link = if stands { Link::Stands } else { Link::Refused };
+                    self.links[slot as usize] = (self.made, stands, at);
+                    let (at, link) = match login {
+                        Some(begins) => (begins, Link::LogsIn),
+                        None => (at, if stands { Link::Stands } else { Link::Refused }),
+                    };
                     self.push(at, What::Link(link), slot, self.made);
                 }
                 Told::Close(slot) => {
-                    let (made, _) = self.links[slot as usize];
+                    let (made, ..) = self.links[slot as usize];
                     self.push(Server::close(now), What::Link(Link::Closed), slot, made);
                 }
-                Told::Go { client, first } => self.begin(client, first, now),
+                Told::Go { client, first } => {
+                    engine.passed_front(ConnId(client), now - self.lines[client as usize].asked, now);
+                    self.begin(client, first, now);
+                }
                 Told::Fails(client) => {
                     let (made, at) = (self.lines[client as usize].made, self.server.tells(now));
                     self.push(at, What::Failed, client, made);

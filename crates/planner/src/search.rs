@@ -25,6 +25,8 @@ const LEAST_PERIODS: u32 = 4;
 const GROWTH: f64 = 1.25;
 /// Where more than this share has to be kept, all are.
 const NEARLY_ALL: f64 = 0.9;
+/// Whoever waited for less did not wait: results count in microseconds.
+const SHORTEST_WAIT: Duration = Duration::from_nanos(500);
 /// Simulations with other seeds that tell how uncertain the answer is.
 const MORE_SEEDS: u64 = 4;
 /// Sizes that the answer may be raised by when all operations are looked at, in steps.
@@ -74,21 +76,31 @@ pub struct Found {
 pub enum Bound {
     /// The server's limit, shared by the instances.
     Server,
+    /// The hard limit of the Poolhouse in front, shared by the instances.
+    Gate,
     /// The concurrency up to which the server was measured.
     Measured,
-    /// The concurrency up to which its measurement can be relied on.
+    /// The concurrency up to which its measurement can be relied on, or is not at its end.
     Safe,
     /// No more operations can be under way.
     Operations,
 }
 
+/// What the connections of all instances together must not exceed.
+pub fn limits(load: &Plan, spec: &Spec) -> impl Iterator<Item = (u32, Bound)> {
+    let gate = load.poolhouse.as_ref().and_then(|wishes| wishes.hard_limit);
+    // These pools may be the clients of another one, and how many of them reach the server is up to that.
+    let room = spec.room().filter(|_| own_pool(load).is_none());
+    [(gate, Bound::Gate), (room, Bound::Server)].into_iter().filter_map(|(limit, bound)| Some((limit?, bound)))
+}
+
 /// How far a search is: simulations done, and what is being tried.
 pub type Progress<'p> = &'p mut dyn FnMut(u32, &Sizes);
 
-/// Looks for the best settings; `None`: no load of the question has a pool.
+/// Looks for the best settings; `None`: no load of the question has a pool, or the limits leave no connection for each instance.
 pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
     let mut search = Search::new(question, progress)?;
-    let (most, bound) = search.most();
+    let (most, bound) = search.most()?;
     let (max_size, with_margin, too_small) = search.max_size(most);
     search.margin = if with_margin { question.margin } else { 0.0 };
     let full = search.full(max_size);
@@ -98,7 +110,9 @@ pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
         _ => full,
     };
     let (sizes, outcomes, missed) = search.confirmed(sizes, most);
-    let (spread, seeds_that_met) = search.with_other_seeds(&sizes);
+    // What was not played to its end is not known, by whatever seed.
+    let is_whole = outcomes.iter().all(|outcome| outcome.is_whole);
+    let (spread, seeds_that_met) = if is_whole { search.with_other_seeds(&sizes) } else { (Vec::new(), 0) };
     let with_margin = with_margin && search.missed(&outcomes, question.margin).is_empty();
     Some(Found {
         sizes,
@@ -120,8 +134,10 @@ struct Judged {
     tight: Vec<Missed>,
     /// Without.
     missed: Vec<Missed>,
-    /// Somebody had to wait for a connection.
+    /// Somebody had to wait for a connection of the pools whose size is looked for.
     waited: bool,
+    /// It was played to its end. Larger pools are not, where this one was not.
+    is_whole: bool,
     /// The share of operations that failed.
     failed: f64,
     /// The 99th percentile of the response time in milliseconds; infinite where nothing was answered.
@@ -159,33 +175,34 @@ impl<'q, 'p> Search<'q, 'p> {
         Some(Self { question, spec: &question.spec, loads, short, margin: question.margin, simulations: 0, progress })
     }
 
-    /// The largest size that makes sense.
-    fn most(&self) -> (u32, Bound) {
-        let pool = &self.loads[0].pool;
+    /// The largest size that makes sense and that the limits allow; `None`: they allow none.
+    fn most(&self) -> Option<(u32, Bound)> {
+        let load = &self.loads[0];
+        let instances = load.pool.instances;
         let at_once = self.loads.iter().map(|load| match load.shape {
-            Shape::Closed { clients, .. } => clients.div_ceil(pool.instances),
+            Shape::Closed { clients, .. } => clients.div_ceil(instances),
             Shape::Open { max_in_flight, .. } => max_in_flight,
             Shape::Burst { at_once, .. } => at_once,
         });
-        let operations = at_once.max().unwrap_or(1).min(MAX_CONNECTIONS / pool.instances).max(1);
+        let operations = at_once.max().unwrap_or(1).min(MAX_CONNECTIONS / instances).max(1);
         let mut most = (operations, Bound::Operations);
-        if own_pool(&self.loads[0]).is_some() {
-            // These pools are the Poolhouse's clients; how many of them reach the server is up to that.
-            return most;
+        for (limit, bound) in limits(load, self.spec) {
+            let share = limit / instances;
+            most = if share < most.0 { (share, bound) } else { most };
         }
-        if let Some(room) = self.spec.room() {
-            let share = (room / pool.instances).max(1);
-            most = if share < most.0 { (share, Bound::Server) } else { most };
+        if most.0 == 0 {
+            return None;
         }
-        if let Some(measured) = self.spec.curve.as_ref().and_then(|curve| curve.measured_until()) {
-            let share = (measured / pool.instances).max(1);
-            most = if share < most.0 { (share, Bound::Measured) } else { most };
+        // Of a Poolhouse's clients, how many reach the server is up to that.
+        let curve = self.spec.curve.as_ref().filter(|_| own_pool(load).is_none());
+        let known = curve.and_then(|curve| curve.measured_until()).map(|until| (until, Bound::Measured));
+        let relied = curve.and_then(|curve| curve.looked_at()).map(|(_, to)| (to, Bound::Safe));
+        for (limit, bound) in known.into_iter().chain(relied) {
+            // Each instance has a connection at least.
+            let share = (limit / instances).max(1);
+            most = if share < most.0 { (share, bound) } else { most };
         }
-        if let Some((_, to)) = self.spec.curve.as_ref().and_then(|curve| curve.safe()) {
-            let share = (to / pool.instances).max(1);
-            most = if share < most.0 { (share, Bound::Safe) } else { most };
-        }
-        most
+        Some(most)
     }
 
     /// The smallest size that is looked at: what a server does with fewer operations at once may be chance.
@@ -204,7 +221,7 @@ impl<'q, 'p> Search<'q, 'p> {
         loop {
             let judged = self.look(&self.full(size));
             // Where nobody has waited for a connection, more of them change nothing.
-            let last = judged.tight.is_empty() || !judged.waited || size >= most;
+            let last = judged.tight.is_empty() || !judged.waited || !judged.is_whole || size >= most;
             tried.push((size, judged));
             if last {
                 break;
@@ -348,11 +365,11 @@ impl<'q, 'p> Search<'q, 'p> {
             (self.progress)(self.simulations, sizes);
             self.simulations += 1;
             let outcomes = [run(&plan, self.spec)];
-            let waits = outcomes[0].result.total.pool_wait_ms.as_ref();
             judged = Judged {
                 tight: self.missed(&outcomes, self.margin),
                 missed: self.missed(&outcomes, 0.0),
-                waited: waits.is_none_or(|waits| waits.max > 0.0),
+                waited: outcomes[0].longest_wait.is_none_or(|longest| longest >= SHORTEST_WAIT),
+                is_whole: outcomes[0].is_whole,
                 failed: failed(&outcomes[0].result.total),
                 p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
             };
@@ -400,16 +417,27 @@ pub fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
 fn shortened(load: &Plan) -> Plan {
     let mut plan = load.clone();
     let windows: Vec<Window> = load.faults.iter().filter_map(window).collect();
-    let Shape::Open { stages, .. } = &mut plan.shape else { return plan };
     if windows.iter().any(|window| window.every.is_none()) {
         return plan;
     }
-    let operations: f64 = stages.iter().map(Stage::expected).sum();
-    let part = MOST_OPERATIONS / operations;
-    let period = windows.iter().filter_map(|window| window.every).max().unwrap_or(Duration::from_secs(1));
-    for stage in stages.iter_mut().filter(|_| part < 1.0) {
-        let periods = (stage.duration.as_secs_f64() * part / period.as_secs_f64()).ceil() as u32;
-        stage.duration = (period * periods.max(LEAST_PERIODS)).min(stage.duration);
+    match &mut plan.shape {
+        Shape::Open { stages, .. } => {
+            let operations: f64 = stages.iter().map(Stage::expected).sum();
+            let part = MOST_OPERATIONS / operations;
+            let period = windows.iter().filter_map(|window| window.every).max().unwrap_or(Duration::from_secs(1));
+            for stage in stages.iter_mut().filter(|_| part < 1.0) {
+                let periods = (stage.duration.as_secs_f64() * part / period.as_secs_f64()).ceil() as u32;
+                stage.duration = (period * periods.max(LEAST_PERIODS)).min(stage.duration);
+            }
+        }
+        // What goes wrong on the way begins after some time, and not after some operations: there the whole is played.
+        Shape::Closed { operations, .. } if windows.is_empty() && load.freeze.is_none() => {
+            *operations = Some(operations.unwrap_or(u64::MAX).min(MOST_OPERATIONS as u64));
+        }
+        Shape::Burst { size, rounds, .. } if windows.is_empty() && load.freeze.is_none() => {
+            *rounds = (*rounds).min(((MOST_OPERATIONS / f64::from(*size)) as u32).max(LEAST_PERIODS));
+        }
+        Shape::Closed { .. } | Shape::Burst { .. } => {}
     }
     plan
 }

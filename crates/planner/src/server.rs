@@ -63,6 +63,9 @@ pub struct Connect {
     pub auth_trips: u32,
     /// The same for being ready.
     pub ready_trips: u32,
+    /// Of the login and what follows, for how long it needs one of the server's processors, where these are known: a process is forked, a
+    /// password proved, caches are filled.
+    pub work: Duration,
 }
 
 /// Answers that the handshake of TLS waits for: to the request for it, and to the hello.
@@ -164,7 +167,7 @@ impl<'s> Server<'s> {
             weather,
             random: Random::new(random.bits()),
             sharing: spec.curve.clone().map(Sharing::new),
-            queue: spec.processors.filter(|_| spec.curve.is_none()).map(Queue::new),
+            queue: spec.processors.filter(|_| spec.curve.is_none()).map(|all| Queue::new(all, &spec.service)),
             open: 0,
             most: 0,
             refused: 0,
@@ -236,6 +239,22 @@ impl<'s> Server<'s> {
         Dialled::Stands(Time(at), phases)
     }
 
+    /// When the login of a connection begins that would stand then, if it waits for a processor of the server; see [`Self::log_in`].
+    pub fn login(&self, stands: Time, phases: &Phases) -> Option<Time> {
+        let taken = phases.auth.unwrap_or_default() + phases.ready.unwrap_or_default();
+        self.login_waits().then(|| Time(stands.0.saturating_sub(taken.as_nanos() as u64)))
+    }
+
+    /// A login begins; by how much later it is done because it waits for a processor.
+    pub fn log_in(&mut self, now: Time) -> Duration {
+        let work = self.spec.connect.work.as_nanos() as u64;
+        Duration::from_nanos(self.queue.as_mut().map_or(0, |queue| queue.take(now.0, work)))
+    }
+
+    fn login_waits(&self) -> bool {
+        self.queue.is_some() && !self.spec.connect.work.is_zero()
+    }
+
     /// An operation is sent on a connection on which something passed last at `last`; `first`: the first one there.
     #[inline]
     pub fn ask(&mut self, last: Time, first: bool, now: Time) -> Answer {
@@ -285,16 +304,19 @@ impl<'s> Server<'s> {
         self.spec.trips == 1 && self.spec.pause.is_zero()
     }
 
-    /// The Poolhouse in front connects, straight: when that is done, and whether the connection stands.
-    pub fn link(&mut self, now: Time) -> (Time, bool) {
+    /// The Poolhouse in front connects, straight: when that is done, whether the connection stands, and when the login begins, if it waits
+    /// for a processor; see [`Self::log_in`].
+    pub fn link(&mut self, now: Time) -> (Time, bool, Option<Time>) {
         let connect = &self.spec.connect;
-        let taken: f64 =
-            connect.phases().filter_map(|(times, _)| times.as_ref()).map(|times| times.draw(&mut self.random)).sum();
+        let mut draw = |times: &Option<Times>| times.as_ref().map_or(0.0, |times| times.draw(&mut self.random)) as u64;
+        let before = [&connect.dns, &connect.tcp, &connect.tls].into_iter().map(&mut draw).sum::<u64>();
+        let login = [&connect.auth, &connect.ready].into_iter().map(&mut draw).sum::<u64>();
         let stands = self.spec.room().is_none_or(|room| self.open < room);
         self.open += u32::from(stands);
         self.most = self.most.max(self.open);
         self.refused += u64::from(!stands);
-        (Time(now.0 + taken as u64), stands)
+        let begins = Time(now.0 + before);
+        (Time(begins.0 + login), stands, Some(begins).filter(|_| stands && self.login_waits()))
     }
 
     /// When the shared server is done with the next operation.
@@ -376,6 +398,7 @@ mod tests {
             ready: None,
             auth_trips: 3,
             ready_trips: 0,
+            work: Duration::ZERO,
         };
         Spec {
             service: Times::Constant(ms(2)),

@@ -42,7 +42,8 @@ It runs the pool that Poolhouse itself uses in virtual time: first with the sett
 smallest max size, min size and idle time with which all objectives are met. A scenario is one that `poolhouse bench` runs; its [plan] says
 what the server takes. --measured is a result of `poolhouse bench --json` without faults on the way; --curve one of `poolhouse sweep --json`.
 Objectives are conditions that must hold: p50 p90 p95 p99 p999 mean max (of response, or with service_, pool_wait_, connect_ in front),
-errors, dropped (also in %), rate, requests, created; with > >= < <=.
+errors, dropped (also in %), rate, requests, created; with > >= < <=. pool_wait_ is all waits for a connection on the way, those in the
+pool of a Poolhouse in front included.
 
 Exit status: 0 done, 1 it failed, 2 bad usage or scenario, 99 no setting meets the objectives.";
 
@@ -127,7 +128,7 @@ struct ServerFlags {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     parallel: Option<u32>,
 
-    /// Of the service time, what an operation needs one of the --cpus for; it waits for one if all are busy
+    /// Of the service time, what an operation needs one of the --cpus for, on average; it waits for one if all are busy
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, conflicts_with = "parallel")]
     processor_time: Option<Duration>,
 

@@ -259,6 +259,11 @@ impl AutoSize {
         let start = self.start.unwrap_or(PoolConfig::default().max_size);
         start.max(min_size).max(self.least).min(self.most.unwrap_or(Self::MOST))
     }
+
+    /// The largest size in words, by the name that its bound has where it was, or could have been, written.
+    pub fn bound(&self, name: &str) -> String {
+        self.most.map_or_else(|| format!("{name}, which is {} by default", Self::MOST), |most| format!("{name} {most}"))
+    }
 }
 
 impl Default for AutoSize {

@@ -144,6 +144,10 @@ fn rules_of_users_that_cannot_work_are_found() {
         "p.toml:10:12: error: min_size 21 of user `u` is above the max_size 20 that holds for `own`",
     );
     expect(
+        &own("min_size = 61\n").replace("[[user]]", "max_size = \"auto\"\n[[user]]"),
+        "p.toml:11:12: error: min_size 61 of user `u` is above the auto_max_size 60 that holds for `own`",
+    );
+    expect(
         &own("max_size = 9\nmax_user_connections = 4\n"),
         "p.toml:10:12: warning: max_size 9 of user `u` is above max_user_connections 4",
     );

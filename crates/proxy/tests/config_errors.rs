@@ -289,6 +289,14 @@ poolhouse.toml:6:19: error: auto_start_size 25 is outside auto_min_size 1 to aut
       |                   ^^",
     );
     expect_after_base(
+        "max_size = \"auto\"\nmin_size = 100\n",
+        r"
+poolhouse.toml:5:12: error: min_size 100 is above auto_max_size, which is 60 by default
+    5 | min_size = 100
+      |            ^^^
+      = raise auto_max_size to 100 at least, or lower min_size",
+    );
+    expect_after_base(
         "max_size = 5\nauto_max_size = 20\n",
         r#"
 poolhouse.toml:5:17: error: `auto_max_size` is for max_size = "auto", and this max_size is a number

@@ -164,6 +164,13 @@ fn flags_that_cannot_go_together_are_refused() {
     assert!(bounds.contains("raise --auto-max-size"), "nobody has given the 60: {bounds}");
     let both = error(Flags { auto_size: true, auto_min_size: Some(9), auto_max_size: Some(8), ..Flags::default() });
     assert!(both.contains("exchange them"), "{both}");
+    let tuned = |auto_max_size| Flags { auto_size: true, min_size: Some(100), auto_max_size, ..Flags::default() };
+    let kept = error(tuned(None));
+    assert!(kept.contains("--min-size 100 is above --auto-max-size, which is 60 by default"), "{kept}");
+    assert!(kept.contains("raise --auto-max-size to 100 at least, or lower --min-size"), "{kept}");
+    let kept = error(tuned(Some(80)));
+    assert!(kept.contains("--min-size 100 is above --auto-max-size 80") && !kept.contains("max_size"), "{kept}");
+    assert!(proxy::from_url("postgres://h/d", &tuned(Some(100)), &variables).is_ok());
     let start = error(Flags { auto_size: true, auto_start_size: Some(61), ..Flags::default() });
     assert!(start.contains("--auto-start-size 61 is outside --auto-min-size 1 to --auto-max-size 60"), "{start}");
     let limits = error(Flags { soft_limit: Some(5), hard_limit: Some(4), ..Flags::default() });

@@ -8,7 +8,7 @@ use super::{
     instances::{self, Instances},
     load::Next,
 };
-use crate::record::{Cause, EPHEMERAL, ErrorKind, Gauges};
+use crate::record::{Cause, EPHEMERAL, ErrorKind, Gauges, Part};
 use pool::Time;
 
 impl Engine {
@@ -97,7 +97,13 @@ impl Engine {
             }
             Change::Grant { conn, client, waited } => {
                 let part = self.ops.grant(client, conn);
-                self.books.waited(part, waited);
+                if part != Part::WarmUp {
+                    self.longest_wait = self.longest_wait.max(Some(waited));
+                }
+                match self.has_front {
+                    true => self.ops.has_waited(client, waited),
+                    false => self.books.waited(part, waited),
+                }
                 self.conns.get_mut(conn).op = Some(client);
                 match self.unnoticed.as_mut().and_then(|unnoticed| unnoticed.remove(&conn)) {
                     None => self.run(conn, client),

@@ -20,6 +20,8 @@ pub struct Operation {
     pub part: Part,
     /// What it has been given.
     pub conn: Option<ConnId>,
+    /// How long it has waited for that, if it waits once more on the way.
+    pub waited: Duration,
     present: bool,
     /// Whether it is in the list of those whose time runs, and its neighbours there.
     timed: bool,
@@ -44,6 +46,7 @@ const ABSENT: Operation = Operation {
     started: NEVER_SENT,
     part: Part::WarmUp,
     conn: None,
+    waited: Duration::ZERO,
     present: false,
     timed: false,
     since: Time(0),
@@ -95,6 +98,11 @@ impl Operations {
         let part = op.part;
         self.with_connection += 1;
         part
+    }
+
+    /// It has waited for so long for its connection, and waits once more on the way.
+    pub fn has_waited(&mut self, client: u32, waited: Duration) {
+        self.get_mut(client).waited = waited;
     }
 
     /// It is being sent: its time begins, if it has not begun with the connection.

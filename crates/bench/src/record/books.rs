@@ -123,6 +123,8 @@ struct Sheet {
     service: Histogram,
     issue: Histogram,
     wait: Histogram,
+    /// The part of it in the pool of a pooler in front, if that is told.
+    front: Option<Box<Histogram>>,
     connect: Connecting,
     errors: BTreeMap<ErrorKind, u64>,
     connect_errors: BTreeMap<ErrorKind, u64>,
@@ -235,6 +237,14 @@ impl Books {
     pub fn waited(&mut self, part: Part, wait: Duration) {
         if let Some(sheet) = self.sheet(part) {
             sheet.wait.record(wait);
+        }
+    }
+
+    /// Somebody got a connection from the pool after so long, and after so long in front a server of the pooler there.
+    pub fn waited_in_front(&mut self, part: Part, wait: Duration, in_front: Duration) {
+        if let Some(sheet) = self.sheet(part) {
+            sheet.wait.record(wait + in_front);
+            sheet.front.get_or_insert_default().record(in_front);
         }
     }
 
@@ -475,6 +485,9 @@ impl Sheet {
         self.service.add(&other.service);
         self.issue.add(&other.issue);
         self.wait.add(&other.wait);
+        if let Some(front) = &other.front {
+            self.front.get_or_insert_default().add(front);
+        }
         self.connect.add(&other.connect);
         let kinds = [(&mut self.errors, &other.errors), (&mut self.connect_errors, &other.connect_errors)];
         for (sum, errors) in kinds {
@@ -507,6 +520,7 @@ impl Sheet {
             service_ms: self.service.percentiles(true),
             issue_ms: self.issue.percentiles(true),
             pool_wait_ms: self.wait.percentiles(true),
+            front_wait_ms: self.front.as_ref().and_then(|front| front.percentiles(true)),
             connect_ms: self.connect.show(),
             connections: Connections {
                 created: self.created.iter().sum(),

@@ -50,6 +50,7 @@ fn measured() -> Measured {
         service_ms: Some(percentiles(1.0)),
         issue_ms: Some(percentiles(0.6)),
         pool_wait_ms: Some(percentiles(0.5)),
+        front_wait_ms: None,
         connect_ms: ConnectPhases {
             tcp: Some(percentiles(0.1)),
             tls: Some(percentiles(2.0)),

@@ -148,6 +148,12 @@ const FIELDS: &[Field] = &[
         always: false,
         shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99),
     },
+    Field {
+        group: "in front",
+        heading: "p99",
+        always: false,
+        shown: |all| figures::of(all.front_wait_ms.as_ref(), |of| of.p99),
+    },
     Field { group: "", heading: "opened", always: false, shown: opened },
 ];
 

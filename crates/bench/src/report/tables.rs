@@ -73,6 +73,11 @@ const FIELDS: &[Field] = &[
     Field { group: "service, ms", heading: "p99", shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p99) },
     Field { group: "wait, ms", heading: "p50", shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p50) },
     Field { group: "wait, ms", heading: "p99", shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99) },
+    Field {
+        group: "of it in front",
+        heading: "p99",
+        shown: |all| figures::of(all.front_wait_ms.as_ref(), |of| of.p99),
+    },
     Field { group: "connections", heading: "opened", shown: |all| some(all.connections.created) },
     Field { group: "connections", heading: "at most", shown: |all| some(all.connections.most.into()) },
 ];
@@ -83,8 +88,9 @@ fn some(count: u64) -> String {
 }
 
 fn latencies(total: &Measured) -> Table {
-    let names = ["response", "until it was sent", "service", "waiting for a connection"];
-    let rows = names.into_iter().zip([&total.response_ms, &total.issue_ms, &total.service_ms, &total.pool_wait_ms]);
+    let names = ["response", "until it was sent", "service", "waiting for a connection", "of it in front"];
+    let times = [&total.response_ms, &total.issue_ms, &total.service_ms, &total.pool_wait_ms, &total.front_wait_ms];
+    let rows = names.into_iter().zip(times);
     let row = |(name, all): (&str, &Option<Percentiles>)| {
         let all = all.as_ref().filter(|all| all.count > 0)?;
         let times = [all.min, all.mean, all.p50, all.p90, all.p95, all.p99, all.p999, all.max]

@@ -93,6 +93,8 @@ pub struct ConnectWishes {
     pub auth: Option<Duration>,
     /// From there to being ready.
     pub ready: Option<Duration>,
+    /// Of these two, for how long one of the server's processors is needed.
+    pub processor_time: Option<Duration>,
 }
 
 /// What the platform does with functions that nobody calls.
@@ -152,7 +154,7 @@ pub const KEYS: &[&str] = &[
     "platform",
     "exclusive",
 ];
-const CONNECT_KEYS: &[&str] = &["dns", "tcp", "tls", "auth", "ready"];
+const CONNECT_KEYS: &[&str] = &["dns", "tcp", "tls", "auth", "ready", "processor_time"];
 const PLATFORM_KEYS: &[&str] = &["freeze_after", "kill_after"];
 const EXCLUSIVE_KEYS: &[&str] =
     &["blocking_rate", "blocking_time", "transaction_rate", "transaction_time", "subscribers"];
@@ -223,6 +225,7 @@ impl Wishes {
                 tls: self.connect.tls.or(below.connect.tls),
                 auth: self.connect.auth.or(below.connect.auth),
                 ready: self.connect.ready.or(below.connect.ready),
+                processor_time: self.connect.processor_time.or(below.connect.processor_time),
             },
             server_limit: self.server_limit.or(below.server_limit),
             reserved: self.reserved.or(below.reserved),
@@ -260,14 +263,15 @@ impl Wishes {
             let taken = if speeds.slow.is_some() { "the slower one" } else { "no more than the others let expect" };
             assumed.push(format!("Of the curve: {} The plan takes {taken}.", advice::named(speeds)));
         }
-        if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW) {
-            let range = if verdict.safe.is_some() { "" } else { ", and it names no range that is safe" };
-            let more = verdict.to_know.join(" ");
-            let more = if more.is_empty() { String::new() } else { format!(" To know more: {more}") };
-            assumed.push(format!("The confidence of the curve's sweep is low{range}.{more}"));
-        }
         let curve = sweep.as_ref().map(|sweep| Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned())));
         let mut curve = curve.transpose()?;
+        // Where nothing can be relied on, there is a warning that says more.
+        let relied = curve.as_ref().is_some_and(|curve| curve.doubt().is_none());
+        if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW && relied) {
+            let more = verdict.to_know.join(" ");
+            let more = if more.is_empty() { String::new() } else { format!(" To know more: {more}") };
+            assumed.push(format!("The confidence of the curve's sweep is low.{more}"));
+        }
         let service = match (sum(&measured, |result| result.total.service_ms.as_ref()), self.service, &sweep) {
             (Some(histogram), _, _) => {
                 let times = Times::measured(&histogram).ok_or(("measured", "nothing was served".to_owned()))?;
@@ -306,6 +310,8 @@ impl Wishes {
         {
             return Err(("reserved", format!("{reserved} of {limit} connections are reserved: none is left")));
         }
+        let connect = self.connect(&measured, auth_trips, assumed);
+        check_login(&connect, processors.is_some()).map_err(|message| ("connect", message.to_owned()))?;
         Ok(Spec {
             service,
             first: self.first.unwrap_or_default(),
@@ -313,7 +319,7 @@ impl Wishes {
             pause: self.pause.unwrap_or_default(),
             curve,
             processors,
-            connect: self.connect(&measured, auth_trips, assumed),
+            connect,
             limit,
             reserved: self.reserved.unwrap_or(0),
             full,
@@ -355,6 +361,7 @@ impl Wishes {
             ready: phase(wishes.ready, |result| result.total.connect_ms.ready.as_ref()),
             auth_trips,
             ready_trips: 0,
+            work: wishes.processor_time.unwrap_or_default(),
         };
         if connect.tls.is_some() && auth_trips == LOGIN_TRIPS {
             // TLS has been asked for already.
@@ -372,6 +379,17 @@ impl Wishes {
     }
 }
 
+/// Whether logins can need a processor for as long as is said.
+fn check_login(connect: &Connect, knows_processors: bool) -> Result<(), &'static str> {
+    let login = [&connect.auth, &connect.ready].into_iter().flatten().map(Times::mean).sum();
+    match connect.work {
+        Duration::ZERO => Ok(()),
+        _ if !knows_processors => Err("its processor_time is for a plan with `processor_time` and `cpus`"),
+        work if work > login => Err("its processor_time is part of auth and ready, and cannot be longer"),
+        _ => Ok(()),
+    }
+}
+
 fn connect(section: &Section<'_>) -> ConnectWishes {
     ConnectWishes {
         dns: section.duration_on("dns"),
@@ -379,6 +397,7 @@ fn connect(section: &Section<'_>) -> ConnectWishes {
         tls: section.duration_on("tls"),
         auth: section.duration_on("auth"),
         ready: section.duration_on("ready"),
+        processor_time: section.duration_on("processor_time"),
     }
 }
 

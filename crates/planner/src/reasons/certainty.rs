@@ -4,7 +4,7 @@ use super::Words;
 use crate::{
     prediction::Prediction,
     question::{Missed, Question},
-    run::NOT_BEGUN,
+    run::{CUT_SHORT, NOT_BEGUN},
     words::{counted, ms, percent},
 };
 
@@ -46,7 +46,15 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
     if !question.is_sweep {
         given(prediction, words);
     }
+    if let Some(forbidden) = &prediction.forbidden {
+        words.say("none", forbidden.clone());
+    }
     let Some(best) = &prediction.best else { return };
+    if let (true, Some(_)) = (best.met, &prediction.facts.server_doubt) {
+        words
+            .say("found", format!("By the curve's figures {} would do, and nobody knows whether it does.", best.words));
+        return;
+    }
     if question.is_sweep {
         let all = prediction.objectives.join(", ");
         words.say("found", format!("{} is the smallest{} that meets {all}.", best.words, reliable(prediction)));
@@ -63,8 +71,22 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
         "none",
         format!("No setting meets the objectives. The nearest, {}, misses {}.", best.words, missed.join(", ")),
     );
+    let cases = prediction.given.iter().chain(&best.cases);
+    let in_front = cases.filter_map(|case| case.result.total.front_wait_ms.as_ref()).map(|waits| waits.p99);
+    if let Some(in_front) = in_front.reduce(f64::max).filter(|p99| *p99 > 0.0) {
+        words.say(
+            "why",
+            format!(
+                "Behind larger pools the wait is in that of the Poolhouse in front, where 1 of 100 waits for up to {}: try a larger \
+                 max_size there.",
+                ms(in_front)
+            ),
+        );
+    }
     for (objective, limit) in question.objectives.iter().filter_map(|one| Some((one, one.response_limit_ms()?))) {
-        let service = best.cases.iter().filter_map(|case| case.result.total.service_ms.as_ref()).map(|all| all.p99);
+        // With a Poolhouse in front that has a pool, the wait in it is part of what the way takes.
+        let alone = best.cases.iter().filter(|case| case.result.total.front_wait_ms.is_none());
+        let service = alone.filter_map(|case| case.result.total.service_ms.as_ref()).map(|all| all.p99);
         if let Some(service) =
             service.reduce(f64::max).filter(|service| *service > limit && objective.text().contains("p99"))
         {
@@ -92,7 +114,8 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
 /// Last of all.
 pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Words) {
     let cases = prediction.given.iter().chain(prediction.best.iter().flat_map(|best| &best.cases));
-    for text in cases.flat_map(|case| &case.result.warnings).filter(|text| text.starts_with(NOT_BEGUN)) {
+    let tells = |text: &&String| [NOT_BEGUN, CUT_SHORT].iter().any(|about| text.starts_with(about));
+    for text in cases.flat_map(|case| &case.result.warnings).filter(tells) {
         if !words.warnings.contains(text) {
             words.warn(text.clone());
         }
@@ -110,7 +133,8 @@ pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Word
         };
         words.say("margin", kept);
     }
-    if let Some(response) = best.cases.first().and_then(|case| case.result.total.response_ms.as_ref()) {
+    let response = best.cases.first().and_then(|case| case.result.total.response_ms.as_ref());
+    if let Some(response) = response.filter(|_| !best.other_seeds.is_empty()) {
         let own = [response.p50, response.p95, response.p99];
         let all = best.other_seeds.iter().chain([&own]);
         let range = |at: usize| {

@@ -9,7 +9,8 @@ use crate::{
     prediction::Prediction,
     question::Question,
     run::own_pool,
-    words::{counted, number, percent, time},
+    search::Sizes,
+    words::{counted, ms, number, percent, time},
 };
 
 /// Poolhouses in front of which something is said.
@@ -69,12 +70,13 @@ fn front(question: &Question, load: &Plan, prediction: &Prediction, words: &mut 
         ""
     };
     let cases = question.cases.iter().zip(&prediction.given);
-    for (case, most) in cases.filter_map(|(plan, case)| Some((own_pool(plan)?, case.most_connections))).take(MAX_FRONTS)
-    {
+    for (wishes, case) in cases.filter_map(|(plan, case)| Some((own_pool(plan)?, case))).take(MAX_FRONTS) {
         let default = PoolConfig::default();
-        let size = case.max_size.unwrap_or(default.max_size);
-        let wait = case.max_wait_time.unwrap_or(default.max_wait_time);
+        let (most, size) = (case.most_connections, wishes.max_size.unwrap_or(default.max_size));
+        let wait = wishes.max_wait_time.unwrap_or(default.max_wait_time);
         let wait = wait.map_or("for as long as it takes".to_owned(), |wait| format!("for {} at most", time(wait)));
+        let waits = case.result.total.front_wait_ms.as_ref().filter(|waits| waits.p99 > 0.0);
+        let wait = waits.map_or(wait.clone(), |waits| format!("{wait}, and 1 of 100 for {} as given", ms(waits.p99)));
         words.say(
             "in front",
             format!(
@@ -166,7 +168,16 @@ fn ephemeral(question: &Question, prediction: &Prediction, words: &mut Words) {
 
 /// One pool for all instances.
 fn shared(prediction: &Prediction, words: &mut Words) {
-    let (Some(shared), Some(settings)) = (&prediction.shared, &prediction.settings) else { return };
+    let Some(shared) = prediction.shared.as_ref().filter(|_| prediction.facts.server_doubt.is_none()) else { return };
+    let Some(settings) = &prediction.settings else {
+        let Sizes { max_size, min_size, .. } = shared.sizes;
+        let meets = if shared.met { "" } else { ", which does not meet the objectives" };
+        words.say(
+            "one pool for all",
+            format!("Behind one Poolhouse the same load is served by a max_size of {max_size} with a min_size of {min_size}{meets}."),
+        );
+        return;
+    };
     let verdict = if shared.met { "" } else { " (which does not meet the objectives either)" };
     words.say(
         "one pool for all",
@@ -200,6 +211,8 @@ fn refused(question: &Question, prediction: &Prediction, words: &mut Words) {
 fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
     let limits = match &prediction.settings {
         Some(settings) => settings.soft_limit.zip(settings.hard_limit),
+        // They follow from the size of the pools, of which none is recommended.
+        None if load.pool.reuse => return,
         None => crate::advice::for_clients(question, load),
     };
     let Some((soft, hard)) = limits else { return };

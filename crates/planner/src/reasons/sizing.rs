@@ -16,6 +16,12 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
     little(load, prediction, words);
     in_stall(question, load, prediction, words);
     server(question, prediction, words);
+    if let Some(to_know) = &prediction.facts.server_doubt {
+        words.warn(format!(
+            "The confidence of the curve's sweep is low, and it names no range that is safe: no setting is recommended. To know more: \
+             {to_know}"
+        ));
+    }
     rules(question, prediction, words);
 }
 

@@ -47,10 +47,8 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     }
     table::figures_by_step(&results).write(out, WIDTH)?;
     writeln!(out)?;
-    if let (Some(best), Some(settings)) = (&prediction.best, &prediction.settings) {
-        let each = if best.instances > 1 { format!(" in each of {} instances", best.instances) } else { String::new() };
-        let verdict = if best.met { "Use" } else { "No setting meets the objectives; the nearest is" };
-        line(out, "", &format!("{verdict} max_size {}, min_size {}{each}.", settings.max_size, settings.min_size))?;
+    if let Some(verdict) = verdict(prediction) {
+        line(out, "", &verdict)?;
     }
     for reason in &prediction.reasons {
         let about = format!("  {:<width$}", reason.about, width = INDENT - 2);
@@ -74,6 +72,21 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What to do, in a sentence; `None`: no load has a pool.
+fn verdict(prediction: &Prediction) -> Option<String> {
+    if prediction.forbidden.is_some() {
+        return Some("No setting keeps to the limits.".to_owned());
+    }
+    let best = prediction.best.as_ref()?;
+    let Some(settings) = &prediction.settings else {
+        let meets = if best.met { "" } else { ", and by its figures none meets the objectives" };
+        return Some(format!("No setting is recommended: nothing of the server's curve can be relied on{meets}."));
+    };
+    let each = if best.instances > 1 { format!(" in each of {} instances", best.instances) } else { String::new() };
+    let verdict = if best.met { "Use" } else { "No setting meets the objectives; the nearest is" };
+    Some(format!("{verdict} max_size {}, min_size {}{each}.", settings.max_size, settings.min_size))
 }
 
 /// A label, and a text whose later lines stand below its first.

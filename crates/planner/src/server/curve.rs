@@ -16,8 +16,10 @@ pub struct Curve {
     points: Vec<(f64, f64)>,
     /// It is known beyond the last point: nothing was measured, it was given.
     given: bool,
-    /// What measured it has little confidence, and relies on these numbers of operations at once only.
+    /// What measured it has little confidence, and the best is looked for among these numbers of operations at once only.
     safe: Option<Safe>,
+    /// It relies on no number at all: what it would take to know more.
+    doubt: Option<String>,
 }
 
 /// What can be relied on of a curve that was measured with little confidence.
@@ -41,19 +43,26 @@ impl Curve {
         };
         let points: Vec<(f64, f64)> =
             sweep.direct.points.iter().map(believed).filter(|(n, x)| *x > 0.0 && n / x < LONGEST_S).collect();
-        let safe = sweep.verdict.as_ref().filter(|verdict| verdict.confidence == LOW).and_then(|verdict| verdict.safe);
-        let safe = safe.map(|safe| {
+        let low = sweep.verdict.as_ref().filter(|verdict| verdict.confidence == LOW);
+        let no_chance = |n: &u32| speeds(*n).is_none();
+        let safe = low.and_then(|verdict| verdict.safe).map(|safe| {
             let numbers = points.iter().skip(1).map(|(n, _)| *n as u32);
-            let least = numbers.filter(|n| speeds(*n).is_none()).fold(safe.from, u32::min);
-            Safe { from: safe.from, to: safe.to, least }
+            Safe { from: safe.from, to: safe.to, least: numbers.filter(no_chance).fold(safe.from, u32::min) }
         });
         let safe = safe.filter(|safe| points.iter().any(|(n, _)| safe.has(*n)));
-        (!points.is_empty()).then_some(Self { points, given: false, safe })
+        let doubt = low.filter(|_| safe.is_none()).map(|verdict| to_know(&verdict.to_know));
+        let inner = || {
+            let between = points.get(1..points.len().checked_sub(1)?)?.iter().map(|(n, _)| *n as u32);
+            let least = between.clone().find(no_chance)?;
+            Some(Safe { from: least, to: between.max()?, least })
+        };
+        let safe = if doubt.is_some() { inner() } else { safe };
+        (!points.is_empty()).then_some(Self { points, given: false, safe, doubt })
     }
 
     /// A server that works on so many operations at a time, each as fast as alone; more share it equally. `mean`: seconds of one alone.
     pub fn parallel(most: u32, mean: f64) -> Self {
-        Self { points: vec![(f64::from(most), f64::from(most) / mean)], given: true, safe: None }
+        Self { points: vec![(f64::from(most), f64::from(most) / mean)], given: true, safe: None, doubt: None }
     }
 
     /// Operations per second, all together, with so many at once.
@@ -79,9 +88,20 @@ impl Curve {
         self.points.iter().map(|(n, _)| *n as u32)
     }
 
-    /// Between which numbers of operations at once the best can be relied on; `None`: whatever was measured.
+    /// Between which numbers of operations at once the best can be relied on; `None`: whatever was measured, or [`Self::doubt`].
     pub fn safe(&self) -> Option<(u32, u32)> {
+        self.looked_at().filter(|_| self.doubt.is_none())
+    }
+
+    /// Between which numbers of operations at once the best is looked for; `None`: whatever was measured. That is where it can be relied on,
+    /// or, if nothing can, where a number is not the fewest or the most that were measured.
+    pub fn looked_at(&self) -> Option<(u32, u32)> {
         self.safe.map(|safe| (safe.from, safe.to))
+    }
+
+    /// Nothing of it can be relied on: what it would take to know more.
+    pub fn doubt(&self) -> Option<&str> {
+        self.doubt.as_deref()
     }
 
     /// The fewest operations at once whose throughput is no chance.
@@ -89,8 +109,8 @@ impl Curve {
         self.safe.map_or(1, |safe| safe.least)
     }
 
-    /// The highest throughput, and the smallest number of operations at once with which it comes within `part` of that; both of what can
-    /// be relied on.
+    /// The highest throughput, and the smallest number of operations at once with which it comes within `part` of that; both of where it
+    /// is looked for.
     pub fn best(&self, part: f64) -> (f64, u32) {
         let safe = || self.points.iter().filter(|(n, _)| self.safe.is_none_or(|safe| safe.has(*n)));
         let most = safe().map(|(_, x)| *x).fold(0.0, f64::max);
@@ -102,6 +122,14 @@ impl Curve {
 impl Safe {
     fn has(&self, n: f64) -> bool {
         f64::from(self.from) <= n && n <= f64::from(self.to)
+    }
+}
+
+/// What it would take to know more, in the words of the sweep, if it has any.
+fn to_know(said: &[String]) -> String {
+    match said {
+        [] => "Sweep again, for longer or on a quieter machine (--point-time 10s, more --rounds).".to_owned(),
+        said => said.join(" "),
     }
 }
 
@@ -155,6 +183,18 @@ mod tests {
         let seen = TwoSpeeds { slow: None, p50_ms: Some(0.18), expected_p50_ms: Some(0.32), ..speeds };
         sweep.verdict = Some(Verdict { two_speeds: vec![seen], ..verdict.clone() });
         assert_eq!(Curve::measured(&sweep).unwrap().throughput(1).round(), 3094.0);
+        // No range is safe, or none that was measured: nothing can be relied on, and no extreme is looked at.
+        for safe in [None, Some(SafeNumbers { from: 100, to: 200, throughput: 2900.0 })] {
+            let to_know = vec!["Sweep again.".to_owned()];
+            sweep.verdict = Some(Verdict { safe, to_know, ..verdict.clone() });
+            let curve = Curve::measured(&sweep).unwrap();
+            assert_eq!((curve.safe(), curve.doubt()), (None, Some("Sweep again.")));
+            assert_eq!((curve.looked_at(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));
+        }
+        let mut short = sweep.clone();
+        short.direct.points.truncate(2);
+        let curve = Curve::measured(&short).unwrap();
+        assert!(curve.looked_at().is_none() && curve.doubt().is_some(), "there is nothing between two");
         // More confidence: every number counts.
         sweep.verdict = Some(Verdict { confidence: "medium".to_owned(), ..verdict });
         let curve = Curve::measured(&sweep).unwrap();

@@ -10,6 +10,11 @@ const NORMAL_P99: f64 = 2.326_347_874;
 /// A lognormal distribution whose 99th percentile is more than this many times its mean does not exist.
 const MOST_P99: f64 = 14.0;
 
+/// How exactly a cut is found, as a share of it.
+const CUT_PRECISION: f64 = 1e-6;
+/// Nothing is cut to more: a thousand days, in nanoseconds.
+const LONGEST_CUT: f64 = 86_400e12;
+
 /// A distribution of durations.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Times {
@@ -90,6 +95,53 @@ impl Times {
             Self::Constant(time) => *time,
             Self::Exponential(mean) | Self::Lognormal(mean, _) => *mean,
             Self::Measured(measured) => measured.mean,
+        }
+    }
+
+    /// So long, in nanoseconds, that their mean is this if each is cut to it; infinite where it is their own mean or more.
+    pub fn cut_to(&self, mean: Duration) -> f64 {
+        let mean = mean.as_nanos() as f64;
+        let (mut low, mut high) = (0.0, mean.max(1.0));
+        while self.mean_cut(high) < mean * (1.0 - CUT_PRECISION) {
+            (low, high) = (high, 2.0 * high);
+            if high > LONGEST_CUT {
+                return f64::INFINITY;
+            }
+        }
+        while high - low > high * CUT_PRECISION {
+            let middle = f64::midpoint(low, high);
+            if self.mean_cut(middle) < mean { low = middle } else { high = middle }
+        }
+        high
+    }
+
+    /// Their mean in nanoseconds, if each is cut to this.
+    fn mean_cut(&self, most: f64) -> f64 {
+        match self {
+            Self::Constant(time) => (time.as_nanos() as f64).min(most),
+            Self::Exponential(mean) => {
+                let mean = mean.as_nanos().max(1) as f64;
+                -mean * (-most / mean).exp_m1()
+            }
+            Self::Lognormal(mean, deviation) => {
+                let mean = mean.as_nanos() as f64;
+                // The normal distribution in small steps, to where it is next to nothing even if it is weighted by the longest times.
+                let steps = (-120..=200).map(|step| f64::from(step) / 20.0);
+                let (sum, weights) = steps.fold((0.0, 0.0), |(sum, weights), normal| {
+                    let weight = (-normal * normal / 2.0).exp();
+                    let time = mean * (deviation * normal - deviation * deviation / 2.0).exp();
+                    (sum + weight * time.min(most), weights + weight)
+                });
+                sum / weights
+            }
+            Self::Measured(measured) => {
+                let mut before = 0.0;
+                let parts = measured
+                    .steps
+                    .iter()
+                    .map(|(until, ns)| (until - std::mem::replace(&mut before, *until)) * ns.min(most));
+                parts.sum()
+            }
         }
     }
 
@@ -175,6 +227,25 @@ mod tests {
             near(all[(all.len() as f64 * share) as usize], expected, 0.01);
         }
         assert_eq!(Times::measured(&Histogram::new()), None);
+    }
+
+    #[test]
+    fn those_cut_to_a_length_have_the_mean_that_was_asked_for() {
+        let ms = Duration::from_millis(10);
+        // Of an exponential distribution, the mean m (1 - e^(-c/m)).
+        near(Times::Exponential(ms).cut_to(Duration::from_millis(8)) / 1e6, 10.0 * 5f64.ln(), 0.001);
+        near(Times::Constant(ms).cut_to(Duration::from_millis(8)) / 1e6, 8.0, 0.001);
+        let mut histogram = Histogram::new();
+        (1..=1000).for_each(|n| histogram.record(Duration::from_micros(n * 100)));
+        let measured = Times::measured(&histogram).unwrap();
+        for times in [Times::Exponential(ms), Times::lognormal(ms, Duration::from_millis(60)).unwrap(), measured] {
+            let half = times.mean() / 2;
+            let cut = times.cut_to(half) / 1e6;
+            let all = drawn(&times);
+            near(all.iter().map(|ms| ms.min(cut)).sum::<f64>() / all.len() as f64, half.as_secs_f64() * 1e3, 0.01);
+            assert_eq!(times.cut_to(times.mean() * 2), f64::INFINITY);
+            assert!(times.cut_to(times.mean()) > 1.9e9 * times.mean().as_secs_f64(), "next to nothing is cut");
+        }
     }
 
     #[test]

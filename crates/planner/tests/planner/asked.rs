@@ -39,6 +39,15 @@ fn what_does_not_go_together_is_told_at_its_place() {
         let error = read(&format!("[plan]\nservice = \"10ms\"\n{rest}")).unwrap_err();
         assert!(error.contains(place) && error.contains(why), "{error}");
     }
+    for (more, why) in [
+        ("", "is for a plan with `processor_time` and `cpus`"),
+        ("cpus = 2\nprocessor_time = \"1ms\"\n", "cannot be longer"),
+    ] {
+        let work = if more.is_empty() { "1ms" } else { "11ms" };
+        let connect = format!("connect = {{ auth = \"10ms\", processor_time = \"{work}\" }}\n");
+        let error = read(&format!("[plan]\nservice = \"10ms\"\n{connect}{more}")).unwrap_err();
+        assert!(error.contains("p.toml:10:11") && error.contains(why), "{error}");
+    }
     let error = read("[plan]\nmeasured = \"no-such.json\"\n").unwrap_err();
     assert!(error.contains("p.toml:9:12") && error.contains("no-such.json"), "{error}");
 }

@@ -82,6 +82,84 @@ fn connections_that_expire_faster_than_they_are_made_end_the_plan_with_a_warning
     assert!(best.cases[0].result.total.requests > 0, "{:?}", best.sizes);
 }
 
+/// Plans whose clients come and go or fail without end, once the load has begun.
+fn restless() -> Vec<(&'static str, String)> {
+    let closed = "clients = 50\nduration = \"1s\"\ntimeout = \"100ms\"";
+    let open = "rate = 50\nduration = \"5s\"\nspacing = \"poisson\"\ntimeout = \"100ms\"";
+    let of = |load: &str, pool: &str, more: &str, plan: &str| {
+        format!(
+            "[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\nmax_connections = 100\n[load]\n{load}\n[pool]\n{pool}\n{more}\n[plan]\n{plan}\n"
+        )
+    };
+    let front = "[poolhouse]\nmax_size = 3\nclient_idle_time = \"50ms\"\n";
+    let soon = "max_size = 40\nmin_size = 5\nmax_life_time = \"50ms\"\n";
+    let hasty = "max_size = 1\nmax_wait_time = \"1ms\"\n";
+    let service = "service = \"1ms\"\nfirst = \"30ms\"";
+    let at_once = "service = \"1us\"\nconnect = { tcp = \"1us\", auth = \"1us\" }";
+    vec![
+        ("lives of 50 ms", of(open, soon, "", service)),
+        ("lives of 50 ms and clients who do not pause", of(closed, soon, "", service)),
+        ("lives of 50 ms in front of a Poolhouse that keeps nobody for longer", of(open, soon, front, service)),
+        ("clients who have waited for 1 ms", of(closed, hasty, "", service)),
+        ("clients who have waited for 1 ms, behind a Poolhouse", of(closed, hasty, front, service)),
+        ("a server that never answers in time", of(closed, hasty, "", "service = \"1s\"\nspread = \"constant\"")),
+        (NOBODY_WAITS, of(closed, "max_size = 40\n", "[poolhouse]\nmax_size = 1\nmax_wait_time = \"1us\"\n", service)),
+        (
+            "lives of 1 us",
+            of(open, "max_size = 5\nmin_size = 5\nmax_life_time = \"1us\"\nmax_idle_time = \"1us\"\n", "", at_once),
+        ),
+        (
+            "lives of 20 us for an hour",
+            of(
+                "rate = 1\nduration = \"1h\"",
+                "max_size = 5\nmin_size = 1\nmax_life_time = \"20us\"\nmax_connecting = 5\n",
+                "",
+                at_once,
+            ),
+        ),
+        (
+            "a frozen process",
+            of(closed, soon, "[freeze]\nlength = \"500ms\"\nevery = \"1s\"\nfirst = \"300ms\"\n", service),
+        ),
+        ("cuts", of(closed, soon, "[[fault]]\nkind = \"cut\"\nevery = \"100ms\"\n", service)),
+    ]
+}
+
+const NOBODY_WAITS: &str = "a Poolhouse in which nobody may wait";
+/// A simulation of these takes no more.
+const MOST_MOMENTS: u64 = 2_100_000;
+
+#[test]
+fn clients_that_come_and_go_or_fail_without_end_end_the_plan_all_the_same() {
+    for (what, text) in restless() {
+        let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default());
+        let question = question.unwrap_or_else(|problems| panic!("{what}: {problems}"));
+        for case in &question.cases {
+            let outcome = planner::run::run(case, &question.spec);
+            assert!(outcome.moments <= MOST_MOMENTS, "{what}: {}", outcome.moments);
+        }
+        if what == NOBODY_WAITS {
+            // Each candidate fails as fast as it can, for as many operations as a candidate is judged by.
+            continue;
+        }
+        let (told, answer) = std::sync::mpsc::channel();
+        std::thread::spawn(move || told.send(Box::new(ask(&question))));
+        let prediction = answer.recv_timeout(seconds(60)).unwrap_or_else(|_| panic!("{what}: the plan does not end"));
+        assert!(!prediction.reasons.is_empty());
+    }
+}
+
+#[test]
+fn a_simulation_in_which_connections_do_nothing_but_come_and_go_is_cut_short_and_that_is_said() {
+    let (_, text) = restless().remove(8);
+    let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap();
+    let outcome = planner::run::run(&question.cases[0], &question.spec);
+    assert!(!outcome.is_whole && outcome.result.interrupted);
+    assert_eq!(question.missed(&outcome.result, 0.0).len(), question.objectives.len(), "nothing is known to hold");
+    let prediction = ask(&question);
+    assert!(prediction.warnings.iter().any(|text| text.starts_with("The simulation was cut short after")));
+}
+
 #[test]
 fn a_lower_limit_is_not_said_to_be_kept_by_a_margin() {
     let margin = |objectives: &[&str]| {

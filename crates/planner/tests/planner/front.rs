@@ -1,7 +1,15 @@
 //! Drivers' pools in front of a Poolhouse in front of a database: its pool bounds what reaches the database, and clients wait in it.
 
+use std::path::Path;
+
 use bench::plan::{Fault, Plan, PoolhouseWishes};
-use planner::server::{Curve, Processors, Spec, Times};
+use planner::{
+    answer::predict,
+    prediction::Prediction,
+    question::{Wishes, from_text},
+    report,
+    server::{Curve, Processors, Spec, Times},
+};
 use workload::{Shape, Window};
 
 use super::{fixed, ms, near, plan, response, seconds, simulate, spec};
@@ -74,4 +82,112 @@ fn connections_that_are_cut_in_the_middle_cost_the_poolhouse_its_servers_and_nob
     assert!(outcome.result.total.connections.created >= 100, "{:?}", outcome.result.total.connections);
     assert_eq!(outcome.server.most, 5);
     near(outcome.result.total.rate().unwrap(), 500.0, 0.02);
+}
+
+#[test]
+fn the_wait_in_the_poolhouse_counts_with_that_before_it_and_is_shown_apart() {
+    let waits = |plan: &Plan| {
+        let outcome = simulate(plan, &constant());
+        let total = &outcome.result.total;
+        let p50 = [&total.pool_wait_ms, &total.front_wait_ms].map(|waits| waits.as_ref().unwrap().p50.round());
+        (p50, outcome.longest_wait.unwrap().as_millis())
+    };
+    // 20 clients, 5 servers of 10 ms: each waits for 30 ms, all of it behind 20 connections.
+    assert_eq!(waits(&through(20, 5)), ([30.0, 30.0], 0));
+    // Behind 10 connections it waits for 20 ms before them, and for 10 ms in the Poolhouse.
+    let mut narrow = through(20, 5);
+    narrow.pool.config = super::fixed(10);
+    let (p50, longest) = waits(&narrow);
+    assert_eq!(p50, [30.0, 10.0]);
+    assert!((15..=60).contains(&longest), "{longest}");
+    // Without a pool before it there is the Poolhouse's wait alone.
+    let mut alone = through(20, 5);
+    (alone.pool.reuse, alone.pool.warm) = (false, false);
+    let total = simulate(&alone, &constant()).result.total;
+    assert_eq!(total.pool_wait_ms, total.front_wait_ms);
+    assert!(total.pool_wait_ms.unwrap().p50 > 20.0);
+    // Without a Poolhouse nothing is said of one.
+    let straight = super::plan(through(20, 5).shape, super::fixed(5));
+    let total = simulate(&straight, &constant()).result.total;
+    assert!(total.pool_wait_ms.is_some() && total.front_wait_ms.is_none());
+}
+
+/// The answer about so many operations of 5 ms a second, on pools in front of a Poolhouse.
+fn asked(rate: u32, pool: &str, poolhouse: &str, plan: &str) -> Prediction {
+    let text = format!(
+        "[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n[load]\nrate = {rate}\nduration = \"20s\"\nspacing = \"poisson\"\n\
+         [pool]\nmax_size = 20\n{pool}\n[poolhouse]\n{poolhouse}\n[plan]\nservice = \"5ms\"\nspread = \"constant\"\n{plan}\n"
+    );
+    let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default());
+    predict(&question.unwrap_or_else(|problems| panic!("{problems}")), &mut |_, _| ())
+}
+
+fn text(prediction: &Prediction) -> String {
+    let mut text = Vec::new();
+    report::text::write(&mut text, prediction).unwrap();
+    String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn no_pool_before_a_poolhouse_hides_the_wait_in_it() {
+    // One server of 5 ms at 80%: Pollaczek and Khinchine say 10 ms on average, wherever it is waited.
+    let prediction = asked(160, "", "max_size = 1", "objectives = [\"pool_wait_p99<5ms\"]");
+    let best = prediction.best.as_ref().unwrap();
+    assert!(prediction.is_hopeless() && best.sizes.max_size < 30, "{:?}", best.sizes);
+    let text = text(&prediction);
+    assert!(text.contains("service ms wait ms in front per s errors"), "the table has a column for it: {text}");
+    assert!(
+        text.contains(
+            "Behind larger pools the wait is in that of the Poolhouse in front, where 1 of 100 waits for up to"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("Even without any wait"), "{text}");
+    // With four servers 1 of 100 waits for less.
+    let prediction = asked(160, "", "max_size = 4", "objectives = [\"pool_wait_p99<5ms\"]");
+    let best = prediction.best.as_ref().unwrap();
+    assert!(best.met && best.cases[0].result.total.front_wait_ms.is_some(), "{:?}", best.sizes);
+}
+
+#[test]
+fn what_the_limits_forbid_is_no_candidate() {
+    // 300/s x 40 ms need 12 connections and more, of which 10 are let in.
+    let wishes = "service = \"40ms\"\n";
+    let of = |instances: u32| {
+        let text = format!(
+            "[scenario]\nname = \"hard\"\n[target]\nstart = \"postgres\"\n[load]\nrate = 300\nduration = \"5s\"\n[pool]\nmax_size = 60\n\
+             instances = {instances}\n[poolhouse]\nmax_size = 20\nhard_limit = 10\n[plan]\n{wishes}"
+        );
+        let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap();
+        predict(&question, &mut |_, _| ())
+    };
+    for (instances, most) in [(1, 10), (3, 3)] {
+        let prediction = of(instances);
+        let best = prediction.best.as_ref().unwrap();
+        assert_eq!(best.most, most);
+        assert!(!best.met && best.sizes.max_size <= most, "{:?}", best.sizes);
+    }
+    // Not even one for each: there is nothing to be near.
+    let prediction = of(11);
+    assert!(prediction.best.is_none() && prediction.settings.is_none() && prediction.is_hopeless());
+    assert!(prediction.fragments.is_empty(), "{:?}", prediction.fragments);
+    let text = text(&prediction);
+    assert!(text.contains("No setting keeps to the limits."), "{text}");
+    assert!(text.contains("Each of 11 instances needs a connection at least, and the hard_limit"), "{text}");
+}
+
+#[test]
+fn connections_of_the_poolhouse_wait_for_processors_too() {
+    let longest = |work: u64| {
+        let shape = Shape::Burst { size: 20, at_once: 20, idle: ms(1), rounds: 1 };
+        let mut plan = Plan { shape, ..through(20, 20) };
+        plan.pool.config = super::fixed(20);
+        let mut spec = spec(Times::Constant(seconds(1)));
+        (spec.connect.tcp, spec.connect.auth, spec.connect.work) = (None, Some(Times::Constant(ms(10))), ms(work));
+        spec.processors = Some(Processors { count: 1, work: std::time::Duration::from_nanos(1) });
+        simulate(&plan, &spec).result.total.front_wait_ms.unwrap().max
+    };
+    // Two at a time, each for 10 ms; or one after the other.
+    near(longest(0), 100.0, 0.01);
+    near(longest(10), 200.0, 0.01);
 }

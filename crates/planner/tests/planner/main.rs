@@ -97,6 +97,7 @@ fn spec(service: Times) -> Spec {
             ready: None,
             auth_trips: 0,
             ready_trips: 0,
+            work: Duration::ZERO,
         },
         limit: None,
         reserved: 0,

@@ -78,6 +78,26 @@ fn operations_that_wait_for_one_processor_wait_as_pollaczek_and_khinchine_say() 
 }
 
 #[test]
+fn operations_that_are_nothing_but_work_wait_for_processors_as_erlang_c_says() {
+    let mut spec = spec(Times::Exponential(ms(10)));
+    spec.processors = Some(Processors { count: 4, work: ms(10) });
+    let result = simulate(&plan(open(300.0, seconds(600), Spacing::Poisson), fixed(200)), &spec).result;
+    let response = response(&result);
+    near(response.mean, 10.0 + 10.0 * erlang_c(4, 3.0) / (4.0 - 3.0), tolerance(response.count, 0.75));
+}
+
+#[test]
+fn an_operation_alone_takes_as_long_as_was_said_whatever_part_of_it_is_work() {
+    for work in [1, 5, 8, 10] {
+        let mut spec = spec(Times::Exponential(ms(10)));
+        spec.processors = Some(Processors { count: 2, work: ms(work) });
+        // At a hundredth of what the processors can do.
+        let result = simulate(&plan(open(2.0, seconds(20_000), Spacing::Even), fixed(20)), &spec).result;
+        near(response(&result).mean, 10.0, 0.02);
+    }
+}
+
+#[test]
 fn a_burst_takes_as_long_as_its_work_takes_the_processors_and_new_connections_longer() {
     let burst = |rounds| Shape::Burst { size: 50, at_once: 50, idle: ms(500), rounds };
     let mut spec = spec(Times::Constant(ms(10)));
@@ -96,6 +116,42 @@ fn a_burst_takes_as_long_as_its_work_takes_the_processors_and_new_connections_lo
     let steps: Vec<f64> = fresh.steps.iter().map(|step| response(&step.measured).max).collect();
     near(steps[0], 158.0, 0.01);
     near(steps[1], 58.0, 0.01);
+}
+
+#[test]
+fn fifty_connections_on_two_processors_take_as_long_as_twenty_five_one_after_the_other() {
+    let shape = Shape::Burst { size: 1, at_once: 1, idle: ms(1), rounds: 1 };
+    let longest = |count: u32, work: u64| {
+        let mut spec = spec(Times::Constant(ms(1)));
+        (spec.connect.auth, spec.connect.work) = (Some(Times::Constant(ms(10))), ms(work));
+        spec.processors = Some(Processors { count: 2, work: ms(1) });
+        simulate(&plan(shape.clone(), fixed(count)), &spec).result.total.connect_ms.auth.unwrap().max
+    };
+    near(longest(1, 10), 10.0, 0.01);
+    near(longest(50, 10), 250.0, 0.01);
+    // Of each 10 ms the processor is needed for 4: 24 wait before the last two.
+    near(longest(50, 4), 24.0 * 4.0 + 10.0, 0.01);
+    near(longest(50, 0), 10.0, 0.01);
+}
+
+#[test]
+fn operations_wait_for_processors_that_connections_need_while_they_are_made() {
+    let mut spec = spec(Times::Constant(ms(1)));
+    (spec.connect.auth, spec.connect.work) = (Some(Times::Constant(ms(10))), ms(10));
+    spec.processors = Some(Processors { count: 1, work: ms(1) });
+    // One at a time, each on a connection of its own: nobody hinders it.
+    let mut lone = plan(Shape::Burst { size: 1, at_once: 1, idle: ms(500), rounds: 5 }, fixed(1));
+    (lone.pool.reuse, lone.pool.warm) = (false, false);
+    near(waits_for_service(&lone, &spec), 1.0, 0.01);
+    // Three at once: the operation of the first comes while the others log in.
+    let mut crowd = plan(Shape::Burst { size: 3, at_once: 3, idle: ms(500), rounds: 5 }, fixed(3));
+    (crowd.pool.reuse, crowd.pool.warm) = (false, false);
+    near(waits_for_service(&crowd, &spec), 21.0, 0.01);
+}
+
+/// The longest service time.
+fn waits_for_service(plan: &bench::plan::Plan, spec: &planner::server::Spec) -> f64 {
+    simulate(plan, spec).result.total.service_ms.unwrap().max
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn where_nobody_waits_the_search_ends_at_once() {
 }
 
 /// A sweep with little confidence: one client was seen at two speeds, and the largest number looks like the best.
-fn doubtful(confidence: &str) -> Wishes {
+fn doubtful(confidence: &str, safe: Option<Safe>) -> Wishes {
     let point = |(clients, throughput): (u32, f64)| CurvePoint {
         clients,
         throughput,
@@ -173,7 +173,7 @@ fn doubtful(confidence: &str) -> Wishes {
     let verdict = Verdict {
         confidence: confidence.to_owned(),
         advice: "range".to_owned(),
-        safe: (confidence == "low").then_some(Safe { from: 2, to: 8, throughput: 2900.0 }),
+        safe,
         to_know: vec!["Sweep again in an hour.".to_owned()],
         two_speeds: vec![speeds],
         ..Verdict::default()
@@ -181,7 +181,9 @@ fn doubtful(confidence: &str) -> Wishes {
     let direct = Curve { points, ..Curve::default() };
     let (format, kind) = (FORMAT, "sweep".to_owned());
     let sweep = SweepResult { format, kind, direct, verdict: Some(verdict), ..SweepResult::default() };
-    let path = std::env::temp_dir().join(format!("poolhouse-doubtful-{confidence}-{}.json", std::process::id()));
+    let ranges = safe.is_some();
+    let path =
+        std::env::temp_dir().join(format!("poolhouse-doubtful-{confidence}-{ranges}-{}.json", std::process::id()));
     std::fs::write(&path, serde_json::to_string(&sweep).unwrap()).unwrap();
     Wishes { curve: Some(path), objectives: vec!["errors<0.1%".to_owned()], ..Wishes::default() }
 }
@@ -194,7 +196,8 @@ fn planned(wishes: &Wishes, rate: f64) -> Prediction {
 
 #[test]
 fn of_a_sweep_with_little_confidence_no_extreme_is_recommended_and_that_is_said() {
-    let (low, medium) = (doubtful("low"), doubtful("medium"));
+    let safe = Some(Safe { from: 2, to: 8, throughput: 2900.0 });
+    let (low, medium) = (doubtful("low", safe), doubtful("medium", None));
     let size = |prediction: &Prediction| prediction.best.as_ref().unwrap().sizes.max_size;
     let (doubted, believed) = (planned(&low, 1000.0), planned(&medium, 1000.0));
     for wishes in [&low, &medium] {
@@ -210,4 +213,26 @@ fn of_a_sweep_with_little_confidence_no_extreme_is_recommended_and_that_is_said(
     assert!(!said(&believed).contains("safe"), "{}", said(&believed));
     let assumed = doubted.assumed.join("\n");
     assert!(assumed.contains("sweep is low. To know more: Sweep again in an hour."), "{assumed}");
+}
+
+#[test]
+fn of_a_sweep_that_relies_on_nothing_no_setting_is_recommended_and_it_is_said_what_would_help() {
+    let wishes = doubtful("low", None);
+    // The fewest would do for the one, and nothing for the other.
+    let (few, many) = (planned(&wishes, 100.0), ask(&from_flags(&flags(4000.0), wishes.clone()).unwrap()));
+    std::fs::remove_file(wishes.curve.as_ref().unwrap()).unwrap();
+    for prediction in [&few, &many] {
+        let size = prediction.best.as_ref().unwrap().sizes.max_size;
+        assert!((2..=8).contains(&size), "{size} is an extreme of what was measured");
+        assert!(prediction.settings.is_none() && prediction.fragments.is_empty());
+        assert_eq!((prediction.facts.server_safe, prediction.facts.server_best), (None, Some((3100.0, 2))));
+        let warned = prediction.warnings.join("\n");
+        assert!(warned.contains("no setting is recommended. To know more: Sweep again in an hour."), "{warned}");
+        let mut text = Vec::new();
+        planner::report::text::write(&mut text, prediction).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("\nNo setting is recommended: nothing of the server's curve can be relied on"), "{text}");
+        assert!(!text.contains("Use max_size") && !text.contains("is the smallest"), "{text}");
+        assert!(planner::report::page::page(prediction).contains("no setting is recommended"));
+    }
 }

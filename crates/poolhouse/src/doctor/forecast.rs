@@ -133,6 +133,7 @@ fn spec(service: Times, connecting: Duration) -> Spec {
         ready: None,
         auth_trips: 0,
         ready_trips: 0,
+        work: Duration::ZERO,
     };
     Spec {
         service,

@@ -217,6 +217,11 @@ fn pool_settings(url: &UpstreamUrl, flags: &Flags) -> Result<PoolSettings, Probl
     settings.auto = auto_size(url.kind, flags)?;
     let config = &mut settings.config;
     config.min_size = flags.min_size.unwrap_or(config.min_size);
+    if settings.auto.on && config.min_size > settings.auto.most.unwrap_or(AutoSize::MOST) {
+        let text = format!("--min-size {} is above {}", config.min_size, settings.auto.bound("--auto-max-size"));
+        let hint = format!("raise --auto-max-size to {} at least, or lower --min-size", config.min_size);
+        return Err(Problem::error(text).hint(hint).into());
+    }
     config.max_size = match settings.auto.on {
         true => settings.auto.begins_with(config.min_size),
         false => flags.max_size.unwrap_or(config.max_size),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use driver::PoolTimeouts;
 use pool::PoolConfig;
-use settings::Section;
+use settings::{Problem, Section};
 
 use super::{
     AutoSize, DEFAULT_HARD_LIMIT, Listener, Mode, ON_STATE_WORDS, PoolSettings, Preset, Reset, StateSettings,
@@ -88,7 +88,7 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         trusted_functions,
         application_name_add_host: add_host.unwrap_or(inherited.application_name_add_host),
     };
-    check_pool(section, &settings.config);
+    check_pool(section, &settings);
     settings
 }
 
@@ -154,8 +154,14 @@ pub fn own_timeouts(section: &Section<'_>, inherited: &PoolTimeouts) -> PoolTime
     }
 }
 
-fn check_pool(section: &Section<'_>, config: &PoolConfig) {
-    if config.min_size > config.max_size {
+fn check_pool(section: &Section<'_>, settings: &PoolSettings) {
+    let config = &settings.config;
+    if settings.auto.on && config.min_size > config.max_size {
+        let own = ["min_size", "auto_max_size"].into_iter().find(|key| section.has(key));
+        let text = format!("min_size {} is above {}", config.min_size, settings.auto.bound("auto_max_size"));
+        let hint = format!("raise auto_max_size to {} at least, or lower min_size", config.min_size);
+        section.report(own.unwrap_or("max_size"), Problem::error(text).hint(hint));
+    } else if config.min_size > config.max_size {
         let key = if section.has("min_size") { "min_size" } else { "max_size" };
         section.error(key, format!("min_size {} is above max_size {}", config.min_size, config.max_size));
     } else if let Err(error) = config.validate() {
