@@ -212,6 +212,36 @@ fn of_two_names_of_one_database_only_one_is_tuned() {
 }
 
 #[test]
+fn of_the_users_of_one_database_only_one_is_tuned() {
+    let of = |url: &str, more: &str| {
+        // What clients of MongoDB ask for has no name of its own.
+        let name = if url.starts_with("mongodb") { "*" } else { "d" };
+        let text = format!("[[database]]\nname = \"{name}\"\nurl = \"{url}\"\nmax_size = \"auto\"\n{more}");
+        found_with(&text, MACHINE)
+    };
+    let user = |name: &str, more: &str| format!("[[user]]\nname = \"{name}\"\npassword = \"x\"\n{more}");
+    let (one, two) = (user("a", ""), user("a", "") + &user("b", ""));
+    let says = |url: &str, more: &str, what: &str| {
+        let found = of(url, more);
+        found.iter().any(|line| line.starts_with("p.toml:4:12: ") && line.contains(what))
+    };
+    let refused = "is \"auto\", and the users `a` and `b` have a pool each there: only one may be tuned";
+    for url in ["postgres://h/d", "mongodb://h"] {
+        let url_of_one = url.replace("//", "//app:x@");
+        assert!(says(url, &two, refused), "{:#?}", of(url, &two));
+        for (url, more) in [(url, &one), (url, &(user("a", "") + &user("b", "max_size = 3\n"))), (&*url_of_one, &two)] {
+            let found = of(url, more);
+            assert!(found.iter().all(|line| !line.contains("auto")), "{url} {more} {found:#?}");
+        }
+    }
+    // Nobody knows who will come.
+    let unknown = "warning: max_size of `d` is \"auto\", and each user who comes has a pool there";
+    assert!(says("postgres://h/d", "", unknown));
+    assert!(says("postgres://h/d", &format!("auth_user = \"lookup\"\n{one}"), unknown));
+    assert!(of("mongodb://h", "").iter().all(|line| !line.contains("auto")), "all have one pool");
+}
+
+#[test]
 fn the_limit_of_a_tuned_size_is_compared_only_if_it_is_named() {
     assert_eq!(found("max_size = \"auto\"\nmax_connections = 5\n"), Vec::<String>::new());
     expect(
