@@ -106,11 +106,23 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     }
 }
 
+/// Hosts that have pools of their own, each with all sizes and limits of the database, and a connection that asks the host what it is:
+/// those of MongoDB. Hosts of the others stand for each other, in one pool.
+fn hosts_with_pools(database: &Database) -> Option<u64> {
+    (database.kind == Kind::MongoDb).then_some(database.hosts.addresses.len() as u64)
+}
+
+/// So many servers of a database, at each of its hosts that have pools of their own, with what watches these.
+fn at_all_hosts(database: &Database, servers: u32) -> u64 {
+    let servers = u64::from(servers);
+    hosts_with_pools(database).map_or(servers, |hosts| hosts * (servers + 1))
+}
+
 /// Servers that may be open at once: the process's limit, or the sum of what databases may have.
 fn most_servers(config: &Config) -> u64 {
     let of = |database: &Database| match database.max_connections {
-        0 => u64::from(database.pool.most_servers()),
-        limit => u64::from(limit),
+        0 => at_all_hosts(database, database.pool.most_servers()),
+        limit => at_all_hosts(database, limit),
     };
     let lookups = |database: &Database| database.auth.as_ref().map_or(0, |auth| u64::from(auth.pool_size));
     let sum: u64 = config.databases.iter().map(|database| of(database) + lookups(database)).sum();
@@ -137,9 +149,11 @@ fn descriptors(config: &Config, machine: Machine, found: &mut Vec<Problem>) {
 
 fn budgets(config: &Config, found: &mut Vec<Problem>) {
     let process = config.limits.max_server_connections;
-    let floor: u64 = config.databases.iter().map(|database| u64::from(database.pool.config.min_size)).sum();
+    let floor: u64 = config.databases.iter().map(|d| at_all_hosts(d, d.pool.config.min_size)).sum();
     if process > 0 && floor > u64::from(process) {
-        let message = format!("max_server_connections {process} is below the sum of all min_size, {floor}");
+        let watched = config.databases.iter().any(|database| hosts_with_pools(database).is_some());
+        let with = if watched { " with what watches MongoDB's hosts" } else { "" };
+        let message = format!("max_server_connections {process} is below the sum of all min_size{with}, {floor}");
         found.push(config.locate(Problem::warning(message), &config.limits.spots, "max_server_connections"));
     }
     for database in &config.databases {
@@ -155,10 +169,18 @@ fn budgets(config: &Config, found: &mut Vec<Problem>) {
         };
         compare("max_connections", database.max_connections);
         compare("max_user_connections", database.max_user_connections);
-        if process > 0 && database.max_connections.max(max_size) > process {
-            let key = if database.max_connections > process { "max_connections" } else { "max_size" };
-            let value = database.max_connections.max(max_size);
-            let message = format!("{key} {value} of `{name}` is above max_server_connections {process}");
+        let value = database.max_connections.max(max_size);
+        let all = at_all_hosts(database, value);
+        if process > 0 && value > 0 && all > u64::from(process) {
+            let key = if database.max_connections >= max_size { "max_connections" } else { "max_size" };
+            let message = match hosts_with_pools(database) {
+                None => format!("{key} {value} of `{name}` is above max_server_connections {process}"),
+                Some(hosts) => format!(
+                    "{key} {value} of `{name}` at {} and a connection that watches each host make {all}, \
+                     above max_server_connections {process}",
+                    if hosts == 1 { "its host".to_owned() } else { format!("each of its {hosts} hosts") },
+                ),
+            };
             found.push(config.locate(Problem::warning(message), &database.spots, key));
         }
     }
