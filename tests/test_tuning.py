@@ -141,6 +141,8 @@ def test_flags_that_make_no_sense_are_refused(flags, why):
 REFUSED = {
     "the same database twice": ('[[database]]\nname = "d"\nurl = "postgres://a@h/d"\nmax_size = "auto"\n'
                                 '[[database]]\nname = "e"\nurl = "postgres://b@h/d"\nmax_size = "auto"\n', "both are the same database"),
+    "several users": ('[[database]]\nname = "d"\nurl = "postgres://h/d"\nmax_size = "auto"\n'
+                      '[[user]]\nname = "a"\npassword = "x"\n[[user]]\nname = "b"\npassword = "x"\n', "have a pool each there"),
     "redis": (f'[[listener]]\nlisten = "127.0.0.1:{free_port()}"\n[[database]]\nurl = "redis://127.0.0.1:6379"\nmax_size = "auto"\n',
               "clients of Redis share connections"),
     "sessions": ('[[database]]\nname = "d"\nurl = "postgres://a@h/d"\nmax_size = "auto"\nmode = "session"\n', "session mode"),

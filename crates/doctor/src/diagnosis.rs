@@ -5,7 +5,7 @@ use watch::Pooler;
 
 use crate::{
     database::DatabaseWindow,
-    finding::{Finding, Told, Undecided},
+    finding::{Finding, Predicted, Setting, Told, Undecided},
     forecast::{Effect, Forecast},
     symptoms::{self, Verdict},
     values,
@@ -122,11 +122,22 @@ fn harmless(diagnosis: &Diagnosis) -> Diagnosis {
     for finding in &mut clean_one.findings {
         clean(&mut finding.of);
         finding.evidence.iter_mut().for_each(clean);
+        clean(&mut finding.rules_out);
+        clean(&mut finding.advice);
+        if let Some(Setting { key: _, from, to }) = &mut finding.setting {
+            from.iter_mut().for_each(clean);
+            clean(to);
+        }
+        if let Some(Predicted { instead, note, .. }) = &mut finding.predicted {
+            instead.iter_mut().for_each(|instead| clean(&mut instead.to));
+            clean(note);
+        }
         finding.not_planned.iter_mut().for_each(clean);
     }
     for undecided in &mut clean_one.undecided {
         clean(&mut undecided.of);
         undecided.seen.iter_mut().for_each(clean);
+        clean(&mut undecided.needs);
     }
     clean_one
 }
@@ -245,5 +256,45 @@ impl Diagnosis {
             self.unseen.iter().for_each(|unseen| text += &format!("  {unseen}\n"));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Instead, Symptom};
+
+    #[test]
+    fn names_that_strangers_chose_steer_no_terminal_wherever_they_stand() {
+        let evil = || "a\u{1b}]0;b\u{7}\nc\u{9b}d".to_owned();
+        let setting = Setting { key: "max_size", from: Some(evil()), to: evil() };
+        let finding = Finding {
+            symptom: Symptom::PoolTooSmall,
+            of: evil(),
+            evidence: vec![evil()],
+            rules_out: evil(),
+            setting: None,
+            advice: evil(),
+        };
+        let now = Effect { transactions_per_s: 1.0, wait_p95_ms: None, created_an_hour: None };
+        let then = now;
+        let instead = Some(Instead { key: "min_size", to: evil(), then });
+        let predicted = Predicted { now, played: None, then, instead, note: evil() };
+        let seen = Undecided { between: vec![Symptom::Leak], of: evil(), seen: vec![evil()], needs: evil() };
+        let diagnosis = Diagnosis {
+            of: Source::Poolhouse,
+            looked_at: evil(),
+            window_s: 1.0,
+            pools: 1,
+            findings: vec![Told::by_plan(finding.clone(), setting, predicted), Told::by_rule(finding, evil())],
+            undecided: vec![seen],
+            unseen: vec![evil()],
+        };
+        let told = diagnosis.text(str::to_owned);
+        let steering: Vec<&str> = told.lines().filter(|line| line.contains(char::is_control)).collect();
+        assert!(steering.is_empty(), "{steering:?}");
+        // Each of the texts is there, and begins no line of its own.
+        assert_eq!(told.matches("a\u{fffd}]0;b\u{fffd}\u{fffd}c\u{fffd}d").count(), 18, "{told}");
+        assert!(diagnosis.in_short().iter().all(|line| !line.contains(char::is_control)));
     }
 }

@@ -1,4 +1,5 @@
-//! What a pooler has to know of a server's answer: the cursor that it opens, and whether it tells of a change of the server's state.
+//! What a pooler has to know of a server's answer: the cursor that it opens, whether a transaction is aborted, and whether it tells of a
+//! change of the server's state.
 //!
 //! A driver that hears of such a change takes whom it speaks with for no longer usable, and clears its pool. Here that is Poolhouse, to
 //! which nothing has happened. So these errors are told as mongos tells them: as code 6, in other words, with the same labels.
@@ -14,6 +15,10 @@ const STATE_CHANGES: [i64; 9] = [91, 189, 10_058, 10_107, 11_600, 11_602, 13_435
 /// The code of the answer to a `getMore` of a cursor that is not there.
 const CURSOR_NOT_FOUND: i64 = 43;
 
+/// Codes of errors that tell that the server does not have the transaction any more: its session has begun a later one, it knows none of
+/// this number, or it has committed it (MongoDB's list of errors: `TransactionTooOld`, `NoSuchTransaction`, `TransactionCommitted`).
+const NO_SUCH_TRANSACTION: [i64; 3] = [225, 251, 256];
+
 /// Phrases of servers that gave no code, and what drivers do not take for them.
 const PHRASES: [(&str, &str); 3] =
     [("not master", "(NOT_PRIMARY)"), ("not primary", "(NOT_PRIMARY)"), ("node is recovering", "(NODE_IS_RECOVERING)")];
@@ -27,9 +32,17 @@ pub struct Said {
     pub state_changed: bool,
     /// It does not know the cursor, and has done nothing.
     pub no_such_cursor: bool,
+    /// It does not have the transaction any more.
+    pub no_such_transaction: bool,
 }
 
 impl Said {
+    /// Whether an answer to what was to abort a transaction tells that this is over. Drivers ignore the errors of an abort (the drivers'
+    /// specification "Transactions"), but with any other error the server may have it still, with its locks.
+    pub fn is_aborted(&self, answer: Document<'_>) -> bool {
+        self.no_such_transaction || is_ok(answer)
+    }
+
     pub fn read(answer: Document<'_>) -> Result<Self, Malformed> {
         let (mut said, mut words) = (Self::default(), false);
         for element in answer.elements() {
@@ -46,6 +59,7 @@ impl Said {
                 ("code", code) => {
                     said.state_changed |= is_state_change(code);
                     said.no_such_cursor = code.integer() == Some(CURSOR_NOT_FOUND);
+                    said.no_such_transaction = code.integer().is_some_and(|code| NO_SUCH_TRANSACTION.contains(&code));
                 }
                 ("errmsg", Value::Text(text)) => words = tells_state_change(text),
                 ("writeConcernError", Value::Document(error)) => {
@@ -67,6 +81,11 @@ impl Said {
         said.state_changed |= words && answer.get("code")?.is_none();
         Ok(said)
     }
+}
+
+/// Whether an answer is no error.
+pub fn is_ok(answer: Document<'_>) -> bool {
+    answer.get("ok").ok().flatten().is_none_or(Value::truth)
 }
 
 fn is_state_change(code: Value<'_>) -> bool {
@@ -220,6 +239,26 @@ mod tests {
             });
         });
         assert!(!said(&duplicate).state_changed);
+    }
+
+    #[test]
+    fn a_transaction_is_over_when_its_server_does_not_have_it_whatever_else_it_says() {
+        let answer = |ok: f64, code: Option<i32>| {
+            written(|answer| {
+                answer.double("ok", ok);
+                if let Some(code) = code {
+                    answer.text("errmsg", "no").int32("code", code);
+                }
+            })
+        };
+        let is_aborted = |bytes: &[u8]| said(bytes).is_aborted(Document::read(bytes).unwrap());
+        assert!(is_aborted(&answer(1.0, None)));
+        for (code, over) in
+            [(225, true), (251, true), (256, true), (13, false), (50, false), (91, false), (10_107, false)]
+        {
+            assert_eq!(is_aborted(&answer(0.0, Some(code))), over, "{code}");
+        }
+        assert!(!is_aborted(&answer(0.0, None)));
     }
 
     #[test]

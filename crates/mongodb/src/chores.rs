@@ -1,8 +1,8 @@
 //! What is to be ended at a host for clients that do not wait for it: cursors of a `killCursors` that are at another host than the one that
 //! answers it, sessions that have ended, and, where drivers believe in a load balancer, the cursors and the transaction of a connection
 //! that has ended: with `loadBalanced=true` these belong to the connection. A server connection of the pool that is idle sees to it at once,
-//! or the next one that is done with a request. If it is lost before it has answered, another one is asked, once: each of these may be done
-//! twice. Nobody has so much to be done that there is no room for what others leave.
+//! or the next one that is done with a request. If it is lost before it has answered, or has not aborted what it was to abort, one is asked
+//! once more: each of these may be done twice. Nobody has so much to be done that there is no room for what others leave.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -11,7 +11,7 @@ use std::{
 
 use protocol::PoolId;
 
-use crate::bson::Writer;
+use crate::{bson::Writer, transactions::Session};
 
 /// Cursors of a chore that are closed at most.
 const MAX_CURSORS: usize = 1_000;
@@ -87,7 +87,7 @@ struct Due {
 /// That a server of a pool lives.
 pub type Used = Arc<()>;
 
-/// A chore that a server has been asked to see to. It is to be done once more if this is dropped before it is done.
+/// A chore that a server has been asked to see to. If this is dropped before it is done, it is to be done once more.
 pub struct UnderWay {
     due: Option<Due>,
     pool: PoolId,
@@ -205,7 +205,15 @@ impl UnderWay {
         }
     }
 
-    /// The server has answered.
+    /// The transaction that it is to abort: whose it is, and its number.
+    pub fn aborts(&self) -> Option<(Session, i64)> {
+        match self.due.as_ref()? {
+            Due { chore: Chore::Abort { session, number }, user, .. } => Some(((Arc::clone(user), *session), *number)),
+            _ => None,
+        }
+    }
+
+    /// The server has done it.
     pub fn done(mut self) {
         self.due = None;
     }

@@ -130,7 +130,14 @@ impl MongoDb {
             return;
         }
         let names_members = facts.role == Role::Primary;
-        self.topology().learn(host, facts, heard, out);
+        {
+            let mut topology = self.topology();
+            if !topology.is_present(host) {
+                // A new configuration may have it, of which the topology is not told before the next beat.
+                topology.keep_only(self.directory.hosts(), out);
+            }
+            topology.learn(host, facts, heard, out);
+        }
         if names_members {
             self.look_for_unlisted();
         }
@@ -273,3 +280,6 @@ impl Protocol for MongoDb {
         Server::tls_failed(failure)
     }
 }
+
+#[cfg(test)]
+mod tests;

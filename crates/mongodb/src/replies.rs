@@ -6,9 +6,9 @@ use protocol::{ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, S
 
 use crate::{
     MongoDb,
-    answers::{Said, rewrite_labelled},
-    bson::{Document, Value},
-    chores::OwnCursor,
+    answers::{Said, is_ok, rewrite_labelled},
+    bson::Document,
+    chores::{OwnCursor, UnderWay},
     client::{Client, State},
     command::Transaction,
     cursors::Place,
@@ -123,9 +123,9 @@ impl MongoDb {
             Ok(Body::At(range)) => range,
             _ => 0..0,
         };
-        let ok = |document: Document<'_>| document.get("ok").ok().flatten().is_none_or(Value::truth);
-        client.request.failed = Document::read(&message[body.clone()]).is_ok_and(|document| !ok(document));
+        client.request.failed = Document::read(&message[body.clone()]).is_ok_and(|document| !is_ok(document));
         let read = Document::read(&message[body.clone()]).and_then(|document| Ok((document, Said::read(document)?)));
+        client.request.aborted = read.as_ref().is_ok_and(|(document, said)| said.is_aborted(*document));
         match read {
             Ok((_, Said { no_such_cursor: true, .. })) if answer.first && !client.others.is_empty() => {
                 client.request.begun = false;
@@ -152,7 +152,7 @@ impl MongoDb {
                 out.insert(to, |to| to.append(&mut bytes));
             }
             Ok((document, _)) if client.gathered.is_some() => {
-                let error = (!ok(document)).then(|| message.to_vec());
+                let error = (!is_ok(document)).then(|| message.to_vec());
                 return self.pass_on_gathered(me, server, clients, error, message.len(), out);
             }
             Ok((_, Said { cursor: Some((id, at)), .. })) => {
@@ -325,7 +325,7 @@ impl MongoDb {
             }
             // There are servers that answer though nobody wants it.
             Role::Checked { silent, .. } if *silent == Some(header.answers) => {}
-            Role::Checked { asked, .. } if *asked == header.answers => self.on_checked(me, server, out),
+            Role::Checked { asked, .. } if *asked == header.answers => self.on_checked(me, server, answer, out),
             Role::Monitor { asked, again, key } if asked.is_some_and(|(id, _)| id == header.answers) => {
                 let took = asked.take().map(|(_, since)| now.saturating_sub(since));
                 let asks_again = std::mem::take(again).then_some(*key);
@@ -432,7 +432,10 @@ impl MongoDb {
     /// A request of a transaction is answered: those that follow go to the same host.
     fn note_transaction(&self, client: &mut Client, host: usize) {
         let Some((session, number)) = client.request.of else { return };
-        let ends = client.request.transaction == Transaction::Ends;
+        // After a commit that fails its driver asks for it once more, or begins anew. After an abort that fails, or that has no answer, it
+        // may do nothing more: the transaction is known until something else ends it, or until the server has given it up by itself.
+        let ends =
+            client.request.transaction == Transaction::Ends && (client.request.commits || client.request.aborted);
         if let Some(own) = &mut client.belongings {
             own.transaction = (!ends).then_some((session, number));
         }
@@ -440,16 +443,16 @@ impl MongoDb {
         match client.request.transaction {
             Transaction::Begins if client.request.failed => self.transactions.refused(&session, number),
             Transaction::Begins => self.transactions.taken(host),
-            Transaction::Ends => self.transactions.ended(&session, number),
-            Transaction::None | Transaction::Within => {}
+            Transaction::Ends if ends => self.transactions.ended(&session, number),
+            Transaction::None | Transaction::Within | Transaction::Ends => {}
         }
     }
 
     /// It has answered what Poolhouse itself asked: it sees to the next chore, or may be used.
-    fn on_checked(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+    fn on_checked(&self, me: ServerTag, server: &mut Server, answer: Document<'_>, out: &mut Outbox) {
         let Role::Checked { chores, under_way, .. } = &mut server.role else { unreachable!("it was asked") };
-        if let Some(done) = under_way.take() {
-            done.done();
+        if let Some(chore) = under_way.take() {
+            self.end_chore(*chore, answer);
         }
         if *chores < MAX_IN_A_ROW
             && let Some(chore) = self.chores.take(server.pool)
@@ -461,6 +464,18 @@ impl MongoDb {
         if self.chores.is_any(server.pool) {
             out.push(Effect::Errand { pool: server.pool });
         }
+    }
+
+    /// A server has answered what it was asked to see to.
+    fn end_chore(&self, chore: UnderWay, answer: Document<'_>) {
+        if let Some((session, number)) = chore.aborts() {
+            // Like one whose server is lost it is asked for once more.
+            if !Said::read(answer).is_ok_and(|said| said.is_aborted(answer)) {
+                return;
+            }
+            self.transactions.ended(&session, number);
+        }
+        chore.done();
     }
 
     /// It is to see to what no client waits for, if there is anything, unless it does so already.

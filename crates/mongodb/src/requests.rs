@@ -410,9 +410,9 @@ impl MongoDb {
             if let Some(own) = &mut client.belongings {
                 match client.request.transaction {
                     Transaction::Begins => own.transaction = client.request.of,
-                    // Its end may be under way.
-                    Transaction::Ends => own.transaction = None,
-                    Transaction::None | Transaction::Within => {}
+                    // It may be under way. An abort may be asked for once more.
+                    Transaction::Ends if client.request.commits => own.transaction = None,
+                    Transaction::None | Transaction::Within | Transaction::Ends => {}
                 }
             }
             out.push(Effect::Pinned { server, reason: None });
@@ -447,10 +447,11 @@ impl MongoDb {
         if let Some((session, number)) = begins.or(own.transaction) {
             let key = (Arc::clone(&client.user), session);
             if let Some(host) = self.transactions.host(&key, number) {
-                self.transactions.ended(&key, number);
                 // A commit may be under way, or wait here for a server, and a driver that has lost it asks for it once more, over another
                 // connection: an abort would come between. A transaction that nobody ends MongoDB aborts by itself.
-                if !((sent || waits) && client.request.commits) {
+                if (sent || waits) && client.request.commits {
+                    self.transactions.ended(&key, number);
+                } else {
                     self.add_chores(&client.user, host, [Chore::Abort { session, number }], out);
                 }
             }

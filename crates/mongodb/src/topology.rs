@@ -377,9 +377,7 @@ impl Topology {
             return;
         }
         self.now = self.now.max(heard.at);
-        if host >= self.hosts.len() && host < MAX_HOSTS {
-            self.hosts.resize(host + 1, Host::default());
-        }
+        self.make_room(host);
         let before = self.standings();
         if facts.role == Role::Primary && !self.is_replaced(&facts) {
             self.latest = Some((election(&facts), self.now));
@@ -393,7 +391,16 @@ impl Topology {
         self.compare(&before, out);
     }
 
+    /// A host that was never heard of has its place from now on.
+    fn make_room(&mut self, host: usize) {
+        if host >= self.hosts.len() && host < MAX_HOSTS {
+            self.hosts.resize(host + 1, Host::default());
+        }
+    }
+
+    /// A host is watched from now on, whether or not it has told what it is: it is asked again.
     pub fn watch(&mut self, host: usize, monitor: ServerTag, key: u64) {
+        self.make_room(host);
         if let Some(host) = self.hosts.get_mut(host) {
             host.monitor = Some((monitor, key));
         }

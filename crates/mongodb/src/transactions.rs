@@ -124,7 +124,7 @@ impl Transactions {
         table.hosts.get(&host).is_some_and(|(open, until)| *open > 0 || *until > table.now)
     }
 
-    /// It has been committed or aborted.
+    /// It has been committed, or its host does not have it any more.
     pub fn ended(&self, session: &Session, number: i64) {
         let mut table = self.table();
         let now = table.now;

@@ -1,6 +1,7 @@
 //! Settings that are each valid but cannot work together, or not on this machine. Reads the configuration and the
 //! permissions of its files; connects to nothing.
 
+mod tuning;
 mod users;
 
 use std::{collections::HashMap, time::Duration};
@@ -46,9 +47,8 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
         pool_times(config, database, &mut found);
         server_logins(config, database, &mut found);
         loops(config, database, &mut found);
-        tuning(config, database, &mut found);
     }
-    tuned_twice(config, &mut found);
+    tuning::tuning(config, &mut found);
     for listener in &config.listeners {
         listener_times(config, listener, &mut found);
     }
@@ -106,11 +106,23 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     }
 }
 
+/// Hosts that have pools of their own, each with all sizes and limits of the database, and a connection that asks the host what it is:
+/// those of MongoDB. Hosts of the others stand for each other, in one pool.
+fn hosts_with_pools(database: &Database) -> Option<u64> {
+    (database.kind == Kind::MongoDb).then_some(database.hosts.addresses.len() as u64)
+}
+
+/// So many servers of a database, at each of its hosts that have pools of their own, with what watches these.
+fn at_all_hosts(database: &Database, servers: u32) -> u64 {
+    let servers = u64::from(servers);
+    hosts_with_pools(database).map_or(servers, |hosts| hosts * (servers + 1))
+}
+
 /// Servers that may be open at once: the process's limit, or the sum of what databases may have.
 fn most_servers(config: &Config) -> u64 {
     let of = |database: &Database| match database.max_connections {
-        0 => u64::from(database.pool.most_servers()),
-        limit => u64::from(limit),
+        0 => at_all_hosts(database, database.pool.most_servers()),
+        limit => at_all_hosts(database, limit),
     };
     let lookups = |database: &Database| database.auth.as_ref().map_or(0, |auth| u64::from(auth.pool_size));
     let sum: u64 = config.databases.iter().map(|database| of(database) + lookups(database)).sum();
@@ -137,9 +149,11 @@ fn descriptors(config: &Config, machine: Machine, found: &mut Vec<Problem>) {
 
 fn budgets(config: &Config, found: &mut Vec<Problem>) {
     let process = config.limits.max_server_connections;
-    let floor: u64 = config.databases.iter().map(|database| u64::from(database.pool.config.min_size)).sum();
+    let floor: u64 = config.databases.iter().map(|d| at_all_hosts(d, d.pool.config.min_size)).sum();
     if process > 0 && floor > u64::from(process) {
-        let message = format!("max_server_connections {process} is below the sum of all min_size, {floor}");
+        let watched = config.databases.iter().any(|database| hosts_with_pools(database).is_some());
+        let with = if watched { " with what watches MongoDB's hosts" } else { "" };
+        let message = format!("max_server_connections {process} is below the sum of all min_size{with}, {floor}");
         found.push(config.locate(Problem::warning(message), &config.limits.spots, "max_server_connections"));
     }
     for database in &config.databases {
@@ -155,10 +169,18 @@ fn budgets(config: &Config, found: &mut Vec<Problem>) {
         };
         compare("max_connections", database.max_connections);
         compare("max_user_connections", database.max_user_connections);
-        if process > 0 && database.max_connections.max(max_size) > process {
-            let key = if database.max_connections > process { "max_connections" } else { "max_size" };
-            let value = database.max_connections.max(max_size);
-            let message = format!("{key} {value} of `{name}` is above max_server_connections {process}");
+        let value = database.max_connections.max(max_size);
+        let all = at_all_hosts(database, value);
+        if process > 0 && value > 0 && all > u64::from(process) {
+            let key = if database.max_connections >= max_size { "max_connections" } else { "max_size" };
+            let message = match hosts_with_pools(database) {
+                None => format!("{key} {value} of `{name}` is above max_server_connections {process}"),
+                Some(hosts) => format!(
+                    "{key} {value} of `{name}` at {} and a connection that watches each host make {all}, \
+                     above max_server_connections {process}",
+                    if hosts == 1 { "its host".to_owned() } else { format!("each of its {hosts} hosts") },
+                ),
+            };
             found.push(config.locate(Problem::warning(message), &database.spots, key));
         }
     }
@@ -228,61 +250,6 @@ fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>)
             problem.hint("it works only where the upstream asks for md5: use the SCRAM verifier in pg_authid there");
         found.push(config.locate(problem, &database.spots, "url"));
     }
-}
-
-/// A size that is tuned needs transactions to count, and to be the only one that is tried on that database.
-fn tuning(config: &Config, database: &Database, found: &mut Vec<Problem>) {
-    if !database.pool.auto.on {
-        return;
-    }
-    let name = &database.name;
-    if database.pool.mode == Mode::Session {
-        let message = format!("max_size of `{name}` is \"auto\", which has nothing to count in session mode");
-        let problem = Problem::error(message).hint("use transaction mode, or give max_size a number");
-        found.push(config.locate(problem, &database.spots, "max_size"));
-    }
-    let in_sessions = |user: &&User| {
-        let reached = database.user.as_ref().is_none_or(|name| *name == user.name);
-        reached && user.mode == Some(Mode::Session) && user.max_size.is_none()
-    };
-    if let Some(user) = config.users.iter().find(in_sessions) {
-        let message = format!("max_size of `{name}` is \"auto\", and user `{}` has session mode there", user.name);
-        let problem = Problem::error(message).hint("give this user a max_size");
-        found.push(config.locate(problem, &user.spots, "mode"));
-    }
-    let node = config.serve.node_id;
-    if node > 0 {
-        let message =
-            format!("max_size of `{name}` is \"auto\", and this is Poolhouse number {node} of several (node_id)");
-        let problem = Problem::error(message).hint("only the one with node_id 0 tunes: give max_size a number here");
-        found.push(config.locate(problem, &database.spots, "max_size"));
-    }
-}
-
-/// Two names of one database, both with a size that is tuned: each would take what the other does for the effect of its own steps.
-fn tuned_twice(config: &Config, found: &mut Vec<Problem>) {
-    let tuned: Vec<&Database> = config.databases.iter().filter(|database| database.pool.auto.on).collect();
-    for (place, database) in tuned.iter().enumerate() {
-        let Some(other) = tuned[..place].iter().find(|other| is_same(other, database)) else { continue };
-        let message = format!(
-            "max_size of `{}` and of `{}` is \"auto\", and both are the same database: only one may be tuned",
-            other.name, database.name
-        );
-        let problem = Problem::error(message).hint("give one of them a number");
-        found.push(config.locate(problem, &database.spots, "max_size"));
-    }
-}
-
-/// Whether two are the same database of the same server, as far as the configuration tells.
-fn is_same(one: &Database, other: &Database) -> bool {
-    let there = |database: &Database| {
-        let own = (database.name != FALLBACK).then(|| database.name.clone());
-        database.database.clone().or(own)
-    };
-    // Pools of MongoDB are those of its hosts, whatever database is asked for.
-    let is_named_so = one.kind == Kind::MongoDb || there(one).is_some_and(|name| there(other) == Some(name));
-    let is_there = (one.kind, one.target) == (other.kind, other.target) && one.hosts.addresses == other.hosts.addresses;
-    is_there && is_named_so
 }
 
 /// A database that is Poolhouse itself.

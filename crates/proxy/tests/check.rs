@@ -51,6 +51,34 @@ fn limits_below_the_sizes_under_them_are_found() {
 }
 
 #[test]
+fn each_host_of_mongodb_has_as_many_servers_as_a_pool_may_have_and_one_that_watches_it() {
+    let of = |url: &str, more: &str, descriptors: u64| {
+        let listener = "[[listener]]\nlisten = \"127.0.0.1:1\"\nprotocol = \"mongodb\"\nhard_limit = 1000\n";
+        let text = format!("{listener}[[database]]\nurl = \"{url}\"\n{more}");
+        found_with(&text, Machine { descriptors })
+    };
+    let set = "mongodb://a,b,c/?replicaSet=rs";
+    // 1000 clients, three times 20 and 1, and 64 others.
+    let descriptors = "p.toml:4:14: warning: hard_limit 1000 is above what the descriptor limit of 1126 leaves: \
+                       all clients and servers need 1127";
+    assert_eq!((of(set, "", 1126), of(set, "", 1127)), (vec![descriptors.to_owned()], vec![]));
+    assert_eq!(of(set, "max_connections = 30\n", 1157), of(set, "", 1127), "at each host");
+    let limited = |url: &str, more: &str, most: u32| {
+        of(url, &format!("{more}[limits]\nmax_server_connections = {most}\n"), MACHINE.descriptors)
+    };
+    let sum = "p.toml:5:1: warning: max_size 20 of `*` at each of its 3 hosts and a connection that watches each host make 63, \
+               above max_server_connections 62";
+    assert_eq!((limited(set, "", 62), limited(set, "", 63)), (vec![sum.to_owned()], vec![]));
+    assert_eq!(limited("mongodb://a", "", 21), Vec::<String>::new());
+    assert!(limited("mongodb://a", "", 20)[0].contains("max_size 20 of `*` at its host and a connection"));
+    let least = limited(set, "max_size = 5\nmin_size = 5\n", 17);
+    assert!(
+        least.iter().any(|line| line.contains("below the sum of all min_size with what watches MongoDB's hosts, 18")),
+        "{least:#?}"
+    );
+}
+
+#[test]
 fn too_few_descriptors_are_found() {
     let text = "[[database]]\nname = \"d\"\nurl = \"postgres://app@h/d\"\n\
                 [[listener]]\nlisten = \"127.0.0.1:1\"\nhard_limit = 1000\n";
@@ -213,6 +241,36 @@ fn of_two_names_of_one_database_only_one_is_tuned() {
     let both = "[pool]\nmax_size = \"auto\"\n[[database]]\nname = \"a\"\nurl = \"postgres://x@h/d\"\n\
                 [[database]]\nname = \"b\"\nurl = \"postgres://y@h/d\"\n";
     assert!(found_with(both, MACHINE).iter().any(|line| line.contains("`a` and of `b` is \"auto\"")));
+}
+
+#[test]
+fn of_the_users_of_one_database_only_one_is_tuned() {
+    let of = |url: &str, more: &str| {
+        // What clients of MongoDB ask for has no name of its own.
+        let name = if url.starts_with("mongodb") { "*" } else { "d" };
+        let text = format!("[[database]]\nname = \"{name}\"\nurl = \"{url}\"\nmax_size = \"auto\"\n{more}");
+        found_with(&text, MACHINE)
+    };
+    let user = |name: &str, more: &str| format!("[[user]]\nname = \"{name}\"\npassword = \"x\"\n{more}");
+    let (one, two) = (user("a", ""), user("a", "") + &user("b", ""));
+    let says = |url: &str, more: &str, what: &str| {
+        let found = of(url, more);
+        found.iter().any(|line| line.starts_with("p.toml:4:12: ") && line.contains(what))
+    };
+    let refused = "is \"auto\", and the users `a` and `b` have a pool each there: only one may be tuned";
+    for url in ["postgres://h/d", "mongodb://h"] {
+        let url_of_one = url.replace("//", "//app:x@");
+        assert!(says(url, &two, refused), "{:#?}", of(url, &two));
+        for (url, more) in [(url, &one), (url, &(user("a", "") + &user("b", "max_size = 3\n"))), (&*url_of_one, &two)] {
+            let found = of(url, more);
+            assert!(found.iter().all(|line| !line.contains("auto")), "{url} {more} {found:#?}");
+        }
+    }
+    // Nobody knows who will come.
+    let unknown = "warning: max_size of `d` is \"auto\", and each user who comes has a pool there";
+    assert!(says("postgres://h/d", "", unknown));
+    assert!(says("postgres://h/d", &format!("auth_user = \"lookup\"\n{one}"), unknown));
+    assert!(of("mongodb://h", "").iter().all(|line| !line.contains("auto")), "all have one pool");
 }
 
 #[test]

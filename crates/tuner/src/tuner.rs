@@ -31,6 +31,10 @@ const NEIGHBOUR: f64 = 1.25;
 const CHANGED: (f64, u32) = (1.25, 3);
 /// Errors are taken to have risen when they are more than this part, and twice what they were, in so many windows of the watch.
 const RISEN: (f64, u32) = (0.01, 2);
+/// A size that was found, or was last better than its neighbours, longer ago than this is no longer known to be the best. It is three times
+/// the longest rest: where there is demand, neighbours are tried after a rest of 30 minutes, in two trials of [`PROBE_PAIRS`] pairs of
+/// windows of a minute, which are half an hour each; so a size that is older has not been asked for, or its trials came to no end.
+const LASTS: Duration = Duration::from_secs(3 * REST.1.as_secs());
 /// What part of a window a change gets to settle: servers have to be opened or closed.
 const SETTLE: u32 = 4;
 
@@ -105,7 +109,7 @@ impl Stage {
     }
 }
 
-/// The pool before a search.
+/// The pool before a search, or before the first of several that led from one size to the next.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     size: u32,
@@ -117,10 +121,16 @@ struct Before {
 #[derive(Clone, Debug)]
 struct Found {
     since: Time,
+    /// How long it was known by then: another tuner had found it.
+    aged: Duration,
+    /// When there was last a size beside it to be tried, and none was better.
+    confirmed: Option<Time>,
     before: Before,
+    /// The mean hold with it, as another tuner has measured it.
+    hold: Option<Duration>,
     /// The first window of the watch.
     level: Option<Window>,
-    /// Windows in a row with a throughput that is higher, or lower, than that.
+    /// Windows in a row with a throughput that is higher than that; with one that is lower, or with longer holds than the other tuner's.
     higher: u32,
     lower: u32,
     /// Windows in a row with too many errors.
@@ -133,8 +143,29 @@ struct Found {
 impl Found {
     /// Something was found now, and is left alone for so long.
     fn new(before: Before, now: Time, rest: Duration) -> Self {
-        let (higher, lower, bad) = (0, 0, 0);
-        Self { since: now, before, level: None, higher, lower, bad, probe_at: now + rest, probe_fewer: false }
+        Self {
+            since: now,
+            aged: Duration::ZERO,
+            confirmed: None,
+            before,
+            hold: None,
+            level: None,
+            higher: 0,
+            lower: 0,
+            bad: 0,
+            probe_at: now + rest,
+            probe_fewer: false,
+        }
+    }
+
+    /// For how long it is known.
+    fn known_for(&self, now: Time) -> Duration {
+        self.aged.saturating_add(now - self.since)
+    }
+
+    /// How long ago it was last known to be better than its neighbours.
+    fn age(&self, now: Time) -> Duration {
+        self.confirmed.map_or(self.known_for(now), |confirmed| now - confirmed)
     }
 }
 
@@ -267,7 +298,7 @@ impl Tuner {
         let Stage::Searching(searching) = &mut self.stage else { unreachable!("it searches") };
         let Searching { search, before, alike, paused } = &mut **searching;
         if let Some(candidate) = search.next() {
-            if search.trials() == 0 {
+            if search.trials() == 0 && before.size == self.size {
                 before.errors = window.errors_part();
             }
             let is_same = |trial: &Trial| (trial.present(), trial.candidate()) == (self.size, candidate);
@@ -323,6 +354,7 @@ impl Tuner {
                     found.probe_at = now;
                 } else {
                     self.rest = if cut_short { self.rest } else { (self.rest * 2).min(REST.1) };
+                    found.confirmed = if cut_short { found.confirmed } else { Some(now) };
                     found.probe_at = now + self.rest;
                 }
                 self.change(present, now);
@@ -339,15 +371,18 @@ impl Tuner {
         found.bad = if too_many { found.bad + 1 } else { 0 };
         if found.bad >= RISEN.1 && self.size > found.before.size {
             let (from, to) = (self.size, found.before.size);
-            (found.level, found.bad, found.probe_at) = (None, 0, now + self.rest);
+            (found.hold, found.level, found.bad, found.probe_at) = (None, None, 0, now + self.rest);
             self.change(to, now);
             return Some(Step { from, to, tries: None, reason: Reason::Errors, evidence: None });
         }
         let level = found.level.get_or_insert(*window).throughput();
         let ratio = window.throughput() / level.max(1e-9);
         found.higher = if ratio > CHANGED.0 { found.higher + 1 } else { 0 };
-        found.lower = if ratio * CHANGED.0 < 1.0 { found.lower + 1 } else { 0 };
-        if found.higher.max(found.lower) >= CHANGED.1 && now - found.since >= self.rest / 2 {
+        let longer = found.hold.is_some_and(|hold| window.hold() > hold.mul_f64(CHANGED.0));
+        found.lower = if longer || ratio * CHANGED.0 < 1.0 { found.lower + 1 } else { 0 };
+        // What throughput was, this tuner has seen only since it began.
+        let seen = if longer { found.known_for(now) } else { now - found.since };
+        if found.higher.max(found.lower) >= CHANGED.1 && seen >= self.rest / 2 {
             let size = self.size;
             self.rest = (self.rest * 2).min(REST.1);
             self.search_from(size, now);
@@ -361,7 +396,7 @@ impl Tuner {
         let fewer = limits.clamp(((size / NEIGHBOUR).ceil() as u32).min(self.size - 1));
         let candidate = if found.probe_fewer || more == self.size { fewer } else { more };
         if candidate == self.size {
-            (found.probe_fewer, found.probe_at) = (false, now + self.rest);
+            (found.confirmed, found.probe_fewer, found.probe_at) = (Some(now), false, now + self.rest);
             return None;
         }
         Some(self.try_out(candidate, PACE.max(limits.window), PROBE_PAIRS))
@@ -385,199 +420,4 @@ impl Tuner {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMITS: Limits = Limits { least: 1, most: 60, window: Duration::from_secs(4) };
-    const SECOND: u64 = 1_000_000_000;
-
-    /// A pool without noise that clients always wait for, and its tuner, second by second.
-    struct Course {
-        tuner: Tuner,
-        now: u64,
-        look: Look,
-        waiting: u32,
-    }
-
-    impl Course {
-        fn new(size: u32) -> Self {
-            let look = Look { fit: true, ..Look::default() };
-            Self { tuner: Tuner::new(LIMITS, size), now: 0, look, waiting: 30 }
-        }
-
-        fn second(&mut self, throughput: impl Fn(u32) -> u64) -> Option<Step> {
-            self.now += SECOND;
-            let size = self.tuner.size();
-            self.look.completed += throughput(size);
-            self.look.held += Duration::from_secs(size.into());
-            (self.look.in_use, self.look.waiters) = (size, self.waiting);
-            self.tuner.look(&self.look, Time(self.now))
-        }
-
-        fn until(&mut self, reason: Reason, throughput: impl Fn(u32) -> u64) -> Step {
-            for _ in 0..100_000 {
-                if let Some(step) = self.second(&throughput).filter(|step| step.reason == reason) {
-                    return step;
-                }
-            }
-            panic!("never {reason:?}: {:?}", self.tuner);
-        }
-    }
-
-    fn knee(size: u32) -> u64 {
-        1000 * u64::from(size.min(8))
-    }
-
-    #[test]
-    fn it_finds_the_knee_and_then_changes_at_most_once_a_minute() {
-        let mut course = Course::new(20);
-        let step = course.until(Reason::Fewer, knee);
-        assert!((8..=10).contains(&step.to) && step.evidence.is_some(), "{step:?}");
-        assert_eq!(course.tuner.standing(), Standing::Found);
-        let (mut last, mut changes) = (course.now, 0);
-        for _ in 0..24 * 3600 {
-            let before = course.tuner.size();
-            course.second(knee);
-            if course.tuner.size() != before {
-                assert!(course.now - last >= 60 * SECOND, "two changes within a minute");
-                (last, changes) = (course.now, changes + 1);
-            }
-        }
-        assert!((8..=12).contains(&course.tuner.size()) && changes < 700, "{changes} changes");
-    }
-
-    #[test]
-    fn without_demand_it_leaves_the_pool_alone() {
-        let mut course = Course::new(20);
-        course.waiting = 0;
-        assert!((0..3600).all(|_| course.second(knee).is_none()));
-        assert_eq!((course.tuner.size(), course.tuner.changes(), course.tuner.standing()), (20, 0, Standing::NoDemand));
-    }
-
-    #[test]
-    fn when_nobody_waits_any_more_a_trial_is_broken_off() {
-        let mut course = Course::new(20);
-        course.until(Reason::Tries, knee);
-        for _ in 0..6 {
-            course.second(knee);
-        }
-        assert_eq!(course.tuner.size(), 16);
-        course.waiting = 0;
-        course.until(Reason::NoDemand, knee);
-        assert_eq!((course.tuner.size(), course.tuner.trial()), (20, None));
-    }
-
-    #[test]
-    fn a_trial_goes_on_where_clients_wait_only_now_and_then() {
-        let mut course = Course::new(20);
-        let outcome = (0..1200).find_map(|second| {
-            course.waiting = if second % 50 < 30 { 30 } else { 0 };
-            course.second(knee).filter(|step| step.reason == Reason::Alike)
-        });
-        let evidence = outcome.and_then(|step| step.evidence).expect("an outcome within 20 minutes");
-        assert_eq!((evidence.candidate, evidence.pairs), (16, 7));
-        assert!(course.tuner.steps().any(|(reason, count)| reason == Reason::NoDemand && count > 1));
-    }
-
-    #[test]
-    fn a_pool_that_is_out_of_order_is_left_alone_and_gets_back_what_it_had() {
-        let mut course = Course::new(20);
-        course.until(Reason::Tries, knee);
-        for _ in 0..6 {
-            course.second(knee);
-        }
-        assert_eq!(course.tuner.size(), 16);
-        course.look.fit = false;
-        let step = course.second(knee).unwrap();
-        assert_eq!((step.reason, step.to, course.tuner.standing()), (Reason::Unfit, 20, Standing::Unfit));
-        assert!((0..600).all(|_| course.second(|_| 0).is_none()));
-        course.look.fit = true;
-        course.until(Reason::Fewer, knee);
-    }
-
-    #[test]
-    fn more_servers_with_which_the_database_fails_are_given_back() {
-        let grows = |size: u32| 100 * u64::from(size);
-        let mut course = Course::new(20);
-        while course.tuner.size() <= 20 {
-            course.second(grows);
-        }
-        course.look.fit = false;
-        let step = course.second(grows).unwrap();
-        assert_eq!((step.reason, step.to), (Reason::Errors, 20));
-        course.look.fit = true;
-        let found = course.until(Reason::Found, grows);
-        assert!(found.to < 26, "{found:?}");
-    }
-
-    #[test]
-    fn errors_that_rise_once_more_servers_are_in_use_take_them_back() {
-        let grows = |size: u32| 1000 * u64::from(size.min(40));
-        let mut course = Course::new(20);
-        let found = course.until(Reason::Found, grows);
-        assert!(found.to >= 36, "{found:?}");
-        let step = (0..400).find_map(|_| {
-            course.look.errors += 900;
-            course.second(grows)
-        });
-        assert_eq!(step.map(|step| (step.reason, step.to)), Some((Reason::Errors, 20)));
-    }
-
-    #[test]
-    fn a_database_that_has_changed_is_searched_again() {
-        let mut course = Course::new(20);
-        course.until(Reason::Fewer, knee);
-        for _ in 0..120 {
-            course.second(knee);
-        }
-        let wide = |size: u32| 300 * u64::from(size.min(30));
-        course.until(Reason::Changed, wide);
-        let found = course.until(Reason::Found, wide);
-        assert!((30..=38).contains(&found.to), "{found:?}");
-    }
-
-    #[test]
-    fn servers_that_clients_keep_are_not_taken_into_account() {
-        let mut course = Course::new(20);
-        course.until(Reason::Fewer, knee);
-        course.look.kept = 30;
-        let step = course.second(knee).unwrap();
-        assert_eq!((step.reason, step.to), (Reason::Bounds, 31));
-        course.until(Reason::Found, knee);
-        assert!(course.tuner.size() >= 31);
-    }
-
-    #[test]
-    fn another_one_goes_on_with_what_was_found_and_does_not_search_again() {
-        let mut course = Course::new(20);
-        course.until(Reason::Tries, knee);
-        assert_eq!(course.tuner.known(), Known { size: 20, found: false });
-        let found = course.until(Reason::Fewer, knee).to;
-        // The minute in which a neighbour is tried does not count.
-        while course.tuner.standing() != Standing::Probing || course.tuner.size() == found {
-            course.second(knee);
-        }
-        let known = course.tuner.known();
-        assert_eq!(known, Known { size: found, found: true });
-        let mut next = Course { tuner: Tuner::resumed(LIMITS, known, Time(0)), ..Course::new(20) };
-        assert_eq!((next.tuner.size(), next.tuner.standing()), (found, Standing::Found));
-        assert!((0..9 * 60).all(|_| next.second(knee).is_none()), "it watches for ten minutes");
-        // What was found is not to be had any more, and what was not found is searched for from there on.
-        let narrow = Tuner::resumed(Limits { most: 5, ..LIMITS }, known, Time(0));
-        assert_eq!((narrow.size(), narrow.known().found), (5, false));
-        let open = Tuner::resumed(LIMITS, Known { size: 12, found: false }, Time(0));
-        assert_eq!((open.size(), open.standing()), (12, Standing::NoDemand));
-    }
-
-    #[test]
-    fn other_limits_are_kept_at_once() {
-        let mut course = Course::new(20);
-        course.second(knee);
-        course.tuner.set_limits(Limits { least: 2, most: 5, ..LIMITS }, Time(course.now));
-        assert_eq!(course.tuner.size(), 5);
-        assert!((0..20_000).all(|_| {
-            course.second(knee);
-            (2..=5).contains(&course.tuner.size())
-        }));
-    }
-}
+mod tests;
