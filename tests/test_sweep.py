@@ -101,7 +101,7 @@ def test_one_client_that_is_faster_than_its_neighbours_let_expect_is_not_recomme
 
 
 def test_what_still_rises_is_not_bracketed_and_the_servers_limit_is_respected(cluster, script):
-    result = sweep(cluster.url(), "--clients", "8..256", "--script", script(SLEEP))
+    result = sweep(cluster.url(), "--clients", "8..256", "--script", script(SLEEP), short=SHORTER)
     verdict = result["verdict"]
     assert not verdict["bracketed"] and verdict["shape"] == "rising" and verdict["confidence"] == "low", verdict
     assert verdict["check"] is None and verdict["advice"] == "range" and "--clients" in verdict["to_know"][0], verdict
@@ -125,7 +125,7 @@ def test_through_a_pooler_there_is_a_second_curve_beyond_the_servers_limit(clust
     through = start(max_size=8)
     url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{through.port}/bench"
     result = sweep(cluster.url(), "--clients", "1..8", "--script", script("SELECT pg_sleep(0.01);\n"),
-                   "--through", url, "--through-clients", "200")
+                   "--through", url, "--through-clients", "200", short=SHORTER)
     points = {point["clients"]: point for point in result["through"]["points"]}
     assert 200 in points and points[200]["errors"] == 0
     # Eight servers of 10 ms each; the clients beyond wait in the pooler.
