@@ -15,6 +15,8 @@ from cluster import Cluster, SecureCluster
 from turns import in_turns
 
 LISTED_USERS = ("app", "app2", "md5user", "plainuser")
+# Servers that live for seconds would compute for Java's own compiler mostly.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_configure(config):
