@@ -125,7 +125,7 @@ def test_through_a_pooler_there_is_a_second_curve_beyond_the_servers_limit(clust
     through = start(max_size=8)
     url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{through.port}/bench"
     result = sweep(cluster.url(), "--clients", "1..8", "--script", script("SELECT pg_sleep(0.01);\n"),
-                   "--through", url, "--through-clients", "200", short=SHORTER)
+                   "--through", url, "--through-clients", "200")
     points = {point["clients"]: point for point in result["through"]["points"]}
     assert 200 in points and points[200]["errors"] == 0
     # Eight servers of 10 ms each; the clients beyond wait in the pooler.
