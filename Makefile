@@ -4,10 +4,13 @@ SHELL := bash
 
 CARGO ?= cargo
 PYTHON := .venv/bin/python
+# Cargo's profile of what is built: `release`, and unit tests in `dev`; or `ci` (.ci/run), and clippy and unit tests in that, too.
+PROFILE ?= release
+FOR_ALL := $(if $(filter ci,$(PROFILE)),--profile ci)
 # What the end-to-end tests run, and `make demo` too.
-POOLHOUSE ?= $(CURDIR)/target/release/poolhouse
+POOLHOUSE ?= $(CURDIR)/target/$(PROFILE)/poolhouse
 # Run as it was built beside Poolhouse: alone, cargo would build it once more with other features of its dependencies.
-SIM ?= $(CURDIR)/target/release/sim
+SIM ?= $(CURDIR)/target/$(PROFILE)/sim
 # How long `make fuzz` spends on each target.
 FUZZ_SECONDS ?= 60
 # How many random schedules the simulator runs in `make test`, and from which seed on: 100,000 in all.
@@ -53,12 +56,17 @@ setup-bench: ## the same, and the rivals of benchmarks
 	@scripts/setup.sh bench
 
 build: ## build the release binary
-	$(CARGO) build --release --locked -p poolhouse -p sim
+ifeq ($(PROFILE),ci)
+	@# And all unit tests, which have dependencies with more features: otherwise these would be built twice.
+	$(CARGO) test --workspace --locked $(FOR_ALL) --no-run
+else
+	$(CARGO) build --profile $(PROFILE) --locked -p poolhouse -p sim
+endif
 
 test: setup build test-unit test-sim test-e2e ## everything: unit tests, simulated schedules, real clients
 
 test-unit: ## unit and property tests of all crates
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked $(FOR_ALL)
 	$(PYTHON) -m pytest -q -p no:cacheprovider bench/test_bench.py
 
 test-sim: build ## random schedules in virtual time; a failure prints the command that replays it
@@ -69,7 +77,7 @@ test-sim: build ## random schedules in virtual time; a failure prints the comman
 	$(SIM) mongodb --schedules $(SIM_MONGODB_SCHEDULES) --seed $(SIM_SEED)
 
 test-e2e: ## real clients and a private PostgreSQL through the release binary
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile -m 'not in_the_matrix' tests $(PYTEST_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not in_the_matrix' tests $(PYTEST_ARGS)
 
 clients: setup build ## drivers others wrote, each in its own language (downloads them; CLIENTS='pgx jdbc' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/clients/run.py $(CLIENTS)
@@ -155,7 +163,8 @@ fuzz-corpus: ## replay the kept fuzzing corpus (nightly Rust)
 
 lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crates, file lengths
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@# Clippy links nothing: any file will do for libFuzzer, which takes long to compile.
+	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/fuzz/Cargo.toml $(CARGO) clippy --workspace --all-targets --locked $(FOR_ALL) -- -D warnings
 	scripts/check-layers
 	scripts/file-lengths
 

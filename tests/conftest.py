@@ -12,8 +12,11 @@ import pytest
 import pooler
 from certificates import Certificates
 from cluster import Cluster, SecureCluster
+from turns import in_turns
 
 LISTED_USERS = ("app", "app2", "md5user", "plainuser")
+# Servers that live for seconds would compute for Java's own compiler mostly.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_configure(config):
@@ -24,6 +27,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
+    items[:] = in_turns(items)
     if pooler.KIND != "poolhouse":
         skip = pytest.mark.skip(reason=f"says nothing about {pooler.KIND}")
         for item in items:
@@ -84,7 +88,7 @@ def cluster(session_cluster):
     if not session_cluster.running():
         session_cluster.start()
     deadline = time.monotonic() + 5
-    while left := [b for user in LISTED_USERS for b in session_cluster.backends(user)]:
+    while left := session_cluster.backends(*LISTED_USERS):
         if time.monotonic() > deadline:
             for user in LISTED_USERS:
                 session_cluster.terminate(user)

@@ -107,7 +107,7 @@ class Pooler:
             if self.process.poll() is not None:
                 raise Failed(self.process.returncode, self.log())
             assert time.monotonic() < deadline, f"does not listen after 10 s:\n{self.log()}"
-            time.sleep(0.02)
+            time.sleep(0.005)
 
     def settle(self):
         """Waits until all is in place: the clients' port answers before that."""

@@ -3,6 +3,7 @@
 Whether a sentence is true, no test can tell; that what it names is there, this one can.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -102,6 +103,7 @@ def test_a_wrong_key_in_an_example_is_noticed(check):
 # -- names
 
 
+@functools.cache
 def keys():
     """All keys of the configuration and of URLs, as the program lists them."""
     lists = [body for path in SOURCES if not {"bench", "planner"} & set(path.relative_to(pooler.ROOT).parts) for body in re.findall(r"const \w+_KEYS: &\[&str\] =\s*&\[(.*?)\];", path.read_text(), re.DOTALL)]
@@ -110,6 +112,7 @@ def keys():
     return found
 
 
+@functools.cache
 def scenario_keys():
     """All keys of scenario files."""
     files = [path for path in SOURCES if ("bench" in path.parts and "scenario" in "/".join(path.parts)) or "question" in path.relative_to(pooler.ROOT).parts]
@@ -118,11 +121,13 @@ def scenario_keys():
     return found
 
 
+@functools.cache
 def literals():
     """Every word that is a string of the program by itself: reasons, states, methods."""
     return {word for path in SOURCES for word in re.findall(r'"([a-z]+(?:_[a-z]+)+)"', path.read_text())}
 
 
+@functools.cache
 def fields():
     """The fields of result files."""
     files = [path for path in SOURCES if path.name == "result.rs" and "bench" in path.parts]

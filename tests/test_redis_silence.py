@@ -160,8 +160,11 @@ def behind(others, reading):
 
 
 # Bytes a second. At the second rate a reader on its own may go on; the third reads in bursts, so that it never seems to have stopped.
-@pytest.mark.parametrize("rate, burst", [(0, 0), (160_000, 8_000), (2_000_000, 400_000), (20_000_000, 1_000_000)])
-@pytest.mark.parametrize("servers, value", [(1, 100_000_000), (20, 100_000_000), (20, 300_000_000)])
+RATES = [(0, 0), (160_000, 8_000), (2_000_000, 400_000), (20_000_000, 1_000_000)]
+
+
+@pytest.mark.parametrize("servers, value, rate, burst", [
+    *((1, 100_000_000, *rate) for rate in RATES), (20, 100_000_000, *RATES[0]), *((20, 300_000_000, *rate) for rate in RATES)])
 def test_behind_a_large_value_of_a_slow_reader_nobody_waits_for_the_reader(pool, server, rate, burst, servers, value):
     """With `max_size = 1` there is no other server to go to; 300 MB are more than is kept for a reader."""
     poolhouse = pool(workers=1, max_size=servers)

@@ -81,12 +81,14 @@ def test_a_stopped_client_is_closed_when_its_idle_time_is_over_and_counted(pool,
     assert unanswered(poolhouse) == 3
 
 
-def test_evicted_clients_are_counted_as_such(pool, client):
+def test_evicted_clients_are_counted_as_such(pool, client, server):
     # Each newcomer above the soft limit has one evicted that has been idle for as long as nobody may be evicted.
-    poolhouse = pool(soft_limit=4, hard_limit=20)
+    text = (f'[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\nsoft_limit = 4\nhard_limit = 20\nevict_min_idle = "500ms"\n'
+            f'[[database]]\nurl = "{server.url()}"\n')
+    poolhouse = pool(file=text)
     stopped = client(poolhouse.port, 4)
     stopped.send_signal(signal.SIGSTOP)
-    time.sleep(5.5)
+    time.sleep(0.7)
     client(poolhouse.port, 2)
     eventually("two are evicted", lambda: sent_away(poolhouse, "soft_limit") == 2)
     eventually("they are counted", lambda: unanswered(poolhouse, reason="soft_limit") == 2, seconds=8)

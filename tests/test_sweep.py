@@ -101,7 +101,7 @@ def test_one_client_that_is_faster_than_its_neighbours_let_expect_is_not_recomme
 
 
 def test_what_still_rises_is_not_bracketed_and_the_servers_limit_is_respected(cluster, script):
-    result = sweep(cluster.url(), "--clients", "8..256", "--script", script(SLEEP))
+    result = sweep(cluster.url(), "--clients", "8..256", "--script", script(SLEEP), short=SHORTER)
     verdict = result["verdict"]
     assert not verdict["bracketed"] and verdict["shape"] == "rising" and verdict["confidence"] == "low", verdict
     assert verdict["check"] is None and verdict["advice"] == "range" and "--clients" in verdict["to_know"][0], verdict

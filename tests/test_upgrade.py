@@ -94,7 +94,7 @@ def test_pgbench_that_connects_for_each_transaction_loses_none(start, cluster):
     script = pooler.directory / "script.sql"
     script.write_text("SELECT 1;\n")
     bench = threading.Thread(target=lambda: results.append(
-        pooler.run("pgbench", "-n", "-C", "-c", "4", "-T", "6", "-f", script)))
+        pooler.run("pgbench", "-n", "-C", "-c", "4", "-T", "5", "-f", script)))
     results = []
     bench.start()
     time.sleep(1)

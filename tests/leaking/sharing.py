@@ -66,12 +66,12 @@ class Sharing:
     def written(self, session):
         """What is wrong with a row that a session writes: it has to be in public's table, and everything about it plain."""
         wrong = []
-        for table in world.TABLES:
-            session.query(f"INSERT INTO {table} (id, note) VALUES (4711, 'mine')")
-            found = self.cluster.query(f"DELETE FROM public.{table} WHERE note = 'mine' RETURNING id::text, coalesce(tenant, ''), who::text",
-                                       database=self.database)
-            if found != [("4711", "", world.APP)] and found != [("4711", "", world.ADMIN)]:
-                wrong.append(f"an acknowledged INSERT INTO {table} left {found} in public.{table}")
+        with self.cluster.superuser(self.database) as db:
+            for table in world.TABLES:
+                session.query(f"INSERT INTO {table} (id, note) VALUES (4711, 'mine')")
+                found = db.execute(f"DELETE FROM public.{table} WHERE note = 'mine' RETURNING id::text, coalesce(tenant, ''), who::text").fetchall()
+                if found != [("4711", "", world.APP)] and found != [("4711", "", world.ADMIN)]:
+                    wrong.append(f"an acknowledged INSERT INTO {table} left {found} in public.{table}")
         return wrong
 
     def nobody_meets(self, *acts, user=world.APP, **parameters):

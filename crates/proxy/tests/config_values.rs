@@ -123,6 +123,7 @@ fn secrets_and_users_may_come_from_files_beside_it() {
 fn a_url_alone_is_a_configuration() {
     let config = proxy::from_url("postgres://app:${APP_PASSWORD}@h/bench", &Flags::default(), &variables).unwrap();
     assert_eq!(config.listeners[0].listen.to_string(), "127.0.0.1:6432");
+    assert_eq!(config.listeners[0].gate.evict_min_idle, Duration::from_secs(5));
     let names: Vec<_> = config.databases.iter().map(|d| (d.name.as_str(), d.database.as_deref())).collect();
     assert_eq!(names, [("bench", Some("bench")), ("*", None)]);
     assert_eq!(config.users[0].name, "app");
