@@ -39,6 +39,7 @@ PROGRAMS = {
                                                        ["sha256sum", "--check", "--quiet", "jars.sha256"],
                                                        ["javac", "-cp", "lib/*", "-d", "classes", "Main.java"]],
                     ["java", "-Xmx1g", "-cp", "classes:lib/*", "Main"]),
+    "rust-driver": ("Rust", ["cargo"], [["cargo", "build", "--quiet", "--locked"]], ["target/debug/mongodb-client"]),
     "pymongo-async": ("Python", [], [], [sys.executable, "main.py"]),
 }
 SERVERS = 12
