@@ -74,9 +74,9 @@ def decoded(value):
 
 
 def file_with(server, tokens, listener="", more=""):
-    """A configuration that listens for HTTP at HTTPPORT and for Redis's protocol at PORT."""
-    return (f'[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\n'
-            f'[[listener]]\nprotocol = "http"\nlisten = "127.0.0.1:HTTPPORT"\n{listener}'
+    """A configuration that listens for HTTP at HTTPPORT and then for Redis's protocol at PORT: who can connect there can connect here."""
+    return (f'[[listener]]\nprotocol = "http"\nlisten = "127.0.0.1:HTTPPORT"\n{listener}'
+            f'[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\n'
             f'[[database]]\nurl = "{server.url()}"\nmax_size = 8\n{more}{tokens}')
 
 

@@ -189,7 +189,7 @@ def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, whi
             elif OURS in text:
                 own[connection] = 0
                 # Long enough for the other to wait for this server.
-                time.sleep(0.05 if turn else 0)
+                time.sleep(0.12 if turn else 0)
             elif turn and LAST not in text and connection in own:
                 own[connection] += 1
                 if own[connection] == which and connection == min(own):

@@ -25,7 +25,7 @@ SOURCES = sorted((pooler.ROOT / "crates").glob("*/src/**/*.rs"))
 OTHERS = {
     "app_password", "application_name", "client_encoding", "current_setting", "default_transaction_isolation", "max_connections", "max_protocol_version", "min_protocol_version",
     "idle_in_transaction_session_timeout", "search_path", "set_config",
-    "statement_timeout", "transaction_timeout",
+    "statement_timeout", "track_activities", "transaction_timeout",
 }
 # How many descriptors there are is this machine's affair; of the other one the page tells itself.
 EXPECTED_WARNINGS = ("descriptor", "in session mode each client of `billing` keeps a server")
