@@ -85,7 +85,7 @@ clients: setup build ## drivers others wrote, each in its own language (download
 redis-clients: setup build ## the same for Redis (REDIS_CLIENTS_OF='ioredis go-redis' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/redis_clients/run.py $(REDIS_CLIENTS_OF)
 
-mongodb-clients: setup build ## the same for MongoDB, and builds FerretDB (MONGODB_CLIENTS_OF='node go-driver' for some only)
+mongodb-clients: setup build ## the same for MongoDB (MONGODB_CLIENTS_OF='node go-driver' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/mongodb_clients/run.py $(MONGODB_CLIENTS_OF)
 
 mongodb-suite: setup build ## the tests of MongoDB's driver teams, directly and through Poolhouse (MONGODB_SUITE_ARGS='sharded --files transactions_unified')

@@ -97,9 +97,21 @@ make_venv() {
     echo "$want" >$stamp
 }
 
+# --- A server that speaks MongoDB's protocol ------------------------------------------------------------------
+
+# Tests that need it are skipped where it is not there.
+build_ferretdb() {
+    local folder=tests/mongodb/ferretdb
+    [ -x $folder/ferretdb ] && [ $folder/ferretdb -nt $folder/go.sum ] && [ $folder/ferretdb -nt $folder/build.sh ] && return 0
+    have go || { say "no Go found (https://go.dev/doc/install): tests that need FerretDB will be skipped"; return 0; }
+    say "building FerretDB for tests of MongoDB, once (some minutes)"
+    $folder/build.sh || say "FerretDB could not be built: tests that need it will be skipped"
+}
+
 purpose=${1:-test}
 case $purpose in test | bench) ;; *) fail "there is no '$purpose' to set up: write bench, or nothing" ;; esac
 check_rust
 install_packages
 make_venv
+build_ferretdb
 say "everything is there"

@@ -105,7 +105,7 @@ class FerretServer(MongoServer):
     def prepare():
         """It takes minutes to build, so that is done by `make mongodb-clients` only."""
         if not FERRETDB.exists():
-            pytest.skip("FerretDB is not built here: make mongodb-clients")
+            pytest.skip("FerretDB is not built here: `make setup` does, where Go is")
 
     def arguments(self):
         return [FERRETDB, f"127.0.0.1:{self.port}", self.directory]
