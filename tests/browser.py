@@ -19,7 +19,8 @@ class Browser:
     """One process, one page at a time."""
 
     def __init__(self):
-        self.profile = tempfile.TemporaryDirectory(prefix="poolhouse-browser-")
+        # Children of the browser may write for a moment after it has ended.
+        self.profile = tempfile.TemporaryDirectory(prefix="poolhouse-browser-", ignore_cleanup_errors=True)
         to_browser, self.write = os.pipe()
         self.read, from_browser = os.pipe()
         # It reads from descriptor 3 and writes to 4.
