@@ -32,6 +32,8 @@ const MOMENTS_EACH: u64 = 100;
 /// The same while the load lasts: after each so many of them, an operation must have ended for every [`MOMENTS_EACH`] of these, or all that
 /// happens is that connections come and go, and the simulation ends there. An operation takes two to ten.
 const MOMENTS_LOADED: u64 = 500_000;
+/// Unless these took so long at least: then the rest is soon played, too.
+const PACE: Duration = Duration::from_secs(60);
 /// Where clients come again as soon as they have failed: after each so many times as many, an operation must have ended well for every
 /// [`MOMENTS_SERVED`] of these, or all that happens is that operations fail.
 const ROUNDS_LOADED: u64 = 4;
@@ -127,8 +129,9 @@ struct Patience {
     moments: u64,
     /// How often something may happen before it is asked what has come of it.
     until: u64,
-    /// How often it was asked since the load began.
+    /// How often it was asked since the load began, and when last.
     asked: u64,
+    checked: Time,
     /// Operations that had ended when it was asked last.
     ended: u64,
     /// Operations that had ended well when it was asked for those last.
@@ -153,6 +156,10 @@ impl Patience {
         let newly = ended - std::mem::replace(&mut self.ended, ended);
         self.until = self.moments + MOMENTS_LOADED;
         self.asked += 1;
+        let is_slow = now - std::mem::replace(&mut self.checked, now) >= PACE;
+        if is_slow {
+            return false;
+        }
         if !self.comes_again || !self.asked.is_multiple_of(ROUNDS_LOADED) {
             return newly * MOMENTS_EACH < MOMENTS_LOADED;
         }

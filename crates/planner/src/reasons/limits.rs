@@ -230,9 +230,9 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mu
         words.say(
             "clients",
             format!(
-                "A Poolhouse in front of these pools has up to {} clients: soft_limit {soft} leaves a quarter of room, and hard_limit {hard} \
-                 makes that 80%.",
-                settings.map_or(0, Advice::in_all)
+                "A Poolhouse in front of these pools has up to {}: soft_limit {soft} leaves a quarter of room, and hard_limit {hard} makes \
+                 that 80%.",
+                counted(settings.map_or(0, Advice::in_all), "client")
             ),
         );
         return;

@@ -161,6 +161,15 @@ fn a_simulation_in_which_connections_do_nothing_but_come_and_go_is_cut_short_and
 }
 
 #[test]
+fn connections_that_nobody_needs_do_not_cut_short_what_is_soon_played() {
+    let text = "[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\nmax_connections = 5000\n[load]\nrate = 0.5\nduration = \"1h\"\n\
+                [pool]\ninstances = 200\nmax_size = 20\nmin_size = 20\nmax_life_time = \"60s\"\n[plan]\nservice = \"5ms\"\n";
+    let question = from_text(Path::new("p.toml"), text, &|_| None, false, &Wishes::default()).unwrap();
+    let outcome = planner::run::run(&question.cases[0], &question.spec);
+    assert!(outcome.is_whole && outcome.moments > 600_000, "{}", outcome.moments);
+}
+
+#[test]
 fn a_lower_limit_is_not_said_to_be_kept_by_a_margin() {
     let margin = |objectives: &[&str]| {
         let objectives = objectives.iter().map(|text| (*text).to_owned()).collect();
