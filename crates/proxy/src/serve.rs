@@ -84,9 +84,11 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         }
         false => None,
     };
+    // The admin address first: who finds the clients' port open finds it open too. What is wrong with a listener is told first.
+    let admin = admin_socket(&config, inherited.as_mut());
     let bound = config.listeners.iter().map(|listener| open(listener, inherited.as_mut()));
     let bound = bound.collect::<Result<Vec<_>, _>>()?;
-    let (admin_socket, admin_problem) = admin_socket(&config, inherited.as_mut())?;
+    let (admin_socket, admin_problem) = admin?;
     let copies = copies(&config, &bound, admin_socket.as_ref()).map_err(ServeError::system("cannot copy a socket"))?;
     // Before anybody is served: from then on no signal may end the process but in order. It makes no thread yet.
     let runtime = tokio::runtime::Builder::new_current_thread()
