@@ -126,6 +126,16 @@ impl Threshold {
         })
     }
 
+    /// Whether it asks for what a result knows only of operations that there were: a time, or a share of them.
+    pub fn is_of_operations(&self) -> bool {
+        matches!(self.metric, Metric::Time(..) | Metric::ErrorsPercent | Metric::DroppedPercent)
+    }
+
+    /// Whether it counts what there is the more of the longer the load is.
+    pub fn is_count(&self) -> bool {
+        matches!(self.metric, Metric::Errors | Metric::Dropped | Metric::Requests | Metric::Created)
+    }
+
     /// What was measured, in words.
     pub fn measured(&self, measured: &Measured) -> String {
         self.metric.of(measured).map_or("unknown".to_owned(), |value| self.metric.show(value))
@@ -255,6 +265,17 @@ mod tests {
         for text in ["p99>80ms", "p99 > 0.08s", "errors>1%", "dropped>0", "rate<99/s", "requests<990", "created>0"] {
             assert_eq!(missed(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn counts_grow_with_the_load_and_times_and_shares_need_operations() {
+        let kind = |text| {
+            let threshold = Threshold::parse(text).unwrap();
+            (threshold.is_count(), threshold.is_of_operations())
+        };
+        assert!(["errors<3", "dropped<1", "requests>9", "created<9"].iter().all(|text| kind(text) == (true, false)));
+        assert!(["p99<5ms", "connect_p50<5ms", "errors<1%", "dropped<1%"].iter().all(|text| kind(text) == (false, true)));
+        assert_eq!(kind("rate>5"), (false, false));
     }
 
     #[test]

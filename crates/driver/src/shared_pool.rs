@@ -284,7 +284,7 @@ impl SharedPool {
         let ordered = ["paused", "pool_closed", "pool_cleared"];
         let failed = stats.failed.iter().filter(|(reason, _)| !ordered.contains(reason));
         let lost = stats.closed.iter().filter(|(reason, _)| *reason == Closed::Error.as_str());
-        let left = self.drained.load(Relaxed) || self.leaving.load(Relaxed);
+        let ordered = self.drained.load(Relaxed) || self.leaving.load(Relaxed) || pool.is_paused();
         Some(PoolLoad {
             id: self.id,
             protocol: spec.protocol,
@@ -296,7 +296,8 @@ impl SharedPool {
             held: Duration::from_nanos(stats.hold.sum_ns),
             errors: failed.chain(lost).map(|(_, count)| count).sum(),
             pinned: stats.pinned.iter().map(|(_, count)| *count as u32).sum(),
-            fit: !left && !pool.is_paused() && pool.is_unavailable().is_none(),
+            fit: !ordered && pool.is_unavailable().is_none(),
+            ordered,
         })
     }
 

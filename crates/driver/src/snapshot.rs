@@ -165,6 +165,8 @@ pub struct PoolLoad {
     pub pinned: u32,
     /// It is not paused or drained, nor left to another process, and its upstream can be reached.
     pub fit: bool,
+    /// It is paused, drained or left: somebody has ordered that it is not fit.
+    pub ordered: bool,
 }
 
 /// How much of a cap is used.

@@ -510,7 +510,7 @@ fn a_pool_has_the_size_that_it_was_given_also_after_a_reload() {
         load.completed == 7 && load.held >= Duration::from_millis(6 * 200) && load.errors == 0
     });
     house.handle.pause(None);
-    assert!(!house.handle.loads()[0].fit);
+    assert!(!house.handle.loads()[0].fit && house.handle.loads()[0].ordered);
     house.handle.resume(None);
     assert!(house.handle.loads()[0].fit);
     house.handle.resize(PoolId(9), 3);

@@ -84,19 +84,17 @@ impl Advice {
     pub fn of(question: &Question, load: &Plan, facts: &Facts, sizes: &Sizes, results: &[&BenchResult]) -> Self {
         let config = &load.pool.config;
         let real = |time: Duration| time.mul_f64(question.compression);
-        let waits = results.iter().filter_map(|result| result.total.pool_wait_ms.as_ref()).map(|waits| waits.p999);
-        let waited = waits.fold(facts.connect_ms, f64::max) * WAIT_FACTOR;
-        let wait = WAITS.into_iter().find(|ms| *ms as f64 >= waited).unwrap_or(WAITS[WAITS.len() - 1]);
-        let max_wait_time = Duration::from_millis(wait);
+        let max_wait_time = wait_time(config.max_wait_time, facts, results);
         let exclusive = question.exclusive.map(|needs| Exclusive::of(&needs));
-        let (soft_limit, hard_limit) = client_limits(question, load, sizes).unzip();
+        let max_size = exclusive.map_or(sizes.max_size, |needs| sizes.max_size.max(needs.max_size));
+        let (soft_limit, hard_limit) = client_limits(question, load, max_size).unzip();
         Self {
-            max_size: exclusive.map_or(sizes.max_size, |needs| sizes.max_size.max(needs.max_size)),
+            max_size,
             min_size: sizes.min_size,
             max_idle_time: sizes.max_idle_time.map(real),
             max_life_time: Some(config.max_life_time.map_or(LIFE_TIME, real)),
-            max_wait_time: Some(max_wait_time),
-            max_connecting: connecting(config.max_connecting, facts, sizes, max_wait_time),
+            max_wait_time,
+            max_connecting: connecting(config.max_connecting, facts, sizes, max_wait_time.unwrap_or(Duration::MAX)),
             instances: load.pool.instances,
             soft_limit,
             hard_limit,
@@ -111,6 +109,15 @@ impl Advice {
     }
 }
 
+/// A wait that is easily remembered, twice as long as all but one of 1,000 were, and no shorter than the longest: with it nobody fails who
+/// did not fail with the given one, and nobody waits for longer than that allows.
+fn wait_time(given: Option<Duration>, facts: &Facts, results: &[&BenchResult]) -> Option<Duration> {
+    let waits = results.iter().filter_map(|result| result.total.pool_wait_ms.as_ref());
+    let waited = waits.fold(facts.connect_ms * WAIT_FACTOR, |most, waits| most.max(waits.p999 * WAIT_FACTOR).max(waits.max));
+    let remembered = WAITS.into_iter().find(|ms| *ms as f64 >= waited).map(Duration::from_millis);
+    [remembered, given].into_iter().flatten().min()
+}
+
 /// So many at a time that a pool has grown before somebody has waited for half of what one may wait.
 fn connecting(given: u32, facts: &Facts, sizes: &Sizes, max_wait: Duration) -> u32 {
     let missing = sizes.max_size - sizes.min_size;
@@ -122,10 +129,10 @@ fn connecting(given: u32, facts: &Facts, sizes: &Sizes, max_wait: Duration) -> u
 
 /// The soft and the hard limit of a Poolhouse in front: where operations bring their own connections, for those that cannot be sent away;
 /// where pools do, for all of theirs.
-fn client_limits(question: &Question, load: &Plan, sizes: &Sizes) -> Option<(u32, u32)> {
+fn client_limits(question: &Question, load: &Plan, max_size: u32) -> Option<(u32, u32)> {
     let expected = match (load.pool.reuse, &load.shape) {
         (true, Shape::Closed { clients, .. }) if question.is_sweep => f64::from(*clients),
-        (true, _) => f64::from(load.pool.instances) * f64::from(sizes.max_size),
+        (true, _) => f64::from(load.pool.instances) * f64::from(max_size),
         (false, Shape::Open { .. }) => {
             let evict = load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).unwrap_or(EVICT_MIN_IDLE);
             let stays = question.spec.held(&load.faults) + question.spec.connecting(&load.faults) + evict;
@@ -133,7 +140,7 @@ fn client_limits(question: &Question, load: &Plan, sizes: &Sizes) -> Option<(u32
         }
         (false, _) => return None,
     };
-    let soft = (expected * (1.0 + CLIENT_ROOM)).ceil();
+    let soft = (expected * (1.0 + CLIENT_ROOM)).ceil().max(1.0);
     Some((soft as u32, (soft / SOFT_SHARE).ceil() as u32))
 }
 
@@ -143,11 +150,12 @@ impl Exclusive {
         let blocking = at_once(needs.blocking_rate, needs.blocking_time);
         let transactions = at_once(needs.transaction_rate, needs.transaction_time);
         let subscribers = u32::from(needs.subscribers > 0);
-        Self { blocking, transactions, subscribers, max_size: blocking + transactions + subscribers + 1 }
+        let max_size = [transactions, subscribers, 1].into_iter().fold(blocking, u32::saturating_add);
+        Self { blocking, transactions, subscribers, max_size }
     }
 }
 
 /// The limits for clients of a load that has no pool.
 pub fn for_clients(question: &Question, load: &Plan) -> Option<(u32, u32)> {
-    client_limits(question, load, &Sizes { max_size: 0, min_size: 0, max_idle_time: None })
+    client_limits(question, load, 0)
 }

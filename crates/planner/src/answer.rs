@@ -93,6 +93,7 @@ fn best(question: &Question, found: &Found, instances: u32) -> Best {
         with_margin: found.with_margin,
         too_small: found.too_small.as_ref().map(|(size, _)| *size),
         most: found.most.0,
+        bound: found.most.1,
         other_seeds: found.spread.clone(),
         other_seeds_that_met: found.seeds_that_met,
         simulations: found.simulations,

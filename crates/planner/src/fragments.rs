@@ -11,6 +11,12 @@ use crate::advice::Advice;
 
 const POOLHOUSE: &str = "Poolhouse";
 const PGBOUNCER: &str = "PgBouncer";
+/// PgBouncer cannot switch a life time off: 0 would close each connection after one use. None lives for longer than a year.
+const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
+/// HikariCP takes its defaults (10 and 30 minutes, 30 s) for an idle time, a life time and a time-out that are shorter than these.
+const HIKARI_IDLE: Duration = Duration::from_secs(10);
+const HIKARI_LIFE: Duration = Duration::from_secs(30);
+const HIKARI_WAIT: Duration = Duration::from_millis(250);
 
 /// A part of a configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -87,14 +93,14 @@ fn poolhouse(advice: &Advice) -> Fragment {
 }
 
 fn pgbouncer(advice: &Advice) -> Fragment {
-    // 0 switches a time off there, and times are whole seconds.
+    // 0 switches a time off there (but for a life), and times are whole seconds.
     let time = |time: Option<Duration>| Some(time.map_or(0, |time| time.as_secs_f64().ceil() as u64).to_string());
     let text = lines(
         [
             ("default_pool_size", number(advice.max_size)),
             ("min_pool_size", number(advice.min_size)),
             ("server_idle_timeout", time(advice.max_idle_time)),
-            ("server_lifetime", time(advice.max_life_time)),
+            ("server_lifetime", time(Some(advice.max_life_time.unwrap_or(ENDLESS)))),
             ("query_wait_timeout", time(advice.max_wait_time)),
             ("max_client_conn", advice.hard_limit.and_then(number)),
             ("client_idle_timeout", advice.client_idle_time.and_then(|idle| time(Some(idle)))),
@@ -107,14 +113,15 @@ fn pgbouncer(advice: &Advice) -> Fragment {
 }
 
 fn hikaricp(advice: &Advice) -> Fragment {
-    let time = |time: Option<Duration>| Some(time.map_or(0, |time| time.as_millis()).to_string());
+    // 0 switches a time off there, too.
+    let time = |time: Option<Duration>, least: Duration| Some(time.map_or(0, |time| millis(time.max(least))).to_string());
     let text = lines(
         [
             ("maximumPoolSize", number(advice.max_size)),
             ("minimumIdle", number(advice.min_size)),
-            ("idleTimeout", time(advice.max_idle_time)),
-            ("maxLifetime", time(advice.max_life_time)),
-            ("connectionTimeout", time(advice.max_wait_time)),
+            ("idleTimeout", time(advice.max_idle_time, HIKARI_IDLE)),
+            ("maxLifetime", time(advice.max_life_time, HIKARI_LIFE)),
+            ("connectionTimeout", time(advice.max_wait_time, HIKARI_WAIT)),
         ],
         "=",
     );
@@ -128,15 +135,19 @@ fn hikaricp(advice: &Advice) -> Fragment {
 }
 
 fn mongodb(advice: &Advice) -> Fragment {
-    let time = |time: Option<Duration>| time.map_or(0, |time| time.as_millis()).to_string();
-    let text = format!(
-        "maxPoolSize={}&minPoolSize={}&maxConnecting={}&maxIdleTimeMS={}&waitQueueTimeoutMS={}",
-        advice.max_size,
-        advice.min_size,
-        advice.max_connecting,
-        time(advice.max_idle_time),
-        time(advice.max_wait_time)
+    // Without a limit where nothing is said; a 0 not all of the drivers take.
+    let time = |time: Option<Duration>| time.map(millis).and_then(number);
+    let text = lines(
+        [
+            ("maxPoolSize", number(advice.max_size)),
+            ("minPoolSize", number(advice.min_size)),
+            ("maxConnecting", number(advice.max_connecting)),
+            ("maxIdleTimeMS", time(advice.max_idle_time)),
+            ("waitQueueTimeoutMS", time(advice.max_wait_time)),
+        ],
+        "=",
     );
+    let text = text.join("&");
     let mut missing = vec!["max_life_time"];
     missing.extend(without_clients(advice).into_iter().filter(|name| *name != "max_connecting"));
     Fragment { of: "MongoDB's drivers", place: "each instance's connection string", text, missing }
@@ -153,9 +164,14 @@ fn without_clients(advice: &Advice) -> Vec<&'static str> {
     clients.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
 }
 
+/// In whole milliseconds, and never none.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
+}
+
 /// A duration as it is written there: to the millisecond.
 fn show(time: Duration) -> String {
-    show_duration(Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)))
+    show_duration(Duration::from_millis(millis(time)))
 }
 
 #[cfg(test)]
@@ -188,7 +204,7 @@ mod tests {
             text(poolhouse)
                 .starts_with("[[listener]]\nsoft_limit = 800\nhard_limit = 1000\nclient_idle_time = \"310s\"")
         );
-        assert!(text(pgbouncer).contains("default_pool_size = 200\nmin_pool_size = 30\nserver_idle_timeout = 300\nserver_lifetime = 0\nquery_wait_timeout = 3"));
+        assert!(text(pgbouncer).contains("default_pool_size = 200\nmin_pool_size = 30\nserver_idle_timeout = 300\nserver_lifetime = 31536000\nquery_wait_timeout = 3"));
         assert!(text(hikaricp).contains(
             "maximumPoolSize=200\nminimumIdle=30\nidleTimeout=300000\nmaxLifetime=0\nconnectionTimeout=2500"
         ));
@@ -196,6 +212,29 @@ mod tests {
             text(mongodb),
             "maxPoolSize=200&minPoolSize=30&maxConnecting=4&maxIdleTimeMS=300000&waitQueueTimeoutMS=2500"
         );
+    }
+
+    #[test]
+    fn what_is_off_or_too_short_is_written_as_each_product_means_it() {
+        let off = Advice { max_idle_time: None, max_wait_time: None, ..advice() };
+        // 0 is an error to PyMongo, and to PgBouncer a connection that is used once.
+        assert_eq!(mongodb(&off).text, "maxPoolSize=200&minPoolSize=30&maxConnecting=4");
+        assert!(pgbouncer(&off).text.contains("server_idle_timeout = 0\nserver_lifetime = 31536000"));
+        assert!(hikaricp(&off).text.ends_with("idleTimeout=0\nmaxLifetime=0\nconnectionTimeout=0"));
+        let short = |time| Some(Duration::from_micros(time));
+        let short = Advice {
+            max_idle_time: short(400),
+            max_life_time: short(5_000_000),
+            max_wait_time: short(100_000),
+            ..advice()
+        };
+        assert!(
+            hikaricp(&short).text.ends_with("idleTimeout=10000\nmaxLifetime=30000\nconnectionTimeout=250"),
+            "it would take its defaults instead: {}",
+            hikaricp(&short).text
+        );
+        assert!(mongodb(&short).text.ends_with("maxIdleTimeMS=1&waitQueueTimeoutMS=100"));
+        assert!(pgbouncer(&short).text.contains("server_idle_timeout = 1\nserver_lifetime = 5\nquery_wait_timeout = 1"));
     }
 
     #[test]

@@ -14,13 +14,15 @@ pub use servers::{Servers, Told};
 const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
 /// The same for the idle time of Redis' clients.
 const REDIS_IDLE: Duration = Duration::from_secs(310);
+/// Clients that it lets in where nothing is said.
+const HARD_LIMIT: u32 = 12_500;
 /// A soft limit that nobody has given is this share of the hard one.
-const SOFT_SHARE: (u32, u32) = (4, 5);
+const SOFT_SHARE: (u64, u64) = (4, 5);
 
 /// See the module.
 #[derive(Debug)]
 pub struct Front {
-    gate: Option<Gate>,
+    gate: Gate,
     evict_min_idle: Duration,
     idle_time: Option<Duration>,
     idle: IdleQueue,
@@ -34,13 +36,10 @@ impl Front {
     /// One with these settings, which has no client.
     pub fn new(wishes: &PoolhouseWishes, target: &Target) -> Self {
         let evict_min_idle = wishes.evict_min_idle.unwrap_or(EVICT_MIN_IDLE);
-        let limits = match (wishes.soft_limit, wishes.hard_limit) {
-            (soft, Some(hard)) => Some((soft.unwrap_or(hard / SOFT_SHARE.1 * SOFT_SHARE.0), hard)),
-            (Some(soft), None) => Some((soft, u32::MAX)),
-            (None, None) => None,
-        };
-        let gate =
-            limits.map(|(soft_limit, hard_limit)| Gate::new(GateConfig { soft_limit, hard_limit, evict_min_idle }));
+        let hard_limit = hard_limit(wishes);
+        let share = u64::from(hard_limit) * SOFT_SHARE.0 / SOFT_SHARE.1;
+        let soft_limit = wishes.soft_limit.unwrap_or(share.max(1) as u32);
+        let gate = Gate::new(GateConfig { soft_limit, hard_limit, evict_min_idle });
         let usual = matches!(target, Target::Redis(_)).then_some(REDIS_IDLE);
         Self {
             gate,
@@ -54,7 +53,7 @@ impl Front {
 
     /// Whether a client is let in.
     pub fn admits(&mut self) -> bool {
-        self.gate.as_mut().is_none_or(|gate| gate.admit() != Admission::Reject)
+        self.gate.admit() != Admission::Reject
     }
 
     /// A client has nothing to do.
@@ -76,9 +75,7 @@ impl Front {
     pub fn left(&mut self, conn: u32, told: bool) {
         self.is_busy(conn);
         self.leaving -= u32::from(told);
-        if let Some(gate) = &mut self.gate {
-            gate.left();
-        }
+        self.gate.left();
     }
 
     /// When somebody is to be sent away next, unless somebody comes before.
@@ -98,22 +95,52 @@ impl Front {
         let evicted = self.idle_time.is_none_or(|time| since + time > now);
         self.is_busy(conn);
         self.leaving += 1;
-        match &mut self.gate {
-            Some(gate) if evicted => {
-                gate.evicted();
-                // Room is wanted from when somebody came, which may be later than the client could have gone.
-                Some((conn, now))
-            }
-            _ => Some((conn, due)),
+        if !evicted {
+            return Some((conn, due));
         }
+        self.gate.evicted();
+        // Room is wanted from when somebody came, which may be later than the client could have gone.
+        Some((conn, now))
     }
 
     /// Rejections and evictions.
     pub fn seen(&self) -> (u64, u64) {
-        self.gate.as_ref().map_or((0, 0), |gate| (gate.rejections(), gate.evictions()))
+        (self.gate.rejections(), self.gate.evictions())
     }
 
     fn wants_room(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.evictions_wanted() > self.leaving)
+        self.gate.evictions_wanted() > self.leaving
+    }
+}
+
+/// At how many clients new ones are turned away.
+pub fn hard_limit(wishes: &PoolhouseWishes) -> u32 {
+    wishes.hard_limit.unwrap_or(HARD_LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bench::plan::{RedisTarget, RedisWork};
+    use settings::Secret;
+
+    /// How many of so many clients are let in, and how many of them are to go as soon as they may.
+    fn let_in(wishes: PoolhouseWishes, clients: u32) -> (u32, u32) {
+        let target = Target::Redis(RedisTarget { url: Secret::new(""), work: RedisWork::Ping, variables: Vec::new() });
+        let mut front = Front::new(&PoolhouseWishes { client_idle_time: Some(None), ..wishes }, &target);
+        let within: Vec<u32> = (0..clients).filter(|_| front.admits()).collect();
+        within.iter().for_each(|conn| front.is_idle(*conn, Time(0)));
+        let sent = std::iter::from_fn(|| front.sent_away(Time(0) + EVICT_MIN_IDLE)).count();
+        (within.len() as u32, sent as u32)
+    }
+
+    #[test]
+    fn limits_that_are_not_given_are_those_of_a_poolhouse() {
+        let hard = |hard| PoolhouseWishes { hard_limit: Some(hard), ..PoolhouseWishes::default() };
+        // 80% of the hard limit, rounded down, and at least 1.
+        assert_eq!([let_in(hard(12), 20), let_in(hard(4), 20), let_in(hard(1), 20)], [(12, 3), (4, 1), (1, 0)]);
+        assert_eq!(let_in(PoolhouseWishes::default(), 15_000), (12_500, 2_500));
+        let soft = PoolhouseWishes { soft_limit: Some(100), ..PoolhouseWishes::default() };
+        assert_eq!(let_in(soft, 15_000), (12_500, 12_400));
     }
 }

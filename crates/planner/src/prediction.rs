@@ -4,7 +4,13 @@
 use bench::result::BenchResult;
 use serde::Serialize;
 
-use crate::{advice::Advice, facts::Facts, fragments::Fragment, question::Missed, search::Sizes};
+use crate::{
+    advice::Advice,
+    facts::Facts,
+    fragments::Fragment,
+    question::Missed,
+    search::{Bound, Sizes},
+};
 
 /// The version of its JSON.
 pub const FORMAT: u32 = 1;
@@ -87,6 +93,9 @@ pub struct Best {
     pub too_small: Option<u32>,
     /// The most that was allowed.
     pub most: u32,
+    /// By what.
+    #[serde(skip)]
+    pub bound: Bound,
     /// p50, p95 and p99 in milliseconds with other seeds.
     pub other_seeds: Vec<[f64; 3]>,
     /// How many of those met all objectives.

@@ -28,6 +28,10 @@ const SWEEP_WARMUP: Duration = Duration::from_secs(5);
 const MAX_SIZES: usize = 16;
 /// A shorter wait for a connection is not worth a thought, in milliseconds.
 const LEAST_WAIT_MS: u128 = 5;
+/// The longest load that is played, the longest delay on the way, and the most operations: what takes minutes, again and again.
+const LONGEST_LOAD: Duration = Duration::from_secs(366 * 86_400);
+const LONGEST_DELAY: Duration = Duration::from_secs(86_400);
+const MOST_OPERATIONS: f64 = 1e9;
 /// Throughput that is good enough, as a share of the best: the curve is flat there.
 const NEAR_BEST: f64 = 0.05;
 
@@ -147,9 +151,12 @@ pub fn from_text(
             (sizes(&scenario.name, sweep, &curve), Some(curve.best(NEAR_BEST)))
         }
     };
+    if let Err(message) = cases.iter().try_for_each(|case| check_extent(case, &spec)) {
+        return Err(settings::Problem::error(message).in_file(path).into());
+    }
     let mut wishes = wishes;
     if let Some((most, _)) = near_best.filter(|_| wishes.objectives.is_empty()) {
-        wishes.objectives.push(format!("rate>={:.0}", (most * (1.0 - NEAR_BEST)).floor()));
+        wishes.objectives.push(format!("rate>={}", rounded_down(most * (1.0 - NEAR_BEST))));
     }
     let mut question =
         made(scenario.name.clone(), cases, spec, wishes, assumed).map_err(|message| place(("objectives", message)))?;
@@ -190,6 +197,7 @@ pub fn from_flags(flags: &Flags, wishes: Wishes) -> Result<Question, String> {
     plan.check()?;
     let mut assumed = Vec::new();
     let spec = wishes.spec(&target, &mut assumed).map_err(|(_, message)| message)?;
+    check_extent(&plan, &spec)?;
     let question = made(format!("{}/s", crate::words::number(flags.rate)), vec![plan], spec, wishes, assumed)?;
     Ok(Question { knows_database: false, ..question })
 }
@@ -209,7 +217,10 @@ impl Question {
         };
         let mut missed = Vec::new();
         for objective in &self.objectives {
-            let failing = steps.iter().filter(|(_, measured)| !objective.holds(measured, margin));
+            // Where nothing came, nothing was late.
+            let idle = |measured: &Measured| each && objective.is_of_operations() && nothing_came(measured);
+            let failing =
+                steps.iter().filter(|(_, measured)| !objective.holds(measured, margin) && !idle(measured));
             missed.extend(failing.map(|(step, measured)| Missed {
                 objective: objective.text().to_owned(),
                 step: step.map(ToOwned::to_owned),
@@ -234,6 +245,67 @@ pub struct Missed {
     pub step: Option<String>,
     /// What came out instead.
     pub measured: String,
+}
+
+/// In such a part of a load nothing has arrived.
+fn nothing_came(measured: &Measured) -> bool {
+    measured.requests == 0 && measured.dropped == 0 && measured.errors.is_empty()
+}
+
+/// A rate to three digits, none of them too large.
+fn rounded_down(rate: f64) -> f64 {
+    let unit = if rate >= 100.0 { 1.0 } else { 10f64.powi(rate.max(1e-9).log10().floor() as i32 - 2) };
+    // What is short of a digit by no more than rounding has it.
+    (rate / unit * (1.0 + 1e-9)).floor() / (1.0 / unit).round()
+}
+
+/// Whether a load can be played within a sensible time, and its times be added up.
+fn check_extent(case: &Plan, spec: &Spec) -> Result<(), String> {
+    let too_long = |what: &str| Err(format!("{what} is too long to be played: give a year at most"));
+    let delays = case.faults.iter().filter_map(|fault| match fault {
+        Fault::Delay { delay, jitter } => Some(delay.saturating_add(*jitter)),
+        Fault::Stall { delay, .. } => Some(*delay),
+        Fault::BlackHole { window } => Some(window.length),
+        Fault::Forget { .. } | Fault::Cut { .. } => None,
+    });
+    let (length, operations) = extent(case, spec);
+    match () {
+        () if length.saturating_add(case.warmup) > LONGEST_LOAD => too_long("the load"),
+        () if case.timeout > LONGEST_LOAD => too_long("the time-out of an operation"),
+        () if case.freeze.is_some_and(|window| window.length > LONGEST_LOAD) => too_long("the freeze"),
+        () if delays.max().is_some_and(|delay| delay > LONGEST_DELAY) => {
+            Err("a delay on the way of more than a day: nothing could be planned with that".to_owned())
+        }
+        () if operations > MOST_OPERATIONS => Err(format!(
+            "about {} operations, and a plan plays {} at most: give a shorter load, or a lower rate",
+            crate::words::number(operations),
+            crate::words::number(MOST_OPERATIONS)
+        )),
+        () => Ok(()),
+    }
+}
+
+/// How long a load takes at least, and about how many operations it has.
+fn extent(case: &Plan, spec: &Spec) -> (Duration, f64) {
+    match &case.shape {
+        Shape::Open { stages, .. } => {
+            let length = stages.iter().map(|stage| stage.duration).fold(Duration::ZERO, Duration::saturating_add);
+            (length, stages.iter().map(Stage::expected).sum())
+        }
+        Shape::Closed { clients, think, duration, operations } => {
+            let each = spec.held(&case.faults).saturating_add(*think).as_secs_f64().max(1e-9);
+            let connections = case.pool.config.effective_max_size().saturating_mul(case.pool.instances);
+            let at_once = if case.pool.reuse { connections.min(*clients) } else { *clients };
+            let curve = spec.curve.as_ref().map(|curve| curve.best(0.0).0);
+            let processors = spec.processors.map(|all| all.best(spec.service.mean()).0);
+            let rate = curve.into_iter().chain(processors).fold(f64::from(at_once) / each, f64::min);
+            let limit = operations.map_or(f64::INFINITY, |operations| operations as f64);
+            (*duration, (rate * duration.as_secs_f64()).min(limit))
+        }
+        Shape::Burst { size, idle, rounds, .. } => {
+            (idle.saturating_mul(*rounds), f64::from(*size) * f64::from(*rounds))
+        }
+    }
 }
 
 fn made(

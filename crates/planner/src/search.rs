@@ -6,10 +6,12 @@ use std::time::Duration;
 use bench::{
     plan::{MAX_CONNECTIONS, Plan, PoolConfig, Shape},
     result::Measured,
+    threshold::Threshold,
 };
 use workload::{Fault, Stage, Window};
 
 use crate::{
+    front::hard_limit,
     question::{Missed, Question},
     run::{Outcome, own_pool, run},
     server::Spec,
@@ -82,16 +84,24 @@ pub enum Bound {
     Measured,
     /// The concurrency up to which its measurement can be relied on, or is not at its end.
     Safe,
+    /// What the pools may have together: no one can have more.
+    Budget,
     /// No more operations can be under way.
     Operations,
 }
 
 /// What the connections of all instances together must not exceed.
 pub fn limits(load: &Plan, spec: &Spec) -> impl Iterator<Item = (u32, Bound)> {
-    let gate = load.poolhouse.as_ref().and_then(|wishes| wishes.hard_limit);
+    let gate = load.poolhouse.as_ref().map(hard_limit);
     // These pools may be the clients of another one, and how many of them reach the server is up to that.
     let room = spec.room().filter(|_| own_pool(load).is_none());
-    [(gate, Bound::Gate), (room, Bound::Server)].into_iter().filter_map(|(limit, bound)| Some((limit?, bound)))
+    let limits = [(gate, Bound::Gate), (room, Bound::Server)].into_iter();
+    limits.filter_map(|(limit, bound)| Some((limit?, bound))).filter(|(limit, _)| !is_kept_together(spec, *limit))
+}
+
+/// Whether the pools keep to a limit together, whatever each of them may have, since they share no more.
+fn is_kept_together(spec: &Spec, limit: u32) -> bool {
+    spec.budget.is_some_and(|budget| budget <= limit)
 }
 
 /// How far a search is: simulations done, and what is being tried.
@@ -99,32 +109,7 @@ pub type Progress<'p> = &'p mut dyn FnMut(u32, &Sizes);
 
 /// Looks for the best settings; `None`: no load of the question has a pool, or the limits leave no connection for each instance.
 pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
-    let mut search = Search::new(question, progress)?;
-    let (most, bound) = search.most()?;
-    let (max_size, with_margin, too_small) = search.max_size(most);
-    search.margin = if with_margin { question.margin } else { 0.0 };
-    let full = search.full(max_size);
-    let sizes = match search.is_met(&full) {
-        // A sweep's clients use all connections all the time.
-        true if !question.is_sweep => search.shrunk(full),
-        _ => full,
-    };
-    let (sizes, outcomes, missed) = search.confirmed(sizes, most);
-    // What was not played to its end is not known, by whatever seed.
-    let is_whole = outcomes.iter().all(|outcome| outcome.is_whole);
-    let (spread, seeds_that_met) = if is_whole { search.with_other_seeds(&sizes) } else { (Vec::new(), 0) };
-    let with_margin = with_margin && search.missed(&outcomes, question.margin).is_empty();
-    Some(Found {
-        sizes,
-        outcomes,
-        missed,
-        with_margin,
-        too_small,
-        spread,
-        seeds_that_met,
-        simulations: search.simulations,
-        most: (most, bound),
-    })
+    Search::new(question, progress)?.found()
 }
 
 /// What settings miss.
@@ -166,13 +151,43 @@ impl<'q, 'p> Search<'q, 'p> {
         for case in &question.cases {
             let alike =
                 case.pool.reuse && case.pool.instances == first.pool.instances && case.poolhouse == first.poolhouse;
-            let new = loads.iter().all(|load| load.shape != case.shape || load.faults != case.faults);
-            if alike && new {
+            let same = |load: &Plan| (&load.shape, &load.faults, load.freeze) == (&case.shape, &case.faults, case.freeze);
+            if alike && !loads.iter().any(same) {
                 loads.push(advised(question, case));
             }
         }
-        let short = loads.iter().map(shortened).collect();
+        // What is counted is less in a part of a load than in the whole.
+        let counts = question.objectives.iter().any(Threshold::is_count);
+        let short = loads.iter().map(|load| if counts { load.clone() } else { shortened(load) }).collect();
         Some(Self { question, spec: &question.spec, loads, short, margin: question.margin, simulations: 0, progress })
+    }
+
+    fn found(mut self) -> Option<Found> {
+        let (most, bound) = self.most()?;
+        let (max_size, with_margin, mut too_small) = self.max_size(most);
+        self.margin = if with_margin { self.question.margin } else { 0.0 };
+        let full = self.full(max_size);
+        let sizes = match self.is_met(&full) {
+            // A sweep's clients use all connections all the time.
+            true if !self.question.is_sweep => self.shrunk(full),
+            _ => full,
+        };
+        let (sizes, outcomes, missed) = self.confirmed(sizes, most, &mut too_small);
+        // What was not played to its end is not known, by whatever seed.
+        let is_whole = outcomes.iter().all(|outcome| outcome.is_whole);
+        let (spread, seeds_that_met) = if is_whole { self.with_other_seeds(&sizes) } else { (Vec::new(), 0) };
+        let with_margin = with_margin && self.missed(&outcomes, self.question.margin).is_empty();
+        Some(Found {
+            sizes,
+            outcomes,
+            missed,
+            with_margin,
+            too_small,
+            spread,
+            seeds_that_met,
+            simulations: self.simulations,
+            most: (most, bound),
+        })
     }
 
     /// The largest size that makes sense and that the limits allow; `None`: they allow none.
@@ -186,6 +201,9 @@ impl<'q, 'p> Search<'q, 'p> {
         });
         let operations = at_once.max().unwrap_or(1).min(MAX_CONNECTIONS / instances).max(1);
         let mut most = (operations, Bound::Operations);
+        if let Some(budget) = self.spec.budget.filter(|budget| *budget < operations) {
+            most = (budget, Bound::Budget);
+        }
         for (limit, bound) in limits(load, self.spec) {
             let share = limit / instances;
             most = if share < most.0 { (share, bound) } else { most };
@@ -197,7 +215,8 @@ impl<'q, 'p> Search<'q, 'p> {
         let curve = self.spec.curve.as_ref().filter(|_| own_pool(load).is_none());
         let known = curve.and_then(|curve| curve.measured_until()).map(|until| (until, Bound::Measured));
         let relied = curve.and_then(|curve| curve.looked_at()).map(|(_, to)| (to, Bound::Safe));
-        for (limit, bound) in known.into_iter().chain(relied) {
+        let measured = known.into_iter().chain(relied);
+        for (limit, bound) in measured.filter(|(limit, _)| !is_kept_together(self.spec, *limit)) {
             // Each instance has a connection at least.
             let share = (limit / instances).max(1);
             most = if share < most.0 { (share, bound) } else { most };
@@ -275,15 +294,17 @@ impl<'q, 'p> Search<'q, 'p> {
         need.fold(1.0, f64::max).floor() as u32
     }
 
-    /// All connections there from the start.
+    /// All connections there from the start, or as many as all pools can keep.
     fn full(&self, max_size: u32) -> Sizes {
-        Sizes { max_size, min_size: max_size, max_idle_time: self.loads[0].pool.config.max_idle_time }
+        let pool = &self.loads[0].pool;
+        let each = self.spec.budget.map_or(max_size, |budget| budget / pool.instances);
+        Sizes { max_size, min_size: max_size.min(each), max_idle_time: pool.config.max_idle_time }
     }
 
     /// Fewer that are kept, and for less long.
     fn shrunk(&mut self, full: Sizes) -> Sizes {
         let (mut low, mut high) = (0, full.min_size);
-        // 0 first: often it is enough.
+        // None first: often that is enough.
         while low < high {
             let middle = if low == 0 && high == full.min_size { 0 } else { low + (high - low) / 2 };
             if self.is_met(&Sizes { min_size: middle, ..full }) {
@@ -309,25 +330,53 @@ impl<'q, 'p> Search<'q, 'p> {
         sizes
     }
 
-    /// The answer, judged by all operations and other seeds; raised where those that were looked at before were too few.
-    fn confirmed(&mut self, mut sizes: Sizes, most: u32) -> (Sizes, Vec<Outcome>, Vec<Missed>) {
+    /// The answer, judged by all operations and other seeds; raised where those that were looked at before were too few. Where a part of the
+    /// load has not shown what a smaller minimum does, it is looked for again by the whole. `too_small` learns of sizes that were.
+    fn confirmed(&mut self, mut sizes: Sizes, most: u32, too_small: &mut TooSmall) -> (Sizes, Vec<Outcome>, Vec<Missed>) {
         let hopeless = !self.is_met(&sizes);
         let mut raises = 0;
         loop {
-            (self.progress)(self.simulations, &sizes);
-            let outcomes: Vec<Outcome> = self.plans(&sizes, 0).iter().map(|plan| run(plan, self.spec)).collect();
-            self.simulations += outcomes.len() as u32;
+            let (outcomes, tight) = self.judged_by_all(&sizes);
+            let full = self.full(sizes.max_size);
             let raise = (sizes.max_size / 20).max(1);
-            let last = hopeless || raises == MAX_RAISES || sizes.max_size + raise > most;
-            if last || (self.missed(&outcomes, self.margin).is_empty() && self.holds_with_other_seeds(&sizes)) {
+            if hopeless || (tight.is_empty() && self.holds_with_other_seeds(&sizes)) {
                 let missed = self.missed(&outcomes, 0.0);
                 return (sizes, outcomes, missed);
             }
-            raises += 1;
-            let kept_all = sizes.min_size == sizes.max_size;
-            sizes.max_size += raise;
-            sizes.min_size = if kept_all { sizes.max_size } else { (sizes.min_size + raise).min(sizes.max_size) };
+            if sizes != full && self.is_shortened() && self.judged_by_all(&full).1.is_empty() {
+                self.short.clone_from(&self.loads);
+                sizes = self.shrunk(full);
+            } else if raises < MAX_RAISES && sizes.max_size + raise <= most {
+                raises += 1;
+                let larger = self.full(sizes.max_size + raise);
+                if sizes == full {
+                    *too_small = Some((sizes.max_size, tight));
+                    sizes = larger;
+                } else {
+                    sizes = Sizes { min_size: (sizes.min_size + raise).min(larger.min_size), ..sizes };
+                    sizes.max_size = larger.max_size;
+                }
+            } else if sizes != full {
+                sizes = full;
+            } else {
+                let missed = self.missed(&outcomes, 0.0);
+                return (sizes, outcomes, missed);
+            }
         }
+    }
+
+    /// What all operations of the loads come to, and what is missed with the margin.
+    fn judged_by_all(&mut self, sizes: &Sizes) -> (Vec<Outcome>, Vec<Missed>) {
+        (self.progress)(self.simulations, sizes);
+        let outcomes: Vec<Outcome> = self.plans(sizes, 0).iter().map(|plan| run(plan, self.spec)).collect();
+        self.simulations += outcomes.len() as u32;
+        let tight = self.missed(&outcomes, self.margin);
+        (outcomes, tight)
+    }
+
+    /// Candidates are judged by a part of a load.
+    fn is_shortened(&self) -> bool {
+        self.short.iter().zip(&self.loads).any(|(short, load)| short.shape != load.shape)
     }
 
     /// Not by chance alone.
@@ -416,8 +465,9 @@ pub fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
 /// that it goes wrong for the same share of the time.
 fn shortened(load: &Plan) -> Plan {
     let mut plan = load.clone();
-    let windows: Vec<Window> = load.faults.iter().filter_map(window).collect();
-    if windows.iter().any(|window| window.every.is_none()) {
+    let windows: Vec<Window> = load.faults.iter().filter_map(window).chain(load.freeze).collect();
+    // What happens once, or begins late, is in no part of the load as it is in the whole.
+    if windows.iter().any(|window| window.every.is_none_or(|every| window.first > every)) {
         return plan;
     }
     match &mut plan.shape {
@@ -431,10 +481,10 @@ fn shortened(load: &Plan) -> Plan {
             }
         }
         // What goes wrong on the way begins after some time, and not after some operations: there the whole is played.
-        Shape::Closed { operations, .. } if windows.is_empty() && load.freeze.is_none() => {
+        Shape::Closed { operations, .. } if windows.is_empty() => {
             *operations = Some(operations.unwrap_or(u64::MAX).min(MOST_OPERATIONS as u64));
         }
-        Shape::Burst { size, rounds, .. } if windows.is_empty() && load.freeze.is_none() => {
+        Shape::Burst { size, rounds, .. } if windows.is_empty() => {
             *rounds = (*rounds).min(((MOST_OPERATIONS / f64::from(*size)) as u32).max(LEAST_PERIODS));
         }
         Shape::Closed { .. } | Shape::Burst { .. } => {}
@@ -455,4 +505,67 @@ fn failed(total: &Measured) -> f64 {
     let errors = total.errors.values().sum::<u64>() as f64;
     let ended = total.requests as f64 + errors;
     if ended > 0.0 { errors / ended } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::question::{Wishes, from_text};
+    use std::path::Path;
+
+    fn question(rest: &str) -> Question {
+        let text = format!("[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n{rest}");
+        from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap()
+    }
+
+    /// Which loads a candidate is judged by: for each, whether it is a part of the whole.
+    fn parts(rest: &str) -> Vec<bool> {
+        let question = question(rest);
+        let mut progress = |_: u32, _: &Sizes| ();
+        let search = Search::new(&question, &mut progress).unwrap();
+        search.short.iter().zip(&search.loads).map(|(short, load)| short.shape != load.shape).collect()
+    }
+
+    #[test]
+    fn candidates_are_judged_by_a_part_only_where_that_tells_what_the_whole_would() {
+        let of = |more: &str, objective: &str| {
+            let load = "[load]\nrate = 1000\nduration = \"1h\"\n";
+            parts(&format!("{load}{more}[plan]\nservice = \"1ms\"\nobjectives = [\"{objective}\"]\n"))
+        };
+        let stall = |first: &str| {
+            format!("[[fault]]\nkind = \"stall\"\ndelay = \"1s\"\nlength = \"1s\"\nevery = \"20s\"\nfirst = \"{first}\"\n")
+        };
+        let freeze = "[freeze]\nlength = \"1s\"\nfirst = \"50m\"\n";
+        assert_eq!([of("", "p99<5ms"), of(&stall("20s"), "p99<5ms")], [[true], [true]]);
+        // It begins when the part would be over, or counts what is less in a part.
+        assert_eq!([of(&stall("50m"), "p99<5ms"), of(freeze, "p99<5ms")], [[false], [false]]);
+        assert_eq!([of("", "created<9"), of("", "requests>=3000000"), of("", "errors<9")], [[false], [false], [false]]);
+        assert_eq!(of("", "errors<9%"), [true]);
+    }
+
+    #[test]
+    fn a_load_whose_process_is_frozen_is_another_load() {
+        let variants = "[[variant]]\nname = \"awake\"\n[[variant]]\nname = \"frozen\"\nfreeze = { length = \"1s\", every = \"3s\" }\n";
+        assert_eq!(parts(&format!("[load]\nclients = 2\nduration = \"9s\"\n{variants}[plan]\nservice = \"1ms\"\n")).len(), 2);
+    }
+
+    #[test]
+    fn where_a_part_has_not_shown_what_a_small_minimum_does_it_is_looked_for_by_the_whole() {
+        let stages = |quiet: u64| {
+            format!(
+                "[load]\nstages = [{{ duration = \"6s\", from = 0, to = 1000 }}, {{ duration = \"{quiet}s\", from = 1, to = 1 }}, \
+                 {{ duration = \"6s\", from = 1000, to = 1000 }}]\n[pool]\nmax_size = 30\nmax_idle_time = \"30s\"\n[plan]\n\
+                 service = \"10ms\"\nspread = \"constant\"\nmargin = 0.0\nobjectives = [\"pool_wait_max<15ms\"]\n"
+            )
+        };
+        // In 20 s no connection becomes idle for too long, and in 40 s all but one do.
+        let (whole, part) = (question(&stages(40)), question(&stages(20)));
+        let (mut progress, mut other) = (|_: u32, _: &Sizes| (), |_: u32, _: &Sizes| ());
+        let mut search = Search::new(&whole, &mut progress).unwrap();
+        search.short = Search::new(&part, &mut other).unwrap().loads;
+        let found = search.found().unwrap();
+        assert!(found.missed.is_empty() && found.sizes.min_size > 0, "{:?} {:?}", found.sizes, found.missed);
+        // As large as the load needs, since that is not what was too small.
+        assert!(found.sizes.max_size <= 11, "{:?}", found.sizes);
+    }
 }

@@ -16,7 +16,7 @@ pub use curve::{Curve, LOW};
 pub use processors::Processors;
 use processors::Queue;
 use sharing::Sharing;
-pub use times::Times;
+pub use times::{MOST_P99, Times};
 
 /// What is said of a server.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,6 +59,8 @@ pub struct Connect {
     pub auth: Option<Times>,
     /// From there to being ready.
     pub ready: Option<Times>,
+    /// Answers that the handshake of TLS waits for: to the hello, and with PostgreSQL to the request for it before.
+    pub tls_trips: u32,
     /// Answers that the login waits for, one after the other.
     pub auth_trips: u32,
     /// The same for being ready.
@@ -68,8 +70,6 @@ pub struct Connect {
     pub work: Duration,
 }
 
-/// Answers that the handshake of TLS waits for: to the request for it, and to the hello.
-const TLS_TRIPS: u32 = 2;
 /// What closing a connection takes.
 const CLOSE: u64 = 20_000;
 
@@ -90,7 +90,7 @@ impl Connect {
     }
 
     fn phases(&self) -> impl Iterator<Item = (&Option<Times>, u32)> {
-        let trips = [0, 0, TLS_TRIPS, self.auth_trips, self.ready_trips];
+        let trips = [0, 0, self.tls_trips, self.auth_trips, self.ready_trips];
         [&self.dns, &self.tcp, &self.tls, &self.auth, &self.ready].into_iter().zip(trips)
     }
 }
@@ -209,7 +209,7 @@ impl<'s> Server<'s> {
         let mut from = at;
         at += self.weather.round_trip();
         for (place, (times, trips)) in
-            [(&connect.tls, TLS_TRIPS), (&connect.auth, connect.auth_trips), (&connect.ready, connect.ready_trips)]
+            [(&connect.tls, connect.tls_trips), (&connect.auth, connect.auth_trips), (&connect.ready, connect.ready_trips)]
                 .into_iter()
                 .enumerate()
         {
@@ -396,6 +396,7 @@ mod tests {
             tls: None,
             auth: Some(Times::Constant(ms(4))),
             ready: None,
+            tls_trips: 2,
             auth_trips: 3,
             ready_trips: 0,
             work: Duration::ZERO,

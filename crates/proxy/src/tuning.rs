@@ -3,7 +3,7 @@
 //! protocol.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -109,15 +109,14 @@ impl Tuning {
         let Tuned { tuners, kept, told } = &mut *tuned;
         let now = self.now();
         let loads = self.handle.loads();
-        tuners.retain(|id, _| loads.iter().any(|load| load.id == *id));
+        let present: HashSet<PoolId> = loads.iter().map(|load| load.id).collect();
+        tuners.retain(|id, _| present.contains(id));
         let mut pause = PAUSES.0;
         for load in &loads {
             let Some(limits) = self.pools.tuning(load.id) else { continue };
             let tuner = tuners.entry(load.id).or_insert_with(|| begun(load, limits, (&mut *kept, *told), now));
-            if tuner.limits() != limits {
-                tuner.set_limits(limits, now);
-            }
-            if let Some(step) = tuner.look(&seen(load), now) {
+            let bounded = (tuner.limits() != limits).then(|| tuner.set_limits(limits, now));
+            for step in bounded.into_iter().chain(tuner.look(&seen(load), now)) {
                 let PoolLoad { protocol, database, user, .. } = load;
                 tracing::info!(protocol, database, user, reason = step.reason.as_str(), "tuning: {step}");
             }
@@ -198,6 +197,7 @@ fn seen(load: &PoolLoad) -> Look {
         waiters: load.counts.waiters,
         kept: load.pinned,
         fit: load.fit,
+        ordered: load.ordered,
     }
 }
 
@@ -221,6 +221,7 @@ mod tests {
             errors: 0,
             pinned: 0,
             fit: true,
+            ordered: false,
         }
     }
 

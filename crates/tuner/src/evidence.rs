@@ -37,7 +37,7 @@ pub enum Reason {
     Tries,
     /// The size that was tried has significantly more throughput.
     Better,
-    /// Fewer servers do as much; they are kept in mind until the search is over.
+    /// Fewer servers do as much; in a search they are kept in mind until it is over.
     Alike,
     /// Fewer servers do as much, and the search is over.
     Fewer,
@@ -83,7 +83,7 @@ impl Reason {
         match self {
             Self::Tries => "another size is tried",
             Self::Better => "the size that was tried does more",
-            Self::Alike => "fewer do as much, which counts when the search is over",
+            Self::Alike => "fewer do as much, which counts when a search is over",
             Self::Fewer => "the search is over, and fewer do as much",
             Self::Worse => "the size that was tried does less",
             Self::NoGain => "more gain nothing",

@@ -233,24 +233,31 @@ impl Tuner {
     /// Takes a look at the pool, about four times a window. Tells what was decided, if something was.
     pub fn look(&mut self, look: &Look, now: Time) -> Option<Step> {
         let step = self.decide(look, now)?;
+        Some(self.noted(step))
+    }
+
+    /// Puts other limits in force. The search begins anew, from the size that is known best: one that is only being tried is not.
+    pub fn set_limits(&mut self, limits: Limits, now: Time) -> Step {
+        (self.limits, self.usable) = (limits, limits);
+        let from = self.trial.as_ref().map_or(self.size, Trial::present);
+        let to = limits.clamp(from);
+        self.search_from(to, now);
+        self.noted(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None })
+    }
+
+    fn noted(&mut self, step: Step) -> Step {
         self.steps[step.reason as usize] += 1;
         if step.evidence.is_some() {
             self.last = Some(step.clone());
         }
-        Some(step)
-    }
-
-    /// Puts other limits in force. The search begins anew.
-    pub fn set_limits(&mut self, limits: Limits, now: Time) {
-        (self.limits, self.usable) = (limits, limits);
-        self.search_from(limits.clamp(self.size), now);
+        step
     }
 }
 
 impl Tuner {
     fn decide(&mut self, look: &Look, now: Time) -> Option<Step> {
         if !look.fit {
-            return self.hold_still(now);
+            return self.hold_still(look.ordered, now);
         }
         self.fit = true;
         let floor = self.limits.clamp(look.kept.saturating_add(1));
@@ -277,6 +284,10 @@ impl Tuner {
             };
         }
         self.demand = window.has_demand();
+        // More servers can be the cause of errors also where they are enough for everybody.
+        if let Some(step) = self.take_back(&window, now) {
+            return Some(step);
+        }
         match self.stage {
             _ if !self.demand => None,
             Stage::Searching(..) => self.go_on(&window, now),
@@ -284,12 +295,13 @@ impl Tuner {
         }
     }
 
-    /// The pool is out of order: what is seen now says nothing about its size. More servers that were just being tried may be the cause.
-    fn hold_still(&mut self, now: Time) -> Option<Step> {
+    /// The pool is out of order: what is seen now says nothing about its size. Unless that is `ordered`, more servers that were just being
+    /// tried may be the cause.
+    fn hold_still(&mut self, ordered: bool, now: Time) -> Option<Step> {
         let was_fit = std::mem::replace(&mut self.fit, false);
         self.gauge.begin_at(now + self.limits.window / SETTLE);
         let trial = self.trial.as_ref().filter(|_| was_fit)?;
-        let more = self.size == trial.candidate() && trial.candidate() > trial.present();
+        let more = !ordered && self.size == trial.candidate() && trial.candidate() > trial.present();
         self.conclude(if more { Reason::Errors } else { Reason::Unfit }, now)
     }
 
@@ -364,17 +376,24 @@ impl Tuner {
         Some(Step { from: present, to: self.size, tries: None, reason: outcome, evidence })
     }
 
+    /// Gives back what the last search has added, if errors have risen since.
+    fn take_back(&mut self, window: &Window, now: Time) -> Option<Step> {
+        let Stage::Found(found) = &mut self.stage else { return None };
+        let too_many = window.errors_part() > RISEN.0.max(2.0 * found.before.errors);
+        found.bad = if too_many { found.bad + 1 } else { 0 };
+        if found.bad < RISEN.1 || self.size <= found.before.size {
+            return None;
+        }
+        let (from, to) = (self.size, found.before.size);
+        (found.hold, found.level, found.bad, found.probe_at) = (None, None, 0, now + self.rest);
+        (found.higher, found.lower) = (0, 0);
+        self.change(to, now);
+        Some(Step { from, to, tries: None, reason: Reason::Errors, evidence: None })
+    }
+
     /// A window of the watch over what was found.
     fn watch(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Found(found) = &mut self.stage else { unreachable!("it has found something") };
-        let too_many = window.errors_part() > RISEN.0.max(2.0 * found.before.errors);
-        found.bad = if too_many { found.bad + 1 } else { 0 };
-        if found.bad >= RISEN.1 && self.size > found.before.size {
-            let (from, to) = (self.size, found.before.size);
-            (found.hold, found.level, found.bad, found.probe_at) = (None, None, 0, now + self.rest);
-            self.change(to, now);
-            return Some(Step { from, to, tries: None, reason: Reason::Errors, evidence: None });
-        }
         let level = found.level.get_or_insert(*window).throughput();
         let ratio = window.throughput() / level.max(1e-9);
         found.higher = if ratio > CHANGED.0 { found.higher + 1 } else { 0 };

@@ -24,6 +24,8 @@ pub struct Look {
     pub kept: u32,
     /// Whether the pool does what it is there for: it is not paused, and its database can be reached.
     pub fit: bool,
+    /// If it does not: because somebody has ordered that.
+    pub ordered: bool,
 }
 
 /// What was seen between two looks.

@@ -10,18 +10,27 @@ use bench::{
     record::Histogram,
     report::files,
     result::{BenchResult, Percentiles},
-    sweep::advice,
+    sweep::{advice, result::SweepResult},
 };
 use settings::Section;
 
-use crate::server::{Connect, Curve, LOW, Processors, Spec, Times};
+use crate::server::{Connect, Curve, LOW, MOST_P99, Processors, Spec, Times};
+
+/// The key that is to blame, and why, in words.
+type Wrong = (&'static str, String);
 
 /// Making a connection where nothing is said of it, as it is within a data centre.
 const USUAL_TCP: Duration = Duration::from_millis(1);
 /// The same for the login.
 const USUAL_AUTH: Duration = Duration::from_millis(9);
-/// Answers that a login at PostgreSQL waits for: whether there is TLS, and three of SCRAM's.
+/// Answers that a login at PostgreSQL waits for: whether there is TLS, and three of SCRAM's. With TLS the first one belongs to its handshake,
+/// which waits for one answer more.
 const LOGIN_TRIPS: u32 = 4;
+const TLS_TRIPS: u32 = 1;
+/// No part of an operation or of a new connection takes longer.
+const LONGEST: Duration = Duration::from_secs(86_400);
+/// Two means are taken for the same if they differ by no more than this share.
+const SAME: f64 = 0.1;
 /// Statements of pgbench's transaction, and of the one without contended tables.
 const TPCB_TRIPS: u32 = 7;
 const SIMPLE_UPDATE_TRIPS: u32 = 5;
@@ -106,13 +115,14 @@ pub struct Platform {
     pub kill_after: Duration,
 }
 
-/// A server waits so much longer than the platform.
+/// A server waits so much longer than the platform keeps a frozen function, and so much longer than until it is frozen besides.
 const PLATFORM_ROOM: Duration = Duration::from_secs(10);
+const FREEZE_ROOM: Duration = Duration::from_secs(5);
 
 impl Platform {
     /// The idle time of a server that no thawed function finds to be over.
     pub fn outlived(&self) -> Duration {
-        self.kill_after + PLATFORM_ROOM
+        self.kill_after.saturating_add(PLATFORM_ROOM.max(self.freeze_after.saturating_add(FREEZE_ROOM)))
     }
 }
 
@@ -208,6 +218,8 @@ impl Wishes {
         // So does whoever says what more of them at once do.
         let says = self.curve.is_some() || self.parallel.is_some() || self.processor_time.is_some();
         let below = if says { Self { curve: None, parallel: None, processor_time: None, ..below } } else { below };
+        // Whoever gives a percentile means no other spread.
+        let below = if self.service_p99.is_some() { Self { spread: None, ..below } } else { below };
         Self {
             service: self.service.or(below.service),
             service_p99: self.service_p99.or(below.service_p99),
@@ -243,7 +255,8 @@ impl Wishes {
     ///
     /// # Errors
     /// It cannot be, with the key that is to blame, and in words.
-    pub fn spec(&self, target: &Target, assumed: &mut Vec<String>) -> Result<Spec, (&'static str, String)> {
+    pub fn spec(&self, target: &Target, assumed: &mut Vec<String>) -> Result<Spec, Wrong> {
+        self.check_lengths()?;
         let measured = match &self.measured {
             Some(path) => read_measured(path).map_err(|message| ("measured", message))?,
             None => Vec::new(),
@@ -252,56 +265,14 @@ impl Wishes {
             Some(path) => Some(files::read_sweep(path).map_err(|error| ("curve", error.to_string()))?),
             None => None,
         };
-        if let Some(noise) = sweep.as_ref().and_then(|sweep| sweep.direct.steadiness.noise) {
-            assumed.push(format!(
-                "One measurement of the curve varies by {}: what follows from it is uncertain by as much.",
-                crate::words::percent(noise)
-            ));
-        }
-        let verdict = sweep.as_ref().and_then(|sweep| sweep.verdict.as_ref());
-        for speeds in verdict.iter().flat_map(|verdict| &verdict.two_speeds) {
-            let taken = if speeds.slow.is_some() { "the slower one" } else { "no more than the others let expect" };
-            assumed.push(format!("Of the curve: {} The plan takes {taken}.", advice::named(speeds)));
-        }
-        let curve = sweep.as_ref().map(|sweep| Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned())));
-        let mut curve = curve.transpose()?;
-        // Where nothing can be relied on, there is a warning that says more.
-        let relied = curve.as_ref().is_some_and(|curve| curve.doubt().is_none());
-        if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW && relied) {
-            let more = verdict.to_know.join(" ");
-            let more = if more.is_empty() { String::new() } else { format!(" To know more: {more}") };
-            assumed.push(format!("The confidence of the curve's sweep is low.{more}"));
-        }
-        let service = match (sum(&measured, |result| result.total.service_ms.as_ref()), self.service, &sweep) {
-            (Some(histogram), _, _) => {
-                let times = Times::measured(&histogram).ok_or(("measured", "nothing was served".to_owned()))?;
-                // What was measured is as long as the operation was with the server, the client's own time included.
-                times.without(self.pause.unwrap_or_default())
-            }
-            (None, Some(mean), _) => self.of_mean(mean).map_err(|message| ("service_p99", message))?,
-            (None, None, Some(sweep)) => {
-                let (mean, p99) = curve
-                    .as_ref()
-                    .and_then(|curve| alone(sweep, curve))
-                    .ok_or(("curve", "its points have no latencies".to_owned()))?;
-                assumed.push(format!(
-                    "The work of operations is taken to vary as the response times of the sweep's first point did: {} on average, {} at p99.",
-                    crate::words::time(mean),
-                    crate::words::time(p99)
-                ));
-                Times::lognormal(mean, p99).unwrap_or(Times::Exponential(mean))
-            }
-            (None, None, None) => {
-                let said = "how long does the server take for one operation? Say it with `service`, or with the file of a measurement: `measured` or `curve`";
-                return Err(("", said.to_owned()));
-            }
+        let curve = sweep.as_ref().map(|sweep| curve_of(sweep, assumed)).transpose()?;
+        let known = sweep.as_ref().zip(curve.as_ref());
+        let service = self.times(&measured, known, assumed)?;
+        let curve = match (self.parallel, curve) {
+            (Some(_), Some(_)) => return Err(("parallel", "give either `curve` or `parallel`, not both".to_owned())),
+            (Some(most), None) => Some(Curve::parallel(most, service.mean().as_secs_f64())),
+            (None, curve) => curve,
         };
-        if let Some(most) = self.parallel {
-            if curve.is_some() {
-                return Err(("parallel", "give either `curve` or `parallel`, not both".to_owned()));
-            }
-            curve = Some(Curve::parallel(most, service.mean().as_secs_f64()));
-        }
         let processors = self.processors(curve.is_some(), service.mean())?;
         let (auth_trips, full, trips) = kind(target);
         let limit = self.server_limit;
@@ -310,7 +281,7 @@ impl Wishes {
         {
             return Err(("reserved", format!("{reserved} of {limit} connections are reserved: none is left")));
         }
-        let connect = self.connect(&measured, auth_trips, assumed);
+        let connect = self.connect(&measured, auth_trips, assumed).map_err(|message| ("measured", message))?;
         check_login(&connect, processors.is_some()).map_err(|message| ("connect", message.to_owned()))?;
         Ok(Spec {
             service,
@@ -327,7 +298,62 @@ impl Wishes {
         })
     }
 
-    fn processors(&self, shared: bool, service: Duration) -> Result<Option<Processors>, (&'static str, String)> {
+    /// Whether all times are such that sums of them can be counted.
+    fn check_lengths(&self) -> Result<(), Wrong> {
+        let ConnectWishes { dns, tcp, tls, auth, ready, processor_time } = self.connect;
+        let of_connect = [dns, tcp, tls, auth, ready, processor_time].map(|time| ("connect", time));
+        let times = [
+            ("service", self.service),
+            ("service_p99", self.service_p99),
+            ("first", self.first),
+            ("processor_time", self.processor_time),
+            ("pause", self.pause),
+        ];
+        let too_long = times.into_iter().chain(of_connect).find(|(_, time)| time.is_some_and(|time| time > LONGEST));
+        too_long.map_or(Ok(()), |(key, _)| Err((key, "more than a day: nothing could be planned with that".to_owned())))
+    }
+
+    /// What an operation alone takes at the server.
+    fn times(
+        &self,
+        measured: &[BenchResult],
+        sweep: Option<(&SweepResult, &Curve)>,
+        assumed: &mut Vec<String>,
+    ) -> Result<Times, Wrong> {
+        let all = sum(measured, |result| result.total.service_ms.as_ref()).map_err(|message| ("measured", message))?;
+        let times = match (all, self.service, sweep) {
+            (Some(histogram), _, _) => {
+                let times = Times::measured(&histogram).ok_or(("measured", "nothing was served".to_owned()))?;
+                // What was measured is as long as the operation was with the server, the client's own time included.
+                let times = times.without(self.pause.unwrap_or_default());
+                if times.mean().is_zero() {
+                    let message = "no operation that was measured was longer: nothing is left for the server";
+                    return Err(("pause", message.to_owned()));
+                }
+                times
+            }
+            (None, Some(mean), _) => self.of_mean(mean).map_err(|message| ("service_p99", message))?,
+            (None, None, Some((sweep, curve))) => return varies_as(sweep, curve, assumed),
+            (None, None, None) => {
+                let said = "how long does the server take for one operation? Say it with `service`, or with the file of a measurement: `measured` or `curve`";
+                return Err(("", said.to_owned()));
+            }
+        };
+        // A curve knows how long operations take, and then what was said tells how they vary.
+        let Some(alone) = sweep.and_then(|(_, curve)| Some(alone(curve)?.0)) else { return Ok(times) };
+        let said = times.mean();
+        if alone.abs_diff(said) > said.mul_f64(SAME) {
+            assumed.push(format!(
+                "By the curve an operation alone takes {}, and not {} as is said besides: the curve's time is taken, and what is said tells \
+                 how times vary.",
+                crate::words::time(alone),
+                crate::words::time(said)
+            ));
+        }
+        Ok(times.with_mean(alone))
+    }
+
+    fn processors(&self, shared: bool, service: Duration) -> Result<Option<Processors>, Wrong> {
         let Some(work) = self.processor_time else { return Ok(None) };
         let wrong = |message: &str| Err(("processor_time", message.to_owned()));
         match self.cpus {
@@ -347,25 +373,31 @@ impl Wishes {
         }
     }
 
-    fn connect(&self, measured: &[BenchResult], auth_trips: u32, assumed: &mut Vec<String>) -> Connect {
+    fn connect(
+        &self,
+        measured: &[BenchResult],
+        auth_trips: u32,
+        assumed: &mut Vec<String>,
+    ) -> Result<Connect, String> {
         let wishes = &self.connect;
         let phase = |said: Option<Duration>, of: fn(&BenchResult) -> Option<&Percentiles>| match said {
-            Some(time) => Some(Times::Constant(time)),
-            None => sum(measured, of).and_then(|histogram| Times::measured(&histogram)),
+            Some(time) => Ok(Some(Times::Constant(time))),
+            None => sum(measured, of).map(|all| all.and_then(|histogram| Times::measured(&histogram))),
         };
         let mut connect = Connect {
-            dns: phase(wishes.dns, |result| result.total.connect_ms.dns.as_ref()),
-            tcp: phase(wishes.tcp, |result| result.total.connect_ms.tcp.as_ref()),
-            tls: phase(wishes.tls, |result| result.total.connect_ms.tls.as_ref()),
-            auth: phase(wishes.auth, |result| result.total.connect_ms.auth.as_ref()),
-            ready: phase(wishes.ready, |result| result.total.connect_ms.ready.as_ref()),
+            dns: phase(wishes.dns, |result| result.total.connect_ms.dns.as_ref())?,
+            tcp: phase(wishes.tcp, |result| result.total.connect_ms.tcp.as_ref())?,
+            tls: phase(wishes.tls, |result| result.total.connect_ms.tls.as_ref())?,
+            auth: phase(wishes.auth, |result| result.total.connect_ms.auth.as_ref())?,
+            ready: phase(wishes.ready, |result| result.total.connect_ms.ready.as_ref())?,
+            tls_trips: TLS_TRIPS,
             auth_trips,
             ready_trips: 0,
             work: wishes.processor_time.unwrap_or_default(),
         };
         if connect.tls.is_some() && auth_trips == LOGIN_TRIPS {
             // TLS has been asked for already.
-            connect.auth_trips -= 1;
+            (connect.tls_trips, connect.auth_trips) = (TLS_TRIPS + 1, auth_trips - 1);
         }
         if connect.phases_known() == 0 {
             connect.tcp = Some(Times::Constant(USUAL_TCP));
@@ -375,8 +407,47 @@ impl Wishes {
                 crate::words::time(USUAL_TCP + USUAL_AUTH)
             ));
         }
-        connect
+        Ok(connect)
     }
+}
+
+/// What a sweep says of many operations at once, and what that leaves open.
+fn curve_of(sweep: &SweepResult, assumed: &mut Vec<String>) -> Result<Curve, Wrong> {
+    if let Some(noise) = sweep.direct.steadiness.noise {
+        assumed.push(format!(
+            "One measurement of the curve varies by {}: what follows from it is uncertain by as much.",
+            crate::words::percent(noise)
+        ));
+    }
+    let verdict = sweep.verdict.as_ref();
+    for speeds in verdict.iter().flat_map(|verdict| &verdict.two_speeds) {
+        let taken = if speeds.slow.is_some() { "the slower one" } else { "no more than the others let expect" };
+        assumed.push(format!("Of the curve: {} The plan takes {taken}.", advice::named(speeds)));
+    }
+    let curve = Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned()))?;
+    // Where nothing can be relied on, there is a warning that says more.
+    if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW && curve.doubt().is_none()) {
+        let more = verdict.to_know.join(" ");
+        let more = if more.is_empty() { String::new() } else { format!(" To know more: {more}") };
+        assumed.push(format!("The confidence of the curve's sweep is low.{more}"));
+    }
+    Ok(curve)
+}
+
+/// The times of a curve of which nothing else is said: they vary as those of the sweep did.
+fn varies_as(sweep: &SweepResult, curve: &Curve, assumed: &mut Vec<String>) -> Result<Times, Wrong> {
+    let none = || ("curve", "its points have no latencies".to_owned());
+    let (mean, fewest) = alone(curve).ok_or_else(none)?;
+    let point = sweep.direct.points.iter().find(|point| point.clients == fewest).ok_or_else(none)?;
+    let p99 = point.p99_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok()).ok_or_else(none)?;
+    let most = mean.mul_f64(0.999 * MOST_P99);
+    let times = Times::lognormal(mean, p99.min(most)).unwrap_or(Times::Exponential(mean));
+    let did = format!("{} on average, {} at p99", crate::words::time(mean), crate::words::time(p99));
+    let taken = if (mean..=most).contains(&p99) { String::new() } else { format!(", as far as that goes: {}", times.words()) };
+    assumed.push(format!(
+        "The work of operations is taken to vary as the response times of the sweep's first point did ({did}){taken}."
+    ));
+    Ok(times)
 }
 
 /// Whether logins can need a processor for as long as is said.
@@ -447,20 +518,22 @@ fn read_measured(path: &Path) -> Result<Vec<BenchResult>, String> {
     Ok(results)
 }
 
-/// A histogram of all results together; `None`: none was kept.
-fn sum(results: &[BenchResult], of: fn(&BenchResult) -> Option<&Percentiles>) -> Option<Histogram> {
-    let kept = results.iter().filter_map(of).filter_map(|all| all.histogram.as_deref());
+/// A histogram of all results together; `None`: there is nothing of the kind.
+///
+/// # Errors
+/// It was not kept, or cannot be read.
+fn sum(results: &[BenchResult], of: fn(&BenchResult) -> Option<&Percentiles>) -> Result<Option<Histogram>, String> {
     let mut all: Option<Histogram> = None;
-    for histogram in kept.filter_map(|text| Histogram::decode(text).ok()) {
+    for percentiles in results.iter().filter_map(of) {
+        let text = percentiles.histogram.as_deref().ok_or("it has percentiles, and not the histogram behind them")?;
+        let histogram = Histogram::decode(text).map_err(|error| error.to_string())?;
         all.get_or_insert_with(Histogram::new).add(&histogram);
     }
-    all
+    Ok(all)
 }
 
-/// The mean and the 99th percentile of an operation with as few others as the curve knows.
-fn alone(sweep: &bench::sweep::result::SweepResult, curve: &Curve) -> Option<(Duration, Duration)> {
+/// How long an operation takes with as few others as the curve knows, on average, and how few they are.
+fn alone(curve: &Curve) -> Option<(Duration, u32)> {
     let fewest = curve.known_at().next()?;
-    let point = sweep.direct.points.iter().find(|point| point.clients == fewest)?;
-    let mean = Duration::try_from_secs_f64(f64::from(fewest) / curve.throughput(fewest)).ok()?;
-    Some((mean, Duration::try_from_secs_f64(point.p99_ms? / 1e3).ok()?))
+    Some((Duration::try_from_secs_f64(f64::from(fewest) / curve.throughput(fewest)).ok()?, fewest))
 }

@@ -2,9 +2,10 @@
 
 use super::Words;
 use crate::{
-    prediction::Prediction,
+    prediction::{Best, Prediction},
     question::{Missed, Question},
     run::{CUT_SHORT, NOT_BEGUN},
+    search::Bound,
     words::{counted, ms, percent},
 };
 
@@ -55,15 +56,24 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
             .say("found", format!("By the curve's figures {} would do, and nobody knows whether it does.", best.words));
         return;
     }
-    if question.is_sweep {
+    if question.is_sweep && best.met {
         let all = prediction.objectives.join(", ");
         words.say("found", format!("{} is the smallest{} that meets {all}.", best.words, reliable(prediction)));
         return;
     }
     if best.met {
-        let smaller = best.too_small.map_or(String::new(), |size| format!(" A max_size of {size} is too small."));
         let which = reliable(prediction);
-        words.say("found", format!("{} is the smallest{which} that meets the objectives.{smaller}", best.words));
+        let text = match best.too_small {
+            // It was raised at last, in steps.
+            Some(size) if size + 1 < best.sizes.max_size => {
+                format!("meets the objectives. A max_size of {size} is too small, and none between them was tried.")
+            }
+            Some(size) => {
+                format!("is the smallest{which} that meets the objectives. A max_size of {size} is too small.")
+            }
+            None => format!("is the smallest{which} that meets the objectives."),
+        };
+        words.say("found", format!("{} {text}", best.words));
         return;
     }
     let missed: Vec<String> = best.cases.iter().flat_map(|case| &case.missed).take(MAX_MISSED).map(one).collect();
@@ -71,6 +81,11 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
         "none",
         format!("No setting meets the objectives. The nearest, {}, misses {}.", best.words, missed.join(", ")),
     );
+    why(question, prediction, best, words);
+}
+
+/// Why no setting meets the objectives.
+fn why(question: &Question, prediction: &Prediction, best: &Best, words: &mut Words) {
     let cases = prediction.given.iter().chain(&best.cases);
     let in_front = cases.filter_map(|case| case.result.total.front_wait_ms.as_ref()).map(|waits| waits.p99);
     if let Some(in_front) = in_front.reduce(f64::max).filter(|p99| *p99 > 0.0) {
@@ -83,6 +98,8 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
             ),
         );
     }
+    // Where operations share a server, how long it takes depends on how many of them the pool lets through.
+    let is_shared = question.spec.curve.is_some() || question.spec.processors.is_some();
     for (objective, limit) in question.objectives.iter().filter_map(|one| Some((one, one.response_limit_ms()?))) {
         // With a Poolhouse in front that has a pool, the wait in it is part of what the way takes.
         let alone = best.cases.iter().filter(|case| case.result.total.front_wait_ms.is_none());
@@ -90,24 +107,33 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
         if let Some(service) =
             service.reduce(f64::max).filter(|service| *service > limit && objective.text().contains("p99"))
         {
+            let verdict = if is_shared {
+                format!("more than {} allows: with fewer at once it takes less, and the wait before it more.", objective.text())
+            } else {
+                format!("which is the database and the way to it: no pool can make {} true.", objective.text())
+            };
             words.say(
                 "why",
-                format!(
-                    "Even without any wait for a connection 1 of 100 takes {}, which is the database and the way to it: no pool can make {} true.",
-                    ms(service),
-                    objective.text()
-                ),
+                format!("Even without any wait for a connection 1 of 100 takes {}, {verdict}", ms(service)),
             );
         }
     }
     if best.sizes.max_size >= best.most {
-        words.say(
-            "why",
-            format!(
-                "More than {} for each instance are not to be had, or were not measured.",
-                counted(best.most.into(), "connection")
-            ),
-        );
+        words.say("why", at_most(best));
+    }
+}
+
+/// Why there is no larger pool.
+fn at_most(best: &Best) -> String {
+    let most = counted(best.most.into(), "connection");
+    match best.bound {
+        Bound::Server | Bound::Gate | Bound::Budget => {
+            format!("More than {most} for each instance are not to be had.")
+        }
+        Bound::Measured | Bound::Safe => {
+            format!("With more than {most} for each instance the server was not measured, or not reliably.")
+        }
+        Bound::Operations => format!("More than {most} for each instance would find nothing to do."),
     }
 }
 

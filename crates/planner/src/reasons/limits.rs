@@ -46,20 +46,27 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
 /// What the given pools could open at their largest, though this load does not make them.
 fn given(question: &Question, words: &mut Words) {
     let Some(room) = question.spec.room() else { return };
-    if question.spec.budget.is_some() {
+    let shared = question.spec.budget.map_or(u64::MAX, u64::from);
+    let each = |case: &Plan| u64::from(case.pool.config.effective_max_size());
+    let most = |case: &Plan| each(case) * u64::from(case.pool.instances);
+    let pooled = question.cases.iter().filter(|case| case.pool.reuse);
+    let Some(case) = pooled.max_by_key(|case| most(case)).filter(|case| most(case).min(shared) > u64::from(room)) else {
         return;
-    }
-    let most = |case: &Plan| u64::from(case.pool.config.max_size) * u64::from(case.pool.instances);
-    if let Some(case) = question.cases.iter().max_by_key(|case| most(case)).filter(|case| most(case) > u64::from(room))
-    {
-        words.warn(format!(
-            "As given, {} x {} = {} connections could be wanted, and {room} are free: a bad day, or a leak in one instance, takes those \
-             of the others.",
-            counted(case.pool.instances.into(), "instance"),
-            case.pool.config.max_size,
-            most(case)
-        ));
-    }
+    };
+    let instances = counted(case.pool.instances.into(), "instance");
+    let wanted = match (case.pool.config.max_size, shared) {
+        (_, shared) if shared < most(case) => format!("{shared} connections could be wanted by {instances} together"),
+        (0, _) => format!("any number of connections could be wanted by {instances} without a max_size"),
+        (size, _) => format!("{instances} x {size} = {} connections could be wanted", most(case)),
+    };
+    words.warn(format!(
+        "As given, {wanted}, and {room} are free: a bad day, or a leak in one instance, takes those of the others."
+    ));
+}
+
+/// The most connections that the recommended pools have together.
+fn in_all(question: &Question, settings: &Advice) -> u64 {
+    settings.in_all().min(question.spec.budget.map_or(u64::MAX, u64::from))
 }
 
 /// The pool of a Poolhouse in front.
@@ -100,7 +107,8 @@ fn front(question: &Question, load: &Plan, prediction: &Prediction, words: &mut 
 fn budget(question: &Question, settings: &Advice, words: &mut Words) {
     let (Some(limit), Some(room)) = (question.spec.limit, question.spec.room()) else { return };
     let share = |count: u64| percent(count as f64 / f64::from(limit));
-    let (most, kept) = (settings.in_all(), u64::from(settings.min_size) * u64::from(settings.instances));
+    let (most, kept) = (in_all(question, settings), u64::from(settings.min_size) * u64::from(settings.instances));
+    let together = if most < settings.in_all() { ", and all of them together" } else { "" };
     let reserved = if question.spec.reserved > 0 {
         format!(", of which {} are reserved", question.spec.reserved)
     } else {
@@ -109,7 +117,7 @@ fn budget(question: &Question, settings: &Advice, words: &mut Words) {
     words.say(
         "server's limit",
         format!(
-            "{} x {} kept = {kept} ({} of {limit}{reserved}), x {} at most = {most} ({}).",
+            "{} x {} kept = {kept} ({} of {limit}{reserved}), x {} at most{together} = {most} ({}).",
             counted(settings.instances.into(), "instance"),
             settings.min_size,
             share(kept),
@@ -134,7 +142,7 @@ fn budget(question: &Question, settings: &Advice, words: &mut Words) {
 
 /// Its memory and descriptors.
 fn memory(question: &Question, settings: &Advice, words: &mut Words) {
-    let (kept, most) = (u64::from(settings.min_size) * u64::from(settings.instances), settings.in_all());
+    let (kept, most) = (u64::from(settings.min_size) * u64::from(settings.instances), in_all(question, settings));
     let mb = |count: u64| number(count as f64 * question.memory_mb);
     words.say(
         "server's memory",
@@ -151,16 +159,22 @@ fn memory(question: &Question, settings: &Advice, words: &mut Words) {
 fn ephemeral(question: &Question, prediction: &Prediction, words: &mut Words) {
     let cases = || question.cases.iter().zip(&prediction.given);
     let Some((kept, with)) = cases().find(|(case, _)| case.pool.reuse) else { return };
-    let alike = |case: &Plan| !case.pool.reuse && case.poolhouse == kept.poolhouse && case.freeze == kept.freeze;
+    let alike = |case: &Plan| {
+        let load = (&case.shape, &case.faults, case.freeze, &case.poolhouse);
+        !case.pool.reuse && load == (&kept.shape, &kept.faults, kept.freeze, &kept.poolhouse)
+    };
     let Some((_, without)) = cases().find(|(case, _)| alike(case)) else { return };
     if let (Some(with), Some(without)) = (&with.result.total.response_ms, &without.result.total.response_ms) {
+        let longer = |more: f64| format!("{} {}", ms(more.abs()), if more < 0.0 { "shorter" } else { "longer" });
+        let (p50, p99) = (without.p50 - with.p50, without.p99 - with.p99);
+        // Both in one breath where they point the same way.
+        let at_p99 = if (p50 < 0.0) == (p99 < 0.0) { ms(p99.abs()) } else { longer(p99) };
         words.say(
             "ephemeral",
             format!(
-                "A connection for each operation makes it {} longer in the median, and {} at p99. What it costs the server besides is not in \
+                "A connection for each operation makes it {} in the median, and {at_p99} at p99. What it costs the server besides is not in \
                  these times.",
-                crate::words::ms(without.p50 - with.p50),
-                crate::words::ms(without.p99 - with.p99)
+                longer(p50)
             ),
         );
     }
@@ -178,12 +192,17 @@ fn shared(prediction: &Prediction, words: &mut Words) {
         );
         return;
     };
-    let verdict = if shared.met { "" } else { " (which does not meet the objectives either)" };
+    let either = if prediction.best.as_ref().is_some_and(|best| best.met) { "" } else { " either" };
+    let verdict =
+        if shared.met { String::new() } else { format!(" (which does not meet the objectives{either})") };
+    let why = match u64::from(shared.sizes.max_size) < settings.in_all() {
+        true => ": not all instances are busy at the same moment",
+        false => "",
+    };
     words.say(
         "one pool for all",
         format!(
-            "Behind one Poolhouse the same load needs a max_size of {} with a min_size of {}{verdict}, instead of {} x {} = {}: not all \
-             instances are busy at the same moment.",
+            "Behind one Poolhouse the same load needs a max_size of {} with a min_size of {}{verdict}, instead of {} x {} = {}{why}.",
             shared.sizes.max_size,
             shared.sizes.min_size,
             settings.instances,
@@ -257,8 +276,8 @@ fn platform(question: &Question, load: &Plan, words: &mut Words) {
     words.say(
         "client idle time",
         format!(
-            "A function is frozen {} after its last call and ended after {}. client_idle_time {} is longer, so that no thawed function \
-             finds its connection gone.",
+            "A function is frozen {} after its last call and ended after {}. client_idle_time {} is longer than both together, so that no \
+             thawed function finds its connection gone.",
             time(platform.freeze_after),
             time(platform.kill_after),
             time(advised)

@@ -1,7 +1,7 @@
 //! Why a pool has to be as large as it is: Little's law at the mean and in a stall, the inflection, what the server can do at all, and
 //! rules of thumb as a check.
 
-use bench::plan::Plan;
+use bench::plan::{Plan, PoolConfig};
 
 use super::Words;
 use crate::{
@@ -87,11 +87,16 @@ fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, words: &m
         return;
     }
     let mut told = Vec::new();
-    for case in
-        prediction.given.iter().zip(given_sizes(prediction)).filter_map(|(case, size)| size.map(|size| (case, size)))
-    {
-        let room = question.spec.room().unwrap_or(u32::MAX);
-        let all = case.1.saturating_mul(load.pool.instances).min(room);
+    let alike = |case: &&Plan| case.pool.reuse && (&case.shape, &case.faults) == (&load.shape, &load.faults);
+    for case in question.cases.iter().filter(alike) {
+        let PoolConfig { max_size, .. } = case.pool.config;
+        let limits = [question.spec.room(), question.spec.budget];
+        let wanted = if max_size == 0 { u32::MAX } else { max_size.saturating_mul(case.pool.instances) };
+        let all = limits.into_iter().flatten().fold(wanted, u32::min);
+        if all == u32::MAX {
+            // There are always enough.
+            continue;
+        }
         if let Some(inflection) = facts.inflection(all).filter(|_| !told.contains(&all)) {
             told.push(all);
             let verdict =
@@ -106,17 +111,6 @@ fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, words: &m
             );
         }
     }
-}
-
-/// The max sizes of the given cases, as far as they have pools.
-fn given_sizes(prediction: &Prediction) -> Vec<Option<u32>> {
-    prediction.given.iter().map(|case| max_size(&case.result.about.pool)).collect()
-}
-
-/// The number behind `max_size` in the words about a pool.
-fn max_size(pool: &str) -> Option<u32> {
-    let rest = pool.split("max_size ").nth(1)?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// What concurrency does to the server.
@@ -157,48 +151,68 @@ fn server(question: &Question, prediction: &Prediction, words: &mut Words) {
                     counted(knee.into(), "connection")
                 ),
             );
-            if let Some((from, to)) = facts.server_safe {
-                let safe =
-                    if from == to { counted(to.into(), "connection") } else { format!("{from} to {to} connections") };
-                let least = question.spec.curve.as_ref().map_or(1, |curve| curve.least());
-                let fewer =
-                    if least > 1 { format!(", and fewer than {least} in none: they may be chance") } else { String::new() };
-                // Each instance has one connection at least, and what Redis lends to one client alone comes on top.
-                let within = prediction.settings.as_ref().is_none_or(|settings| settings.in_all() <= to.into());
-                let more = if within {
-                    format!("; more are not recommended{fewer}")
-                } else {
-                    format!(". Together the pools recommended here are larger{fewer}")
-                };
-                words.say(
-                    "safe range",
-                    format!(
-                        "The sweep's confidence is low. Its best is looked for only where the sweep calls it safe, at {safe} in all{more}."
-                    ),
-                );
-            }
-            let cases = prediction.given.iter().chain(prediction.best.iter().flat_map(|best| &best.cases));
-            if let Some(beyond) = cases.filter_map(|case| case.at_once).filter(|at_once| *at_once > until).max() {
-                words.warn(format!(
-                    "The server was measured up to {until} operations at once, and here up to {beyond} run at once: beyond {until} the \
-                     throughput is taken to stay, which nobody has measured."
-                ));
-            }
+            safe_range(question, prediction, words);
+            beyond(until, prediction, words);
         }
     }
-    if let Some(rate) = facts.peak_rate.filter(|rate| *rate > most) {
+    too_much(most, prediction, words);
+}
+
+/// Where a doubtful sweep's best is looked for.
+fn safe_range(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let Some((from, to)) = prediction.facts.server_safe else { return };
+    let safe = if from == to { counted(to.into(), "connection") } else { format!("{from} to {to} connections") };
+    let least = question.spec.curve.as_ref().map_or(1, |curve| curve.least());
+    let fewer = if least > 1 { format!(", and fewer than {least} in none: they may be chance") } else { String::new() };
+    // Each instance has one connection at least, and what Redis lends to one client alone comes on top.
+    let within = in_all(question, prediction).is_none_or(|all| all <= to.into());
+    let more = if within {
+        format!("; more are not recommended{fewer}")
+    } else {
+        format!(". Together the pools recommended here are larger{fewer}")
+    };
+    words.say(
+        "safe range",
+        format!("The sweep's confidence is low. Its best is looked for only where the sweep calls it safe, at {safe} in all{more}."),
+    );
+}
+
+/// More at once than were measured.
+fn beyond(until: u32, prediction: &Prediction, words: &mut Words) {
+    let cases = prediction.given.iter().chain(prediction.best.iter().flat_map(|best| &best.cases));
+    if let Some(beyond) = cases.filter_map(|case| case.at_once).filter(|at_once| *at_once > until).max() {
         words.warn(format!(
-            "{}/s arrive, and the server does {}/s at most: no pool can help.",
-            number(rate),
-            number(most)
+            "The server was measured up to {until} operations at once, and here up to {beyond} run at once: beyond {until} the \
+             throughput is taken to stay, which nobody has measured."
         ));
     }
+}
+
+/// More arrives than the server can do.
+fn too_much(most: f64, prediction: &Prediction, words: &mut Words) {
+    let Some(rate) = prediction.facts.peak_rate.filter(|rate| *rate > most) else { return };
+    let arrives = format!("{}/s arrive", number(rate));
+    // Of a doubtful curve there may be better than what is looked at.
+    let most = match prediction.facts.server_safe {
+        Some(_) => format!("the server is sure to do {}/s", number(most)),
+        None => format!("the server does {}/s at most", number(most)),
+    };
+    words.warn(match &prediction.best {
+        Some(best) if best.met => format!("At the peak {arrives}, and {most}: for as long as that lasts, operations pile up."),
+        _ => format!("{arrives}, and {most}: no pool can help."),
+    });
+}
+
+/// Connections of the recommended pools together.
+fn in_all(question: &Question, prediction: &Prediction) -> Option<u64> {
+    let shared = question.spec.budget.map_or(u64::MAX, u64::from);
+    prediction.settings.as_ref().map(|settings| settings.in_all().min(shared))
 }
 
 /// Rules of thumb, as a check.
 fn rules(question: &Question, prediction: &Prediction, words: &mut Words) {
     let (Some(rule), Some(cpus)) = (prediction.facts.by_processors, question.cpus) else { return };
-    let found = prediction.settings.as_ref().map(|settings| settings.in_all());
+    let found = in_all(question, prediction);
     let judged = found.map_or(String::new(), |found| {
         let ratio = found as f64 / rule;
         let verdict = match ratio {
@@ -219,15 +233,4 @@ fn rules(question: &Question, prediction: &Prediction, words: &mut Words) {
             number(rule)
         ),
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_size_is_found_in_the_words_about_a_pool() {
-        assert_eq!(max_size("10 instances, each with max_size 100, min_size 0"), Some(100));
-        assert_eq!(max_size("none: a connection for each operation"), None);
-    }
 }

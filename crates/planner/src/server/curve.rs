@@ -41,8 +41,8 @@ impl Curve {
             let measured = point.believed.unwrap_or(point.throughput);
             (f64::from(point.clients), speeds(point.clients).map_or(measured, |speeds| slower(speeds, measured)))
         };
-        let points: Vec<(f64, f64)> =
-            sweep.direct.points.iter().map(believed).filter(|(n, x)| *x > 0.0 && n / x < LONGEST_S).collect();
+        let is_known = |(n, x): &(f64, f64)| *n > 0.0 && *x > 0.0 && n / x < LONGEST_S;
+        let points: Vec<(f64, f64)> = sweep.direct.points.iter().map(believed).filter(is_known).collect();
         let low = sweep.verdict.as_ref().filter(|verdict| verdict.confidence == LOW);
         let no_chance = |n: &u32| speeds(*n).is_none();
         let safe = low.and_then(|verdict| verdict.safe).map(|safe| {
@@ -62,7 +62,9 @@ impl Curve {
 
     /// A server that works on so many operations at a time, each as fast as alone; more share it equally. `mean`: seconds of one alone.
     pub fn parallel(most: u32, mean: f64) -> Self {
-        Self { points: vec![(f64::from(most), f64::from(most) / mean)], given: true, safe: None, doubt: None }
+        // A time that is too short to be counted is not infinitely fast.
+        let points = vec![(f64::from(most), f64::from(most) / mean.max(1e-9))];
+        Self { points, given: true, safe: None, doubt: None }
     }
 
     /// Operations per second, all together, with so many at once.

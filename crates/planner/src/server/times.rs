@@ -8,7 +8,7 @@ use workload::Random;
 /// The 99th percentile of the standard normal distribution.
 const NORMAL_P99: f64 = 2.326_347_874;
 /// A lognormal distribution whose 99th percentile is more than this many times its mean does not exist.
-const MOST_P99: f64 = 14.0;
+pub const MOST_P99: f64 = 14.0;
 
 /// How exactly a cut is found, as a share of it.
 const CUT_PRECISION: f64 = 1e-6;
@@ -74,6 +74,21 @@ impl Times {
         measured.steps.iter_mut().for_each(|(_, ns)| *ns = (*ns - part_ns).max(0.0));
         measured.mean = measured.mean.saturating_sub(part);
         Self::Measured(measured)
+    }
+
+    /// Distributed as these are, with another mean.
+    #[must_use]
+    pub fn with_mean(self, mean: Duration) -> Self {
+        match self {
+            Self::Constant(_) => Self::Constant(mean),
+            Self::Exponential(_) => Self::Exponential(mean),
+            Self::Lognormal(_, deviation) => Self::Lognormal(mean, deviation),
+            Self::Measured(mut measured) => {
+                let factor = mean.as_secs_f64() / measured.mean.as_secs_f64().max(1e-9);
+                measured.steps.iter_mut().for_each(|(_, ns)| *ns *= factor);
+                Self::Measured(Measured { mean, ..measured })
+            }
+        }
     }
 
     /// One of them, in nanoseconds.
@@ -214,6 +229,21 @@ mod tests {
         assert!(all[0] >= 0.0 && *all.last().unwrap() < 5.0, "{:?}", all.last());
         let said = Times::Constant(Duration::from_millis(3));
         assert_eq!(said.clone().without(Duration::from_millis(1)), said, "what was said is the server's alone");
+    }
+
+    #[test]
+    fn with_another_mean_they_vary_as_before() {
+        let mut histogram = Histogram::new();
+        (1..=1000).for_each(|n| histogram.record(Duration::from_micros(n * 100)));
+        let measured = Times::measured(&histogram).unwrap().with_mean(Duration::from_millis(5));
+        let long = Times::lognormal(Duration::from_millis(20), Duration::from_millis(84)).unwrap();
+        let long = long.with_mean(Duration::from_millis(5));
+        for (times, p99) in [(measured, 9.9), (long, 21.0)] {
+            let all = drawn(&times);
+            near(times.mean().as_secs_f64() * 1e3, 5.0, 0.001);
+            near(all.iter().sum::<f64>() / all.len() as f64, 5.0, 0.02);
+            near(all[all.len() * 99 / 100], p99, 0.03);
+        }
     }
 
     #[test]

@@ -2,8 +2,14 @@
 
 use std::path::Path;
 
-use bench::plan::{PoolWishes, Spacing};
-use planner::question::{Flags, Question, Wishes, from_flags, from_text};
+use bench::{
+    plan::{PoolWishes, Spacing},
+    result::BenchResult,
+};
+use planner::{
+    question::{Flags, Question, Wishes, from_flags, from_text},
+    server::Times,
+};
 
 use super::{ms, seconds};
 
@@ -108,4 +114,85 @@ fn what_a_sweep_says_of_two_speeds_is_among_what_is_assumed() {
     std::fs::remove_file(&path).unwrap();
     let assumed = question.unwrap().assumed.join("\n");
     assert!(assumed.contains("1 client has two speeds: 1,200/s in 2 of 5"), "{assumed}");
+}
+
+#[test]
+fn times_and_loads_that_cannot_be_played_are_refused() {
+    for (plan, place) in [
+        ("service = \"2d\"\n", "p.toml:9:11"),
+        ("service = \"1ms\"\npause = \"100000000d\"\n", "p.toml:10:9"),
+        ("service = \"1ms\"\nconnect = { auth = \"25h\" }\n", "p.toml:10:11"),
+    ] {
+        let error = read(&format!("[plan]\n{plan}")).unwrap_err();
+        assert!(error.contains(place) && error.contains("more than a day"), "{error}");
+    }
+    let refused = |load: &str| {
+        let text = format!("{}[load]\n{load}\n[plan]\nservice = \"1ms\"\n", FILE.split("[load]").next().unwrap());
+        let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default());
+        question.map(|_| ()).map_err(|problems| problems.to_string())
+    };
+    let long = "too long to be played: give a year at most";
+    for (load, why) in [
+        ("rate = 1\nduration = \"1000d\"", long),
+        ("burst = 2\nidle = \"300000d\"", long),
+        ("burst = 2\nidle = \"1s\"\ntimeout = \"1000000d\"", long),
+        ("clients = 2\nduration = \"1s\"\nwarmup = \"1000d\"", long),
+        ("rate = 20000\nduration = \"1d\"", "1,728,000,000 operations, and a plan plays 1,000,000,000 at most"),
+        ("clients = 1000\nduration = \"1h\"", "3,600,000,000 operations"),
+        ("rate = 1\nduration = \"1s\"\n[[fault]]\nkind = \"delay\"\ndelay = \"2d\"", "a delay on the way of more than a day"),
+    ] {
+        let error = refused(load).unwrap_err();
+        assert!(error.contains(why), "{load}: {error}");
+    }
+    assert_eq!(refused("clients = 1000\noperations = 5\nduration = \"1h\""), Ok(()));
+    assert_eq!(refused("clients = 1000\nduration = \"1h\"\n[pool]\nmax_size = 10"), Ok(()));
+}
+
+#[test]
+fn who_gives_a_percentile_on_the_command_line_means_no_spread_of_the_file() {
+    let over = Wishes { service: Some(ms(7)), service_p99: Some(ms(20)), ..Wishes::default() };
+    let text = format!("{FILE}[plan]\nservice = \"1ms\"\nspread = \"constant\"\n");
+    let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &over).unwrap();
+    assert!(question.spec.service.words().contains("lognormally"), "{}", question.spec.service.words());
+}
+
+#[test]
+fn only_a_postgres_is_asked_for_tls_before_its_handshake() {
+    let connecting = |start: &str| {
+        let connect = "connect = { tcp = \"1ms\", tls = \"1ms\", auth = \"1ms\" }";
+        let way = "[[fault]]\nkind = \"delay\"\ndelay = \"5ms\"\n";
+        let text = format!("{}{way}[plan]\nservice = \"1ms\"\n{connect}\n", FILE.replace("postgres", start));
+        let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap();
+        question.spec.connecting(&question.cases[0].faults)
+    };
+    // TCP's, one or two for TLS, and those of the login: three of SCRAM, or one.
+    assert_eq!((connecting("postgres"), connecting("redis")), (ms(63), ms(33)));
+}
+
+/// The question of a measurement of 10 ms each, after something was done to its file.
+fn measured(name: &str, plan: &str, change: impl Fn(&mut BenchResult)) -> Result<Question, String> {
+    let load = super::open(50.0, seconds(4), Spacing::Even);
+    let mut result = super::simulate(&super::plan(load, super::fixed(5)), &super::spec(Times::Constant(ms(10)))).result;
+    change(&mut result);
+    let path = std::env::temp_dir().join(format!("poolhouse-measured-{name}-{}.json", std::process::id()));
+    std::fs::write(&path, serde_json::to_string(&result).unwrap()).unwrap();
+    let wishes = Wishes { measured: Some(path.clone()), ..Wishes::default() };
+    let text = format!("{FILE}[plan]\n{plan}");
+    let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &wishes);
+    std::fs::remove_file(&path).unwrap();
+    question.map_err(|problems| problems.to_string())
+}
+
+#[test]
+fn a_measurement_without_what_is_needed_of_it_is_refused() {
+    let question = measured("whole", "pause = \"4ms\"\n", |_| ()).unwrap();
+    super::near(question.spec.service.mean().as_secs_f64(), 0.006, 0.01);
+    let bare = |result: &mut BenchResult| result.total.service_ms.as_mut().unwrap().histogram = None;
+    let error = measured("bare", "", bare).unwrap_err();
+    assert!(error.contains("not the histogram behind them"), "{error}");
+    let torn = |result: &mut BenchResult| result.total.service_ms.as_mut().unwrap().histogram = Some("AAAA".to_owned());
+    let error = measured("torn", "", torn).unwrap_err();
+    assert!(error.contains("a histogram cannot be read"), "{error}");
+    let error = measured("paused", "pause = \"40ms\"\nparallel = 2\n", |_| ()).unwrap_err();
+    assert!(error.contains("p.toml:9:9") && error.contains("nothing is left for the server"), "{error}");
 }

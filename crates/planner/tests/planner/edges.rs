@@ -10,6 +10,7 @@ use planner::{
     answer::predict,
     prediction::Prediction,
     question::{ConnectWishes, Flags, Question, Spread, Wishes, from_flags, from_text},
+    server::Times,
 };
 
 use super::{ms, seconds};
@@ -24,17 +25,28 @@ fn ask(question: &Question) -> Prediction {
 
 /// The question of a curve with these points, by clients and throughput.
 fn of_curve(name: &str, points: &[(u32, f64)], verdict: Option<Verdict>) -> Result<Question, String> {
+    said_of_curve(name, points, verdict, 20.0, Wishes::default())
+}
+
+/// The same, with this 99th percentile of each point, and what is said besides.
+fn said_of_curve(
+    name: &str,
+    points: &[(u32, f64)],
+    verdict: Option<Verdict>,
+    p99_ms: f64,
+    wishes: Wishes,
+) -> Result<Question, String> {
     let point = |(clients, throughput): &(u32, f64)| CurvePoint {
         clients: *clients,
         throughput: *throughput,
-        p99_ms: Some(20.0),
+        p99_ms: Some(p99_ms),
         ..CurvePoint::default()
     };
     let direct = Curve { points: points.iter().map(point).collect(), ..Curve::default() };
     let sweep = SweepResult { format: FORMAT, kind: "sweep".to_owned(), direct, verdict, ..SweepResult::default() };
     let path = std::env::temp_dir().join(format!("poolhouse-edge-{name}-{}.json", std::process::id()));
     std::fs::write(&path, serde_json::to_string(&sweep).unwrap()).unwrap();
-    let wishes = Wishes { curve: Some(path.clone()), ..Wishes::default() };
+    let wishes = Wishes { curve: Some(path.clone()), ..wishes };
     let question = from_flags(&flags(PoolWishes::default()), wishes);
     std::fs::remove_file(&path).unwrap();
     question
@@ -56,6 +68,54 @@ fn the_service_time_of_a_curve_is_that_of_the_slower_of_two_speeds() {
     let verdict = Verdict { two_speeds: vec![speeds], ..Verdict::default() };
     let question = of_curve("two", &[(1, 400.0), (2, 450.0)], Some(verdict)).unwrap();
     assert_eq!(question.spec.service.mean().as_millis(), 10);
+}
+
+#[test]
+fn a_service_time_beside_a_curve_tells_how_times_vary_and_the_curve_how_long_they_are() {
+    let said = |service| Wishes { service: Some(ms(service)), spread: Some(Spread::Constant), ..Wishes::default() };
+    let of = |service| said_of_curve("beside", &[(1, 100.0), (2, 150.0)], None, 20.0, said(service)).unwrap();
+    let question = of(15);
+    assert_eq!(question.spec.service, Times::Constant(ms(10)));
+    let assumed = question.assumed.join(" ");
+    assert!(assumed.contains("an operation alone takes 10 ms, and not 15 ms"), "{assumed}");
+    // What is played is what is told: the mean of operations that are alone.
+    let prediction = ask(&question);
+    let played = prediction.given[0].result.total.service_ms.as_ref().unwrap().p50;
+    assert!((played - prediction.facts.held_ms).abs() < 0.1, "{played} {}", prediction.facts.held_ms);
+    assert!(!of(10).assumed.join(" ").contains("By the curve"));
+}
+
+#[test]
+fn times_that_vary_by_more_than_can_be_drawn_are_said_as_they_are_drawn() {
+    let question = said_of_curve("wild", &[(1, 100.0)], None, 5000.0, Wishes::default()).unwrap();
+    let (words, assumed) = (question.spec.service.words(), question.assumed.join(" "));
+    assert!(words.contains("p99 140 ms, lognormally"), "{words}");
+    assert!(assumed.contains("5 s at p99), as far as that goes: ") && assumed.contains(&words), "{assumed}");
+}
+
+#[test]
+fn a_slow_curve_has_an_objective_that_not_every_size_meets() {
+    let point = |(clients, throughput)| CurvePoint { clients, throughput, p99_ms: Some(9e3), ..CurvePoint::default() };
+    let direct = Curve { points: [(1, 0.4), (2, 0.8), (4, 0.9)].map(point).into(), ..Curve::default() };
+    let sweep = SweepResult { format: FORMAT, kind: "sweep".to_owned(), direct, ..SweepResult::default() };
+    let path = std::env::temp_dir().join(format!("poolhouse-edge-slow-{}.json", std::process::id()));
+    std::fs::write(&path, serde_json::to_string(&sweep).unwrap()).unwrap();
+    let text = "[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n[sweep]\nto = 4\n";
+    let wishes = Wishes { curve: Some(path.clone()), ..Wishes::default() };
+    let question = from_text(Path::new("p.toml"), text, &|_| None, false, &wishes);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(question.unwrap().objectives[0].text(), "rate>=0.855");
+}
+
+#[test]
+fn a_stage_in_which_nothing_comes_misses_nothing() {
+    let text = "[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n[load]\nstages = [{ duration = \"5s\", to = 100 }, \
+                { duration = \"5s\", from = 0, to = 0 }, { duration = \"5s\", from = 100, to = 100 }]\n[plan]\nservice = \"5ms\"\n\
+                objectives = [\"p99<100ms\", \"errors<0.1%\"]\n";
+    let question = from_text(Path::new("p.toml"), text, &|_| None, false, &Wishes::default()).unwrap();
+    let prediction = ask(&question);
+    assert!(prediction.best.as_ref().unwrap().met, "{:?}", prediction.best.unwrap().cases[0].missed);
+    assert!(prediction.given[0].missed.is_empty(), "{:?}", prediction.given[0].missed);
 }
 
 #[test]

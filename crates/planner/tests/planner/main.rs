@@ -2,6 +2,7 @@
 //! from the rules of the pool.
 
 mod asked;
+mod claims;
 mod edges;
 mod front;
 mod queueing;
@@ -95,6 +96,7 @@ fn spec(service: Times) -> Spec {
             tls: None,
             auth: None,
             ready: None,
+            tls_trips: 2,
             auth_trips: 0,
             ready_trips: 0,
             work: Duration::ZERO,

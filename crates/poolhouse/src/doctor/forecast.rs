@@ -131,6 +131,7 @@ fn spec(service: Times, connecting: Duration) -> Spec {
         tls: None,
         auth: Some(Times::Constant(connecting)),
         ready: None,
+        tls_trips: 0,
         auth_trips: 0,
         ready_trips: 0,
         work: Duration::ZERO,

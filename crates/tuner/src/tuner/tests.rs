@@ -120,6 +120,21 @@ fn a_pool_that_is_out_of_order_is_left_alone_and_gets_back_what_it_had() {
 }
 
 #[test]
+fn a_pause_while_more_servers_are_tried_says_nothing_about_them() {
+    let grows = |size: u32| 100 * u64::from(size);
+    let mut course = Course::new(20);
+    while course.tuner.size() <= 20 {
+        course.second(grows);
+    }
+    (course.look.fit, course.look.ordered) = (false, true);
+    let step = course.second(grows).unwrap();
+    assert_eq!((step.reason, step.to), (Reason::Unfit, 20));
+    (course.look.fit, course.look.ordered) = (true, false);
+    let found = course.until(Reason::Found, grows);
+    assert_eq!(found.to, 60, "they are tried again");
+}
+
+#[test]
 fn more_servers_with_which_the_database_fails_are_given_back() {
     let grows = |size: u32| 100 * u64::from(size);
     let mut course = Course::new(20);
@@ -145,6 +160,24 @@ fn errors_that_rise_once_more_servers_are_in_use_take_them_back() {
         course.second(grows)
     });
     assert_eq!(step.map(|step| (step.reason, step.to)), Some((Reason::Errors, 20)));
+}
+
+#[test]
+fn errors_count_also_where_more_servers_are_enough_for_everybody() {
+    let grows = |size: u32| 1000 * u64::from(size.min(40));
+    let mut course = Course::new(20);
+    course.until(Reason::Found, grows);
+    course.waiting = 0;
+    let step = (0..400).find_map(|_| {
+        course.look.errors += 900;
+        course.second(grows)
+    });
+    assert_eq!(step.map(|step| (step.reason, step.to)), Some((Reason::Errors, 20)));
+    // That was all that had been added.
+    assert!((0..400).all(|_| {
+        course.look.errors += 900;
+        course.second(grows).is_none()
+    }));
 }
 
 #[test]
@@ -282,10 +315,23 @@ fn where_there_is_demand_what_was_found_never_grows_that_old() {
 }
 
 #[test]
+fn with_other_limits_it_begins_at_the_size_that_is_known_and_not_at_one_that_is_tried() {
+    let mut course = Course::new(20);
+    while course.tuner.size() == 20 {
+        course.second(knee);
+    }
+    assert_eq!(course.tuner.size(), 16);
+    course.tuner.set_limits(Limits { most: 50, ..LIMITS }, Time(course.now));
+    assert_eq!((course.tuner.size(), course.tuner.trial()), (20, None));
+}
+
+#[test]
 fn other_limits_are_kept_at_once() {
     let mut course = Course::new(20);
     course.second(knee);
-    course.tuner.set_limits(Limits { least: 2, most: 5, ..LIMITS }, Time(course.now));
+    let step = course.tuner.set_limits(Limits { least: 2, most: 5, ..LIMITS }, Time(course.now));
+    assert_eq!((step.reason, step.from, step.to), (Reason::Bounds, 20, 5));
+    assert!(course.tuner.steps().any(|counted| counted == (Reason::Bounds, 1)));
     assert_eq!(course.tuner.size(), 5);
     assert!((0..20_000).all(|_| {
         course.second(knee);
