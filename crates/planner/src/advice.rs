@@ -51,6 +51,8 @@ pub struct Advice {
     pub max_connecting: u32,
     /// Instances, each with such a pool.
     pub instances: u32,
+    /// Connections that all of them may have together, as pools of one Poolhouse.
+    pub budget: Option<u32>,
     /// Clients from which on those idle longest are sent away.
     pub soft_limit: Option<u32>,
     /// Clients at which new ones are refused.
@@ -96,6 +98,7 @@ impl Advice {
             max_wait_time,
             max_connecting: connecting(config.max_connecting, facts, sizes, max_wait_time.unwrap_or(Duration::MAX)),
             instances: load.pool.instances,
+            budget: question.spec.budget,
             soft_limit,
             hard_limit,
             client_idle_time: question.platform.map(|platform| platform.outlived()),

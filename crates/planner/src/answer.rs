@@ -124,6 +124,7 @@ fn for_clients(question: &Question) -> Option<Advice> {
         max_wait_time: None,
         max_connecting: 0,
         instances: load.pool.instances,
+        budget: None,
         soft_limit: Some(soft_limit?),
         hard_limit,
         client_idle_time: question.platform.map(|platform| platform.outlived()),

@@ -75,6 +75,9 @@ fn poolhouse(advice: &Advice) -> Fragment {
         text.extend(listener);
         text.push(String::new());
     }
+    if let Some(budget) = advice.budget {
+        text.push(format!("[limits]\nmax_server_connections = {budget}\n"));
+    }
     if advice.max_size > 0 {
         text.push("[[database]]".to_owned());
         text.extend(lines(
@@ -108,6 +111,7 @@ fn pgbouncer(advice: &Advice) -> Fragment {
         " = ",
     );
     let mut missing = vec!["max_connecting"];
+    missing.extend(advice.budget.map(|_| "max_server_connections"));
     missing.extend(advice.soft_limit.map(|_| "soft_limit"));
     Fragment { of: PGBOUNCER, place: "pgbouncer.ini", text: format!("[pgbouncer]\n{}", text.join("\n")), missing }
 }
@@ -157,6 +161,7 @@ fn mongodb(advice: &Advice) -> Fragment {
 fn without_clients(advice: &Advice) -> Vec<&'static str> {
     let clients = [
         ("max_connecting", true),
+        ("max_server_connections", advice.budget.is_some()),
         ("soft_limit", advice.soft_limit.is_some()),
         ("hard_limit", advice.hard_limit.is_some()),
         ("client_idle_time", advice.client_idle_time.is_some()),
@@ -187,6 +192,7 @@ mod tests {
             max_wait_time: Some(Duration::from_millis(2500)),
             max_connecting: 4,
             instances: 1,
+            budget: None,
             soft_limit: Some(800),
             hard_limit: Some(1000),
             client_idle_time: Some(Duration::from_secs(310)),
@@ -235,6 +241,15 @@ mod tests {
         );
         assert!(mongodb(&short).text.ends_with("maxIdleTimeMS=1&waitQueueTimeoutMS=100"));
         assert!(pgbouncer(&short).text.contains("server_idle_timeout = 1\nserver_lifetime = 5\nquery_wait_timeout = 1"));
+    }
+
+    #[test]
+    fn what_pools_have_together_is_said_where_they_are_those_of_one_poolhouse() {
+        let shared = Advice { budget: Some(90), ..advice() };
+        assert!(poolhouse(&shared).text.contains("\n\n[limits]\nmax_server_connections = 90\n\n[[database]]\nmax_size"));
+        for fragment in [pgbouncer(&shared), hikaricp(&shared), mongodb(&shared)] {
+            assert!(fragment.missing.contains(&"max_server_connections"), "{fragment:?}");
+        }
     }
 
     #[test]

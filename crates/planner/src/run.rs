@@ -32,8 +32,9 @@ const MOMENTS_EACH: u64 = 100;
 /// The same while the load lasts: after each so many of them, an operation must have ended for every [`MOMENTS_EACH`] of these, or all that
 /// happens is that connections come and go, and the simulation ends there. An operation takes two to ten.
 const MOMENTS_LOADED: u64 = 500_000;
-/// Unless these took so long at least: then the rest is soon played, too.
+/// Unless these took so long at least: then the rest is soon played, too, if it is not years of it.
 const PACE: Duration = Duration::from_secs(60);
+const MOMENTS_SLOW: u64 = 1_000_000_000;
 /// Where clients come again as soon as they have failed: after each so many times as many, an operation must have ended well for every
 /// [`MOMENTS_SERVED`] of these, or all that happens is that operations fail.
 const ROUNDS_LOADED: u64 = 4;
@@ -157,7 +158,7 @@ impl Patience {
         self.until = self.moments + MOMENTS_LOADED;
         self.asked += 1;
         let is_slow = now - std::mem::replace(&mut self.checked, now) >= PACE;
-        if is_slow {
+        if is_slow && self.moments < MOMENTS_SLOW {
             return false;
         }
         if !self.comes_again || !self.asked.is_multiple_of(ROUNDS_LOADED) {
@@ -554,4 +555,42 @@ impl<'s> World<'s> {
 /// The pool of the Poolhouse in front, if it has one server for each client that is at work: those of Redis share theirs.
 pub fn own_pool(plan: &Plan) -> Option<&PoolhouseWishes> {
     plan.poolhouse.as_ref().filter(|_| !matches!(plan.target, Target::Redis(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bench::plan::{PoolWishes, PostgresTarget, QueryProtocol, Script};
+    use settings::Secret;
+
+    #[test]
+    fn what_goes_on_slowly_and_comes_to_nothing_has_an_end_too() {
+        let shape = Shape::Closed { clients: 1, think: PACE, duration: PACE, operations: None };
+        let target = Target::Postgres(PostgresTarget {
+            url: Secret::new(""),
+            scripts: vec![(Script::SelectOnly, 1)],
+            protocol: QueryProtocol::Prepared,
+            scale: 1,
+            schema: String::new(),
+            variables: Vec::new(),
+        });
+        let plan = Plan {
+            name: String::new(),
+            target,
+            pool: PoolWishes::default().pool(&shape),
+            shape,
+            faults: Vec::new(),
+            warmup: Duration::ZERO,
+            timeout: PACE,
+            seed: 1,
+            fail_if: Vec::new(),
+            freeze: None,
+            poolhouse: None,
+        };
+        let engine = Engine::new(&plan, Time(0));
+        let over = |moments: u64, rounds: u32| {
+            Patience { moments, ..Patience::default() }.is_fruitless(&engine, Time(0) + PACE * rounds)
+        };
+        assert_eq!([over(0, 0), over(0, 1), over(MOMENTS_SLOW, 1)], [true, false, true]);
+    }
 }
