@@ -31,7 +31,7 @@ const NEARLY_ALL: f64 = 0.9;
 const SHORTEST_WAIT: Duration = Duration::from_nanos(500);
 /// Simulations with other seeds that tell how uncertain the answer is.
 const MORE_SEEDS: u64 = 4;
-/// Sizes that the answer may be raised by when all operations are looked at, in steps.
+/// When all operations are looked at, the answer is raised in so many small steps, and then in larger ones.
 const MAX_RAISES: u32 = 8;
 
 /// Settings that are looked for; everything else is as given.
@@ -338,7 +338,8 @@ impl<'q, 'p> Search<'q, 'p> {
         loop {
             let (outcomes, tight) = self.judged_by_all(&sizes);
             let full = self.full(sizes.max_size);
-            let raise = (sizes.max_size / 20).max(1);
+            let larger = |part: u32| (sizes.max_size + (sizes.max_size / part).max(1)).min(most);
+            let (next, leap) = (larger(20), larger(4));
             if hopeless || (tight.is_empty() && self.holds_with_other_seeds(&sizes)) {
                 let missed = self.missed(&outcomes, 0.0);
                 return (sizes, outcomes, missed);
@@ -346,18 +347,16 @@ impl<'q, 'p> Search<'q, 'p> {
             if sizes != full && self.is_shortened() && self.judged_by_all(&full).1.is_empty() {
                 self.short.clone_from(&self.loads);
                 sizes = self.shrunk(full);
-            } else if raises < MAX_RAISES && sizes.max_size + raise <= most {
+            } else if sizes != full && raises < MAX_RAISES && next > sizes.max_size {
                 raises += 1;
-                let larger = self.full(sizes.max_size + raise);
-                if sizes == full {
-                    *too_small = Some((sizes.max_size, tight));
-                    sizes = larger;
-                } else {
-                    sizes = Sizes { min_size: (sizes.min_size + raise).min(larger.min_size), ..sizes };
-                    sizes.max_size = larger.max_size;
-                }
+                let min_size = sizes.min_size + next - sizes.max_size;
+                sizes = Sizes { max_size: next, min_size: min_size.min(self.full(next).min_size), ..sizes };
             } else if sizes != full {
                 sizes = full;
+            } else if next > sizes.max_size && outcomes.iter().any(has_waited) && outcomes.iter().all(|one| one.is_whole) {
+                *too_small = Some((sizes.max_size, tight));
+                sizes = self.full(if raises < MAX_RAISES { next } else { leap });
+                raises += 1;
             } else {
                 let missed = self.missed(&outcomes, 0.0);
                 return (sizes, outcomes, missed);
@@ -417,7 +416,7 @@ impl<'q, 'p> Search<'q, 'p> {
             judged = Judged {
                 tight: self.missed(&outcomes, self.margin),
                 missed: self.missed(&outcomes, 0.0),
-                waited: outcomes[0].longest_wait.is_none_or(|longest| longest >= SHORTEST_WAIT),
+                waited: has_waited(&outcomes[0]),
                 is_whole: outcomes[0].is_whole,
                 failed: failed(&outcomes[0].result.total),
                 p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
@@ -440,6 +439,11 @@ impl<'q, 'p> Search<'q, 'p> {
     fn short_plans(&self, sizes: &Sizes, seed: u64) -> Vec<Plan> {
         self.short.iter().map(|load| with(load, sizes, seed)).collect()
     }
+}
+
+/// Somebody had to wait for a connection of the pools themselves.
+fn has_waited(outcome: &Outcome) -> bool {
+    outcome.longest_wait.is_none_or(|longest| longest >= SHORTEST_WAIT)
 }
 
 /// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen function.
@@ -508,64 +512,4 @@ fn failed(total: &Measured) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::question::{Wishes, from_text};
-    use std::path::Path;
-
-    fn question(rest: &str) -> Question {
-        let text = format!("[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n{rest}");
-        from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap()
-    }
-
-    /// Which loads a candidate is judged by: for each, whether it is a part of the whole.
-    fn parts(rest: &str) -> Vec<bool> {
-        let question = question(rest);
-        let mut progress = |_: u32, _: &Sizes| ();
-        let search = Search::new(&question, &mut progress).unwrap();
-        search.short.iter().zip(&search.loads).map(|(short, load)| short.shape != load.shape).collect()
-    }
-
-    #[test]
-    fn candidates_are_judged_by_a_part_only_where_that_tells_what_the_whole_would() {
-        let of = |more: &str, objective: &str| {
-            let load = "[load]\nrate = 1000\nduration = \"1h\"\n";
-            parts(&format!("{load}{more}[plan]\nservice = \"1ms\"\nobjectives = [\"{objective}\"]\n"))
-        };
-        let stall = |first: &str| {
-            format!("[[fault]]\nkind = \"stall\"\ndelay = \"1s\"\nlength = \"1s\"\nevery = \"20s\"\nfirst = \"{first}\"\n")
-        };
-        let freeze = "[freeze]\nlength = \"1s\"\nfirst = \"50m\"\n";
-        assert_eq!([of("", "p99<5ms"), of(&stall("20s"), "p99<5ms")], [[true], [true]]);
-        // It begins when the part would be over, or counts what is less in a part.
-        assert_eq!([of(&stall("50m"), "p99<5ms"), of(freeze, "p99<5ms")], [[false], [false]]);
-        assert_eq!([of("", "created<9"), of("", "requests>=3000000"), of("", "errors<9")], [[false], [false], [false]]);
-        assert_eq!(of("", "errors<9%"), [true]);
-    }
-
-    #[test]
-    fn a_load_whose_process_is_frozen_is_another_load() {
-        let variants = "[[variant]]\nname = \"awake\"\n[[variant]]\nname = \"frozen\"\nfreeze = { length = \"1s\", every = \"3s\" }\n";
-        assert_eq!(parts(&format!("[load]\nclients = 2\nduration = \"9s\"\n{variants}[plan]\nservice = \"1ms\"\n")).len(), 2);
-    }
-
-    #[test]
-    fn where_a_part_has_not_shown_what_a_small_minimum_does_it_is_looked_for_by_the_whole() {
-        let stages = |quiet: u64| {
-            format!(
-                "[load]\nstages = [{{ duration = \"6s\", from = 0, to = 1000 }}, {{ duration = \"{quiet}s\", from = 1, to = 1 }}, \
-                 {{ duration = \"6s\", from = 1000, to = 1000 }}]\n[pool]\nmax_size = 30\nmax_idle_time = \"30s\"\n[plan]\n\
-                 service = \"10ms\"\nspread = \"constant\"\nmargin = 0.0\nobjectives = [\"pool_wait_max<15ms\"]\n"
-            )
-        };
-        // In 20 s no connection becomes idle for too long, and in 40 s all but one do.
-        let (whole, part) = (question(&stages(40)), question(&stages(20)));
-        let (mut progress, mut other) = (|_: u32, _: &Sizes| (), |_: u32, _: &Sizes| ());
-        let mut search = Search::new(&whole, &mut progress).unwrap();
-        search.short = Search::new(&part, &mut other).unwrap().loads;
-        let found = search.found().unwrap();
-        assert!(found.missed.is_empty() && found.sizes.min_size > 0, "{:?} {:?}", found.sizes, found.missed);
-        // As large as the load needs, since that is not what was too small.
-        assert!(found.sizes.max_size <= 11, "{:?}", found.sizes);
-    }
-}
+mod tests;
