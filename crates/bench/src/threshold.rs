@@ -274,7 +274,9 @@ mod tests {
             (threshold.is_count(), threshold.is_of_operations())
         };
         assert!(["errors<3", "dropped<1", "requests>9", "created<9"].iter().all(|text| kind(text) == (true, false)));
-        assert!(["p99<5ms", "connect_p50<5ms", "errors<1%", "dropped<1%"].iter().all(|text| kind(text) == (false, true)));
+        assert!(
+            ["p99<5ms", "connect_p50<5ms", "errors<1%", "dropped<1%"].iter().all(|text| kind(text) == (false, true))
+        );
         assert_eq!(kind("rate>5"), (false, false));
     }
 

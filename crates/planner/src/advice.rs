@@ -116,7 +116,8 @@ impl Advice {
 /// did not fail with the given one, and nobody waits for longer than that allows.
 fn wait_time(given: Option<Duration>, facts: &Facts, results: &[&BenchResult]) -> Option<Duration> {
     let waits = results.iter().filter_map(|result| result.total.pool_wait_ms.as_ref());
-    let waited = waits.fold(facts.connect_ms * WAIT_FACTOR, |most, waits| most.max(waits.p999 * WAIT_FACTOR).max(waits.max));
+    let waited =
+        waits.fold(facts.connect_ms * WAIT_FACTOR, |most, waits| most.max(waits.p999 * WAIT_FACTOR).max(waits.max));
     let remembered = WAITS.into_iter().find(|ms| *ms as f64 >= waited).map(Duration::from_millis);
     [remembered, given].into_iter().flatten().min()
 }

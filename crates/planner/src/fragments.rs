@@ -118,7 +118,8 @@ fn pgbouncer(advice: &Advice) -> Fragment {
 
 fn hikaricp(advice: &Advice) -> Fragment {
     // 0 switches a time off there, too.
-    let time = |time: Option<Duration>, least: Duration| Some(time.map_or(0, |time| millis(time.max(least))).to_string());
+    let time =
+        |time: Option<Duration>, least: Duration| Some(time.map_or(0, |time| millis(time.max(least))).to_string());
     let text = lines(
         [
             ("maximumPoolSize", number(advice.max_size)),
@@ -240,13 +241,17 @@ mod tests {
             hikaricp(&short).text
         );
         assert!(mongodb(&short).text.ends_with("maxIdleTimeMS=1&waitQueueTimeoutMS=100"));
-        assert!(pgbouncer(&short).text.contains("server_idle_timeout = 1\nserver_lifetime = 5\nquery_wait_timeout = 1"));
+        assert!(
+            pgbouncer(&short).text.contains("server_idle_timeout = 1\nserver_lifetime = 5\nquery_wait_timeout = 1")
+        );
     }
 
     #[test]
     fn what_pools_have_together_is_said_where_they_are_those_of_one_poolhouse() {
         let shared = Advice { budget: Some(90), ..advice() };
-        assert!(poolhouse(&shared).text.contains("\n\n[limits]\nmax_server_connections = 90\n\n[[database]]\nmax_size"));
+        assert!(
+            poolhouse(&shared).text.contains("\n\n[limits]\nmax_server_connections = 90\n\n[[database]]\nmax_size")
+        );
         for fragment in [pgbouncer(&shared), hikaricp(&shared), mongodb(&shared)] {
             assert!(fragment.missing.contains(&"max_server_connections"), "{fragment:?}");
         }

@@ -219,8 +219,7 @@ impl Question {
         for objective in &self.objectives {
             // Where nothing came, nothing was late.
             let idle = |measured: &Measured| each && objective.is_of_operations() && nothing_came(measured);
-            let failing =
-                steps.iter().filter(|(_, measured)| !objective.holds(measured, margin) && !idle(measured));
+            let failing = steps.iter().filter(|(_, measured)| !objective.holds(measured, margin) && !idle(measured));
             missed.extend(failing.map(|(step, measured)| Missed {
                 objective: objective.text().to_owned(),
                 step: step.map(ToOwned::to_owned),

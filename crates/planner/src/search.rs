@@ -151,7 +151,8 @@ impl<'q, 'p> Search<'q, 'p> {
         for case in &question.cases {
             let alike =
                 case.pool.reuse && case.pool.instances == first.pool.instances && case.poolhouse == first.poolhouse;
-            let same = |load: &Plan| (&load.shape, &load.faults, load.freeze) == (&case.shape, &case.faults, case.freeze);
+            let same =
+                |load: &Plan| (&load.shape, &load.faults, load.freeze) == (&case.shape, &case.faults, case.freeze);
             if alike && !loads.iter().any(same) {
                 loads.push(advised(question, case));
             }
@@ -332,7 +333,12 @@ impl<'q, 'p> Search<'q, 'p> {
 
     /// The answer, judged by all operations and other seeds; raised where those that were looked at before were too few. Where a part of the
     /// load has not shown what a smaller minimum does, it is looked for again by the whole. `too_small` learns of sizes that were.
-    fn confirmed(&mut self, mut sizes: Sizes, most: u32, too_small: &mut TooSmall) -> (Sizes, Vec<Outcome>, Vec<Missed>) {
+    fn confirmed(
+        &mut self,
+        mut sizes: Sizes,
+        most: u32,
+        too_small: &mut TooSmall,
+    ) -> (Sizes, Vec<Outcome>, Vec<Missed>) {
         let hopeless = !self.is_met(&sizes);
         let mut raises = 0;
         loop {
@@ -353,7 +359,10 @@ impl<'q, 'p> Search<'q, 'p> {
                 sizes = Sizes { max_size: next, min_size: min_size.min(self.full(next).min_size), ..sizes };
             } else if sizes != full {
                 sizes = full;
-            } else if next > sizes.max_size && outcomes.iter().any(has_waited) && outcomes.iter().all(|one| one.is_whole) {
+            } else if next > sizes.max_size
+                && outcomes.iter().any(has_waited)
+                && outcomes.iter().all(|one| one.is_whole)
+            {
                 *too_small = Some((sizes.max_size, tight));
                 sizes = self.full(if raises < MAX_RAISES { next } else { leap });
                 raises += 1;

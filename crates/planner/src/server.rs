@@ -208,10 +208,13 @@ impl<'s> Server<'s> {
         // The relay of a measurement cannot delay the handshake itself, and delays what follows instead: that phase shows it.
         let mut from = at;
         at += self.weather.round_trip();
-        for (place, (times, trips)) in
-            [(&connect.tls, connect.tls_trips), (&connect.auth, connect.auth_trips), (&connect.ready, connect.ready_trips)]
-                .into_iter()
-                .enumerate()
+        for (place, (times, trips)) in [
+            (&connect.tls, connect.tls_trips),
+            (&connect.auth, connect.auth_trips),
+            (&connect.ready, connect.ready_trips),
+        ]
+        .into_iter()
+        .enumerate()
         {
             let Some(times) = times else { continue };
             at += times.draw(&mut self.random) as u64;

@@ -373,12 +373,7 @@ impl Wishes {
         }
     }
 
-    fn connect(
-        &self,
-        measured: &[BenchResult],
-        auth_trips: u32,
-        assumed: &mut Vec<String>,
-    ) -> Result<Connect, String> {
+    fn connect(&self, measured: &[BenchResult], auth_trips: u32, assumed: &mut Vec<String>) -> Result<Connect, String> {
         let wishes = &self.connect;
         let phase = |said: Option<Duration>, of: fn(&BenchResult) -> Option<&Percentiles>| match said {
             Some(time) => Ok(Some(Times::Constant(time))),
@@ -443,7 +438,8 @@ fn varies_as(sweep: &SweepResult, curve: &Curve, assumed: &mut Vec<String>) -> R
     let most = mean.mul_f64(0.999 * MOST_P99);
     let times = Times::lognormal(mean, p99.min(most)).unwrap_or(Times::Exponential(mean));
     let did = format!("{} on average, {} at p99", crate::words::time(mean), crate::words::time(p99));
-    let taken = if (mean..=most).contains(&p99) { String::new() } else { format!(", as far as that goes: {}", times.words()) };
+    let taken =
+        if (mean..=most).contains(&p99) { String::new() } else { format!(", as far as that goes: {}", times.words()) };
     assumed.push(format!(
         "The work of operations is taken to vary as the response times of the sweep's first point did ({did}){taken}."
     ));

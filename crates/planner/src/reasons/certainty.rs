@@ -108,7 +108,10 @@ fn why(question: &Question, prediction: &Prediction, best: &Best, words: &mut Wo
             service.reduce(f64::max).filter(|service| *service > limit && objective.text().contains("p99"))
         {
             let verdict = if is_shared {
-                format!("more than {} allows: with fewer at once it takes less, and the wait before it more.", objective.text())
+                format!(
+                    "more than {} allows: with fewer at once it takes less, and the wait before it more.",
+                    objective.text()
+                )
             } else {
                 format!("which is the database and the way to it: no pool can make {} true.", objective.text())
             };

@@ -50,7 +50,8 @@ fn given(question: &Question, words: &mut Words) {
     let each = |case: &Plan| u64::from(case.pool.config.effective_max_size());
     let most = |case: &Plan| each(case) * u64::from(case.pool.instances);
     let pooled = question.cases.iter().filter(|case| case.pool.reuse);
-    let Some(case) = pooled.max_by_key(|case| most(case)).filter(|case| most(case).min(shared) > u64::from(room)) else {
+    let Some(case) = pooled.max_by_key(|case| most(case)).filter(|case| most(case).min(shared) > u64::from(room))
+    else {
         return;
     };
     let instances = counted(case.pool.instances.into(), "instance");
@@ -193,8 +194,7 @@ fn shared(prediction: &Prediction, words: &mut Words) {
         return;
     };
     let either = if prediction.best.as_ref().is_some_and(|best| best.met) { "" } else { " either" };
-    let verdict =
-        if shared.met { String::new() } else { format!(" (which does not meet the objectives{either})") };
+    let verdict = if shared.met { String::new() } else { format!(" (which does not meet the objectives{either})") };
     let why = match u64::from(shared.sizes.max_size) < settings.in_all() {
         true => ": not all instances are busy at the same moment",
         false => "",

@@ -198,7 +198,9 @@ fn too_much(most: f64, prediction: &Prediction, words: &mut Words) {
         None => format!("the server does {}/s at most", number(most)),
     };
     words.warn(match &prediction.best {
-        Some(best) if best.met => format!("At the peak {arrives}, and {most}: for as long as that lasts, operations pile up."),
+        Some(best) if best.met => {
+            format!("At the peak {arrives}, and {most}: for as long as that lasts, operations pile up.")
+        }
         _ => format!("{arrives}, and {most}: no pool can help."),
     });
 }

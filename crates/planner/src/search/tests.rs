@@ -36,8 +36,12 @@ fn candidates_are_judged_by_a_part_only_where_that_tells_what_the_whole_would() 
 
 #[test]
 fn a_load_whose_process_is_frozen_is_another_load() {
-    let variants = "[[variant]]\nname = \"awake\"\n[[variant]]\nname = \"frozen\"\nfreeze = { length = \"1s\", every = \"3s\" }\n";
-    assert_eq!(parts(&format!("[load]\nclients = 2\nduration = \"9s\"\n{variants}[plan]\nservice = \"1ms\"\n")).len(), 2);
+    let variants =
+        "[[variant]]\nname = \"awake\"\n[[variant]]\nname = \"frozen\"\nfreeze = { length = \"1s\", every = \"3s\" }\n";
+    assert_eq!(
+        parts(&format!("[load]\nclients = 2\nduration = \"9s\"\n{variants}[plan]\nservice = \"1ms\"\n")).len(),
+        2
+    );
 }
 
 #[test]

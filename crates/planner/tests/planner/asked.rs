@@ -139,7 +139,10 @@ fn times_and_loads_that_cannot_be_played_are_refused() {
         ("clients = 2\nduration = \"1s\"\nwarmup = \"1000d\"", long),
         ("rate = 20000\nduration = \"1d\"", "1,728,000,000 operations, and a plan plays 1,000,000,000 at most"),
         ("clients = 1000\nduration = \"1h\"", "3,600,000,000 operations"),
-        ("rate = 1\nduration = \"1s\"\n[[fault]]\nkind = \"delay\"\ndelay = \"2d\"", "a delay on the way of more than a day"),
+        (
+            "rate = 1\nduration = \"1s\"\n[[fault]]\nkind = \"delay\"\ndelay = \"2d\"",
+            "a delay on the way of more than a day",
+        ),
     ] {
         let error = refused(load).unwrap_err();
         assert!(error.contains(why), "{load}: {error}");

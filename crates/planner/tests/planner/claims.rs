@@ -18,7 +18,8 @@ use super::{ms, seconds};
 /// The question of a file with these parts.
 fn question(target: &str, rest: &str) -> Question {
     let text = format!("[scenario]\nname = \"n\"\n[target]\n{target}\n{rest}");
-    from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap_or_else(|error| panic!("{error}"))
+    from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default())
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn postgres(rest: &str) -> Question {
@@ -95,7 +96,11 @@ fn an_inflection_is_that_of_each_pool_as_it_is_given() {
     assert!(text.contains("30 connections bridge") && text.contains("7 connections bridge"), "{text}");
     // Without a size there are as many as the server lets in.
     let prediction = ask(&postgres(&format!("[load]\nrate = 100\nduration = \"4s\"\n[pool]\nmax_size = 0\n{STALL}")));
-    assert!(said(&prediction, "inflection").starts_with("197 connections bridge"), "{}", said(&prediction, "inflection"));
+    assert!(
+        said(&prediction, "inflection").starts_with("197 connections bridge"),
+        "{}",
+        said(&prediction, "inflection")
+    );
 }
 
 #[test]
@@ -107,7 +112,10 @@ fn pools_without_a_size_could_want_any_number_and_where_there_is_no_pool_nothing
         text.contains("could be wanted").then_some(text)
     };
     let text = warned("max_size = 0\n").expect("a warning");
-    assert!(text.contains("As given, any number of connections could be wanted by 1 instance without a max_size"), "{text}");
+    assert!(
+        text.contains("As given, any number of connections could be wanted by 1 instance without a max_size"),
+        "{text}"
+    );
     assert_eq!((warned("max_size = 15\n"), warned("reuse = false\n")), (None, None));
 }
 
@@ -115,7 +123,8 @@ fn pools_without_a_size_could_want_any_number_and_where_there_is_no_pool_nothing
 fn what_meets_the_objectives_is_not_called_hopeless() {
     // For half a second more arrives than the 8 that work at a time can do.
     let stages = "stages = [{ duration = \"3s\", to = 100 }, { duration = \"500ms\", to = 900 }, { duration = \"3s\", from = 100, to = 100 }]\n";
-    let plan = "[plan]\nservice = \"10ms\"\nspread = \"constant\"\nparallel = 8\nobjectives = [\"errors<1%\", \"p99<1s\"]\n";
+    let plan =
+        "[plan]\nservice = \"10ms\"\nspread = \"constant\"\nparallel = 8\nobjectives = [\"errors<1%\", \"p99<1s\"]\n";
     let prediction = ask(&postgres(&format!("[load]\n{stages}[pool]\nmax_size = 20\n{plan}")));
     assert!(prediction.best.as_ref().unwrap().met);
     let warned = prediction.warnings.join(" ");
@@ -137,7 +146,7 @@ fn connections_for_each_operation_are_compared_with_a_pool_under_the_same_load()
 
 #[test]
 fn where_all_have_a_connection_more_of_them_would_find_nothing_to_do() {
-    let load = "[load]\nclients = 5\nduration = \"1s\"\n[plan]\nservice = \"10ms\"\nobjectives = [\"p50<1ms\"]\n";
+    let load = "[load]\nclients = 5\nduration = \"1s\"\n[plan]\nservice = \"10ms\"\nspread = \"constant\"\nobjectives = [\"p50<1ms\"]\n";
     let why = said(&ask(&postgres(load)), "why");
     assert!(why.contains("More than 5 connections for each instance would find nothing to do."), "{why}");
 }
@@ -168,7 +177,8 @@ fn clients_of_a_redis_that_need_connections_of_their_own_are_let_in_and_any_numb
     };
     let settings = of("blocking_rate = 10, blocking_time = \"500ms\"");
     assert_eq!((settings.max_size, settings.soft_limit), (14, Some(18)));
-    let many = of("blocking_rate = 1000000, blocking_time = \"1d\", transaction_rate = 1000000, transaction_time = \"1d\"");
+    let many =
+        of("blocking_rate = 1000000, blocking_time = \"1d\", transaction_rate = 1000000, transaction_time = \"1d\"");
     assert_eq!(many.max_size, u32::MAX);
 }
 
