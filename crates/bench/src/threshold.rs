@@ -17,7 +17,7 @@ pub struct Threshold {
 
 #[derive(Clone, Copy, Debug)]
 enum Metric {
-    Time(Of, fn(&Percentiles) -> f64),
+    Time(Of, Read, Option<f64>),
     Errors,
     ErrorsPercent,
     Dropped,
@@ -62,15 +62,16 @@ const FORM: &str = "write it like p99>50ms, service_p95>20ms, errors>1%, dropped
 /// Reads one value of a histogram.
 type Read = fn(&Percentiles) -> f64;
 
-const TIMES: &[(&str, Read)] = &[
-    ("min", |p| p.min),
-    ("mean", |p| p.mean),
-    ("p50", |p| p.p50),
-    ("p90", |p| p.p90),
-    ("p95", |p| p.p95),
-    ("p99", |p| p.p99),
-    ("p999", |p| p.p999),
-    ("max", |p| p.max),
+/// Each value of a histogram, and the share of all times that are no longer; of the mean nobody knows that.
+const TIMES: &[(&str, Read, Option<f64>)] = &[
+    ("min", |p| p.min, Some(0.0)),
+    ("mean", |p| p.mean, None),
+    ("p50", |p| p.p50, Some(0.5)),
+    ("p90", |p| p.p90, Some(0.9)),
+    ("p95", |p| p.p95, Some(0.95)),
+    ("p99", |p| p.p99, Some(0.99)),
+    ("p999", |p| p.p999, Some(0.999)),
+    ("max", |p| p.max, Some(1.0)),
 ];
 const PREFIXES: &[(&str, Of)] =
     &[("response_", Of::Response), ("service_", Of::Service), ("pool_wait_", Of::PoolWait), ("connect_", Of::Connect)];
@@ -89,7 +90,7 @@ impl Threshold {
         let (sign, compare) = COMPARISONS.iter().find(|(sign, _)| rest.starts_with(sign)).expect("it begins with one");
         let value = rest[sign.len()..].trim();
         let (metric, limit) = match time(name) {
-            Some((of, take)) => (Metric::Time(of, take), milliseconds(value)?),
+            Some((of, take, rank)) => (Metric::Time(of, take, rank), milliseconds(value)?),
             None => count(name, value)?,
         };
         Ok(Self { text: text.trim().to_owned(), metric, compare: *compare, limit })
@@ -144,16 +145,21 @@ impl Threshold {
     /// The limit in milliseconds, of one that bounds a percentile of the response time from above.
     pub fn response_limit_ms(&self) -> Option<f64> {
         let above = matches!(self.compare, Compare::Below | Compare::AtMost);
-        (above && matches!(self.metric, Metric::Time(Of::Response, _))).then_some(self.limit)
+        (above && matches!(self.metric, Metric::Time(Of::Response, ..))).then_some(self.limit)
+    }
+
+    /// The share of all times that its percentile leaves below, 0.99 for p99; `None`: it asks for no percentile.
+    pub fn rank(&self) -> Option<f64> {
+        if let Metric::Time(_, _, rank) = self.metric { rank } else { None }
     }
 }
 
-fn time(name: &str) -> Option<(Of, Read)> {
+fn time(name: &str) -> Option<(Of, Read, Option<f64>)> {
     let (of, name) = PREFIXES
         .iter()
         .find_map(|(prefix, of)| Some((*of, name.strip_prefix(prefix)?)))
         .unwrap_or((Of::Response, name));
-    TIMES.iter().find(|(known, _)| *known == name).map(|(_, take)| (of, *take))
+    TIMES.iter().find(|(known, ..)| *known == name).map(|(_, take, rank)| (of, *take, *rank))
 }
 
 fn count(name: &str, value: &str) -> Result<(Metric, f64), String> {
@@ -170,7 +176,7 @@ fn count(name: &str, value: &str) -> Result<(Metric, f64), String> {
             return Err(format!("`{name}` is not a part of anything: no `%` there"));
         }
         _ => {
-            let known: Vec<&str> = TIMES.iter().map(|(name, _)| *name).chain(COUNTS.iter().copied()).collect();
+            let known: Vec<&str> = TIMES.iter().map(|(name, ..)| *name).chain(COUNTS.iter().copied()).collect();
             let guess = nearest(name, &known).map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
             return Err(format!("unknown metric `{}`{guess}: {FORM}", name.escape_debug()));
         }
@@ -201,7 +207,7 @@ impl Metric {
         let ended = measured.requests as f64 + errors;
         let part = |count: f64, of: f64| (of > 0.0).then(|| count / of * 100.0);
         match self {
-            Self::Time(of, take) => {
+            Self::Time(of, take, _) => {
                 let percentiles = match of {
                     Of::Response => &measured.response_ms,
                     Of::Service => &measured.service_ms,

@@ -3,6 +3,7 @@
 mod certainty;
 mod limits;
 mod sizing;
+mod stalls;
 mod upkeep;
 
 use bench::plan::Plan;
@@ -36,6 +37,7 @@ pub fn reasons(question: &Question, load: &Plan, prediction: &Prediction) -> (Ve
     sizing::say(question, load, prediction, &mut words);
     upkeep::say(question, load, prediction, &mut words);
     limits::say(question, load, prediction, &mut words);
+    stalls::say(question, &mut words);
     certainty::say(question, prediction, &mut words);
     (words.reasons, words.warnings)
 }

@@ -26,8 +26,6 @@ use crate::{
 
 /// Exit status where no setting meets the objectives.
 const MISSED: u8 = 99;
-/// How long the load lasts where nothing is said.
-const DURATION: Duration = Duration::from_secs(60);
 
 const EXAMPLE: &str = "\
 Examples:
@@ -248,7 +246,7 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
             let delay = load.delay.map(|delay| Fault::Delay { delay, jitter: Duration::ZERO });
             let flags = Flags {
                 rate,
-                duration: load.duration.unwrap_or(DURATION),
+                duration: load.duration,
                 spacing: match load.spacing {
                     Some(SpacingName::Even) => Spacing::Even,
                     Some(SpacingName::Poisson) | None => Spacing::Poisson,

@@ -70,7 +70,7 @@ impl Engine {
                         self.order(Order::Connect(conn));
                     }
                     Some(instances) => {
-                        instances.check_out(client, self.load.is_closed(), now);
+                        instances.check_out(client, self.load.share(), now);
                         self.pools_changed(now);
                     }
                 }

@@ -7,11 +7,14 @@ use pool::{
     Action, Budget, BudgetAction, CheckIn, CheckOut, CheckOutFailed, Closed, Grant, Home, MAX_SERVERS, MemberId,
     Permit, Pool, ServerId, Ticket, Time, WaiterId,
 };
+use workload::Random;
 
-use super::ConnId;
+use super::{ConnId, load::Share};
 use crate::{plan::PoolUnderTest, record::Cause};
 
 const HOME: Home = Home(0);
+/// Other chance than what decides when operations come.
+const SPLIT: u64 = 0x05ee_d0f5_a110;
 
 /// What a pool has decided.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +63,9 @@ pub struct Instances {
     pools: Vec<Instance>,
     /// What they may have together; `None`: each as many as it may have by itself.
     budget: Option<Budget>,
-    /// The one that the next operation goes to.
+    /// The one that the next operation goes to that takes its turn, and what those are drawn with that do not.
     turn: u32,
+    random: Random,
     /// Where each waiting client waits, by client.
     tickets: Vec<(u32, Option<Ticket>)>,
     changes: VecDeque<Change>,
@@ -103,6 +107,7 @@ impl Instances {
             pools,
             budget: budget.map(|(budget, _)| budget),
             turn: 0,
+            random: Random::new(seed ^ SPLIT),
             tickets: Vec::new(),
             changes: VecDeque::new(),
             deadline: Time::NEVER,
@@ -112,14 +117,19 @@ impl Instances {
         instances
     }
 
-    /// A client wants a connection; always of the same instance if it belongs to one.
+    /// A client wants a connection.
     #[inline]
-    pub fn check_out(&mut self, client: u32, belongs: bool, now: Time) {
+    pub fn check_out(&mut self, client: u32, share: Share, now: Time) {
         let count = self.pools.len() as u32;
-        let instance = if belongs { client % count } else { self.turn };
-        if !belongs {
-            self.turn = (self.turn + 1) % count;
-        }
+        let instance = match share {
+            _ if count == 1 => 0,
+            Share::OfTheClient => client % count,
+            Share::InTurn => {
+                let next = (self.turn + 1) % count;
+                std::mem::replace(&mut self.turn, next)
+            }
+            Share::AtRandom => self.random.below(u64::from(count)) as u32,
+        };
         let mut ticket = None;
         match self.pools[instance as usize].pool.check_out(WaiterId(u64::from(client)), HOME, now) {
             CheckOut::Granted(grant) => self.grant(instance, grant),

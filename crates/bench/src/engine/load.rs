@@ -28,6 +28,17 @@ pub enum Next {
     },
 }
 
+/// From which of several pools an operation takes its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// That of its client, who belongs to one instance of the application.
+    OfTheClient,
+    /// Each in turn.
+    InTurn,
+    /// Any, as chance has it: each instance has users of its own, who know nothing of those of others.
+    AtRandom,
+}
+
 /// How often, and by how much at most, the load generator was late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
@@ -88,6 +99,7 @@ struct Open {
     free: Vec<u32>,
     clients: u32,
     lateness: Lateness,
+    at_random: bool,
 }
 
 #[derive(Debug)]
@@ -247,6 +259,16 @@ impl Load {
         matches!(self.kind, Kind::Closed(_))
     }
 
+    /// From which of several pools operations take their connections.
+    #[inline]
+    pub fn share(&self) -> Share {
+        match &self.kind {
+            Kind::Closed(_) => Share::OfTheClient,
+            Kind::Open(open) if open.at_random => Share::AtRandom,
+            Kind::Open(_) | Kind::Burst(_) => Share::InTurn,
+        }
+    }
+
     /// How late the load generator was; only an open load has a schedule.
     pub fn lateness(&self) -> Lateness {
         match &self.kind {
@@ -306,6 +328,7 @@ impl Open {
             free: Vec::new(),
             clients: 0,
             lateness: Lateness::default(),
+            at_random: spacing == Spacing::Poisson,
         }
     }
 

@@ -66,6 +66,8 @@ pub struct Wishes {
     pub reserved: Option<u32>,
     /// Connections that all pools together may have, as those of one Poolhouse.
     pub budget: Option<u32>,
+    /// The same of what was assumed until somebody measured it: it counts where the measurement saw no connection being made.
+    pub unless_measured: ConnectWishes,
     /// What must hold.
     pub objectives: Vec<String>,
     /// By how much limits must be kept, as a share of them.
@@ -104,6 +106,20 @@ pub struct ConnectWishes {
     pub ready: Option<Duration>,
     /// Of these two, for how long one of the server's processors is needed.
     pub processor_time: Option<Duration>,
+}
+
+impl ConnectWishes {
+    /// These, and where they say nothing those below.
+    fn or(self, below: Self) -> Self {
+        Self {
+            dns: self.dns.or(below.dns),
+            tcp: self.tcp.or(below.tcp),
+            tls: self.tls.or(below.tls),
+            auth: self.auth.or(below.auth),
+            ready: self.ready.or(below.ready),
+            processor_time: self.processor_time.or(below.processor_time),
+        }
+    }
 }
 
 /// What the platform does with functions that nobody calls.
@@ -204,6 +220,7 @@ impl Wishes {
             margin: section.decimal("margin", 0.0..=0.9),
             cpus: section.number("cpus", 1..=10_000),
             memory_mb: section.decimal("memory_mb", 0.001..=100_000.0),
+            unless_measured: ConnectWishes::default(),
             platform: section.table("platform", &[PLATFORM_KEYS]).and_then(|table| platform(&table)),
             exclusive: section.table("exclusive", &[EXCLUSIVE_KEYS]).map(|table| exclusive(&table)),
         }
@@ -218,6 +235,15 @@ impl Wishes {
         // So does whoever says what more of them at once do.
         let says = self.curve.is_some() || self.parallel.is_some() || self.processor_time.is_some();
         let below = if says { Self { curve: None, parallel: None, processor_time: None, ..below } } else { below };
+        // A measurement knows better than the file below what connecting takes, if it knows.
+        let below = match self.measured {
+            Some(_) => {
+                let processor_time = below.connect.processor_time;
+                let connect = ConnectWishes { processor_time, ..ConnectWishes::default() };
+                Self { connect, unless_measured: below.connect, ..below }
+            }
+            None => below,
+        };
         // Whoever gives a percentile means no other spread.
         let below = if self.service_p99.is_some() { Self { spread: None, ..below } } else { below };
         Self {
@@ -231,14 +257,8 @@ impl Wishes {
             processor_time: self.processor_time.or(below.processor_time),
             trips: self.trips.or(below.trips),
             pause: self.pause.or(below.pause),
-            connect: ConnectWishes {
-                dns: self.connect.dns.or(below.connect.dns),
-                tcp: self.connect.tcp.or(below.connect.tcp),
-                tls: self.connect.tls.or(below.connect.tls),
-                auth: self.connect.auth.or(below.connect.auth),
-                ready: self.connect.ready.or(below.connect.ready),
-                processor_time: self.connect.processor_time.or(below.connect.processor_time),
-            },
+            connect: self.connect.or(below.connect),
+            unless_measured: self.unless_measured.or(below.unless_measured),
             server_limit: self.server_limit.or(below.server_limit),
             reserved: self.reserved.or(below.reserved),
             budget: self.budget.or(below.budget),
@@ -374,7 +394,8 @@ impl Wishes {
     }
 
     fn connect(&self, measured: &[BenchResult], auth_trips: u32, assumed: &mut Vec<String>) -> Result<Connect, String> {
-        let wishes = &self.connect;
+        let has_measured = measured.iter().any(|result| result.total.connect_ms.total.is_some());
+        let wishes = if has_measured { self.connect } else { self.connect.or(self.unless_measured) };
         let phase = |said: Option<Duration>, of: fn(&BenchResult) -> Option<&Percentiles>| match said {
             Some(time) => Ok(Some(Times::Constant(time))),
             None => sum(measured, of).map(|all| all.and_then(|histogram| Times::measured(&histogram))),

@@ -1,6 +1,6 @@
 //! What was found, with what margin, and how sure that is; or that no setting meets the objectives.
 
-use super::Words;
+use super::{Words, limits};
 use crate::{
     prediction::{Best, Prediction},
     question::{Missed, Question},
@@ -15,10 +15,13 @@ const MAX_CASES: usize = 6;
 const MAX_MISSED: usize = 2;
 
 /// What the given settings miss.
-fn given(prediction: &Prediction, words: &mut Words) {
-    for case in prediction.given.iter().take(MAX_CASES) {
+fn given(question: &Question, prediction: &Prediction, words: &mut Words) {
+    for (case, asked) in prediction.given.iter().zip(&question.cases).take(MAX_CASES) {
         let own = case.result.name.split_once(": ").map_or("as given", |(_, own)| own);
         let text = match &case.missed[..] {
+            [] if limits::could_want_more(question, asked) => {
+                "meets the objectives under this load, but could want more connections than the server has.".to_owned()
+            }
             [] => "meets the objectives.".to_owned(),
             all => {
                 let more = all.len().saturating_sub(MAX_MISSED);
@@ -45,7 +48,7 @@ fn reliable(prediction: &Prediction) -> &'static str {
 /// First of all.
 pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut Words) {
     if !question.is_sweep {
-        given(prediction, words);
+        given(question, prediction, words);
     }
     if let Some(forbidden) = &prediction.forbidden {
         words.say("none", forbidden.clone());

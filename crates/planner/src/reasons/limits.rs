@@ -43,25 +43,37 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
     exclusive(prediction, words);
 }
 
+/// What the pools of a case could open at their largest, as far as they share no budget.
+fn most(case: &Plan) -> u64 {
+    u64::from(case.pool.config.effective_max_size()) * u64::from(case.pool.instances)
+}
+
+/// Whether the pools of a case could want more than the server has.
+pub(super) fn could_want_more(question: &Question, case: &Plan) -> bool {
+    let shared = question.spec.budget.map_or(u64::MAX, u64::from);
+    case.pool.reuse && question.spec.room().is_some_and(|room| most(case).min(shared) > u64::from(room))
+}
+
 /// What the given pools could open at their largest, though this load does not make them.
 fn given(question: &Question, words: &mut Words) {
     let Some(room) = question.spec.room() else { return };
     let shared = question.spec.budget.map_or(u64::MAX, u64::from);
-    let each = |case: &Plan| u64::from(case.pool.config.effective_max_size());
-    let most = |case: &Plan| each(case) * u64::from(case.pool.instances);
-    let pooled = question.cases.iter().filter(|case| case.pool.reuse);
-    let Some(case) = pooled.max_by_key(|case| most(case)).filter(|case| most(case).min(shared) > u64::from(room))
-    else {
-        return;
-    };
+    let more = question.cases.iter().filter(|case| could_want_more(question, case));
+    let Some(case) = more.max_by_key(|case| most(case)) else { return };
     let instances = counted(case.pool.instances.into(), "instance");
     let wanted = match (case.pool.config.max_size, shared) {
         (_, shared) if shared < most(case) => format!("{shared} connections could be wanted by {instances} together"),
         (0, _) => format!("any number of connections could be wanted by {instances} without a max_size"),
         (size, _) => format!("{instances} x {size} = {} connections could be wanted", most(case)),
     };
+    let each = match room / case.pool.instances.max(1) {
+        0 => String::new(),
+        _ if case.pool.instances == 1 => String::new(),
+        1 => ", 1 for each".to_owned(),
+        each => format!(", {each} for each, or {} while a deployment runs old and new ones side by side", each / 2),
+    };
     words.warn(format!(
-        "As given, {wanted}, and {room} are free: a bad day, or a leak in one instance, takes those of the others."
+        "As given, {wanted}, and {room} are free{each}: a bad day, or a leak in one instance, takes those of the others."
     ));
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bench::{
     plan::{PoolWishes, Spacing},
-    result::BenchResult,
+    result::{BenchResult, ConnectPhases},
 };
 use planner::{
     question::{Flags, Question, Wishes, from_flags, from_text},
@@ -89,7 +89,7 @@ fn a_run_has_no_use_for_the_plan_of_its_scenario() {
 fn without_objectives_there_are_some_and_that_is_said() {
     let flags = Flags {
         rate: 10.0,
-        duration: seconds(5),
+        duration: Some(seconds(5)),
         spacing: Spacing::Poisson,
         faults: Vec::new(),
         pool: PoolWishes::default(),
@@ -198,4 +198,17 @@ fn a_measurement_without_what_is_needed_of_it_is_refused() {
     assert!(error.contains("a histogram cannot be read"), "{error}");
     let error = measured("paused", "pause = \"40ms\"\nparallel = 2\n", |_| ()).unwrap_err();
     assert!(error.contains("p.toml:9:9") && error.contains("nothing is left for the server"), "{error}");
+}
+
+#[test]
+fn what_connecting_took_in_a_measurement_takes_the_place_of_what_the_file_assumes() {
+    let assumes = "connect = { tcp = \"1ms\", auth = \"6ms\" }\n";
+    let connecting = |question: Question| question.spec.connecting(&[]).as_secs_f64();
+    let measures = |result: &mut BenchResult| {
+        let ten = result.total.service_ms.clone();
+        result.total.connect_ms = ConnectPhases { ready: ten.clone(), total: ten, ..ConnectPhases::default() };
+    };
+    super::near(connecting(measured("connects", assumes, measures).unwrap()), 0.010, 0.01);
+    let unseen = |result: &mut BenchResult| result.total.connect_ms = ConnectPhases::default();
+    super::near(connecting(measured("unseen", assumes, unseen).unwrap()), 0.007, 0.01);
 }

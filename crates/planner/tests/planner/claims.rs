@@ -1,6 +1,6 @@
 //! What a prediction says is what was computed: of the right loads, pools and limits, and no more than that.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use bench::{
     plan::{Fault, PoolWishes, Spacing, Window},
@@ -40,7 +40,7 @@ fn said(prediction: &Prediction, about: &str) -> String {
 fn facts(fault: Fault) -> Facts {
     let flags = Flags {
         rate: 800.0,
-        duration: seconds(60),
+        duration: Some(seconds(60)),
         spacing: Spacing::Poisson,
         faults: vec![fault],
         pool: PoolWishes::default(),
@@ -200,4 +200,40 @@ fn pools_that_share_a_limit_may_each_have_more_than_their_part_of_it() {
     let limit = said(&prediction, "server's limit");
     assert!(limit.contains("and all of them together = 20 (80%)"), "{limit}");
     assert!(!prediction.warnings.iter().any(|text| text.contains("may want")), "{:?}", prediction.warnings);
+}
+
+/// A plan of 800/s of 15 ms each on 100 connections, with a stall of 200 ms for 3 s.
+fn with_stall(window: Window, duration: Option<Duration>, objectives: &[&str]) -> Question {
+    let stall = Fault::Stall { delay: ms(200), window };
+    let pool = PoolWishes { max_size: Some(100), ..PoolWishes::default() };
+    let flags = Flags { rate: 800.0, duration, spacing: Spacing::Poisson, faults: vec![stall], pool, seed: 1 };
+    let objectives = objectives.iter().map(|&text| text.to_owned()).collect();
+    from_flags(&flags, Wishes { service: Some(ms(15)), objectives, ..Wishes::default() }).unwrap()
+}
+
+#[test]
+fn a_stall_that_is_rare_is_played_all_the_same() {
+    let rare = Window { first: seconds(300), length: seconds(3), every: Some(seconds(300)) };
+    let question = with_stall(rare, None, &[]);
+    assert!(question.assumed.iter().any(|text| text.contains("A minute around one stall is played")));
+    let prediction = ask(&question);
+    assert!(!prediction.given[0].missed.is_empty(), "100 connections do not bridge it");
+    let best = prediction.best.as_ref().unwrap();
+    assert!(best.met && best.sizes.max_size > 150, "{:?}", best.sizes);
+    // One that comes every 20 s does so in each minute.
+    let often = Window { first: seconds(20), length: seconds(3), every: Some(seconds(20)) };
+    assert!(!with_stall(often, None, &[]).assumed.iter().any(|text| text.contains("around one stall")));
+}
+
+#[test]
+fn stalls_that_the_objectives_cannot_see_are_warned_of() {
+    let rare = |first| Window { first: seconds(first), length: seconds(3), every: Some(seconds(300)) };
+    let warned = |window, duration, objectives: &[&str], of: &str| {
+        let prediction = ask(&with_stall(window, Some(seconds(duration)), objectives));
+        prediction.warnings.iter().any(|text| text.contains(of))
+    };
+    assert!(warned(rare(300), 60, &[], "it never comes"));
+    assert!(warned(rare(100), 400, &[], "Answers are late for 0.75% of the load: pool_wait_p99<15ms"), "one in 400 s");
+    assert!(!warned(rare(100), 400, &["p999<300ms"], "hardly sees"));
+    assert!(!warned(rare(20), 60, &[], "hardly sees") && !warned(rare(20), 60, &[], "it never comes"));
 }

@@ -16,7 +16,7 @@ use planner::{
 use super::{ms, seconds};
 
 fn flags(pool: PoolWishes) -> Flags {
-    Flags { rate: 10.0, duration: seconds(1), spacing: Spacing::Poisson, faults: Vec::new(), pool, seed: 1 }
+    Flags { rate: 10.0, duration: Some(seconds(1)), spacing: Spacing::Poisson, faults: Vec::new(), pool, seed: 1 }
 }
 
 fn ask(question: &Question) -> Prediction {

@@ -17,7 +17,7 @@ use super::{ms, seconds};
 fn flags(rate: f64) -> Flags {
     Flags {
         rate,
-        duration: seconds(20),
+        duration: Some(seconds(20)),
         spacing: Spacing::Even,
         faults: Vec::new(),
         pool: PoolWishes { max_size: Some(50), max_life_time: Some(None), ..PoolWishes::default() },

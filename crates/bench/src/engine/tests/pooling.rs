@@ -111,6 +111,15 @@ fn operations_go_to_the_instances_in_turn_each_with_a_pool_of_its_own() {
 }
 
 #[test]
+fn users_who_come_at_random_go_to_any_instance() {
+    // 20/s of 10 ms to each of 50 connections: a fifth of the operations finds it in use, as if each instance had users of its own.
+    let mut plan = plan(open(1000.0, seconds(20), Spacing::Poisson), fixed(1));
+    plan.pool.instances = 50;
+    let waits = World::new(always(ms(10))).run(&plan).total.pool_wait_ms.unwrap();
+    assert!(waits.p50 == 0.0 && waits.p90 > 1.0, "{waits:?}");
+}
+
+#[test]
 fn a_pool_without_minimum_grows_to_what_the_load_needs_and_shrinks_when_it_ends() {
     // 100/s of 50 ms: 5 connections (Little).
     let config = PoolConfig { max_idle_time: Some(seconds(3)), ..PoolConfig::default() };
