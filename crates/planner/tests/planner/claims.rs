@@ -190,15 +190,15 @@ fn a_server_outlives_the_freeze_and_the_time_until_it() {
 
 #[test]
 fn pools_that_share_a_limit_may_each_have_more_than_their_part_of_it() {
-    // 300/s of 20 ms on 10 instances: 6 in use in all, and now and then 3 or 4 of one pool.
-    let load = "[load]\nrate = 300\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\ninstances = 10\nmax_size = 5\n";
-    let plan = "[plan]\nservice = \"20ms\"\nconnect = { tcp = \"100us\" }\nserver_limit = 25\nbudget = 20\nobjectives = [\"pool_wait_p99<5ms\"]\n";
+    // 60/s of 20 ms on 10 instances: with one connection each one in ten operations waits for longer than 5 ms, and most pools can have two.
+    let load = "[load]\nrate = 60\nduration = \"60s\"\nspacing = \"poisson\"\n[pool]\ninstances = 10\nmax_size = 5\n";
+    let plan = "[plan]\nservice = \"20ms\"\nconnect = { tcp = \"100us\" }\nserver_limit = 24\nbudget = 18\nobjectives = [\"pool_wait_p95<5ms\"]\n";
     let prediction = ask(&postgres(&format!("{load}{plan}")));
     let best = prediction.best.as_ref().unwrap();
-    assert!(best.met && (3..=20).contains(&best.sizes.max_size), "{:?}", best.sizes);
-    assert!(best.sizes.min_size <= 2 && best.cases[0].most_connections <= 20, "{:?}", best.sizes);
+    assert!(best.met && (2..=18).contains(&best.sizes.max_size), "{:?}", best.sizes);
+    assert!(best.sizes.min_size <= 1 && best.cases[0].most_connections <= 18, "{:?}", best.sizes);
     let limit = said(&prediction, "server's limit");
-    assert!(limit.contains("and all of them together = 20 (80%)"), "{limit}");
+    assert!(limit.contains("and all of them together = 18 (75%)"), "{limit}");
     assert!(!prediction.warnings.iter().any(|text| text.contains("may want")), "{:?}", prediction.warnings);
 }
 
