@@ -23,8 +23,8 @@ const GAIN: f64 = 0.01;
 const MARGIN: f64 = 0.02;
 /// More servers that cannot gain more than this are not worth it.
 const WORTH: f64 = 0.02;
-/// A candidate that loses this part in each of the first two pairs, or something in each of the first four and that part in their middle, is
-/// given up at once. Of two pairs one stall would make the middle, and of four it does not.
+/// A candidate that loses this part in the middle of the first two pairs and half of it in each, or that part in the middle of the first four
+/// and something in each, is given up at once. One stall makes the middle of two pairs, and not that of four: therefore the half.
 const PLAIN: (usize, f64) = (2, 0.15);
 const LIKELY: (usize, f64) = (4, 0.05);
 /// Fewer servers do not do as much if clients then are in the pool for longer by this part.
@@ -176,8 +176,10 @@ impl Trial {
         }
         let pairs = self.gains.len();
         let lost = |part: f64| (1.0 - part).ln();
-        let all_below = |after: usize, most: f64| pairs == after && self.gains.iter().all(|gain| *gain < most);
-        if all_below(PLAIN.0, lost(PLAIN.1)) || all_below(LIKELY.0, 0.0) && self.estimate() < lost(LIKELY.1) {
+        let all_below = |(after, part): (usize, f64), each: f64| {
+            pairs == after && self.gains.iter().all(|gain| *gain < each) && self.estimate() < lost(part)
+        };
+        if all_below(PLAIN, lost(PLAIN.1 / 2.0)) || all_below(LIKELY, 0.0) {
             return Some(Reason::Worse);
         }
         if !LOOKS.contains(&pairs) {
