@@ -24,7 +24,8 @@ SOURCES = sorted((pooler.ROOT / "crates").glob("*/src/**/*.rs"))
 # Words that look like keys and are somebody else's: parameters of PostgreSQL and of its clients, and columns of its tables.
 OTHERS = {
     "app_password", "application_name", "client_encoding", "current_setting", "default_transaction_isolation", "max_connections", "max_protocol_version", "min_protocol_version",
-    "idle_in_transaction_session_timeout", "search_path", "set_config",
+    "checkpoint_completion_target", "checkpoint_timeout", "idle_in_transaction_session_timeout", "log_checkpoints", "max_wal_size", "search_path",
+    "set_config",
     "statement_timeout", "track_activities", "transaction_timeout",
 }
 # How many descriptors there are is this machine's affair; of the other one the page tells itself.
