@@ -125,7 +125,10 @@ impl MongoDb {
         };
         client.request.failed = Document::read(&message[body.clone()]).is_ok_and(|document| !is_ok(document));
         let read = Document::read(&message[body.clone()]).and_then(|document| Ok((document, Said::read(document)?)));
-        client.request.aborted = read.as_ref().is_ok_and(|(document, said)| said.is_aborted(*document));
+        client.request.over = read.as_ref().is_ok_and(|(document, said)| match client.request.commits {
+            true => said.is_committed_or_gone(*document),
+            false => said.is_aborted(*document),
+        });
         match read {
             Ok((_, Said { no_such_cursor: true, .. })) if answer.first && !client.others.is_empty() => {
                 client.request.begun = false;
@@ -432,12 +435,12 @@ impl MongoDb {
     /// A request of a transaction is answered: those that follow go to the same host.
     fn note_transaction(&self, client: &mut Client, host: usize) {
         let Some((session, number)) = client.request.of else { return };
-        // After a commit that fails its driver asks for it once more, or begins anew. After an abort that fails, or that has no answer, it
-        // may do nothing more: the transaction is known until something else ends it, or until the server has given it up by itself.
-        let ends =
-            client.request.transaction == Transaction::Ends && (client.request.commits || client.request.aborted);
+        // After what was to end it and fails, or has no answer, its driver may ask for that once more, or do nothing: the transaction is known
+        // until something else ends it, or until the server has given it up by itself.
+        let ends = client.request.transaction == Transaction::Ends && client.request.over;
         if let Some(own) = &mut client.belongings {
-            own.transaction = (!ends).then_some((session, number));
+            // What became of a commit that fails may not be known: nobody aborts that but its driver.
+            own.transaction = (!ends && !client.request.commits).then_some((session, number));
         }
         let session = (Arc::clone(&client.user), session);
         match client.request.transaction {

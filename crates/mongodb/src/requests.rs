@@ -449,9 +449,7 @@ impl MongoDb {
             if let Some(host) = self.transactions.host(&key, number) {
                 // A commit may be under way, or wait here for a server, and a driver that has lost it asks for it once more, over another
                 // connection: an abort would come between. A transaction that nobody ends MongoDB aborts by itself.
-                if (sent || waits) && client.request.commits {
-                    self.transactions.ended(&key, number);
-                } else {
+                if !((sent || waits) && client.request.commits) {
                     self.add_chores(&client.user, host, [Chore::Abort { session, number }], out);
                 }
             }

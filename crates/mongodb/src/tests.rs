@@ -237,6 +237,13 @@ impl Stage {
         })
     }
 
+    /// The connection of a server ends.
+    fn lose(&mut self, server: ServerTag) {
+        let session = self.servers.0.get_mut(&server.0).unwrap();
+        self.out.clear();
+        self.mongodb.server_gone(server, session, &mut self.clients, &mut self.out);
+    }
+
     /// The client goes.
     fn leave(&mut self) {
         let client = self.clients.0.get_mut(&CLIENT.0).unwrap();
@@ -263,6 +270,11 @@ fn begins(body: &mut Writer<'_>) {
 
 fn aborts(body: &mut Writer<'_>) {
     body.int32("abortTransaction", 1);
+    within(body);
+}
+
+fn commits(body: &mut Writer<'_>) {
+    body.int32("commitTransaction", 1);
     within(body);
 }
 
@@ -302,13 +314,61 @@ fn a_transaction_whose_abort_has_no_answer_is_known_until_its_session_is_forgott
     let server = stage.connect(PoolId(0), true);
     stage.exchange(server, None, begins);
     stage.send(server, aborts);
-    stage.out.clear();
-    let session = stage.servers.0.get_mut(&server.0).unwrap();
-    stage.mongodb.server_gone(server, session, &mut stage.clients, &mut stage.out);
+    stage.lose(server);
     stage.pass(LONG);
     assert_eq!(stage.host_of_transaction(), Some(0));
     stage.pass(30 * LONG);
     assert_eq!(stage.host_of_transaction(), None);
+}
+
+#[test]
+fn a_transaction_whose_commit_is_refused_is_known_until_another_commit_has_ended_it() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.exchange(server, None, begins);
+    stage.exchange(server, Some(EXPIRED), commits);
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), Some(0), "it may be open still, with its locks");
+    assert!(stage.mongodb.transactions.may_hold_up(0));
+    stage.exchange(server, None, commits);
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), None);
+}
+
+#[test]
+fn a_transaction_that_its_host_does_not_have_is_over_with_the_commit() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.exchange(server, None, begins);
+    stage.exchange(server, Some(NO_SUCH_TRANSACTION), commits);
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), None);
+}
+
+#[test]
+fn a_transaction_whose_commit_has_no_answer_is_known_until_its_session_is_forgotten() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.exchange(server, None, begins);
+    stage.send(server, commits);
+    stage.lose(server);
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), Some(0));
+    stage.pass(30 * LONG);
+    assert_eq!(stage.host_of_transaction(), None);
+}
+
+#[test]
+fn what_became_of_a_commit_that_fails_is_not_known_and_nobody_but_its_driver_aborts_it() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    stage.exchange(server, None, begins);
+    stage.exchange(server, Some(EXPIRED), commits);
+    stage.leave();
+    assert!(!stage.did(|effect| matches!(effect, Effect::Errand { .. })));
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), Some(0));
 }
 
 /// A client whose driver believes in a load balancer has begun a transaction, and its abort was refused.
