@@ -110,6 +110,11 @@ fn is_state_change(code: Value<'_>) -> bool {
     code.integer().is_some_and(|code| STATE_CHANGES.contains(&code))
 }
 
+/// Whether a code tells of a change of state.
+pub fn is_state_change_code(code: i32) -> bool {
+    STATE_CHANGES.contains(&code.into())
+}
+
 fn tells_state_change(text: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| text.contains(phrase))
 }

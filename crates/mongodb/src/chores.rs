@@ -278,8 +278,10 @@ impl Chore {
 pub struct Belongings {
     /// The collection that the present request is about.
     pub about: Option<Collection>,
-    /// Its cursors.
+    /// Its cursors, and those of them that have been closed elsewhere.
     pub cursors: Vec<OwnCursor>,
+    /// When there are so many, it is looked which of them are closed.
+    pub many: usize,
     /// The session and the number of its transaction.
     pub transaction: Option<([u8; 16], i64)>,
 }

@@ -135,6 +135,11 @@ impl Cursors {
         Some(known.place)
     }
 
+    /// Whether a user's cursor is known, by what the client was told. It is not used by that.
+    pub fn knows(&self, user: &Arc<str>, told: i64) -> bool {
+        self.table().get(user, told).is_some()
+    }
+
     /// Whether a cursor of this number is known, and none of this user's.
     pub fn is_anothers(&self, user: &Arc<str>, told: i64) -> bool {
         let table = self.table();
