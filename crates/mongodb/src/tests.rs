@@ -577,3 +577,23 @@ fn nobody_is_told_that_a_request_does_not_come_which_has_come() {
     stage.pass(LONG);
     assert!(!stage.did(|effect| matches!(effect, Effect::Post { to: Peer::Client(_), .. })));
 }
+
+#[test]
+fn a_pipeline_of_more_stages_than_there_may_be_is_not_looked_at_to_its_end() {
+    for (stages, pool) in [(1_000, PoolId(1)), (1_001, PoolId(0))] {
+        let mut stage = Stage::new();
+        stage.doors.0.lock().unwrap().push(1);
+        stage.pass(topology::BEAT);
+        stage.watch(1, false);
+        stage.ask(|body| {
+            body.text("aggregate", "things").text("$db", "app");
+            body.array("pipeline", |pipeline| {
+                for number in 0..stages {
+                    pipeline.document(&number.to_string(), |one| _ = one.document("$match", |_| {}));
+                }
+            });
+            body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
+        });
+        assert_eq!(stage.wanted(), Some(pool), "{stages}");
+    }
+}
