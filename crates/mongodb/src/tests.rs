@@ -561,7 +561,7 @@ fn nobody_is_told_that_a_request_does_not_come_which_has_come() {
     bytes.splice(wire::HEADER + 4..wire::HEADER + 4, documents);
     let length = i32::try_from(bytes.len()).unwrap();
     bytes[..4].copy_from_slice(&length.to_le_bytes());
-    let mut hear_full = |stage: &mut Stage, bytes: &[u8]| {
+    let hear_full = |stage: &mut Stage, bytes: &[u8]| {
         let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
         stage.out.clear();
         let input = Input { bytes, full: true, unread: false, now: stage.now };
