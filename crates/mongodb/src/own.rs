@@ -242,7 +242,8 @@ mod tests {
         for name in ["getMore", "killAllSessions", "commitTransaction", "hello", "ismaster", "find", "FIND"] {
             assert!(!is_misspelt(name), "{name}");
         }
-        for name in ["getmore", "GetMore", "killallsessions", "KillCursors", "endsessions", "committransaction", "Hello"]
+        for name in
+            ["getmore", "GetMore", "killallsessions", "KillCursors", "endsessions", "committransaction", "Hello"]
         {
             assert!(is_misspelt(name), "{name}");
         }

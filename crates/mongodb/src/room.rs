@@ -17,6 +17,7 @@ pub struct Room {
 
 impl Room {
     /// How much is taken.
+    #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.all
     }

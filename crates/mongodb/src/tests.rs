@@ -565,10 +565,7 @@ fn nobody_is_told_that_a_request_does_not_come_which_has_come() {
         let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
         stage.out.clear();
         let input = Input { bytes, full: true, unread: false, now: stage.now };
-        assert_eq!(
-            stage.mongodb.client_input(CLIENT, client, &mut stage.servers, input, &mut stage.out),
-            bytes.len()
-        );
+        assert_eq!(stage.mongodb.client_input(CLIENT, client, &mut stage.servers, input, &mut stage.out), bytes.len());
     };
     hear_full(&mut stage, &bytes[..30]);
     stage.pass(LONG / 3);
