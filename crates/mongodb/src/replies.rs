@@ -160,9 +160,7 @@ impl MongoDb {
                 return self.pass_on_gathered(me, server, clients, error, message.len(), out);
             }
             Ok((_, Said { no_such_cursor: true, .. })) => {
-                if let (user, Some(named)) = client.reads_on() {
-                    self.cursors.closed(user, named.told);
-                }
+                self.lose_cursor(client);
                 out.span(to, 0..message.len());
             }
             Ok((_, Said { cursor: Some((id, at)), .. })) => {
@@ -249,6 +247,13 @@ impl MongoDb {
             self.end(me, server, answer, clients, out);
         }
         taken
+    }
+
+    /// The cursor that a client reads on with is not there any more.
+    fn lose_cursor(&self, client: &Client) {
+        if let (user, Some(named)) = client.reads_on() {
+            self.cursors.closed(user, named.told);
+        }
     }
 
     /// An answer has the id of a cursor: what the client is to be told in its place.
