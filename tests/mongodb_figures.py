@@ -110,13 +110,16 @@ class CountingMember(Member):
         if command.get("autocommit") is not False:
             return
         key = bytes(command["lsid"]["id"])
+        now = time.monotonic()
         if command.get("startTransaction"):
             self.started += 1
-            self.transactions[key] = [time.monotonic(), 0, self.local.connection]
+            # When it began, the end of its last command, how long it has paused before that, and its connection.
+            self.transactions[key] = [now - took, now - took, 0, self.local.connection]
         if name in ("committransaction", "aborttransaction"):
             self.ended += self.transactions.pop(key, None) is not None
-        elif key in self.transactions:
-            self.transactions[key][1] = time.monotonic()
+        elif transaction := self.transactions.get(key):
+            transaction[2] += max(0, now - took - transaction[1])
+            transaction[1] = now
 
     def do_serverstatus(self, _):
         with self.counted:
@@ -154,9 +157,10 @@ class CountingMember(Member):
         for connection, number in list(self.open.numbers.items()):
             if number != own:
                 rows.append({"connectionId": number, "client": self.peer(connection), "appName": self.names.get(connection, ""), "active": False})
-        for began, since, connection in list(self.transactions.values()):
-            idle = {"timeOpenMicros": int((now - began) * 1e6), "timeInactiveMicros": int((now - since) * 1e6),
-                    "timeActiveMicros": int((since - began) * 1e6)}
+        for began, since, paused, connection in list(self.transactions.values()):
+            # A server tells the sum of the pauses, and not how long the present one is.
+            idle = {"timeOpenMicros": int((now - began) * 1e6), "timeInactiveMicros": int((paused + now - since) * 1e6),
+                    "timeActiveMicros": int((since - began - paused) * 1e6)}
             rows.append({"client": self.peer(connection), "appName": self.names.get(connection, ""), "active": False, "transaction": idle})
         rows = list(itertools.islice(rows, stages["$limit"]))
         return {"cursor": {"firstBatch": rows, "id": 0, "ns": "admin.$cmd.aggregate"}, "ok": 1.0}
@@ -228,6 +232,17 @@ def pauses(client, over, seconds):
         over.wait(seconds)
         session.commit_transaction()
     over.wait(0.01)
+
+
+def chats(client, over, seconds):
+    """A transaction that asks something every few milliseconds for a while."""
+    until = time.monotonic() + seconds
+    with client.start_session() as session:
+        session.start_transaction()
+        while time.monotonic() < until:
+            client.app.things.find_one(session=session)
+            over.wait(0.005)
+        session.commit_transaction()
 
 
 def begins(client):

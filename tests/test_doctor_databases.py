@@ -12,7 +12,7 @@ import redis as redis_py
 
 from cluster import free_port
 from crowd import crowd
-from mongodb_figures import Counted, Events, begins, bursts, comes_and_goes, keep, one, pauses
+from mongodb_figures import Counted, Events, begins, bursts, chats, comes_and_goes, keep, one, pauses
 from mongodb_server import JavaServer, directory
 from redis_fixtures import own_redis
 from test_doctor import look, symptoms
@@ -138,9 +138,10 @@ def test_pauses_within_transactions_are_named_on_a_mongodb(counted):
     assert "web from 127.0.0.1" in said["findings"][0]["of"]
 
 
-def test_short_transactions_on_a_mongodb_are_healthy(counted):
+@pytest.mark.parametrize("transaction, seconds", [(pauses, 0.01), (chats, 0.6)])
+def test_transactions_of_short_pauses_on_a_mongodb_are_healthy(counted, transaction, seconds):
     server = counted()
-    with server.client() as client, going_on(6, lambda over: pauses(client, over, 0.01)):
+    with server.client() as client, going_on(6, lambda over: transaction(client, over, seconds)):
         said, done = look(server.look_at)
     assert (done.returncode, said["findings"]) == (0, []), said
 

@@ -2,6 +2,7 @@
 //! the engine orders, and writes down where and with what. Decides nothing about when operations begin.
 
 pub(crate) mod machine;
+pub(crate) mod processors;
 
 use std::{
     fmt,
@@ -14,6 +15,7 @@ use driver::Address;
 use pool::Time;
 use upstream::UpstreamUrl;
 
+use self::processors::Meter;
 use crate::{
     engine::Engine,
     plan::{MongoTarget, Plan, PostgresTarget, RedisTarget, Target},
@@ -69,14 +71,14 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     let started = machine::seconds_since_1970();
     let origin = Instant::now();
     let mut engine = Engine::new(plan, Time(0));
-    let mut processor = Processor::default();
+    let mut processors = Meter::default();
     let mut relay_knows = false;
     let mut watch = |engine: &Engine, now: Time| {
         if let (Some(relay), Some(from), false) = (&relay, engine.measured_from(), relay_knows) {
             relay.load_begins(origin + Duration::from_nanos(from.0));
             relay_knows = true;
         }
-        processor.note(engine, now);
+        processors.look(engine.is_measuring());
         watch(engine, now);
     };
     let around = Surroundings { origin, stop, via: relay.as_ref().map(Relay::address), watch: &mut watch };
@@ -91,7 +93,8 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
             .warnings
             .push(format!("{lost} connections ended because the relay with the faults could not reach the target."));
     }
-    result.total.generator_cpu_s = processor.share().map(|share| share * result.total.duration_s);
+    result.total.generator_cpu_s = processors.cores().map(|cores| cores * result.total.duration_s);
+    result.warnings.extend(processors.warning());
     result.about.started = started;
     result.about.target = shown(plan.target.url());
     result.about.server = Some(server);
@@ -159,29 +162,6 @@ pub fn shown(url: &str) -> String {
     let Some((login, place)) = rest.rsplit_once('@') else { return format!("{scheme}://{rest}") };
     let user = login.split(':').next().unwrap_or_default();
     format!("{scheme}://{user}@{place}")
-}
-
-/// Processor time of this process while the load is measured.
-#[derive(Default)]
-struct Processor {
-    first: Option<(Time, Duration)>,
-    last: Option<(Time, Duration)>,
-}
-
-impl Processor {
-    fn note(&mut self, engine: &Engine, now: Time) {
-        if engine.is_measuring() {
-            let sample = (now, machine::processor_time());
-            self.first.get_or_insert(sample);
-            self.last = Some(sample);
-        }
-    }
-
-    /// Seconds of processor time for each second.
-    fn share(&self) -> Option<f64> {
-        let ((from, before), (until, after)) = (self.first?, self.last?);
-        (until > from).then(|| (after - before).as_secs_f64() / (until - from).as_secs_f64())
-    }
 }
 
 #[cfg(test)]

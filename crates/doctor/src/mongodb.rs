@@ -15,7 +15,8 @@ use crate::{
 
 /// Applications that are told apart; connections of others are one.
 const MAX_ORIGINS: usize = 1_000;
-/// A pause within a transaction that is seen to have lasted for so long. It goes on: on average it is half over, and by chance less.
+/// A pause within a transaction that is seen to have lasted for so long. It goes on: on average it is half over, and by chance less. Where
+/// connections were listed once only, all pauses of a transaction together.
 pub(crate) const SEEN_PAUSE_MS: f64 = 50.0;
 /// Commands of the one who looks, for each look.
 const OF_A_LOOK: u64 = 2;
@@ -56,9 +57,8 @@ pub(crate) struct MongoOriginWindow {
     pub(crate) now: u64,
     /// Connections that were in a list and not in the one before.
     pub(crate) came: u64,
-    /// Transactions without a command for [`SEEN_PAUSE_MS`], the most at once, and the longest such pause.
+    /// Transactions without a command for [`SEEN_PAUSE_MS`], the most at once.
     pub(crate) paused: u64,
-    pub(crate) longest_ms: f64,
 }
 
 /// Sums over the looks.
@@ -77,7 +77,11 @@ pub(crate) struct MongoSums {
     pub(crate) least_inactive: Option<u64>,
     /// Transactions that had no command at any list, and none in between.
     pub(crate) kept_inactive: u64,
-    pub(crate) longest_pause_ms: f64,
+    /// The most that one has paused, all its pauses together.
+    pub(crate) longest_ms: f64,
+    /// Pauses that were seen where connections were listed twice, and those of them that went on for [`SEEN_PAUSE_MS`].
+    pub(crate) pauses: u64,
+    pub(crate) lasting: u64,
     pub(crate) swings: Swings,
     /// Falls of the number of connections before which hardly anything was asked for a while, and the most connections before one.
     pub(crate) idle_falls: u64,
@@ -157,12 +161,16 @@ impl MongoWindow {
             own.now += u64::from(session.id.is_some());
             own.came += u64::from(self.lists > 0 && session.id.is_some_and(|id| !self.present.contains(&id)));
             let Some(ms) = session.paused_ms else { continue };
-            own.longest_ms = own.longest_ms.max(ms);
-            self.sums.longest_pause_ms = self.sums.longest_pause_ms.max(ms);
+            self.sums.longest_ms = self.sums.longest_ms.max(ms);
+            let lasts = session.pause_ms.unwrap_or(ms) >= SEEN_PAUSE_MS;
+            if session.pause_ms.is_some() {
+                self.sums.pauses = self.sums.pauses.saturating_add(1);
+                self.sums.lasting = self.sums.lasting.saturating_add(u64::from(lasts));
+            }
             if ms >= long {
                 *standing.entry((origin.clone(), session.worked_us)).or_default() += 1;
             }
-            if ms >= SEEN_PAUSE_MS {
+            if lasts {
                 *paused.entry(origin).or_default() += 1;
             }
         }

@@ -187,8 +187,32 @@ fn pauses_within_transactions_are_named_with_a_list_and_without() {
     };
     let long = window(40, listed(900.0));
     assert_eq!(found(&long), [Symptom::TransactionsLeftOpen]);
+    assert!(examine_mongodb(&long).findings[0].evidence[1].contains("the pauses of one came to 900 ms"));
     assert_eq!(examine_mongodb(&long).findings[0].of, "shop from 10.0.0.5");
     assert_eq!(found(&window(40, listed(9.0))), [], "the list says that none pauses for long");
+}
+
+#[test]
+fn many_short_pauses_of_a_long_transaction_are_not_one_long_pause() {
+    // 0.6 s each altogether; those of one come to 0.9 s, and so many of six were still the same pause a moment later.
+    let twice = |lasting: usize| {
+        move |n: u64| {
+            let pause = |which: usize| Session {
+                id: None,
+                paused_ms: Some(900.0),
+                pause_ms: Some(if which < lasting { 101.0 } else { 0.0 }),
+                ..session(0, if which < lasting { "slow" } else { "busy" })
+            };
+            Mongo { sessions: Some((0..6).map(pause).collect()), ..pausing(8, 6, 5)(n) }
+        }
+    };
+    assert_eq!(found(&window(40, twice(0))), [], "a command every few milliseconds");
+    assert_eq!(found(&window(40, twice(1))), [], "one of them is no habit");
+    let long = window(40, twice(2));
+    assert_eq!(found(&long), [Symptom::TransactionsLeftOpen]);
+    let finding = &examine_mongodb(&long).findings[0];
+    assert_eq!(finding.of, "slow from 10.0.0.5");
+    assert!(finding.evidence[1].contains("80 of 240 pauses that were seen still went on"), "{finding:?}");
 }
 
 #[test]

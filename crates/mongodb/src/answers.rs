@@ -1,5 +1,5 @@
-//! What a pooler has to know of a server's answer: the cursor that it opens, whether a transaction is aborted, and whether it tells of a
-//! change of the server's state.
+//! What a pooler has to know of a server's answer: the cursor that it opens, whether a transaction is over, and whether it tells of a change
+//! of the server's state.
 //!
 //! A driver that hears of such a change takes whom it speaks with for no longer usable, and clears its pool. Here that is Poolhouse, to
 //! which nothing has happened. So these errors are told as mongos tells them: as code 6, in other words, with the same labels.
@@ -19,6 +19,10 @@ const CURSOR_NOT_FOUND: i64 = 43;
 /// this number, or it has committed it (MongoDB's list of errors: `TransactionTooOld`, `NoSuchTransaction`, `TransactionCommitted`).
 const NO_SUCH_TRANSACTION: [i64; 3] = [225, 251, 256];
 
+/// The label of an error after which the whole transaction may be begun anew. On the answer to a commit it tells that the server has given the
+/// transaction up; on the answer to an abort it tells nothing that the code does not.
+const BEGIN_ANEW: &str = "TransientTransactionError";
+
 /// Phrases of servers that gave no code, and what drivers do not take for them.
 const PHRASES: [(&str, &str); 3] =
     [("not master", "(NOT_PRIMARY)"), ("not primary", "(NOT_PRIMARY)"), ("node is recovering", "(NODE_IS_RECOVERING)")];
@@ -34,6 +38,8 @@ pub struct Said {
     pub no_such_cursor: bool,
     /// It does not have the transaction any more.
     pub no_such_transaction: bool,
+    /// The transaction is to be begun anew.
+    pub begin_anew: bool,
 }
 
 impl Said {
@@ -41,6 +47,13 @@ impl Said {
     /// specification "Transactions"), but with any other error the server may have it still, with its locks.
     pub fn is_aborted(&self, answer: Document<'_>) -> bool {
         self.no_such_transaction || is_ok(answer)
+    }
+
+    /// Whether an answer to what was to commit a transaction tells that this is over: it is committed, though its write concern may have failed
+    /// (`ok` is 1 then), or the server has given it up. After any other error it may be open still: the command was refused before it reached
+    /// the transaction, or was interrupted on the way. Drivers call that an unknown result, and ask for it once more.
+    pub fn is_committed_or_gone(&self, answer: Document<'_>) -> bool {
+        self.is_aborted(answer) || self.begin_anew
     }
 
     pub fn read(answer: Document<'_>) -> Result<Self, Malformed> {
@@ -62,6 +75,11 @@ impl Said {
                     said.no_such_transaction = code.integer().is_some_and(|code| NO_SUCH_TRANSACTION.contains(&code));
                 }
                 ("errmsg", Value::Text(text)) => words = tells_state_change(text),
+                ("errorLabels", Value::Array(labels)) => {
+                    for label in labels.elements() {
+                        said.begin_anew |= label?.value()?.text() == Some(BEGIN_ANEW);
+                    }
+                }
                 ("writeConcernError", Value::Document(error)) => {
                     let words = error.get("errmsg")?.and_then(Value::text).is_some_and(tells_state_change);
                     said.state_changed |= error.get("code")?.map_or(words, is_state_change);
@@ -90,6 +108,11 @@ pub fn is_ok(answer: Document<'_>) -> bool {
 
 fn is_state_change(code: Value<'_>) -> bool {
     code.integer().is_some_and(|code| STATE_CHANGES.contains(&code))
+}
+
+/// Whether a code tells of a change of state.
+pub fn is_state_change_code(code: i32) -> bool {
+    STATE_CHANGES.contains(&code.into())
 }
 
 fn tells_state_change(text: &str) -> bool {
@@ -259,6 +282,36 @@ mod tests {
             assert_eq!(is_aborted(&answer(0.0, Some(code))), over, "{code}");
         }
         assert!(!is_aborted(&answer(0.0, None)));
+    }
+
+    #[test]
+    fn a_commit_ends_its_transaction_when_it_is_done_or_when_the_transaction_is_to_be_begun_anew() {
+        let answer = |ok: f64, code: Option<i32>, label: Option<&str>| {
+            written(|answer| {
+                answer.double("ok", ok);
+                if let Some(code) = code {
+                    answer.text("errmsg", "no").int32("code", code);
+                }
+                if let Some(label) = label {
+                    answer.texts("errorLabels", &["another", label]);
+                }
+            })
+        };
+        let is_over = |bytes: &[u8]| said(bytes).is_committed_or_gone(Document::read(bytes).unwrap());
+        assert!(is_over(&answer(1.0, None, None)));
+        let unsure = written(|answer| {
+            answer.double("ok", 1.0).document("writeConcernError", |error| _ = error.int32("code", 64));
+        });
+        assert!(is_over(&unsure), "it is committed, though not yet everywhere");
+        // `WriteConflict` with its label, `NoSuchTransaction`, `TransactionTooOld`, `TransactionCommitted`.
+        assert!(is_over(&answer(0.0, Some(112), Some("TransientTransactionError"))));
+        assert!([251, 225, 256].into_iter().all(|code| is_over(&answer(0.0, Some(code), None))));
+        // `MaxTimeMSExpired`, `Unauthorized`, `Interrupted`, `PrimarySteppedDown`.
+        for code in [50, 13, 11_601, 189] {
+            assert!(!is_over(&answer(0.0, Some(code), Some("RetryableWriteError"))), "{code}");
+        }
+        let aborted = |bytes: &[u8]| said(bytes).is_aborted(Document::read(bytes).unwrap());
+        assert!(!aborted(&answer(0.0, Some(50), Some("TransientTransactionError"))), "of an abort it tells nothing");
     }
 
     #[test]

@@ -11,7 +11,11 @@ use std::{
 
 use protocol::PoolId;
 
-use crate::{bson::Writer, transactions::Session};
+use crate::{
+    bson::Writer,
+    room::{Room, has_room},
+    transactions::Session,
+};
 
 /// Cursors of a chore that are closed at most.
 const MAX_CURSORS: usize = 1_000;
@@ -64,10 +68,8 @@ pub struct Chores(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     chores: HashMap<PoolId, VecDeque<Due>>,
-    /// Sessions that these name, by whose they are.
-    sessions: HashMap<Arc<str>, usize>,
-    /// All of these.
-    all_sessions: usize,
+    /// Sessions that these name.
+    sessions: Room,
     /// Pools that have had a server: there may be something to be seen to. Each of their servers has another of these counts.
     used: HashMap<PoolId, Used>,
     /// Pools that have got a chore back, and whose servers have not heard of it.
@@ -94,28 +96,16 @@ pub struct UnderWay {
     table: Arc<Mutex<Table>>,
 }
 
-/// Whether somebody who has `own` of `all` that there are may have so many `more`: he is to leave as many to others as he has himself, so
-/// that one who comes later finds room whatever the others do.
-fn has_room(own: usize, all: usize, more: usize, most: usize) -> bool {
-    own + more + all + more <= most
-}
-
 impl Table {
     /// A server of this pool is to see to it; false if there is too much already.
     fn put(&mut self, pool: PoolId, due: Due) -> bool {
-        let named = due.chore.sessions();
-        let own = self.sessions.get(&due.user).copied().unwrap_or(0);
         let of_pool = self.chores.get(&pool);
         let count = of_pool.map_or(0, VecDeque::len);
         let own_of_pool = || of_pool.into_iter().flatten().filter(|other| other.user == due.user).count();
         // Counting is for those where it matters.
         let fits = has_room(count, count, 1, MAX_OF_POOL) || has_room(own_of_pool(), count, 1, MAX_OF_POOL);
-        if !fits || !has_room(own, self.all_sessions, named, MAX_SESSIONS_OF_ALL) {
+        if !fits || !self.sessions.take(&due.user, due.chore.sessions(), MAX_SESSIONS_OF_ALL) {
             return false;
-        }
-        if named > 0 {
-            self.sessions.insert(Arc::clone(&due.user), own + named);
-            self.all_sessions += named;
         }
         self.chores.entry(pool).or_default().push_back(due);
         true
@@ -128,19 +118,8 @@ impl Table {
             self.chores.remove(&pool);
         }
         let due = due?;
-        self.forget_sessions(&due);
+        self.sessions.give_back(&due.user, due.chore.sessions());
         Some(due)
-    }
-
-    fn forget_sessions(&mut self, due: &Due) {
-        let named = due.chore.sessions();
-        self.all_sessions -= named;
-        if let Some(own) = self.sessions.get_mut(&due.user) {
-            *own -= named;
-            if *own == 0 {
-                self.sessions.remove(&due.user);
-            }
-        }
     }
 }
 
@@ -278,8 +257,10 @@ impl Chore {
 pub struct Belongings {
     /// The collection that the present request is about.
     pub about: Option<Collection>,
-    /// Its cursors.
+    /// Its cursors, and those of them that have been closed elsewhere.
     pub cursors: Vec<OwnCursor>,
+    /// When there are so many, it is looked which of them are closed.
+    pub many: usize,
     /// The session and the number of its transaction.
     pub transaction: Option<([u8; 16], i64)>,
 }
@@ -338,6 +319,19 @@ mod tests {
     }
 
     #[test]
+    fn what_names_no_session_has_room_though_the_sessions_of_others_have_come_since() {
+        let (chores, [one, other]) = (Chores::default(), users());
+        for pool in 0..100 {
+            chores.add(PoolId(pool), &one, ended(MANY));
+        }
+        for pool in 100..200 {
+            chores.add(PoolId(pool), &other, ended(MANY));
+        }
+        chores.add(PoolId(200), &one, abort(1));
+        assert!(chores.is_any(PoolId(200)));
+    }
+
+    #[test]
     fn nobody_leaves_so_much_in_a_pool_that_another_finds_no_room() {
         let (chores, [one, other]) = (Chores::default(), users());
         (0..10_000).for_each(|number| chores.add(PoolId(1), &one, abort(number)));
@@ -353,17 +347,17 @@ mod tests {
         let (chores, [user, _], pool) = (Chores::default(), users(), PoolId(7));
         chores.add(pool, &user, ended(3));
         let under_way = chores.take(pool).unwrap();
-        assert!(!chores.is_any(pool) && chores.returned().is_empty() && chores.table().all_sessions == 0);
+        assert!(!chores.is_any(pool) && chores.returned().is_empty() && chores.table().sessions.taken() == 0);
         drop(under_way);
         assert_eq!((chores.returned(), chores.returned()), (vec![pool], vec![]));
-        assert_eq!(chores.table().all_sessions, 3);
+        assert_eq!(chores.table().sessions.taken(), 3);
         let again = chores.take(pool).unwrap();
         assert!(matches!(&again.due, Some(due) if due.chore == ended(3)));
         drop(again);
         assert!(!chores.is_any(pool) && chores.returned().is_empty(), "it may be what has ended both");
         chores.add(pool, &user, ended(3));
         chores.take(pool).unwrap().done();
-        assert!(!chores.is_any(pool) && chores.returned().is_empty() && chores.table().sessions.is_empty());
+        assert!(!chores.is_any(pool) && chores.returned().is_empty() && chores.table().sessions.taken() == 0);
     }
 
     #[test]
@@ -378,7 +372,7 @@ mod tests {
         chores.keep_only(|pool| pool == stays);
         assert!(chores.is_any(stays) && !chores.is_any(goes) && chores.returned().is_empty());
         assert_eq!([stays, goes, lives].map(|pool| chores.is_used(pool)), [true, false, true]);
-        assert_eq!(chores.table().all_sessions, 1);
+        assert_eq!(chores.table().sessions.taken(), 1);
         drop(server);
         chores.keep_only(|pool| pool == stays);
         assert!(!chores.is_used(lives), "its last server is gone");

@@ -130,8 +130,8 @@ pub struct Request {
     pub(crate) begun: bool,
     /// The answer is an error.
     pub(crate) failed: bool,
-    /// The answer tells that its transaction is aborted, if it was to do that.
-    pub(crate) aborted: bool,
+    /// The answer tells that its transaction is over, if it was to end that.
+    pub(crate) over: bool,
     /// It asks whom it speaks with.
     pub(crate) greets: bool,
     /// The cursor that it opens is one whose batches are waited for.
@@ -148,7 +148,7 @@ impl Request {
     pub(crate) fn new(header: Header, flags: u32) -> Self {
         let (transaction, goal) = (Transaction::None, Goal::Writable);
         let (repeatable, follows, of, begun, failed, body_at) = (false, false, None, false, false, 0);
-        let (greets, opens_stream, waits, exhausts, commits, aborted) = (false, false, false, false, false, false);
+        let (greets, opens_stream, waits, exhausts, commits, over) = (false, false, false, false, false, false);
         Self {
             header,
             flags,
@@ -160,7 +160,7 @@ impl Request {
             of,
             begun,
             failed,
-            aborted,
+            over,
             greets,
             opens_stream,
             waits,

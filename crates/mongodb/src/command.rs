@@ -2,6 +2,9 @@
 
 use crate::bson::{Document, Malformed, Value};
 
+/// Elements of a command: its arguments and what drivers add, of which MongoDB knows a few dozen. Millions of them would keep a worker busy.
+const MAX_ELEMENTS: usize = 1_000;
+
 /// A command, as its body tells it.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
@@ -57,8 +60,11 @@ impl<'a> Command<'a> {
             transaction: Transaction::None,
             body,
         };
-        for element in elements {
+        for (count, element) in elements.enumerate() {
             let element = element?;
+            if count == MAX_ELEMENTS {
+                return Err(Malformed("a command of too many elements"));
+            }
             match element.name {
                 // Servers may take the first or the last, and what is routed by one must not be done by the other.
                 name if name == first.name => return Err(Malformed("a command that says its name twice")),
@@ -127,6 +133,18 @@ mod tests {
             assert_eq!(command.session, Some(*b"0123456789abcdef"));
             assert_eq!(command.transaction, Transaction::Begins);
         });
+    }
+
+    #[test]
+    fn a_command_has_so_many_elements_and_no_more() {
+        let of = |count: usize| {
+            move |body: &mut Writer<'_>| {
+                body.int32("ping", 1);
+                (0..count).for_each(|number| _ = body.null(&number.to_string()));
+            }
+        };
+        read(of(MAX_ELEMENTS), |command| assert!(command.is_ok()));
+        read(of(MAX_ELEMENTS + 1), |command| assert_eq!(command.unwrap_err().0, "a command of too many elements"));
     }
 
     #[test]

@@ -8,8 +8,11 @@ use std::{
     time::Duration,
 };
 
-/// Cursors that are remembered at most. A client whose cursor is not is served where hosts are asked one after the other.
-const MAX_CURSORS: usize = 100_000;
+use crate::room::Room;
+
+/// Cursors that are remembered at most; of a user alone, half of them. A client whose cursor is not is served where hosts are asked one after
+/// the other.
+const MAX_CURSORS: usize = 200_000;
 
 /// A server closes a cursor that nobody has used for ten minutes (`cursorTimeoutMillis`), or a session's for thirty.
 const LIFE: Duration = Duration::from_secs(31 * 60);
@@ -37,7 +40,7 @@ struct Table {
     swept: Duration,
     /// By what clients were told: whose it is, where, and when it was used last. Users with one login at MongoDB may have one number each.
     known: HashMap<i64, Vec<Known>>,
-    count: usize,
+    room: Room,
     /// What was made up last.
     last: i64,
 }
@@ -58,19 +61,22 @@ impl Table {
         let used = self.now;
         if let Some(known) = self.get(user, told) {
             (known.place, known.used) = (place, used);
-        } else if self.count < MAX_CURSORS {
-            self.count += 1;
+        } else if self.room.take(user, 1, MAX_CURSORS) {
             self.known.entry(told).or_default().push(Known { user: Arc::clone(user), place, used });
         }
     }
 
     /// Forgets those for which this is true.
     fn forget(&mut self, told: Option<i64>, is: impl Fn(&Known) -> bool) {
-        let mut gone = 0;
+        let room = &mut self.room;
         let mut keep = |known: &mut Vec<Known>| {
-            let before = known.len();
-            known.retain(|known| !is(known));
-            gone += before - known.len();
+            known.retain(|known| {
+                let goes = is(known);
+                if goes {
+                    room.give_back(&known.user, 1);
+                }
+                !goes
+            });
             !known.is_empty()
         };
         match told {
@@ -81,7 +87,6 @@ impl Table {
                 }
             }
         }
-        self.count -= gone;
     }
 }
 
@@ -135,6 +140,11 @@ impl Cursors {
         Some(known.place)
     }
 
+    /// Whether a user's cursor is known, by what the client was told. It is not used by that.
+    pub fn knows(&self, user: &Arc<str>, told: i64) -> bool {
+        self.table().get(user, told).is_some()
+    }
+
     /// Whether a cursor of this number is known, and none of this user's.
     pub fn is_anothers(&self, user: &Arc<str>, told: i64) -> bool {
         let table = self.table();
@@ -174,6 +184,19 @@ mod tests {
         assert!(cursors.find(&one, 5).is_some());
         cursors.closed(&one, 5);
         assert!(!cursors.is_anothers(&other, 5));
+    }
+
+    #[test]
+    fn nobody_has_so_many_that_another_finds_no_room() {
+        let (cursors, [one, other]) = (Cursors::default(), ["u", "v"].map(Arc::from));
+        let at = |id| Place { host: 0, id, waits: false };
+        (1..=MAX_CURSORS as i64).for_each(|id| _ = cursors.opened(&one, at(id)));
+        assert!(cursors.knows(&one, 1) && !cursors.knows(&one, MAX_CURSORS as i64));
+        cursors.opened(&other, at(5));
+        assert!(cursors.knows(&other, 5));
+        cursors.tell_time(LIFE);
+        cursors.opened(&one, at(7));
+        assert!(cursors.knows(&one, 7) && cursors.table().room.taken() == 1, "all others are forgotten");
     }
 
     #[test]

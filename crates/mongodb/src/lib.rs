@@ -25,6 +25,7 @@ mod own;
 mod replies;
 mod requester;
 mod requests;
+mod room;
 mod routes;
 mod scan;
 mod selection;

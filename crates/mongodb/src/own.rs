@@ -108,7 +108,7 @@ impl MongoDb {
                 let text = format!("no such command: '{name}'");
                 Err(Failure::new(Code::CommandNotFound, text))
             }
-            name if name.starts_with("replSet") => Err(Failure::new(
+            name if is_of_replication(name) => Err(Failure::new(
                 Code::CommandNotFound,
                 format!("Poolhouse: {name} is not for who comes through a pooler"),
             )),
@@ -198,9 +198,30 @@ const LAST_ERRORS: [&str; 5] = ["getLastError", "getPrevError", "resetError", "f
 const OWN: [&str; 8] =
     ["hello", "isMaster", "ismaster", "saslStart", "saslContinue", "isdbgrid", "logout", "authenticate"];
 
-/// Some servers take a command in whatever case; none may take one from us that is answered here.
+/// Commands whose cursors, sessions and transactions are looked at: whose these are, and which host has them.
+const LOOKED_AT: [&str; 8] = [
+    "getMore",
+    "killCursors",
+    "endSessions",
+    "killSessions",
+    "killAllSessions",
+    "killAllSessionsByPattern",
+    "commitTransaction",
+    "abortTransaction",
+];
+
+/// Some servers take a command in whatever case; none may take one from us that is answered here, or that is not for everybody.
 fn is_misspelt(name: &str) -> bool {
-    !OWN.contains(&name) && OWN.iter().any(|own| own.eq_ignore_ascii_case(name))
+    let special = || OWN.iter().chain(&LOOKED_AT);
+    special().all(|known| *known != name) && special().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// What the names of commands begin with that are for a replica set's own members and operators.
+const REPLICATION: &str = "replSet";
+
+/// Whether it is one of those, in whatever case.
+fn is_of_replication(name: &str) -> bool {
+    name.get(..REPLICATION.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(REPLICATION))
 }
 
 fn greets(name: &str) -> bool {
@@ -215,6 +236,20 @@ pub fn is_own(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_looked_at_is_taken_in_its_own_spelling_only() {
+        for name in ["getMore", "killAllSessions", "commitTransaction", "hello", "ismaster", "find", "FIND"] {
+            assert!(!is_misspelt(name), "{name}");
+        }
+        for name in
+            ["getmore", "GetMore", "killallsessions", "KillCursors", "endsessions", "committransaction", "Hello"]
+        {
+            assert!(is_misspelt(name), "{name}");
+        }
+        assert!(is_of_replication("replSetStepDown") && is_of_replication("replsetreconfig"));
+        assert!(!is_of_replication("repl") && !is_of_replication("replSeé") && !is_of_replication("find"));
+    }
 
     #[test]
     fn who_guessed_too_often_gets_no_other_guess_and_one_too_many_may_log_in_to_hear_it() {

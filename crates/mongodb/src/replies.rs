@@ -18,7 +18,7 @@ use crate::{
     scan::Scan,
     server::{Answer, Role, Server},
     topology::{Ask, Heard},
-    wire::{self, Answers, Body, HEADER, Header, MORE_TO_COME},
+    wire::{self, Answers, Body, HEADER, Header, MORE_TO_COME, Number},
 };
 
 /// Bytes of an answer to what Poolhouse itself has asked.
@@ -27,8 +27,9 @@ const MAX_OWN: usize = 48 * 1024;
 /// A host that has not said in this time what it is gets another connection for that; drivers wait as long (`connectTimeoutMS`).
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Cursors of a connection behind a load balancer before it is looked which of them are closed.
-const MAX_OWN_CURSORS: usize = 1_000;
+/// Cursors of a connection behind a load balancer before it is looked which of them are closed. Where many are open, it is looked again when
+/// there are twice as many, so that a connection has no more than twice what is remembered of all.
+const MANY_CURSORS: usize = 1_000;
 
 /// Chores that a server sees to before others may have it.
 const MAX_IN_A_ROW: u32 = 8;
@@ -123,9 +124,13 @@ impl MongoDb {
             Ok(Body::At(range)) => range,
             _ => 0..0,
         };
-        client.request.failed = Document::read(&message[body.clone()]).is_ok_and(|document| !is_ok(document));
         let read = Document::read(&message[body.clone()]).and_then(|document| Ok((document, Said::read(document)?)));
-        client.request.aborted = read.as_ref().is_ok_and(|(document, said)| said.is_aborted(*document));
+        let ends = note_outcome(client, &message[body.clone()], read.as_ref().ok());
+        if answer.more && ends {
+            // Its server would be given back with more to come, which the next client would get.
+            Server::fail(me, "more follows an answer that ends its request", out);
+            return message.len();
+        }
         match read {
             Ok((_, Said { no_such_cursor: true, .. })) if answer.first && !client.others.is_empty() => {
                 client.request.begun = false;
@@ -145,7 +150,6 @@ impl MongoDb {
                     Server::fail(me, error.0, out);
                     return message.len();
                 }
-                answer.more = false;
                 if client.gathered.is_some() {
                     return self.pass_on_gathered(me, server, clients, Some(bytes), message.len(), out);
                 }
@@ -155,10 +159,14 @@ impl MongoDb {
                 let error = (!is_ok(document)).then(|| message.to_vec());
                 return self.pass_on_gathered(me, server, clients, error, message.len(), out);
             }
+            Ok((_, Said { no_such_cursor: true, .. })) => {
+                self.lose_cursor(client);
+                out.span(to, 0..message.len());
+            }
             Ok((_, Said { cursor: Some((id, at)), .. })) => {
                 let told = self.name_cursor(client, server.host, id);
                 let place = body.start + at;
-                let patch = (told != id).then_some((place, told));
+                let patch = (told != id).then_some((place, Number::Long(told)));
                 wire::span_with(out, to, 0, message.len(), patch.into_iter());
             }
             _ => out.span(to, 0..message.len()),
@@ -210,22 +218,25 @@ impl MongoDb {
         let Role::Serving(answer) = &mut server.role else { unreachable!("an answer is on its way") };
         let at = answer.length - answer.left;
         let mut taken = answer.left.min(input.bytes.len());
-        let mut patch = None;
+        let mut others = Vec::new();
         if let Some(scan) = &mut answer.scan {
-            let looked_at = scan.look(&input.bytes[..taken], at);
+            let looked_at = scan.look(&input.bytes[..taken], at, &mut others);
             // What was not done with is shown again with more behind it, if there is more.
             if taken < answer.left {
                 taken = looked_at;
             }
+            if !others.is_empty() {
+                self.topology().suspect(server.host, out);
+            }
             if let Some((id, place)) = scan.id() {
                 let client = clients.get(answer.client).expect("who is served is here");
                 let told = self.name_cursor(client, server.host, id);
-                patch = (told != id).then_some((place, told));
+                others.extend((told != id).then_some((place, Number::Long(told))));
                 answer.scan = None;
             }
         }
         if answer.silent.is_none() {
-            wire::span_with(out, Peer::Client(answer.client), at, taken, patch.into_iter());
+            wire::span_with(out, Peer::Client(answer.client), at, taken, others.into_iter());
         }
         answer.left -= taken;
         if taken < input.bytes.len() && answer.left > 0 {
@@ -238,14 +249,22 @@ impl MongoDb {
         taken
     }
 
+    /// The cursor that a client reads on with is not there any more.
+    fn lose_cursor(&self, client: &Client) {
+        if let (user, Some(named)) = client.reads_on() {
+            self.cursors.closed(user, named.told);
+        }
+    }
+
     /// An answer has the id of a cursor: what the client is to be told in its place.
     fn name_cursor(&self, client: &mut Client, host: usize, id: i64) -> i64 {
         let told = self.told_of_cursor(client, host, id);
         if let Some(own) = &mut client.belongings {
             match own.about.take() {
                 Some(about) if told != 0 => {
-                    if own.cursors.len() >= MAX_OWN_CURSORS {
-                        own.cursors.retain(|cursor| self.cursors.find(&client.user, cursor.told).is_some());
+                    if own.cursors.len() >= own.many.max(MANY_CURSORS) {
+                        own.cursors.retain(|cursor| self.cursors.knows(&client.user, cursor.told));
+                        own.many = 2 * own.cursors.len();
                     }
                     own.cursors.push(OwnCursor { told, host, id, of: about });
                 }
@@ -432,12 +451,12 @@ impl MongoDb {
     /// A request of a transaction is answered: those that follow go to the same host.
     fn note_transaction(&self, client: &mut Client, host: usize) {
         let Some((session, number)) = client.request.of else { return };
-        // After a commit that fails its driver asks for it once more, or begins anew. After an abort that fails, or that has no answer, it
-        // may do nothing more: the transaction is known until something else ends it, or until the server has given it up by itself.
-        let ends =
-            client.request.transaction == Transaction::Ends && (client.request.commits || client.request.aborted);
+        // After what was to end it and fails, or has no answer, its driver may ask for that once more, or do nothing: the transaction is known
+        // until something else ends it, or until the server has given it up by itself.
+        let ends = client.request.transaction == Transaction::Ends && client.request.over;
         if let Some(own) = &mut client.belongings {
-            own.transaction = (!ends).then_some((session, number));
+            // What became of a commit that fails may not be known: nobody aborts that but its driver.
+            own.transaction = (!ends && !client.request.commits).then_some((session, number));
         }
         let session = (Arc::clone(&client.user), session);
         match client.request.transaction {
@@ -495,4 +514,15 @@ impl MongoDb {
             self.topology().end_watch(server.host, key, out);
         }
     }
+}
+
+/// Notes what an answer with this body tells of its client's request. True if it ends that: it is an error, or of a kind that is told once.
+fn note_outcome(client: &mut Client, body: &[u8], read: Option<&(Document<'_>, Said)>) -> bool {
+    let request = &mut client.request;
+    request.failed = Document::read(body).is_ok_and(|document| !is_ok(document));
+    request.over = read.is_some_and(|(document, said)| match request.commits {
+        true => said.is_committed_or_gone(*document),
+        false => said.is_aborted(*document),
+    });
+    request.failed || client.gathered.is_some() || read.is_some_and(|(_, said)| said.state_changed)
 }

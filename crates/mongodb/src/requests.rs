@@ -25,7 +25,7 @@ use crate::{
     server::Server,
     sessions::goes_to_all,
     streams::opens_stream,
-    wire::{self, Body, CHECKSUM, EXHAUST_ALLOWED, HEADER, Header, Op},
+    wire::{self, Body, CHECKSUM, EXHAUST_ALLOWED, HEADER, Header, Number, Op},
 };
 
 /// Bytes of a request that Poolhouse answers itself.
@@ -135,10 +135,13 @@ impl MongoDb {
     /// Looks at the request of which a part is held here.
     pub(crate) fn look_at_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let held = std::mem::take(&mut client.held);
-        if self.look_at(me, client, &held, true, out) == 0 {
+        let taken = self.look_at(me, client, &held, true, out);
+        if taken == 0 {
             client.held = held;
         } else {
             self.holding.fetch_sub(held.len(), Relaxed);
+        }
+        if taken > 0 || client.state != State::Idle {
             self.end_progress(client);
         }
     }
@@ -449,9 +452,7 @@ impl MongoDb {
             if let Some(host) = self.transactions.host(&key, number) {
                 // A commit may be under way, or wait here for a server, and a driver that has lost it asks for it once more, over another
                 // connection: an abort would come between. A transaction that nobody ends MongoDB aborts by itself.
-                if (sent || waits) && client.request.commits {
-                    self.transactions.ended(&key, number);
-                } else {
+                if !((sent || waits) && client.request.commits) {
                     self.add_chores(&client.user, host, [Chore::Abort { session, number }], out);
                 }
             }
@@ -513,7 +514,8 @@ fn pass_on(
     let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
     let taken = left.min(input.bytes.len());
     let at = client.request.header.length - left;
-    wire::span_with(out, Peer::Server(tag), at, taken, patches(client));
+    let numbers = patches(client).map(|(place, own)| (place, Number::Long(own)));
+    wire::span_with(out, Peer::Server(tag), at, taken, numbers);
     sent(client, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
     taken
 }

@@ -7,7 +7,7 @@ use protocol::Outbox;
 
 use crate::{
     MongoDb,
-    bson::{Element, Malformed, Value},
+    bson::{Document, Element, Malformed, Value},
     chores::{Chore, Collection},
     command::{Command, Transaction},
     errors::{Code, Failure},
@@ -254,22 +254,27 @@ fn named(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
 }
 
 fn preference(command: &Command<'_>) -> Option<Preference> {
-    if !READS.contains(&command.name) || writes_its_result(command) {
-        return None;
-    }
-    match command.preference? {
-        "primaryPreferred" => Some(Preference::PrimaryPreferred),
-        "secondary" => Some(Preference::Secondary),
-        "secondaryPreferred" => Some(Preference::SecondaryPreferred),
-        "nearest" => Some(Preference::Nearest),
-        _ => None,
-    }
+    let preference = match command.preference? {
+        "primaryPreferred" => Preference::PrimaryPreferred,
+        "secondary" => Preference::Secondary,
+        "secondaryPreferred" => Preference::SecondaryPreferred,
+        "nearest" => Preference::Nearest,
+        _ => return None,
+    };
+    (READS.contains(&command.name) && !writes_its_result(command)).then_some(preference)
 }
 
-/// An aggregation whose last stage puts what it finds into a collection.
+/// Stages of a pipeline, as MongoDB has it (`internalPipelineLengthLimit`).
+const MAX_STAGES: usize = 1_000;
+
+/// An aggregation whose last stage puts what it finds into a collection. One of more stages than there may be counts as such: it is refused.
 fn writes_its_result(command: &Command<'_>) -> bool {
     let pipeline = command.body.get("pipeline").ok().flatten().and_then(Value::array);
-    let last = pipeline.and_then(|pipeline| pipeline.elements().flatten().last());
+    let stages = pipeline.into_iter().flat_map(Document::elements).take(MAX_STAGES + 1).flatten();
+    let (count, last) = stages.fold((0, None), |(count, _), stage| (count + 1, Some(stage)));
+    if count > MAX_STAGES {
+        return true;
+    }
     let stage = last.and_then(|last| last.value().ok()?.document()?.elements().next()?.ok());
     stage.is_some_and(|stage| matches!(stage.name, "$out" | "$merge"))
 }

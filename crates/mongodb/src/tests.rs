@@ -177,6 +177,30 @@ impl Stage {
         self.say(server, &bytes);
     }
 
+    /// What the client was told in the last call, in which a server has said this.
+    fn told(&self, said: &[u8]) -> Vec<u8> {
+        let bytes = self.out.effects.iter().filter_map(|effect| match effect {
+            Effect::Send { to: Peer::Client(_), bytes: Bytes::Insert(range) } => {
+                Some(&self.out.inserted[range.clone()])
+            }
+            Effect::Send { to: Peer::Client(_), bytes: Bytes::Span(range) } => Some(&said[range.clone()]),
+            _ => None,
+        });
+        bytes.flatten().copied().collect()
+    }
+
+    /// The client asks for what has a cursor, which its host opens with this id.
+    fn open(&mut self, server: ServerTag, id: i64) {
+        self.send(server, |body| _ = body.text("find", "things").text("$db", "app"));
+        let answers = Answers { id: self.last_id, old: false };
+        let mut bytes = Vec::new();
+        wire::answer(&mut bytes, answers, |answer| {
+            answer.document("cursor", |cursor| _ = cursor.array("firstBatch", |_| ()).int64("id", id));
+            answer.double("ok", 1.0);
+        });
+        self.say(server, &bytes);
+    }
+
     fn did(&self, what: impl Fn(&Effect) -> bool) -> bool {
         self.out.effects.iter().any(what)
     }
@@ -208,12 +232,17 @@ impl Stage {
     /// The client's request goes to a server, which has it.
     fn send(&mut self, server: ServerTag, write: impl FnOnce(&mut Writer<'_>)) {
         let bytes = self.ask(write);
+        self.grant(server, &bytes);
+    }
+
+    /// The client, which has said this, gets the server that it asked for.
+    fn grant(&mut self, server: ServerTag, bytes: &[u8]) {
         assert_eq!(self.wanted(), Some(PoolId(server.0)));
         let client = self.clients.0.get_mut(&CLIENT.0).unwrap();
         let session = self.servers.0.get_mut(&server.0).unwrap();
         self.out.clear();
         self.mongodb.granted(CLIENT, client, server, session, &mut self.out);
-        assert_eq!(self.hear(&bytes), bytes.len());
+        assert_eq!(self.hear(bytes), bytes.len());
     }
 
     /// The same, and it is answered so.
@@ -235,6 +264,13 @@ impl Stage {
             }
             _ => None,
         })
+    }
+
+    /// The connection of a server ends.
+    fn lose(&mut self, server: ServerTag) {
+        let session = self.servers.0.get_mut(&server.0).unwrap();
+        self.out.clear();
+        self.mongodb.server_gone(server, session, &mut self.clients, &mut self.out);
     }
 
     /// The client goes.
@@ -263,6 +299,11 @@ fn begins(body: &mut Writer<'_>) {
 
 fn aborts(body: &mut Writer<'_>) {
     body.int32("abortTransaction", 1);
+    within(body);
+}
+
+fn commits(body: &mut Writer<'_>) {
+    body.int32("commitTransaction", 1);
     within(body);
 }
 
@@ -302,13 +343,61 @@ fn a_transaction_whose_abort_has_no_answer_is_known_until_its_session_is_forgott
     let server = stage.connect(PoolId(0), true);
     stage.exchange(server, None, begins);
     stage.send(server, aborts);
-    stage.out.clear();
-    let session = stage.servers.0.get_mut(&server.0).unwrap();
-    stage.mongodb.server_gone(server, session, &mut stage.clients, &mut stage.out);
+    stage.lose(server);
     stage.pass(LONG);
     assert_eq!(stage.host_of_transaction(), Some(0));
     stage.pass(30 * LONG);
     assert_eq!(stage.host_of_transaction(), None);
+}
+
+#[test]
+fn a_transaction_whose_commit_is_refused_is_known_until_another_commit_has_ended_it() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.exchange(server, None, begins);
+    stage.exchange(server, Some(EXPIRED), commits);
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), Some(0), "it may be open still, with its locks");
+    assert!(stage.mongodb.transactions.may_hold_up(0));
+    stage.exchange(server, None, commits);
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), None);
+}
+
+#[test]
+fn a_transaction_that_its_host_does_not_have_is_over_with_the_commit() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.exchange(server, None, begins);
+    stage.exchange(server, Some(NO_SUCH_TRANSACTION), commits);
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), None);
+}
+
+#[test]
+fn a_transaction_whose_commit_has_no_answer_is_known_until_its_session_is_forgotten() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.exchange(server, None, begins);
+    stage.send(server, commits);
+    stage.lose(server);
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), Some(0));
+    stage.pass(30 * LONG);
+    assert_eq!(stage.host_of_transaction(), None);
+}
+
+#[test]
+fn what_became_of_a_commit_that_fails_is_not_known_and_nobody_but_its_driver_aborts_it() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    stage.exchange(server, None, begins);
+    stage.exchange(server, Some(EXPIRED), commits);
+    stage.leave();
+    assert!(!stage.did(|effect| matches!(effect, Effect::Errand { .. })));
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), Some(0));
 }
 
 /// A client whose driver believes in a load balancer has begun a transaction, and its abort was refused.
@@ -375,4 +464,133 @@ fn a_host_that_a_new_configuration_adds_is_used_as_soon_as_it_has_said_what_it_i
     stage.pass(topology::BEAT);
     stage.watch(1, false);
     assert!(!stage.mongodb.topology().is_up(1));
+}
+
+fn get_more(id: i64) -> impl FnOnce(&mut Writer<'_>) {
+    move |body| _ = body.int64("getMore", id).text("collection", "things").text("$db", "app")
+}
+
+#[test]
+fn a_change_of_state_in_a_long_answer_is_told_in_another_number_and_its_host_is_asked() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.send(server, |body| _ = body.text("insert", "things").text("$db", "app"));
+    let answers = Answers { id: stage.last_id, old: false };
+    let answered = |code: i32| {
+        let mut bytes = Vec::new();
+        wire::answer(&mut bytes, answers, |answer| {
+            answer.array("writeErrors", |errors| {
+                for index in 0..200 {
+                    let text = "E11000 duplicate key error ".repeat(5);
+                    errors.document(&index.to_string(), |error| _ = error.int32("code", 11_000).text("errmsg", &text));
+                }
+            });
+            answer.document("writeConcernError", |error| _ = error.int32("code", code).text("errmsg", "down"));
+            answer.double("ok", 1.0);
+        });
+        bytes
+    };
+    let said = answered(91);
+    stage.say(server, &said);
+    assert!(stage.told(&said) == answered(6), "code 91 passed");
+    assert!(stage.did(|effect| matches!(effect, Effect::Post { to: Peer::Server(_), .. })), "its monitor asks");
+    assert!(stage.did(|effect| *effect == Effect::Release { server, verdict: Left::Clean }));
+}
+
+#[test]
+fn a_server_that_says_more_behind_an_error_serves_nobody_else() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.open(server, 5);
+    for code in [91, 50] {
+        stage.last_id += 1;
+        let mut bytes = Vec::new();
+        wire::request(&mut bytes, stage.last_id, get_more(5));
+        bytes[wire::HEADER..wire::HEADER + 4].copy_from_slice(&wire::EXHAUST_ALLOWED.to_le_bytes());
+        stage.hear(&bytes);
+        stage.grant(server, &bytes);
+        let mut said = Vec::new();
+        wire::answer(&mut said, Answers { id: stage.last_id, old: false }, |answer| {
+            answer.double("ok", 0.0).text("errmsg", "no").int32("code", code);
+        });
+        said[wire::HEADER..wire::HEADER + 4].copy_from_slice(&wire::MORE_TO_COME.to_le_bytes());
+        stage.say(server, &said);
+        assert!(!stage.did(|effect| matches!(effect, Effect::Release { .. })), "{code}");
+        assert!(stage.did(|effect| matches!(effect, Effect::Close { peer: Peer::Server(_), .. })), "{code}");
+        // As if nothing had happened, for the next.
+        stage = Stage::new();
+        stage.connect(PoolId(0), true);
+        stage.open(server, 5);
+    }
+}
+
+#[test]
+fn a_cursor_that_its_host_does_not_know_is_forgotten() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.open(server, 5);
+    let user = Arc::from("");
+    assert!(stage.mongodb.cursors.knows(&user, 5));
+    stage.exchange(server, Some(EXPIRED), get_more(5));
+    assert!(stage.mongodb.cursors.knows(&user, 5), "it may go on");
+    stage.exchange(server, Some(43), get_more(5));
+    assert!(!stage.mongodb.cursors.knows(&user, 5));
+}
+
+#[test]
+fn many_cursors_of_a_balanced_connection_are_not_used_by_looking_which_are_closed() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    (1..=1_000).for_each(|id| stage.open(server, id));
+    stage.pass(20 * LONG);
+    (1_001..1_010).for_each(|id| stage.open(server, id));
+    stage.pass(15 * LONG);
+    let user = Arc::from("");
+    assert!(!stage.mongodb.cursors.knows(&user, 1) && stage.mongodb.cursors.knows(&user, 1_005));
+}
+
+#[test]
+fn nobody_is_told_that_a_request_does_not_come_which_has_come() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    // Documents before the body: where it goes is not known before that is there.
+    let documents = [&[1][..], &14i32.to_le_bytes(), b"docs\0", &[5, 0, 0, 0, 0]].concat();
+    let mut bytes = Vec::new();
+    wire::request(&mut bytes, 1, |body| _ = body.text("insert", "things").text("$db", "app"));
+    bytes.splice(wire::HEADER + 4..wire::HEADER + 4, documents);
+    let length = i32::try_from(bytes.len()).unwrap();
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    let hear_full = |stage: &mut Stage, bytes: &[u8]| {
+        let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
+        stage.out.clear();
+        let input = Input { bytes, full: true, unread: false, now: stage.now };
+        assert_eq!(stage.mongodb.client_input(CLIENT, client, &mut stage.servers, input, &mut stage.out), bytes.len());
+    };
+    hear_full(&mut stage, &bytes[..30]);
+    stage.pass(LONG / 3);
+    hear_full(&mut stage, &bytes[30..]);
+    stage.grant(server, &[]);
+    stage.pass(LONG);
+    assert!(!stage.did(|effect| matches!(effect, Effect::Post { to: Peer::Client(_), .. })));
+}
+
+#[test]
+fn a_pipeline_of_more_stages_than_there_may_be_is_not_looked_at_to_its_end() {
+    for (stages, pool) in [(1_000, PoolId(1)), (1_001, PoolId(0))] {
+        let mut stage = Stage::new();
+        stage.doors.0.lock().unwrap().push(1);
+        stage.pass(topology::BEAT);
+        stage.watch(1, false);
+        stage.ask(|body| {
+            body.text("aggregate", "things").text("$db", "app");
+            body.array("pipeline", |pipeline| {
+                for number in 0..stages {
+                    pipeline.document(&number.to_string(), |one| _ = one.document("$match", |_| {}));
+                }
+            });
+            body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
+        });
+        assert_eq!(stage.wanted(), Some(pool), "{stages}");
+    }
 }

@@ -7,8 +7,10 @@ use std::{
     time::Duration,
 };
 
-/// Sessions whose transactions are remembered at most. The commands of one that is not go to the present primary.
-const MAX_SESSIONS: usize = 100_000;
+use crate::room::Room;
+
+/// Sessions whose transactions are remembered at most; of a user alone, half of them. The commands of one that is not go to the present primary.
+const MAX_SESSIONS: usize = 200_000;
 
 /// A server forgets a session that nobody has used for so long (`logicalSessionTimeoutMinutes`).
 const LIFE: Duration = Duration::from_secs(30 * 60);
@@ -32,6 +34,7 @@ struct Table {
     swept: Duration,
     /// Each session's latest transaction.
     known: HashMap<Session, Known>,
+    room: Room,
     /// By host: how many of them have not ended, and when the latest that it took began.
     hosts: HashMap<usize, (usize, Duration)>,
 }
@@ -50,17 +53,32 @@ impl Table {
     /// Forgets those of sessions that are gone, and those that have ended and whose commit nobody repeats any more.
     fn sweep(&mut self, ended: Duration) {
         let now = self.now;
-        let hosts = &mut self.hosts;
-        self.known.retain(|_, known| {
+        let (hosts, room) = (&mut self.hosts, &mut self.room);
+        self.known.retain(|(user, _), known| {
             let keeps = known.since + if known.ended { ended } else { LIFE } > now;
             // A server aborts one that is so old, though its client may still ask for it.
             if known.counted && (!keeps || known.since + HOLDS <= now) {
                 known.counted = false;
                 close(hosts, known.host);
             }
+            if !keeps {
+                room.give_back(user, 1);
+            }
             keeps
         });
         self.swept = now;
+    }
+
+    /// Whether a session has a place from now on.
+    fn has_place(&mut self, session: &Session) -> bool {
+        if self.known.contains_key(session) || self.room.take(&session.0, 1, MAX_SESSIONS) {
+            return true;
+        }
+        if self.now <= self.swept {
+            return false;
+        }
+        self.sweep(Duration::ZERO);
+        self.room.take(&session.0, 1, MAX_SESSIONS)
     }
 }
 
@@ -88,10 +106,7 @@ impl Transactions {
     pub fn begins(&self, session: Session, number: i64, host: usize) {
         let mut table = self.table();
         let since = table.now;
-        if table.known.len() >= MAX_SESSIONS && table.now > table.swept {
-            table.sweep(Duration::ZERO);
-        }
-        if table.known.len() < MAX_SESSIONS || table.known.contains_key(&session) {
+        if table.has_place(&session) {
             let before = table.known.insert(session, Known { number, host, since, ended: false, counted: true });
             if let Some(before) = before.filter(|before| before.counted) {
                 close(&mut table.hosts, before.host);
@@ -112,9 +127,11 @@ impl Transactions {
         let mut table = self.table();
         if table.known.get(session).is_some_and(|known| known.number == number)
             && let Some(known) = table.known.remove(session)
-            && known.counted
         {
-            close(&mut table.hosts, known.host);
+            table.room.give_back(&session.0, 1);
+            if known.counted {
+                close(&mut table.hosts, known.host);
+            }
         }
     }
 
@@ -178,5 +195,22 @@ mod tests {
         assert_eq!(transactions.host(&session, 3), Some(1));
         transactions.tell_time(LIFE + SWEEP);
         assert_eq!(transactions.host(&session, 3), None);
+    }
+    #[test]
+    fn nobody_has_so_many_that_another_finds_no_room() {
+        let (transactions, [one, other]) = (Transactions::default(), ["u", "v"].map(Arc::<str>::from));
+        let session = |user: &Arc<str>, number: usize| (Arc::clone(user), (number as u128).to_be_bytes());
+        (0..MAX_SESSIONS).for_each(|number| transactions.begins(session(&one, number), 1, 0));
+        assert_eq!(transactions.host(&session(&one, MAX_SESSIONS - 1), 1), None);
+        transactions.begins(session(&other, 1), 1, 0);
+        assert_eq!(transactions.host(&session(&other, 1), 1), Some(0));
+        transactions.refused(&session(&other, 1), 1);
+        // What has ended makes room.
+        (0..10).for_each(|number| transactions.ended(&session(&one, number), 1));
+        transactions.tell_time(Duration::from_secs(1));
+        transactions.begins(session(&one, MAX_SESSIONS), 1, 0);
+        assert_eq!(transactions.host(&session(&one, MAX_SESSIONS), 1), Some(0));
+        let table = transactions.table();
+        assert_eq!(table.room.taken(), table.known.len());
     }
 }

@@ -90,14 +90,36 @@ pub enum Body {
     Needs(usize),
 }
 
-/// Passes on so many bytes of the input, which stand at `at` in their message, with other numbers of 64 bits at these places of it.
-pub fn span_with(out: &mut Outbox, to: Peer, at: usize, length: usize, numbers: impl Iterator<Item = (usize, i64)>) {
+/// A number that is told in the place of another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Number {
+    /// Of 32 bits.
+    Short(i32),
+    /// Of 64 bits.
+    Long(i64),
+}
+
+impl Number {
+    /// Writes it where there is one as long. Returns its length.
+    fn write(self, to: &mut Vec<u8>) -> usize {
+        let before = to.len();
+        match self {
+            Self::Short(number) => to.extend(number.to_le_bytes()),
+            Self::Long(number) => to.extend(number.to_le_bytes()),
+        }
+        to.len() - before
+    }
+}
+
+/// Passes on so many bytes of the input, which stand at `at` in their message, with other numbers at these places of it, in order.
+pub fn span_with(out: &mut Outbox, to: Peer, at: usize, length: usize, numbers: impl Iterator<Item = (usize, Number)>) {
     let mut done = 0;
     for (place, number) in numbers {
         let Some(here) = place.checked_sub(at).filter(|here| (done..length).contains(here)) else { continue };
         out.span(to, done..here);
-        out.insert(to, |bytes| bytes.extend(number.to_le_bytes()));
-        done = (here + 8).min(length);
+        let mut written = 0;
+        out.insert(to, |bytes| written = number.write(bytes));
+        done = (here + written).min(length);
     }
     out.span(to, done..length);
 }

@@ -1,5 +1,5 @@
-//! A stage: a real worker with real sessions on the network that is not there, between clients and servers who say what
-//! a test or a fuzzer wants. All that can be seen is what they hear, which connections end, and what the driver counts.
+//! A stage: real workers (mostly one) with real sessions on the network that is not there, between clients and servers who
+//! say what a test or a fuzzer wants. All that can be seen is what they hear, which connections end, and what the driver counts.
 //! Knows no protocol, and decides nothing by lot.
 
 pub mod postgres;
@@ -22,7 +22,7 @@ use crate::{
 
 /// The only pool.
 pub const POOL: PoolId = PoolId(0);
-/// Turns of the worker without anything coming to rest.
+/// Steps of the workers without anything coming to rest.
 const MAX_STEPS: u32 = 1_000_000;
 
 /// Pieces in which what somebody says arrives.
@@ -88,12 +88,19 @@ pub struct Stage<P: Protocol> {
     heard: BTreeMap<EndId, Vec<u8>>,
     /// How all that is said arrives.
     pub pieces: Pieces,
+    /// This worker does nothing, whatever comes for it.
+    halted: Option<usize>,
 }
 
 impl<P: Protocol> Stage<P> {
     /// An empty one: one server may be made, when somebody needs it. `max_held`: bytes of input that is held for a
     /// connection.
     pub fn new(protocol: P, max_held: usize) -> Self {
+        Self::with_workers(1, protocol, max_held)
+    }
+
+    /// The same with so many workers.
+    pub fn with_workers(workers: usize, protocol: P, max_held: usize) -> Self {
         let mut rng = Rng::new(1);
         let conditions = Conditions { delay: Duration::ZERO, pieces: 0, window: 1 << 30, short_reads: 0 };
         let network = Network::new(rng.next(), conditions);
@@ -107,13 +114,14 @@ impl<P: Protocol> Stage<P> {
         })));
         let buffer_size = DriverConfig::default().buffer_size.min(max_held);
         let rules = Rules {
-            driver: DriverConfig { max_held_input: max_held, buffer_size, ..DriverConfig::default() },
+            driver: DriverConfig { workers, max_held_input: max_held, buffer_size, ..DriverConfig::default() },
             gate: GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) },
             timeouts: Timeouts::default(),
         };
         let house = House::new(protocol, supply.clone(), rules, &network, &mut rng);
         let (arrivals, heard) = (VecDeque::new(), BTreeMap::new());
-        let mut stage = Self { house, network, now: Time(0), supply, arrivals, heard, pieces: Pieces::Whole };
+        let (now, pieces, halted) = (Time(0), Pieces::Whole, None);
+        let mut stage = Self { house, network, now, supply, arrivals, heard, pieces, halted };
         stage.settle();
         stage
     }
@@ -188,6 +196,14 @@ impl<P: Protocol> Stage<P> {
         self.settle();
     }
 
+    /// A worker does nothing meanwhile, as if its thread did not run.
+    pub fn while_halted(&mut self, worker: usize, act: impl FnOnce(&mut Self)) {
+        self.halted = Some(worker);
+        act(self);
+        self.halted = None;
+        self.settle();
+    }
+
     /// What the pool holds.
     pub fn servers(&self) -> Counts {
         self.house.handle().pools(None)[0].counts
@@ -210,8 +226,9 @@ impl<P: Protocol> Stage<P> {
                 self.heard.insert(end, Vec::new());
                 self.arrivals.push_back(end);
             }
-            if let Some(worker) = self.house.ready().first() {
-                self.house.step(*worker);
+            let ready = self.house.ready();
+            if let Some(worker) = ready.into_iter().find(|worker| Some(*worker) != self.halted) {
+                self.house.step(worker);
             } else if let Some(at) = self.network.next_at() {
                 self.pass(at.max(self.now));
             } else {

@@ -1,6 +1,8 @@
 //! One look at a MongoDB itself: what it shows of its connections to whoever has the role clusterMonitor, and the commands that ask for it. No
 //! text of a command is asked for: those hold what nobody else should read.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -105,6 +107,9 @@ pub struct Session {
     pub open_ms: Option<f64>,
     /// For how long of that it had no command, all its pauses together.
     pub paused_ms: Option<f64>,
+    /// For how long it was seen to have none since its last command: a server does not tell. Only where sessions were listed twice.
+    #[serde(default)]
+    pub pause_ms: Option<f64>,
     /// For how long it had one, in microseconds: the same for as long as it pauses, and after each command another.
     #[serde(default)]
     pub worked_us: Option<u64>,
@@ -172,6 +177,22 @@ impl Mongo {
         let batch = cursor.and_then(|cursor| cursor.get("firstBatch").or(cursor.get("nextBatch")));
         let rows = batch.and_then(Value::as_array).into_iter().flatten();
         rows.take(MAX_SESSIONS as usize).map(Session::read).collect()
+    }
+
+    /// These sessions, of which some were seen a moment before, with the pauses that have gone on since then.
+    pub fn seen_again(before: &[Session], mut now: Vec<Session>) -> Vec<Session> {
+        let mut pauses = BTreeMap::<_, Vec<f64>>::new();
+        for session in before {
+            if let Some((pause, ms)) = session.pause().zip(session.paused_ms) {
+                pauses.entry(pause).or_default().push(ms);
+            }
+        }
+        for session in &mut now {
+            let Some(ms) = session.paused_ms else { continue };
+            let then = session.pause().and_then(|pause| pauses.get_mut(&pause)?.pop());
+            session.pause_ms = Some(then.map_or(0.0, |then| (ms - then).max(0.0)));
+        }
+        now
     }
 
     /// From the answer to [`status`](Self::status).
@@ -251,6 +272,12 @@ fn shortened(name: &str) -> String {
 }
 
 impl Session {
+    /// What is the same for as long as a transaction pauses: whose it is, and how long it has worked.
+    fn pause(&self) -> Option<([String; 3], u64)> {
+        let names = [&self.host, &self.application, &self.user].map(Clone::clone);
+        self.worked_us.map(|worked| (names, worked))
+    }
+
     fn read(row: &Value) -> Self {
         let text = |name: &str| row.get(name).and_then(Value::as_str);
         let client = text("client").or(text("client_s")).unwrap_or_default();
@@ -267,6 +294,7 @@ impl Session {
             is_active,
             open_ms: time("timeOpenMicros").filter(|_| !is_active),
             paused_ms: time("timeInactiveMicros").filter(|_| !is_active),
+            pause_ms: None,
             worked_us: micros("timeActiveMicros").filter(|_| !is_active),
         }
     }
@@ -348,6 +376,26 @@ mod tests {
         };
         assert_eq!(sessions, [first, second, Session::default()]);
         assert!(Mongo::sessions(&json!({})).is_empty());
+    }
+
+    #[test]
+    fn a_pause_that_goes_on_is_told_from_others_of_the_same_transaction() {
+        let idle = |application: &str, paused_ms: f64, worked_us: u64| Session {
+            application: application.into(),
+            paused_ms: Some(paused_ms),
+            worked_us: Some(worked_us),
+            ..Session::default()
+        };
+        let before = [idle("web", 900.0, 50), idle("web", 400.0, 70), idle("web", 5.0, 9)];
+        let busy = Session { is_active: true, ..Session::default() };
+        let now = vec![idle("web", 1_000.0, 50), idle("web", 480.0, 71), idle("other", 105.0, 9), busy];
+        let pauses: Vec<_> = Mongo::seen_again(&before, now).iter().map(|session| session.pause_ms).collect();
+        assert_eq!(pauses, [Some(100.0), Some(0.0), Some(0.0), None], "it went on, it had a command, it is another's");
+        // Two that cannot be told apart are two.
+        let twins = || vec![idle("web", 10.0, 50), idle("web", 10.0, 50)];
+        let later = vec![idle("web", 60.0, 50), idle("web", 60.0, 50), idle("web", 60.0, 50)];
+        let lasting = Mongo::seen_again(&twins(), later).iter().filter(|one| one.pause_ms == Some(50.0)).count();
+        assert_eq!(lasting, 2);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
@@ -20,7 +19,7 @@ use crate::{
     engine::Engine,
     plan::{Plan, PoolUnderTest, PostgresTarget, Target},
     result::{BenchResult, Measured},
-    run::{self, machine},
+    run::{self, processors::Meter},
     target::{self, Surroundings, TOO_MANY, postgres},
 };
 
@@ -328,57 +327,6 @@ impl Slices {
     }
 }
 
-/// What processors did from the first to the last look while it was being measured.
-#[derive(Default)]
-struct Meter {
-    first: Option<Look>,
-    last: Option<Look>,
-}
-
-#[derive(Clone, Copy)]
-struct Look {
-    at: Instant,
-    /// Processor time of this process.
-    own: Duration,
-    /// Ticks of all processors of the machine: idle, and all.
-    machine: Option<(u64, u64)>,
-}
-
-impl Meter {
-    fn look(&mut self, measuring: bool) {
-        if !measuring {
-            return;
-        }
-        let look = Look { at: Instant::now(), own: machine::processor_time(), machine: ticks() };
-        self.first.get_or_insert(look);
-        self.last = Some(look);
-    }
-
-    fn cores(&self) -> Option<f64> {
-        let (first, last) = self.first.zip(self.last)?;
-        let wall = (last.at - first.at).as_secs_f64();
-        (wall > 0.0).then(|| last.own.saturating_sub(first.own).as_secs_f64() / wall)
-    }
-
-    fn idle(&self) -> Option<f64> {
-        let (first, last) = (self.first?.machine?, self.last?.machine?);
-        let all = last.1.checked_sub(first.1).filter(|&all| all > 0)?;
-        Some(last.0.saturating_sub(first.0) as f64 / all as f64)
-    }
-}
-
-/// Ticks since the machine started, of all processors together: idle (waiting for disks included), and all. From /proc/stat (proc(5)).
-fn ticks() -> Option<(u64, u64)> {
-    ticks_of(&fs::read_to_string("/proc/stat").ok()?)
-}
-
-fn ticks_of(text: &str) -> Option<(u64, u64)> {
-    // user nice system idle iowait irq softirq steal; guests are counted in user already.
-    let line = text.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();
-    Some((ticks.get(3)? + ticks.get(4)?, ticks.iter().sum()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -444,26 +392,5 @@ mod tests {
         assert!(
             matches!(refusal(8, false, "wrong password"), ProbeError::Failed(why) if why.contains("wrong password"))
         );
-    }
-
-    #[test]
-    fn idle_ticks_are_those_that_wait_too() {
-        let text = "cpu  10 1 9 70 10 0 0 0 5 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
-        assert_eq!(ticks_of(text), Some((80, 100)));
-        assert_eq!(ticks_of("intr 5"), None);
-    }
-
-    #[test]
-    fn the_meter_sees_the_processor_that_this_test_burns() {
-        let mut meter = Meter::default();
-        meter.look(false);
-        assert_eq!(meter.cores(), None, "the warm-up does not count");
-        meter.look(true);
-        let since = Instant::now();
-        while since.elapsed() < Duration::from_millis(50) {
-            std::hint::spin_loop();
-        }
-        meter.look(true);
-        assert!(meter.cores().is_some_and(|cores| cores > 0.05), "{:?}", meter.cores());
     }
 }

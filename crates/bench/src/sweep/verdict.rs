@@ -16,15 +16,12 @@ use super::{
     result::{Checked, Curve, CurvePoint, Estimate, Safe, Settings, Verdict, Visit},
     speeds,
 };
+use crate::run::processors::{is_generator_full, is_machine_full};
 
 /// Resamples of the curve.
 const RESAMPLES: usize = 1000;
 /// A curve that ends below this share of its best has a peak, otherwise a plateau.
 const FALLEN: f64 = 0.9;
-/// The load generator is the limit from this share of its processors on.
-const GENERATOR_FULL: f64 = 0.9;
-/// A machine with less idle than this is full.
-const MACHINE_FULL: f64 = 0.05;
 /// A generator that takes this share of a full machine is part of the limit.
 const GENERATOR_SHARE: f64 = 0.15;
 /// Connections kept free at least: administrators, monitoring, backups, replication.
@@ -208,9 +205,9 @@ fn shape(known: &Known, best: Place, top: Top) -> &'static str {
 fn limit(at: Option<&CurvePoint>, generator: Generator, seen: bool) -> Option<String> {
     let at = at?;
     let cores = at.generator_cores?;
-    let who = if cores >= GENERATOR_FULL * f64::from(generator.threads) {
+    let who = if is_generator_full(cores, generator.threads) {
         "generator"
-    } else if at.machine_idle? <= MACHINE_FULL && cores >= GENERATOR_SHARE * f64::from(generator.processors) {
+    } else if is_machine_full(at.machine_idle?) && cores >= GENERATOR_SHARE * f64::from(generator.processors) {
         "machine"
     } else if seen {
         "database"
@@ -366,7 +363,7 @@ fn limit_in_words(curve: &Curve, verdict: &Verdict) -> &'static str {
         Some("machine") => {
             "nothing of the machine was idle and the load generator took its share: from another machine the database may do more"
         }
-        Some(_) if idle.is_some_and(|idle| idle <= MACHINE_FULL) => {
+        Some(_) if idle.is_some_and(is_machine_full) => {
             "the limit was not the load generator; nothing of this machine was idle"
         }
         Some(_) => "the limit was the database, not the load generator",

@@ -1,13 +1,16 @@
 //! A MongoDB as something to look at: what it is asked over one connection that stays, and how often. What the answers mean is known elsewhere.
 
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use ::bench::target::mongodb::{Asker, Reply};
 use anyhow::bail;
 use doctor::Line;
 use serde_json::Value;
 use settings::Secret;
-use watch::{Client, Command, MAX_SESSIONS, Mongo};
+use watch::{Client, Command, MAX_SESSIONS, Mongo, Session};
 
 use super::sources::{PATIENCE, Source, micros};
 
@@ -15,6 +18,10 @@ use super::sources::{PATIENCE, Source, micros};
 const ADMIN: &str = "admin";
 /// Lists of connections are so far apart at least.
 const LIST_EVERY: Duration = Duration::from_secs(1);
+/// Where transactions have paused for so long altogether, in milliseconds, it matters whether the pauses are long.
+const LONG_MS: f64 = 50.0;
+/// So much later they are listed once more: MongoDB tells only the sum of a transaction's pauses. The doctor's texts name this.
+const ONCE_MORE: Duration = Duration::from_millis(100);
 /// The name that MongoDB has for who may not ask something.
 const UNAUTHORIZED: i32 = 13;
 
@@ -116,7 +123,7 @@ impl Known {
         if self.hides.is_none() && self.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY) {
             let command = Mongo::connections(self.own, look.process.starts_with("mongos"));
             match self.asker.ask(ADMIN, &command, PATIENCE)? {
-                Reply::Done(answer) => look.sessions = Some(Mongo::sessions(&answer)),
+                Reply::Done(answer) => look.sessions = Some(self.once_more(Mongo::sessions(&answer), &command)?),
                 Reply::Refused { code: UNAUTHORIZED, .. } => {
                     self.hides =
                         Some("$currentOp is refused; the role clusterMonitor on admin would show it".to_owned());
@@ -127,5 +134,17 @@ impl Known {
         }
         look.hides_sessions = self.hides.clone();
         Ok(())
+    }
+
+    /// These connections, with how long transactions pause.
+    fn once_more(&mut self, seen: Vec<Session>, command: &Command) -> anyhow::Result<Vec<Session>> {
+        if seen.iter().all(|session| session.paused_ms.is_none_or(|ms| ms < LONG_MS)) {
+            return Ok(Mongo::seen_again(&[], seen));
+        }
+        thread::sleep(ONCE_MORE);
+        Ok(match self.done(command)? {
+            Some(answer) => Mongo::seen_again(&seen, Mongo::sessions(&answer)),
+            None => seen,
+        })
     }
 }

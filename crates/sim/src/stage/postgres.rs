@@ -45,7 +45,12 @@ impl Default for Doors {
 impl Doors {
     /// A stage behind them, where so many bytes of input are held for a connection.
     pub fn stage(self, max_held: usize) -> Stage<Postgres> {
-        Stage::new(Postgres::new(Arc::new(self)), max_held)
+        self.stage_with_workers(1, max_held)
+    }
+
+    /// The same with so many workers.
+    pub fn stage_with_workers(self, workers: usize, max_held: usize) -> Stage<Postgres> {
+        Stage::with_workers(workers, Postgres::new(Arc::new(self)), max_held)
     }
 }
 

@@ -106,7 +106,13 @@ fn a_transaction_that_rolls_back_leaves_the_server_to_others() {
 
 /// A server that is soiled whenever a client has used it.
 fn soiled(reset: ResetPolicy) -> (Play, EndId) {
-    let mut stage = Doors { state: StatePolicy { reset, ..StatePolicy::default() }, ..Doors::default() }.stage(HELD);
+    soiled_among(1, reset)
+}
+
+/// The same with so many workers.
+fn soiled_among(workers: usize, reset: ResetPolicy) -> (Play, EndId) {
+    let doors = Doors { state: StatePolicy { reset, ..StatePolicy::default() }, ..Doors::default() };
+    let mut stage = doors.stage_with_workers(workers, HELD);
     let server = stage.server();
     stage.says(server, &server_welcome());
     // Nothing in its database does anything out of sight.
@@ -159,6 +165,26 @@ fn what_goes_ahead_of_a_cleaning_soils_the_server_again() {
     stage.says(server, &messages("C:OK~ Z:I"));
     assert_surveyed(&mut stage, server, &[]);
     // Nobody takes it.
+    assert_cleaned(&mut stage, server);
+}
+
+#[test]
+fn a_server_that_moves_to_a_client_that_has_left_meanwhile_is_cleaned_there() {
+    let (mut stage, server) = soiled_among(2, ResetPolicy::Auto);
+    // Each worker has one of them.
+    let (one, other) = (add_client(&mut stage), add_client(&mut stage));
+    stage.says(one, &messages("Q:SELECT_1"));
+    stage.got(server);
+    stage.says(other, &messages("Q:SELECT_2"));
+    assert_eq!(stage.servers().waiters, 1);
+    stage.says(server, &messages("C:OK~ Z:I"));
+    stage.while_halted(1, |stage| {
+        // It is on its way from one worker to the other.
+        assert_surveyed(stage, server, &[]);
+        stage.leaves(other);
+        assert_eq!(stage.servers().in_use, 1);
+    });
+    assert_eq!((stage.servers().idle, text(&stage.got(server))), (1, String::new()));
     assert_cleaned(&mut stage, server);
 }
 

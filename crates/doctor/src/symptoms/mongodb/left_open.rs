@@ -15,6 +15,9 @@ const OF_ALL: f64 = 0.5;
 const AT_LOOKS: f64 = 0.3;
 /// Of transactions that are open: the share that has none.
 const PAUSING: f64 = 0.5;
+/// Of pauses that were seen, the share that still goes on 0.1 s later: where each lasts for 200 ms, that is half of them; where a transaction has
+/// many short ones, none.
+const LASTING: f64 = 0.3;
 /// One that pauses alone is no habit: somebody works by hand.
 const ALONE: f64 = 1.5;
 
@@ -34,9 +37,13 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
         return leak(window, throughout, (started, ended));
     }
     let seconds = window.lasts().as_secs_f64().max(1e-3);
-    // By Little's law: how many pause at a time, over how many come in that time, is how long each pauses.
+    // By Little's law: how many pause at a time, over how many come in that time, is how long each pauses, all its pauses together.
     let pause = inactive / (started.max(1) as f64 / seconds) * 1e3;
-    let is_long = if window.has_lists() { sums.longest_pause_ms >= SEEN_PAUSE_MS } else { started > 0 };
+    let is_long = match (window.has_lists(), sums.pauses) {
+        (true, 0) => sums.longest_ms >= SEEN_PAUSE_MS,
+        (true, pauses) => sums.lasting as f64 >= LASTING * pauses as f64,
+        (false, _) => started > 0,
+    };
     if sums.inactive.share() < AT_LOOKS
         || inactive < PAUSING * open
         || inactive < ALONE
@@ -45,9 +52,10 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
     {
         return Verdict::Absent;
     }
-    let longest = match window.has_lists() {
-        true => format!("; the pauses of one came to {}", time(sums.longest_pause_ms)),
-        false => String::new(),
+    let longest = match (window.has_lists(), sums.pauses) {
+        (true, 0) => format!("; the pauses of one came to {}", time(sums.longest_ms)),
+        (true, pauses) => format!("; {} of {pauses} pauses that were seen still went on 0.1 s later", sums.lasting),
+        (false, _) => String::new(),
     };
     Verdict::Present(Finding {
         symptom: Symptom::TransactionsLeftOpen,
@@ -78,7 +86,7 @@ fn whose(window: &MongoWindow) -> String {
 
 fn leak(window: &MongoWindow, throughout: u64, (started, ended): (u64, u64)) -> Verdict {
     let since = match window.has_lists() {
-        true => format!("the pauses of one have come to {}", time(window.sums.longest_pause_ms)),
+        true => format!("the pauses of one have come to {}", time(window.sums.longest_ms)),
         false => "none of them is told apart from the others, but none ended".to_owned(),
     };
     Verdict::Present(Finding {
