@@ -27,7 +27,8 @@ import telemetry_chain
 from telemetry_chain import Chain, acknowledged, errors, made
 
 import pooler
-from mongodb_server import JavaServer, lacking
+from java_programs import lacking
+from mongodb_server import JavaServer
 
 # A reading takes this long at the database, in seconds; and TLS and a login, when a connection is opened.
 DATACENTRE = {"latency": 0.005, "opening": 0.05}
@@ -233,7 +234,7 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="write the figures to a file as well")
     parser.add_argument("--markdown", metavar="FILE", help="write the report to a file instead of standard output")
     options = parser.parse_args()
-    if missing := lacking("java", "javac", "mvn"):
+    if missing := lacking():
         print(f"The cases of MongoDB are skipped: not installed: {', '.join(missing)}.")
         return 0
     if not os.access(pooler.BINARY, os.X_OK):

@@ -1,10 +1,8 @@
 """MongoDB-compatible servers that others wrote, on free ports, and Poolhouse in front of one. Knows nothing of other databases."""
 
-import fcntl
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +11,7 @@ import urllib.parse
 import pymongo
 import pytest
 
+import java_programs
 import pooler
 from cluster import free_port
 
@@ -21,11 +20,6 @@ HERE = pathlib.Path(__file__).resolve().parent / "mongodb"
 FERRETDB = HERE / "ferretdb" / "ferretdb"
 JAVA_SERVER = HERE / "java-server"
 STAND_IN = HERE / "stand_in" / "main.py"
-
-
-def lacking(*programs):
-    """What of these is not installed."""
-    return [program for program in programs if shutil.which(program) is None]
 
 
 class MongoServer:
@@ -78,22 +72,10 @@ class JavaServer(MongoServer):
     @staticmethod
     def prepare():
         """Fetches and builds it where that was not done."""
-        if missing := lacking("java", "javac", "mvn"):
-            pytest.skip(f"not installed: {', '.join(missing)}")
-        # Several processes of tests come here.
-        with (JAVA_SERVER / "pom.xml").open() as pom:
-            fcntl.flock(pom, fcntl.LOCK_EX)
-            built = JAVA_SERVER / "classes" / "Main.class"
-            if built.exists() and built.stat().st_mtime > (JAVA_SERVER / "Main.java").stat().st_mtime:
-                return
-            fetched = subprocess.run(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"], cwd=JAVA_SERVER, capture_output=True)
-            if fetched.returncode:
-                pytest.skip("mongo-java-server cannot be fetched here")
-            for step in (["sha256sum", "--check", "--quiet", "jars.sha256"], ["javac", "-cp", "lib/*", "-d", "classes", "Main.java"]):
-                subprocess.run(step, cwd=JAVA_SERVER, check=True, stdout=subprocess.DEVNULL)
+        java_programs.prepare(JAVA_SERVER, "mongo-java-server")
 
     def arguments(self):
-        return ["java", "-Xmx256m", "-cp", f"{JAVA_SERVER}/classes:{JAVA_SERVER}/lib/*", "Main", str(self.port), *(["oplog"] if self.oplog else [])]
+        return java_programs.command(JAVA_SERVER, self.port, *(["oplog"] if self.oplog else []))
 
 
 class FerretServer(MongoServer):

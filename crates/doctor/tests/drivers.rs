@@ -112,6 +112,7 @@ fn threads_that_wait_for_a_database_with_time_to_spare_need_a_larger_pool() {
     assert_eq!(found(&text), (vec![Symptom::PoolTooSmall], vec![]));
     let setting = read(&text).unwrap().findings[0].setting.clone().unwrap();
     assert_eq!((setting.key, setting.from.as_deref(), setting.to.as_str()), ("maximumPoolSize", Some("10"), "16"));
+    assert!(read(&text).unwrap().findings[0].evidence[0].ends_with("; 19 gave up"), "{:?}", read(&text));
     // Twice as long, and no load in between.
     let both = vec![vec![Symptom::PoolTooSmall, Symptom::ServerSaturated]];
     assert_eq!(found(&scrapes(30, filling(20.0, 40.0))), (vec![], both));
@@ -119,14 +120,52 @@ fn threads_that_wait_for_a_database_with_time_to_spare_need_a_larger_pool() {
 
 #[test]
 fn work_that_gets_slower_the_more_of_it_there_is_is_a_saturated_database() {
-    let growing = |n: u64| {
+    assert_eq!(found(&scrapes(60, slowing(0.005))), (vec![Symptom::ServerSaturated], vec![]));
+}
+
+/// More and more are taken, and each of them adds so many seconds to a use.
+fn slowing(each_s: f64) -> impl Fn(u64) -> Hikari {
+    move |n| {
         let taken = [2, 4, 6, 8, 10];
         let before = |n: u64| taken[(n as usize / 6).min(4)];
-        let used_s = (0..n).map(|n| 500.0 * 0.005 * before(n) as f64).sum();
+        let used_s = (0..n).map(|n| 500.0 * each_s * before(n) as f64).sum();
         let active = before(n.saturating_sub(1));
         Hikari { active, pending: if active == MAX { 5 } else { 0 }, used: n * 500, used_s, ..quiet(n) }
-    };
-    assert_eq!(found(&scrapes(60, growing)), (vec![Symptom::ServerSaturated], vec![]));
+    }
+}
+
+/// All are taken and others wait, and so many come back in a second after less than a millisecond each, of which HikariCP makes nothing.
+fn fleeting(a_second: u64) -> impl Fn(u64) -> Hikari {
+    move |n| Hikari { active: MAX, pending: 6, used: n * EVERY_S * a_second, used_s: 0.0, ..quiet(n) }
+}
+
+#[test]
+fn connections_that_come_back_within_a_millisecond_do_come_back() {
+    let both = vec![vec![Symptom::PoolTooSmall, Symptom::ServerSaturated]];
+    for a_second in [11_000, 40_000] {
+        assert_eq!(found(&scrapes(100, fleeting(a_second))), (vec![], both.clone()), "{a_second}");
+    }
+}
+
+#[test]
+fn what_whole_milliseconds_do_not_tell_is_not_decided_by_them() {
+    let both = vec![vec![Symptom::PoolTooSmall, Symptom::ServerSaturated]];
+    for (light_ms, full_ms) in [(0.0, 0.0), (0.5, 0.6), (1.0, 2.2)] {
+        let text = scrapes(30, filling(light_ms, full_ms));
+        assert_eq!(found(&text), (vec![], both.clone()), "{light_ms} {full_ms}");
+        assert!(read(&text).unwrap().undecided[0].needs.contains("less than a millisecond"), "{light_ms} {full_ms}");
+    }
+    assert_eq!(found(&scrapes(30, filling(3.0, 3.1))), (vec![Symptom::PoolTooSmall], vec![]));
+    assert_eq!(found(&scrapes(60, slowing(0.0002))), (vec![], both));
+    assert_eq!(found(&scrapes(60, slowing(0.0005))), (vec![Symptom::ServerSaturated], vec![]));
+}
+
+#[test]
+fn connections_that_are_idle_while_threads_wait_are_no_other_limit() {
+    // As HikariCP shows a pool that hands over more often than it is at rest.
+    let handing = |n: u64| Hikari { active: 3 + n % 4, pending: 20, ..fleeting(11_000)(n) };
+    let both = vec![vec![Symptom::PoolTooSmall, Symptom::ServerSaturated]];
+    assert_eq!(found(&scrapes(30, handing)), (vec![], both));
 }
 
 #[test]
@@ -165,6 +204,10 @@ fn idle_connections_that_are_closed_before_each_burst_are_churn() {
     let setting = read(&text).unwrap().findings[0].setting.clone().unwrap();
     assert_eq!((setting.key, setting.from.as_deref(), setting.to.as_str()), ("minimumIdle", Some("2"), "7"));
     assert_eq!(found(&scrapes(15, churning(2))), (vec![], vec![]), "a deployment does that once");
+    // None of the looks meets a burst.
+    let text = scrapes(60, |n| Hikari { active: 0, ..churning(2)(n) });
+    let setting = read(&text).unwrap().findings[0].setting.clone().unwrap();
+    assert_eq!((setting.key, setting.from.as_deref(), setting.to.as_str()), ("minimumIdle", Some("2"), "10"));
 }
 
 #[test]
@@ -172,7 +215,10 @@ fn a_pool_without_a_connection_is_out_of_reach() {
     let down = |n: u64| Hikari { active: 0, total: 0, pending: 7, used: 0, used_s: 0.0, timeouts: n * 3, ..quiet(n) };
     let text = scrapes(30, down);
     assert_eq!(found(&text), (vec![Symptom::OutOfReach], vec![]));
-    assert!(read(&text).unwrap().findings[0].evidence.iter().any(|seen| seen.contains("gave up")));
+    let evidence = read(&text).unwrap().findings[0].evidence.concat();
+    assert!(evidence.contains("gave up") && evidence.contains("could not be"), "{evidence}");
+    // Each look meets a moment at which nobody waits.
+    assert_eq!(found(&scrapes(30, |n| Hikari { pending: 0, ..down(n) })), (vec![Symptom::OutOfReach], vec![]));
 }
 
 #[test]

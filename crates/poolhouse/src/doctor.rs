@@ -63,6 +63,8 @@ const BLIND: u8 = 3;
 /// Looks that a window needs, and at most: each is kept until the end. Two more may come for its beginning and end.
 const LEAST_LOOKS: u32 = 4;
 const MOST_LOOKS: u32 = MAX_LOOKS as u32 - 2;
+/// Nobody is asked more often.
+const SOONEST: Duration = Duration::from_millis(50);
 /// How long it may be without an answer, as in a restart, before it gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is asked again for who did not answer at the end.
@@ -99,7 +101,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
     window: Duration,
 
-    /// Time between two looks; longer in a window of many
+    /// Time between two looks; longer in a window of many. Of HikariCP's metrics at least a second: it shows the same for so long
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = settings::parse_duration_on)]
     every: Duration,
 
@@ -197,7 +199,7 @@ fn secret(url: &str) -> anyhow::Result<Secret> {
 }
 
 fn look(source: &mut dyn Source, args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
-    let every = args.every.max(Duration::from_millis(50)).max(args.window / MOST_LOOKS).min(args.window / LEAST_LOOKS);
+    let every = apart(args.every, args.window, source.stale_for());
     let recorder = args.record.as_deref().map(Recorder::create).transpose()?;
     let shows_progress = std::io::stderr().is_terminal();
     let mut pause = |at: Duration| {
@@ -216,6 +218,11 @@ fn look(source: &mut dyn Source, args: &DoctorArgs) -> anyhow::Result<Diagnosis>
         eprint!("\r\x1b[K");
     }
     looked
+}
+
+/// How long to wait between two looks, where `every` is wished for.
+fn apart(every: Duration, window: Duration, stale_for: Duration) -> Duration {
+    every.max(SOONEST).max(stale_for).max(window / MOST_LOOKS).min(window / LEAST_LOOKS)
 }
 
 /// Looks again after each `pause`, which is told how long it has been, until that returns false.
@@ -317,6 +324,16 @@ mod tests {
             left >= 0
         });
         (diagnosis, source.asked)
+    }
+
+    #[test]
+    fn what_is_shown_anew_each_second_is_looked_at_as_often() {
+        let apart_ms = |every: u64, window: u64, stale: u64| {
+            apart(Duration::from_millis(every), Duration::from_secs(window), Duration::from_millis(stale)).as_millis()
+        };
+        assert_eq!((apart_ms(500, 30, 0), apart_ms(500, 30, 1_000), apart_ms(5_000, 30, 1_000)), (500, 1_000, 5_000));
+        assert_eq!(apart_ms(500, 2, 1_000), 500, "four looks are the least that says anything");
+        assert_eq!((apart_ms(1, 30, 0), apart_ms(500, 36_000, 1_000) > 5_000), (50, true));
     }
 
     #[test]

@@ -1,17 +1,20 @@
 //! Looks at HikariCP's pools: from what Micrometer tells of them as Prometheus text, scraped now and then, to the look that a Poolhouse would
 //! give, as far as they mean the same. What connections do while a thread has them is not told.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use crate::{Counts, Look, Pool, PoolServers, Pooler, Times};
 
 /// Pools of one scrape; of more nothing is known.
 const MAX_POOLS: usize = 200;
-/// Characters of a pool's name.
+/// Characters of a pool's name. Of a longer one the rest is a hash: replicas of an application may differ in their last label only.
 const MAX_NAME: usize = 100;
 /// A figure that is larger is taken for this: so that sums of them have room.
 const MAX_FIGURE: f64 = 9e12;
-/// A pool without any connection for which threads wait is cold at first, and then its database is out of reach.
+/// A pool without any connection for which threads ask is cold at first, and then its database is out of reach.
 const COLD_MS: f64 = 1_000.0;
 /// Times of the Unix epoch from here on are milliseconds.
 const IN_MILLISECONDS: f64 = 1e11;
@@ -47,16 +50,18 @@ struct Known {
     /// Of the first scrape, and of the last.
     base: Counted,
     last: Counted,
-    /// Since when it has had no connection though threads wait.
+    /// Since when it has had no connection though threads ask for one.
     bare_since_ms: Option<f64>,
 }
 
 /// What only grows. It is told from a pool's first scrape on: what came before may be of days.
 #[derive(Clone, Debug, Default)]
 struct Counted {
+    /// HikariCP counts a connection that could not be made, too.
     made: u64,
     returned: u64,
     timeouts: u64,
+    /// In whole milliseconds each, so that a hold that is shorter adds nothing.
     hold: Times,
     acquire: Times,
     creation: Times,
@@ -145,7 +150,7 @@ impl Scrape {
 /// Micrometer's name of the time that the process has run.
 const UPTIME: &str = "process_uptime_seconds";
 /// What is read of a pool, behind [`PREFIX`].
-const SERIES: [&str; 14] = [
+const SERIES: [&str; 13] = [
     "",
     "_active",
     "_idle",
@@ -159,7 +164,6 @@ const SERIES: [&str; 14] = [
     "_usage_seconds_sum",
     "_creation_seconds_count",
     "_creation_seconds_sum",
-    "_acquire_seconds_max",
 ];
 
 /// Without these a pool is none that can be looked at.
@@ -171,6 +175,12 @@ fn known(series: &BTreeMap<String, f64>, name: &str) -> Option<f64> {
 
 fn figure(series: &BTreeMap<String, f64>, name: &str) -> f64 {
     known(series, name).unwrap_or(0.0).clamp(0.0, MAX_FIGURE)
+}
+
+/// All connections that there are; none that is still being made.
+fn total(series: &BTreeMap<String, f64>) -> u64 {
+    let counted = known(series, "").map(|_| figure(series, ""));
+    counted.unwrap_or_else(|| figure(series, "_active") + figure(series, "_idle")) as u64
 }
 
 fn is_whole(series: &BTreeMap<String, f64>) -> bool {
@@ -221,7 +231,11 @@ impl<'l> Sample<'l> {
         let name = of(true).map(|(_, value)| value.as_str()).next().unwrap_or("a pool without a name");
         let others: Vec<&str> = of(false).map(|(_, value)| value.as_str()).collect();
         let more = if others.is_empty() { String::new() } else { format!(" of {}", others.join(" ")) };
-        format!("{name}{more}").chars().take(MAX_NAME).collect()
+        let whole = format!("{name}{more}");
+        let Some((end, _)) = whole.char_indices().nth(MAX_NAME) else { return whole };
+        let mut hash = DefaultHasher::new();
+        whole.hash(&mut hash);
+        format!("{}… {:08x}", &whole[..end], hash.finish() as u32)
     }
 }
 
@@ -277,6 +291,7 @@ impl Hikari {
                 known.base = Counted::default();
             }
             let since = counted.since(&known.base);
+            known.bare_since_ms = known.is_bare(series, &counted).then(|| known.bare_since_ms.unwrap_or(at_ms));
             known.last = counted;
             known.pool(at_ms, name, series, since)
         });
@@ -329,12 +344,21 @@ impl Counted {
 }
 
 impl Known {
-    fn pool(&mut self, at_ms: f64, name: &str, series: &BTreeMap<String, f64>, since: Counted) -> Pool {
+    /// There is no connection, and threads wait for one, or have given up: since then nobody has had one, not even shortly.
+    fn is_bare(&self, series: &BTreeMap<String, f64>, counted: &Counted) -> bool {
+        let nobody_had_one = !counted.hold.buckets.is_empty() && counted.returned == self.last.returned;
+        let some_gave_up = counted.timeouts > self.last.timeouts;
+        let is_asked = figure(series, "_pending") > 0.0;
+        total(series) == 0 && (is_asked || nobody_had_one && (some_gave_up || self.bare_since_ms.is_some()))
+    }
+
+    fn pool(&self, at_ms: f64, name: &str, series: &BTreeMap<String, f64>, since: Counted) -> Pool {
         let count = |name: &str| figure(series, name) as u64;
-        let (in_use, idle, waiters) = (count("_active"), count("_idle"), count("_pending"));
-        let total = known(series, "").map_or(in_use.saturating_add(idle), |_| count(""));
-        let is_bare = waiters > 0 && total == 0;
-        self.bare_since_ms = is_bare.then(|| self.bare_since_ms.unwrap_or(at_ms));
+        let (active, idle, pending, total) = (count("_active"), count("_idle"), count("_pending"), total(series));
+        // A connection that is idle while threads wait is on its way to one of them. These are not counted at the same moment.
+        let handed = idle.min(pending);
+        let in_use = active.saturating_add(handed).min(total.max(active));
+        let (idle, waiters) = (idle - handed, pending - handed);
         Pool {
             id: self.id,
             protocol: "jdbc".to_owned(),
@@ -384,11 +408,12 @@ mod tests {
         let [pool] = &look.pools[..] else { panic!("{look:?}") };
         assert_eq!(
             (pool.database.as_str(), pool.waiters, pool.max_size, pool.created, pool.transactions),
-            ("shop", 3, 10, 12, 100)
+            ("shop", 2, 10, 12, 100)
         );
         assert_eq!(
             (pool.servers.in_use, pool.servers.idle, pool.servers.connecting, pool.servers.total),
-            (8, 1, 1, 10)
+            (9, 0, 1, 10),
+            "the idle one is on its way to one of the three that wait"
         );
         assert_eq!(
             (pool.hold.mean_ms(), pool.checkout_failed["timeout"], look.pooler),
@@ -507,11 +532,65 @@ mod tests {
 
     #[test]
     fn a_pool_that_stays_without_a_connection_is_out_of_reach() {
-        let bare = TEXT
-            .replace(" 10.0\nhikaricp_connections_active", " 0.0\nhikaricp_connections_active")
-            .replace("8.0", "0.0");
+        let bare = bare_with(3, 100, 4);
         let mut hikari = Hikari::default();
-        let mut down = |at| hikari.look(at, &Scrape::read(&bare)).pools[0].unavailable_ms;
+        let mut down = |at| hikari.look(at, &bare).pools[0].unavailable_ms;
         assert_eq!((down(100.0), down(1_600.0)), (None, Some(1_500.0)));
+    }
+
+    /// No connection, and so many threads that wait, connections that came back and threads that gave up.
+    fn bare_with(pending: u64, returned: u64, timeouts: u64) -> Scrape {
+        let text = TEXT
+            .replace(" 10.0\nhikaricp_connections_active", " 0.0\nhikaricp_connections_active")
+            .replace("8.0", "0.0")
+            .replace("idle{pool=\"shop\"} 1", "idle{pool=\"shop\"} 0")
+            .replace("} 3.0", &format!("}} {pending}.0"))
+            .replace("100.0", &format!("{returned}.0"))
+            .replace("} 4.0", &format!("}} {timeouts}.0"));
+        Scrape::read(&text)
+    }
+
+    #[test]
+    fn a_database_out_of_reach_is_seen_although_nobody_waits_at_the_looks() {
+        let mut hikari = Hikari::default();
+        let mut down = |at: f64, pending, returned, timeouts| {
+            hikari.look(at, &bare_with(pending, returned, timeouts)).pools[0].unavailable_ms
+        };
+        assert_eq!(down(0.0, 0, 100, 4), None, "nobody asks");
+        assert_eq!(down(5_000.0, 0, 100, 5), None, "one gave up in between");
+        assert_eq!(down(10_000.0, 0, 100, 6), Some(5_000.0));
+        assert_eq!(down(15_000.0, 0, 100, 6), Some(10_000.0), "nobody has asked again");
+        // Somebody had a connection meanwhile, which was closed for idleness: then a quiet pool is no sick one.
+        assert_eq!(down(40_000.0, 0, 101, 7), None);
+        assert_eq!(down(45_000.0, 0, 101, 7), None);
+    }
+
+    #[test]
+    fn connections_that_are_handed_over_count_as_taken() {
+        let text = |active: u64, idle: u64, pending: u64| {
+            let series = format!("active {active} idle {idle} pending {pending} max 4");
+            Scrape::read(&format!("hikaricp_connections{{pool=\"a\"}} 4\n{}", bare(&series, "{pool=\"a\"}")))
+        };
+        let seen = |active, idle, pending| {
+            let pool = Hikari::default().look(0.0, &text(active, idle, pending)).pools.remove(0);
+            (pool.servers.in_use, pool.servers.idle, pool.waiters, pool.servers.total)
+        };
+        assert_eq!(seen(2, 2, 20), (4, 0, 18, 4));
+        assert_eq!(seen(1, 3, 1), (2, 2, 0, 4), "it is about to have one");
+        // One that was idle, and then taken, while these were counted one after the other.
+        assert_eq!(seen(4, 1, 9), (4, 0, 8, 4));
+    }
+
+    #[test]
+    fn replicas_whose_names_are_long_are_told_apart() {
+        let of = |pod: &str| {
+            let labels = format!("{{application=\"{}\",pod=\"{pod}\",pool=\"shop\"}}", "x".repeat(MAX_NAME));
+            bare("max 5 active 1 pending 0", &labels)
+        };
+        let scrape = Scrape::read(&(of("a") + &of("b")));
+        let names: Vec<String> =
+            Hikari::default().look(0.0, &scrape).pools.into_iter().map(|pool| pool.database).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert!(names.iter().all(|name| name.starts_with("shop of xxx") && name.chars().count() < MAX_NAME + 12));
     }
 }

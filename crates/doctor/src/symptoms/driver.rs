@@ -20,6 +20,8 @@ const LEAST_MADE: u64 = 10;
 const EPHEMERAL: f64 = 0.2;
 /// How often the pool shrank to half of what it was: a deployment does that once.
 const FALLS: u64 = 3;
+/// The share of the connections that a burst leaves from which on looks have met it while they were taken.
+const MET: f64 = 0.5;
 /// How often idleness ended connections, as a share of those that were made, where reasons are told.
 const OF_MADE: f64 = 0.5;
 
@@ -60,9 +62,9 @@ fn reach(pool: &PoolWindow<'_>) -> Verdict {
         symptom: Symptom::OutOfReach,
         of: pool.name(),
         evidence: vec![
-            format!("the pool has had no connection for {} although somebody waits for one", time(down)),
+            format!("the pool has had no connection for {} although somebody asks for one", time(down)),
             format!("{} wait, and {failed} gave up or failed while this was looked at", pool.last.waiters),
-            format!("{} connections were made meanwhile", pool.change.created),
+            format!("{} meanwhile", made(pool)),
         ],
         rules_out: "the pool is not too small: nobody gets a connection at all".to_owned(),
         setting: None,
@@ -77,6 +79,15 @@ fn reach(pool: &PoolWindow<'_>) -> Verdict {
     })
 }
 
+/// How many connections were made.
+fn made(pool: &PoolWindow<'_>) -> String {
+    let made = pool.change.created;
+    match pool.pooler {
+        Pooler::HikariCp => format!("{made} connections were made or could not be (HikariCP counts these together)"),
+        _ => format!("{made} connections were made"),
+    }
+}
+
 /// Connections are taken and do not come back.
 fn held(pool: &PoolWindow<'_>) -> Verdict {
     if hides_uses(pool.pooler, pool.last) {
@@ -85,8 +96,9 @@ fn held(pool: &PoolWindow<'_>) -> Verdict {
     let max = pool.last.max_size;
     let ms = pool.lasts.as_secs_f64().max(1e-3) * 1e3;
     let Some(least) = pool.steps.iter().map(|step| step.in_use).min() else { return Verdict::Absent };
-    // What came back was taken for so long together: so many were taken on average by those who give them back.
-    let accounted = (pool.change.hold.sum_ms / ms).max(0.0);
+    // What came back was taken for so long together, at most: so many were taken on average by those who give them back.
+    let back = pool.change.hold.count();
+    let accounted = ((pool.change.hold.sum_ms + back as f64 * pool.coarse_ms()) / ms).max(0.0);
     let taken = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
     let kept = (taken - accounted).min(least as f64);
     let waiting = pool.share(|step| step.waiters > 0);
@@ -94,7 +106,6 @@ fn held(pool: &PoolWindow<'_>) -> Verdict {
     if kept < LEAST_KEPT || kept < NEVER_BACK * max as f64 || (waiting < WAITING && failed == 0) {
         return Verdict::Absent;
     }
-    let back = pool.change.hold.count();
     let seen = vec![
         format!(
             "{least} or more of at most {max} connections were taken throughout, {taken:.1} on average; what came back ({back} times) explains \
@@ -160,10 +171,13 @@ fn churn(pool: &PoolWindow<'_>) -> Verdict {
         return Verdict::Absent;
     }
     let most = pool.steps.iter().map(|step| step.open).max().unwrap_or(0);
-    let needed = pool.steps.iter().map(|step| step.in_use).max().unwrap_or(0).clamp(min.saturating_add(1), max);
+    let taken = pool.steps.iter().map(|step| step.in_use).max().unwrap_or(0);
+    // Looks may lie between bursts: then only what these leave open tells what they need.
+    let met = taken as f64 >= MET * most as f64;
+    let needed = if met { taken } else { most }.clamp(min.saturating_add(1), max);
     let mut evidence = vec![
         format!("the pool grew to up to {most} connections, and shrank to half or less {} times", swings.falls),
-        format!("{made} connections were made in {}", time(pool.lasts.as_millis() as f64)),
+        format!("{} in {}", self::made(pool), time(pool.lasts.as_millis() as f64)),
     ];
     evidence.extend(idle.map(|idle| format!("{idle} connections were closed because they had been idle")));
     let idle_time = pool.key(Key::MaxIdleTime);
@@ -177,8 +191,9 @@ fn churn(pool: &PoolWindow<'_>) -> Verdict {
         ),
         setting: Some(Setting { key: pool.key(Key::MinSize), from: Some(min.to_string()), to: needed.to_string() }),
         advice: format!(
-            "Keep as many connections as a burst needs ({needed} were taken at once at the looks), or make {idle_time} longer than the quiet time \
-             between bursts. Each kept connection costs the database about 1 MB and a descriptor, for each process."
+            "Keep as many connections as a burst needs ({needed} were {}), or make {idle_time} longer than the quiet time between bursts. Each kept \
+             connection costs the database about 1 MB and a descriptor, for each process.",
+            if met { "taken at once at the looks" } else { "open after one" }
         ),
     })
 }

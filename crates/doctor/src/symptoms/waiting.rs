@@ -37,6 +37,26 @@ struct Level {
     ms: f64,
 }
 
+/// How many times as long work takes under the full load as under a light one: as it is told on average, and if all that is not told of either
+/// was of one of them.
+struct Ratio {
+    told: f64,
+    least: f64,
+    greatest: f64,
+}
+
+impl Ratio {
+    /// `coarse_ms`: by up to so much less than they took both are told.
+    fn of(light_ms: f64, full_ms: f64, coarse_ms: f64) -> Self {
+        let times = |full: f64, light: f64| full / light.max(1e-6);
+        Self {
+            told: times(full_ms + coarse_ms / 2.0, light_ms + coarse_ms / 2.0),
+            least: times(full_ms, light_ms + coarse_ms),
+            greatest: times(full_ms + coarse_ms, light_ms),
+        }
+    }
+}
+
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.waiters > 0);
     let max = pool.last.max_size;
@@ -61,7 +81,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             "looks at a light load to compare with: a longer window (--window 10m)",
         );
     };
-    let ratio = most.ms / light.ms.max(1e-6);
+    let Ratio { told: ratio, least, greatest } = Ratio::of(light.ms, most.ms, pool.coarse_ms());
     let compared = format!(
         "servers were held for {} on average when {} of them were in use, and for {} with {}",
         time(most.ms),
@@ -69,7 +89,13 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         time(light.ms),
         light.in_use
     );
-    if ratio <= ALIKE && levels.iter().all(|level| level.ms <= ALIKE * light.ms) {
+    let alike = |level: &Level| Ratio::of(light.ms, level.ms, pool.coarse_ms()).told <= ALIKE;
+    if least < LONGER && greatest >= LONGER {
+        let needs = "for how long connections are held to less than a millisecond, which is not told: the database knows (`poolhouse doctor \
+                     postgres://...`)";
+        return undecided(pool, vec![waits, in_use, compared], needs);
+    }
+    if ratio <= ALIKE && levels.iter().all(alike) {
         // By Little's law those in use and those who wait are what would be in use if nobody waited; where clients wait for an answer
         // before they ask again, there will be fewer.
         let wanted = pool
@@ -91,7 +117,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             ),
         });
     }
-    if ratio >= LONGER && levels.len() >= LEVELS && grows(&levels) {
+    if least >= LONGER && levels.len() >= LEVELS && grows(&levels) {
         return saturated(pool, &levels, ratio, vec![waits, compared]);
     }
     let needs = "loads of several sizes (--window 10m): the work of a busy time may be of another kind than that of a quiet one";
@@ -132,6 +158,7 @@ fn saturated(pool: &PoolWindow<'_>, levels: &[Level], ratio: f64, mut evidence: 
     })
 }
 
+/// That clients wait, for how long, and that some give up.
 fn waits(pool: &PoolWindow<'_>, waiting: f64) -> String {
     let queued = pool.change.checkout.get("queued").filter(|times| times.count() > 0);
     let lasted = match (queued, pool.last.oldest_wait_ms) {
@@ -143,7 +170,11 @@ fn waits(pool: &PoolWindow<'_>, waiting: f64) -> String {
         (None, Some(ms)) => format!("; none has come to an end, and the longest has lasted {}", time(ms)),
         (None, None) => String::new(),
     };
-    format!("clients waited at {} of the looks{lasted}", percent(waiting))
+    let gave_up = match pool.change.failed.get("timeout") {
+        Some(timeouts) => format!("; {timeouts} gave up"),
+        None => String::new(),
+    };
+    format!("clients waited at {} of the looks{lasted}{gave_up}", percent(waiting))
 }
 
 /// By servers in use, where enough looks tell.

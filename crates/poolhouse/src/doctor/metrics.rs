@@ -1,7 +1,10 @@
 //! An application's own pools as something to look at: HikariCP, by the metrics that the application shows over HTTP as Prometheus text. What they
 //! mean is known elsewhere.
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
 use doctor::{Line, NOT_WHOLE};
@@ -12,6 +15,8 @@ use crate::remote::without_login;
 
 /// Bytes of an answer.
 const MAX_ANSWER: u64 = 32 * 1024 * 1024;
+/// For how long HikariCP shows the same connections and waiters, whatever has become of them; what it counts is shown at once.
+const GAUGES_LAST: Duration = Duration::from_secs(1);
 /// What Poolhouse's own metrics have.
 const OWN: &str = "poolhouse_build_info";
 
@@ -68,6 +73,10 @@ impl Source for Metrics {
 
     fn clients(&mut self) -> anyhow::Result<Vec<Client>> {
         Ok(Vec::new())
+    }
+
+    fn stale_for(&self) -> Duration {
+        GAUGES_LAST
     }
 }
 

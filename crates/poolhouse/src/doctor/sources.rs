@@ -40,6 +40,11 @@ pub trait Source {
     /// # Errors
     /// Those of looking.
     fn clients(&mut self) -> anyhow::Result<Vec<Client>>;
+
+    /// What it shows is for so long the same: who looks again sooner sees some of it a second time.
+    fn stale_for(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// A Poolhouse.
