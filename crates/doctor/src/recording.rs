@@ -287,7 +287,7 @@ impl Reading {
         match &line {
             Line::Recording { version, by } if !self.begun => {
                 if *version != VERSION {
-                    let by: String = by.chars().filter(|c| !c.is_control()).take(40).collect();
+                    let by: String = by.chars().filter(|one| !printable::steers(*one)).take(40).collect();
                     return Err(Damage(format!(
                         "it is of version {version}, by Poolhouse {by}; this one reads version {VERSION}"
                     )));
