@@ -10,7 +10,7 @@ use watch::{Change, Client, Look, Pool, PoolChange, Pooler, Times};
 use crate::{course::Course, finding::Key};
 
 /// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing is known.
-const MAX_POOLS: usize = 1_000;
+pub(crate) const MAX_POOLS: usize = 1_000;
 
 /// Steps of all pools together: each is kept until the end.
 pub(crate) const MAX_STEPS: usize = 500_000;
@@ -130,11 +130,11 @@ impl Window {
                 holders.entry(pool).or_default().push(holder);
             }
             self.make_room(&look);
-            self.left_out = 0;
+            self.left_out = usize::try_from(look.pools_left_out).unwrap_or(usize::MAX);
             for pool in &look.pools {
                 let Some(own) = change.pools.get(&pool.id) else { continue };
                 if self.steps.len() >= MAX_POOLS && !self.steps.contains_key(&pool.id) {
-                    self.left_out += 1;
+                    self.left_out = self.left_out.saturating_add(1);
                     continue;
                 }
                 let step = Step::new(at, change.since.0, pool, own, holders.remove(&pool.id).unwrap_or_default());

@@ -266,7 +266,7 @@ fn looks(
     });
     let end = Line::End { looks, clients };
     patient.take(match recorder {
-        Some(recorder) => recorder.finish(&end)?,
+        Some(recorder) => recorder.finish(end)?,
         None => end,
     })?;
     Ok(patient.examine_with(Some(&Player::default()))?)
@@ -275,7 +275,7 @@ fn looks(
 /// The line as the recording has it, if there is one; `None` if there is no room left.
 fn kept(recorder: &mut Option<Recorder>, line: Line) -> anyhow::Result<Option<Line>> {
     let Some(recorder) = recorder else { return Ok(Some(line)) };
-    let kept = recorder.keep(&line)?;
+    let kept = recorder.keep(line)?;
     if kept.is_none() {
         eprintln!("the recording is full: the window ends here");
     }
