@@ -411,7 +411,7 @@ def test_a_deployment_behind_a_pgbouncer_is_healthy(bouncer):
     assert (done.returncode, said["findings"], said["undecided"]) == (0, [], []), said
 
 
-def test_a_paused_pgbouncer_and_one_whose_database_is_gone_are_told_apart(bouncer, cluster):
+def test_a_paused_pgbouncer_and_one_whose_database_is_gone_are_told_apart(bouncer, cluster, watched):
     made = bouncer(max_size=2, ini={"admin_users": "app"})
     with waiting(made, 3):
         time.sleep(0.5)
@@ -427,7 +427,9 @@ def test_a_paused_pgbouncer_and_one_whose_database_is_gone_are_told_apart(bounce
         try:
             with waiting(made, 3):
                 time.sleep(0.5)
-                said, done = see(made.console, window="4s")
+                # That the database beside it does not answer, either, is no reason not to look.
+                said, done = see(made.console, "--database", watched, window="4s")
+                assert "without the database beside it" in done.stderr and PASSWORD not in done.stderr
         finally:
             cluster.start()
     # A pause of everything looks the same there, unless the console has SHOW STATE.

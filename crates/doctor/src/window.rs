@@ -34,6 +34,8 @@ pub struct Window {
     course: Course<Look>,
     /// By pool, between two looks each.
     steps: BTreeMap<u64, Vec<Step>>,
+    /// Transactions that ended, in pools that are gone by now, too.
+    transactions: u64,
     /// How many these are, and what they hold in as many.
     kept: usize,
     /// Pools of the last look that are too many.
@@ -74,6 +76,8 @@ pub(crate) struct Step {
     pub(crate) waiters: u64,
     pub(crate) in_use: u64,
     pub(crate) connecting: u64,
+    /// Servers that are cleaned, checked or closed: these are not free, either.
+    pub(crate) cleaned: u64,
     /// Servers in whatever state.
     pub(crate) open: u64,
     pub(crate) max_size: u64,
@@ -129,6 +133,8 @@ impl Window {
             for (pool, holder) in clients.iter().filter_map(holder) {
                 holders.entry(pool).or_default().push(holder);
             }
+            let ended = watch::sum(change.pools.values().map(|pool| &pool.transactions));
+            self.transactions = self.transactions.saturating_add(ended);
             self.make_room(&look);
             self.left_out = usize::try_from(look.pools_left_out).unwrap_or(usize::MAX);
             for pool in &look.pools {
@@ -186,6 +192,11 @@ impl Window {
         self.course.arrivals()
     }
 
+    /// Transactions that ended, in whatever pool.
+    pub(crate) fn transactions(&self) -> u64 {
+        self.transactions
+    }
+
     /// The first look and the last.
     pub(crate) fn ends(&self) -> Option<(&Look, &Look)> {
         self.course.ends()
@@ -240,6 +251,7 @@ impl Step {
             waiters: pool.waiters,
             in_use: pool.servers.in_use,
             connecting: pool.servers.connecting,
+            cleaned: pool.servers.checking.saturating_add(pool.servers.closing),
             open: pool.servers.total,
             created: change.created,
             making_ms: change.connect.values().map(|times| times.sum_ms).sum(),
@@ -257,9 +269,14 @@ impl Step {
         1 + self.holders.len() / HOLDERS_OF_A_STEP
     }
 
-    /// All servers are in use, and somebody waits.
+    /// Servers that are with a client, or have just been and are not free yet.
+    pub(crate) fn taken(&self) -> u64 {
+        self.in_use.saturating_add(self.cleaned)
+    }
+
+    /// All servers are taken, and somebody waits.
     pub(crate) fn is_full(&self) -> bool {
-        self.waiters > 0 && self.in_use >= self.max_size
+        self.waiters > 0 && self.taken() >= self.max_size
     }
 
     /// Nobody tells what some of the servers do.
@@ -280,6 +297,14 @@ impl PoolWindow<'_> {
         match self.last.user.as_str() {
             "" => self.last.database.clone(),
             user => format!("{} as {user}", self.last.database),
+        }
+    }
+
+    /// Most servers; of a pool that does not tell it, the most that were seen.
+    pub(crate) fn size(&self) -> u64 {
+        match self.last.max_size {
+            0 => self.steps.iter().map(|step| step.open.max(step.in_use)).max().unwrap_or(0),
+            most => most,
         }
     }
 

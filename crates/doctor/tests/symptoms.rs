@@ -181,6 +181,21 @@ fn who_waits_below_the_pools_size_waits_for_another_limit() {
 }
 
 #[test]
+fn who_waits_for_servers_that_are_cleaned_waits_for_no_other_limit() {
+    let cleaned = |look: &mut Look| {
+        let servers = &mut look.pools[0].servers;
+        (servers.checking, servers.total) = (servers.in_use, 2 * servers.in_use);
+    };
+    let half = Moment { in_use: 5, waiters: 8, ..QUIET };
+    let diagnosis = examine(&window(&[half; 20], cleaned));
+    assert_eq!((symptoms(&diagnosis), diagnosis.undecided.len()), (vec![], 1), "{diagnosis:?}");
+    assert!(diagnosis.undecided[0].seen[1].contains("in use, or being cleaned after it,"), "{diagnosis:?}");
+    // A light load to compare with is one of few that are cleaned, too.
+    let moments = [vec![Moment { in_use: 2, ..QUIET }; 10], vec![half; 30]].concat();
+    assert_eq!(found(&window(&moments, cleaned)), [Symptom::PoolTooSmall]);
+}
+
+#[test]
 fn a_paused_pool_is_named_as_that() {
     let paused = |look: &mut Look| look.pools[0].paused = true;
     let nothing = Moment { in_use: 0, transactions: 0, ..QUIET };
@@ -225,6 +240,26 @@ fn transactions_left_open_are_not_a_small_pool() {
     };
     let moments: Vec<_> = (0..40).map(|n| Moment { elsewhere: 7 + n % 2, ..open }).collect();
     assert_eq!(found(&window(&[vec![QUIET; 10], moments].concat(), same)), [Symptom::TransactionsLeftOpen]);
+}
+
+#[test]
+fn a_limit_on_pauses_is_proposed_only_where_few_are_longer() {
+    let open = Moment { in_use: 10, waiters: 5, transactions: 20, elsewhere: 7, elsewhere_ms: 800.0, ..QUIET };
+    let proposed = |overlong: usize| {
+        let moments: Vec<_> = (0..40)
+            .map(|n| Moment {
+                elsewhere: 7 + n as u64 % 2,
+                elsewhere_ms: if n < overlong { 5_500.0 } else { 800.0 },
+                ..open
+            })
+            .collect();
+        let diagnosis = examine(&window(&moments, same));
+        assert_eq!(symptoms(&diagnosis), [Symptom::TransactionsLeftOpen], "{diagnosis:?}");
+        diagnosis.findings[0].setting.as_ref().map(|setting| setting.to.clone())
+    };
+    assert_eq!(proposed(0), None, "it would change nothing");
+    assert_eq!(proposed(3), Some("5s".to_owned()));
+    assert_eq!(proposed(40), None, "it would end them all");
 }
 
 #[test]
@@ -280,6 +315,16 @@ fn clients_that_come_for_a_transaction_each_are_told_from_a_deployment() {
     assert_eq!(found(&window(&burst, same)), [], "they come once, and go");
     let deployment = |look: &mut Look| look.listeners[0].clients.idle = look.listeners[0].logins;
     assert_eq!(found(&window(&[coming; 20], deployment)), [], "they stay");
+}
+
+#[test]
+fn what_was_done_in_pools_that_are_gone_was_done() {
+    // Tenants that log in, ask for fifty transactions, and leave with their pool.
+    let tenants = |look: &mut Look| {
+        (look.pools[0].id, look.pools[0].transactions) = (look.pools[0].transactions, 50);
+    };
+    assert_eq!(found(&window(&[Moment { accepted: 5, ..QUIET }; 30], tenants)), []);
+    assert_eq!(found(&window(&[Moment { accepted: 40, ..QUIET }; 30], tenants)), [Symptom::EphemeralClients]);
 }
 
 #[test]
