@@ -284,10 +284,11 @@ impl Step {
         self.holders.iter().any(|holder| holder.stands == Stands::Unknown)
     }
 
-    /// Of the holders, the share that stands so.
+    /// Of the holders, the share that stands so, at least: where too many are there to be listed, those who have stood longest are.
     pub(crate) fn share_of(&self, stands: Stands) -> Option<f64> {
         let some = self.holders.iter().filter(|holder| holder.stands == stands).count();
-        (!self.holders.is_empty()).then(|| some as f64 / self.holders.len() as f64)
+        let all = (self.holders.len() as u64).max(self.in_use);
+        (!self.holders.is_empty()).then(|| some as f64 / all as f64)
     }
 }
 

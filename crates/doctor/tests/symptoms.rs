@@ -243,6 +243,20 @@ fn transactions_left_open_are_not_a_small_pool() {
 }
 
 #[test]
+fn those_who_have_stood_longest_are_not_all_where_no_more_are_listed() {
+    let mut window = Window::default();
+    for n in 0..20u64 {
+        let servers = PoolServers { in_use: 100, total: 100, ..PoolServers::default() };
+        let pool = Pool { waiters: 5, max_size: 100, servers, transactions: n * 2_000, ..Pool::default() };
+        let look = Look { pools: vec![pool], bucket_bounds_ms: BOUNDS.to_vec(), ..Look::default() };
+        let open = |id| Client { id, state: "transaction".into(), state_ms: 400.0, pool: Some(0), ..Client::default() };
+        let holders = (0..20).map(|id| open(20 * n + id)).collect();
+        window.add(Observation { at: Duration::from_millis(n * EVERY_MS), look, holders });
+    }
+    assert_eq!(symptoms(&examine(&window)), [], "80 that are not listed may work");
+}
+
+#[test]
 fn a_limit_on_pauses_is_proposed_only_where_few_are_longer() {
     let open = Moment { in_use: 10, waiters: 5, transactions: 20, elsewhere: 7, elsewhere_ms: 800.0, ..QUIET };
     let proposed = |overlong: usize| {

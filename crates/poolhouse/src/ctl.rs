@@ -108,7 +108,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let answer = remote.ask(&request(&args.order))?;
-    let body = answer.body();
+    let body = answer.body()?;
     if args.json.is_some() {
         println!("{}", printable::json(&body.to_string()));
     }

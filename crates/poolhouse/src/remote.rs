@@ -221,8 +221,11 @@ fn shown(text: &str) -> String {
 
 impl Answer {
     /// All of it.
-    pub fn body(&self) -> Value {
-        serde_json::from_str(&self.text).expect("it was read before")
+    ///
+    /// # Errors
+    /// It is JSON, but of numbers or texts that nobody can have.
+    pub fn body(&self) -> anyhow::Result<Value> {
+        serde_json::from_str(&self.text).context("the answer is none of a Poolhouse")
     }
 
     /// What went wrong, with all its parts, harmless to a terminal.
@@ -295,6 +298,16 @@ mod tests {
         let long = [&b"\""[..], &vec![b'x'; MAX_ANSWER], b"\""].concat();
         let told = told(long);
         assert!(told.contains("the most that a Poolhouse has (128 MB)") && told.contains("admin address"), "{told}");
+    }
+
+    #[test]
+    fn an_answer_of_numbers_that_nobody_can_have_is_an_error() {
+        for body in [r#"{"pools":[1e400]}"#, r#"{"error":"\ud800"}"#] {
+            let request =
+                Request { method: Method::Get, path: "/".to_owned(), parameters: Vec::new(), patience: Duration::ZERO };
+            let asked = answering(body.as_bytes().to_vec()).ask(&request).and_then(|answer| answer.body());
+            assert!(asked.is_err(), "{body}");
+        }
     }
 
     #[test]
