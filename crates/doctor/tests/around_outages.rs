@@ -141,6 +141,7 @@ fn a_database_that_has_no_connection_left_for_a_pool_is_told_from_a_limit_of_the
     assert!(diagnosis.findings[0].evidence[2].starts_with("39 connections were begun and not made"), "{diagnosis:?}");
     assert_eq!(symptoms(&of(FULL, 0)), [Symptom::AnotherLimit], "that was long ago");
     assert_eq!(symptoms(&of("connection reset", 1)), [Symptom::AnotherLimit]);
+    assert_eq!(symptoms(&of("10.0.0.5:53300 does not answer", 1)), [Symptom::AnotherLimit], "that is its port");
 }
 
 /// So many were sent away for their silence, of which so many did not answer.

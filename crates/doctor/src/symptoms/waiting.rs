@@ -24,8 +24,8 @@ const LONGER: f64 = 1.6;
 const DIP: f64 = 0.85;
 /// The share of pairs of looks at different levels of which that holds. A level at which there were few looks decides nothing by itself.
 const GROWS: f64 = 0.9;
-/// What a database says that has no connection left.
-const FULL: &str = "53300";
+/// What a database says that has no connection left. The digits alone may be those of a port.
+const FULL: &str = "SQLSTATE 53300";
 /// Attempts to connect that came as far as the database and no further, in the window, at least: one may still be under way.
 const REFUSED: u64 = 2;
 

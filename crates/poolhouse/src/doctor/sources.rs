@@ -24,8 +24,9 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 const NAME: &str = "poolhouse doctor";
 /// How a PgBouncer's console ends what it calls its version.
 const OF_A_CONSOLE: &str = "/bouncer";
-/// What a server says when it has no connection left.
-const FULL: &str = "53300";
+/// What a server says when it has no connection left, and to whom it lets in by no such URL. Digits alone may be a port.
+const FULL: &str = "SQLSTATE 53300";
+const REFUSALS: [&str; 3] = ["SQLSTATE 28000", "SQLSTATE 28P01", "SQLSTATE 3D000"];
 
 /// Something that can be looked at.
 pub trait Source {
@@ -101,11 +102,12 @@ impl Sql {
         }
         let asked = database.sessions().map(|(backends, _)| Some(backends)).context("the database beside it");
         asked.or_else(|error| {
-            if is_refusal(&format!("{error:#}")) {
+            let message = format!("{error:#}");
+            if REFUSALS.iter().any(|refusal| message.contains(refusal)) {
                 return Err(error);
             }
             if self.silent.is_none() {
-                eprintln!("without {}", printable::lines(&format!("{error:#}")));
+                eprintln!("without {}", printable::lines(&message));
             }
             self.silent = Some(Instant::now());
             Ok(None)
@@ -252,11 +254,6 @@ fn connect(url: &Secret) -> anyhow::Result<Asker> {
         }
         error.into()
     })
-}
-
-/// A server says who may not log in, and why, in this class of its codes. It will say so again.
-fn is_refusal(message: &str) -> bool {
-    ["28000", "28P01", "3D000"].iter().any(|code| message.contains(code))
 }
 
 fn rows(answer: Rows) -> Vec<Row> {
