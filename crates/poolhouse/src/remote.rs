@@ -292,11 +292,10 @@ mod tests {
     #[test]
     fn an_answer_that_no_poolhouse_gives_is_refused_before_it_takes_up_memory() {
         // Each value is two bytes of the answer, and many times that in memory.
-        let many = |count: usize| [&b"["[..], &b"0,".repeat(count), b"0]"].concat();
+        let many = |count: usize| format!("[{}0]", "0,".repeat(count)).into_bytes();
         assert!(told(many(MAX_VALUES)).contains("--limit"));
         assert!(told(many(MAX_VALUES / 2)).contains("is no admin address"), "it is bounded");
-        let long = [&b"\""[..], &vec![b'x'; MAX_ANSWER], b"\""].concat();
-        let told = told(long);
+        let told = told(format!("\"{}\"", "x".repeat(MAX_ANSWER)).into_bytes());
         assert!(told.contains("the most that a Poolhouse has (128 MB)") && told.contains("admin address"), "{told}");
     }
 
