@@ -128,7 +128,11 @@ impl Window {
             *self = Self::default();
         }
         let have_come = change.as_ref().is_some_and(|change| change.logins > 0);
-        if let Some(change) = change {
+        if let Some(mut change) = change {
+            let ids = |look: &Look| look.pools.iter().map(|pool| pool.id).collect::<BTreeSet<u64>>();
+            let (first, before) = self.ends().map(|(first, last)| (ids(first), ids(last))).unwrap_or_default();
+            // One that the look before lacked, and an earlier one did not, is not new: what it did is of more than this step.
+            change.pools.retain(|id, _| before.contains(id) || !(first.contains(id) || self.steps.contains_key(id)));
             let mut holders: BTreeMap<u64, Vec<Holder>> = BTreeMap::new();
             for (pool, holder) in clients.iter().filter_map(holder) {
                 holders.entry(pool).or_default().push(holder);
@@ -347,6 +351,22 @@ mod tests {
         }
         assert!(window.steps.len() <= MAX_POOLS, "{}", window.steps.len());
         assert_eq!((window.steps[&u64::MAX].len(), window.left_out()), (19, 0), "what stays is remembered");
+    }
+
+    #[test]
+    fn a_pool_that_one_look_lacks_has_not_done_everything_anew_when_it_is_back() {
+        let mut window = Window::default();
+        for (n, done) in [Some(100), None, Some(150), Some(160), None, Some(170), Some(175)].into_iter().enumerate() {
+            let pool = |done: u64| {
+                let hold = Times { buckets: vec![done], sum_ms: done as f64 };
+                Pool { id: 3, transactions: done, hold, ..Pool::default() }
+            };
+            let look = Look { pools: done.map(pool).into_iter().collect(), ..Look::default() };
+            window.add(Observation { at: Duration::from_secs(n as u64), look, holders: Vec::new() });
+        }
+        let done: Vec<u64> = window.steps[&3].iter().map(|step| step.hold.count()).collect();
+        assert_eq!((done, window.transactions()), (vec![10, 5], 15));
+        assert_eq!(window.pools()[0].change.transactions, 75, "the first look and the last tell all of it");
     }
 
     #[test]

@@ -152,6 +152,8 @@ fn crowded(n: u64, pools: u64, name: &str) -> Line {
 #[test]
 fn a_look_at_more_pools_than_a_recording_holds_is_recorded_with_those_that_are_looked_at() {
     assert!(Line::read(&crowded(0, 5_000, "shop").text()).is_err(), "it is too long as it is");
+    let (Line::Pooler { look, .. }, _) = crowded(0, 5_000, "shop").fitted() else { unreachable!() };
+    assert_eq!((look.pools.len(), look.pools_left_out), (1_000, 4_000));
     let mut patient = Patient::of(&crowded(0, 1, "shop")).unwrap();
     for n in 0..5 {
         let (_, text) = crowded(n, 5_000, "shop").fitted();
