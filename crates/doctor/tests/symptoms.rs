@@ -178,6 +178,14 @@ fn servers_that_stay_with_idle_clients_are_no_leak() {
 fn who_waits_below_the_pools_size_waits_for_another_limit() {
     let capped = Moment { in_use: 2, waiters: 5, ..QUIET };
     assert_eq!(found(&window(&[capped; 20], same)), [Symptom::AnotherLimit]);
+    let making = |look: &mut Look| {
+        let servers = &mut look.pools[0].servers;
+        (servers.connecting, servers.total) = (8, 10);
+    };
+    let made = window(&[capped; 20], making);
+    assert_eq!(found(&made), [Symptom::AnotherLimit]);
+    let rules_out = &examine(&made).findings[0].rules_out;
+    assert!(rules_out.contains("still being made") && !rules_out.contains("not reached"), "{rules_out}");
 }
 
 #[test]

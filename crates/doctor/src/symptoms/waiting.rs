@@ -210,7 +210,12 @@ fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
         symptom: Symptom::AnotherLimit,
         of: pool.name(),
         evidence,
-        rules_out: format!("{} is not reached, so raising it changes nothing", pool.key(Key::MaxSize)),
+        rules_out: match pool.key(Key::MaxSize) {
+            key if below.round() < pool.last.max_size as f64 => {
+                format!("{key} is not reached, so raising it changes nothing")
+            }
+            key => format!("the pool does not need a larger {key}: most of the servers that it may have are still being made"),
+        },
         setting: None,
         advice: match pool.pooler {
             Pooler::Poolhouse => {
