@@ -120,7 +120,10 @@ fn sessions_that_pause_within_transactions_are_named_and_those_that_pause_briefl
     let few = |n: u64| {
         let look = pausing(400.0)(n);
         let ms = |pid| if pid == 0 && n % 4 == 0 { 9_000.0 } else { 400.0 };
-        let of = |backend: Backend| Backend { state_ms: if backend.pauses() { ms(backend.pid) } else { backend.state_ms }, ..backend };
+        let of = |backend: Backend| Backend {
+            state_ms: if backend.pauses() { ms(backend.pid) } else { backend.state_ms },
+            ..backend
+        };
         Activity { backends: look.backends.into_iter().map(of).collect(), ..quiet(n) }
     };
     let diagnosis = examine_database(&window(40, few));

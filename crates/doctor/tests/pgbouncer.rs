@@ -157,7 +157,10 @@ fn a_server_that_is_idle_between_two_transactions_stays_with_nobody() {
 #[test]
 fn waits_that_are_not_counted_may_have_ended() {
     let text = examine(&window(&[BUSY; 30], same)).text(str::to_owned);
-    assert!(text.contains("at the end the first of them had waited for 700 ms") && !text.contains("none has come"), "{text}");
+    assert!(
+        text.contains("at the end the first of them had waited for 700 ms") && !text.contains("none has come"),
+        "{text}"
+    );
 }
 
 #[test]

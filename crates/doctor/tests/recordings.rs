@@ -176,7 +176,8 @@ fn lists_of_long_names_do_not_keep_a_look_from_being_recorded() {
         unreachable!()
     };
     assert!(Line::read(&text).is_ok() && (1_000..10_000).contains(&clients.len()), "{}", clients.len());
-    let backend = Backend { application: name.clone(), user: name.clone(), database: name.clone(), ..Backend::default() };
+    let backend =
+        Backend { application: name.clone(), user: name.clone(), database: name.clone(), ..Backend::default() };
     let look = Box::new(Activity { backends: vec![backend; 5_000], ..Activity::default() });
     let (Line::Database { look, .. }, text) = (Line::Database { at_us: 0, look }).fitted() else { unreachable!() };
     assert!(Line::read(&text).is_ok() && look.left_out + look.backends.len() as u64 == 5_000 && look.left_out > 0);

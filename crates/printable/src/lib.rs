@@ -39,7 +39,9 @@ pub fn json(text: &str) -> String {
             out.push(one);
         } else {
             let mut units = [0; 2];
-            one.encode_utf16(&mut units).iter().for_each(|unit| write!(out, "\\u{unit:04x}").expect("a string takes it"));
+            one.encode_utf16(&mut units)
+                .iter()
+                .for_each(|unit| write!(out, "\\u{unit:04x}").expect("a string takes it"));
         }
     }
     out

@@ -183,7 +183,10 @@ mod tests {
 
     #[test]
     fn a_pool_that_was_left_out_before_is_not_new() {
-        let mut before = Look { pools: vec![Pool { id: 1, ..Pool::default() }, look(5_000, 9, 0).pools.remove(0)], ..Look::default() };
+        let mut before = Look {
+            pools: vec![Pool { id: 1, ..Pool::default() }, look(5_000, 9, 0).pools.remove(0)],
+            ..Look::default()
+        };
         before.keep_pools(1);
         assert_eq!((before.pools.len(), before.pools_left_out), (1, 1));
         let change = Change::between(&before, &look(5_007, 9, 0), Duration::from_secs(1)).unwrap();

@@ -158,11 +158,7 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
             in_use * (1.0 - open)
         ),
         // A limit below what applications pause now would break them; one that only few of them exceed ends those.
-        setting: are_few.then(|| Setting {
-            key: pool.key(Key::TransactionIdleTime),
-            from: None,
-            to: "5s".to_owned(),
-        }),
+        setting: are_few.then(|| Setting { key: pool.key(Key::TransactionIdleTime), from: None, to: "5s".to_owned() }),
         advice: without_pauses(pool, in_use, open),
     })
 }

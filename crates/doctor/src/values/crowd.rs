@@ -122,7 +122,9 @@ impl Busy {
         let in_use = mean(|step| step.in_use);
         let cleaned = mean(|step| step.cleaned);
         if cleaned > CLEANED * in_use {
-            return Err(format!("{cleaned:.1} servers on average were cleaned between two clients, which is not played"));
+            return Err(format!(
+                "{cleaned:.1} servers on average were cleaned between two clients, which is not played"
+            ));
         }
         let inside = in_use + mean(|step| step.waiters);
         let rate = count as f64 / seconds;

@@ -170,7 +170,10 @@ mod tests {
         assert_eq!(cell(&Value::Null), "-");
         let body = json!({ "servers": [{ "user": "a\u{1b}[2J\u{202e}b", "state": ["\u{9b}"] }] });
         let shown = servers(&body);
-        assert!(shown.contains(" a\u{fffd}[2J\u{fffd}b ") && !shown.replace('\n', "").contains(printable::steers), "{shown}");
+        assert!(
+            shown.contains(" a\u{fffd}[2J\u{fffd}b ") && !shown.replace('\n', "").contains(printable::steers),
+            "{shown}"
+        );
     }
 
     #[test]

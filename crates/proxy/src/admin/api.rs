@@ -232,8 +232,22 @@ mod tests {
         // Years of each, and more reasons than there are.
         let full = DurationHistogram { buckets: [999_999_999_999; BUCKET_BOUNDS_US.len() + 1], sum_ns: u64::MAX };
         let reasons = [
-            "reason-01", "reason-02", "reason-03", "reason-04", "reason-05", "reason-06", "reason-07", "reason-08", "reason-09",
-            "reason-10", "reason-11", "reason-12", "reason-13", "reason-14", "reason-15", "reason-16",
+            "reason-01",
+            "reason-02",
+            "reason-03",
+            "reason-04",
+            "reason-05",
+            "reason-06",
+            "reason-07",
+            "reason-08",
+            "reason-09",
+            "reason-10",
+            "reason-11",
+            "reason-12",
+            "reason-13",
+            "reason-14",
+            "reason-15",
+            "reason-16",
         ];
         let counts = reasons.map(|reason| (reason, 999_999_999_999)).to_vec();
         let name = "n".repeat(255);

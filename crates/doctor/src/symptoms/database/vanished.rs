@@ -48,7 +48,8 @@ fn forgotten(window: &DatabaseWindow, origin: &Origin) -> Verdict {
     let Some((_, last)) = window.ends() else { return Verdict::Absent };
     // Nobody is idle for longer than he is there: such times are of a clock that was set, or of a time that is told compressed.
     let is_sound = |backend: &&Backend| backend.state_ms <= backend.age_ms;
-    let own = last.backends.iter().filter(|backend| origin.is_of(backend) && !backend.address.is_empty()).filter(is_sound);
+    let own =
+        last.backends.iter().filter(|backend| origin.is_of(backend) && !backend.address.is_empty()).filter(is_sound);
     let (old, young): (Vec<_>, Vec<_>) =
         own.partition(|backend| backend.state == "idle" && backend.state_ms >= FORGOTTEN_MS);
     let (Some(least), Some(eldest)) = (
