@@ -4,6 +4,8 @@ one that others wrote. What HikariCP would show is made up; a real one is in tes
 
 import contextlib
 import http.server
+import json
+import subprocess
 import threading
 import time
 
@@ -14,6 +16,7 @@ from cluster import free_port
 from crowd import crowd
 from mongodb_figures import Counted, Events, begins, bursts, chats, comes_and_goes, keep, one, pauses
 from mongodb_server import JavaServer, directory
+from pooler import BINARY
 from redis_fixtures import own_redis
 from test_doctor import look, symptoms
 
@@ -437,6 +440,18 @@ def test_events_of_a_driver_that_closes_idle_connections_are_churn(counted, tmp_
     said, done = look(path)
     assert symptoms(said) == ["idle_churn"], (said, done.stderr)
     assert said["findings"][0]["setting"]["key"] == "minPoolSize"
+
+
+def test_events_come_through_a_pipe_too():
+    # Two hours: looks half a second apart would be too many, and what is gone through a pipe cannot be read again.
+    lines = ['{"event":"poolCreated","time":1795670000,"address":"db:1","maxPoolSize":5}']
+    for at in range(0, 7200, 10):
+        lines += [f'{{"event":"{event}","time":{1795670000 + at + more},"address":"db:1","connectionId":1}}'
+                  for event, more in [("connectionCheckedOut", 0), ("connectionCheckedIn", 0.1)]]
+    done = subprocess.run([BINARY, "doctor", "/dev/stdin", "--json", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True,
+                          timeout=60)
+    said = json.loads(done.stdout or "null")
+    assert done.returncode == 0 and (said["pools"], round(said["window_s"])) == (1, 7190), done
 
 
 @pytest.fixture

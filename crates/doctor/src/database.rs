@@ -14,6 +14,8 @@ use crate::course::Course;
 const MAX_ORIGINS: usize = 1_000;
 /// A pause within a transaction that no ordinary work needs.
 pub(crate) const LONG_PAUSE_MS: f64 = 200.0;
+/// A pause so long that ending the transaction is the lesser evil.
+pub(crate) const OVERLONG_PAUSE_MS: f64 = 5_000.0;
 /// A session that had been idle for so long when it was last seen was not closed because its work was done.
 const IDLE_BEFORE_MS: f64 = 1_000.0;
 
@@ -66,6 +68,8 @@ pub(crate) struct Sums {
     pub(crate) pausing: Level,
     /// For long.
     pub(crate) long_pausing: Level,
+    /// For very long.
+    pub(crate) overlong_pausing: Level,
     pub(crate) longest_pause_ms: f64,
 }
 
@@ -285,6 +289,7 @@ impl Sums {
         self.locked.add(count(&Backend::waits_for_lock));
         self.pausing.add(count(&Backend::pauses));
         self.long_pausing.add(count(&|backend| backend.pauses() && backend.state_ms >= LONG_PAUSE_MS));
+        self.overlong_pausing.add(count(&|backend| backend.pauses() && backend.state_ms > OVERLONG_PAUSE_MS));
         let pauses = backends.iter().filter(|backend| backend.pauses());
         self.longest_pause_ms = pauses.map(|backend| backend.state_ms).fold(self.longest_pause_ms, f64::max);
     }

@@ -113,9 +113,7 @@ pub fn examine_database(window: &DatabaseWindow) -> Diagnosis {
 
 /// Names and errors may have been chosen by strangers, who are not to steer the terminal.
 fn harmless(diagnosis: &Diagnosis) -> Diagnosis {
-    let clean = |text: &mut String| {
-        *text = text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
-    };
+    let clean = |text: &mut String| *text = printable::line(text);
     let mut clean_one = diagnosis.clone();
     clean(&mut clean_one.looked_at);
     clean_one.unseen.iter_mut().for_each(clean);
@@ -266,7 +264,7 @@ mod tests {
 
     #[test]
     fn names_that_strangers_chose_steer_no_terminal_wherever_they_stand() {
-        let evil = || "a\u{1b}]0;b\u{7}\nc\u{9b}d".to_owned();
+        let evil = || "a\u{1b}]0;b\u{7}\nc\u{9b}d\u{202e}e\u{200b}".to_owned();
         let setting = Setting { key: "max_size", from: Some(evil()), to: evil() };
         let finding = Finding {
             symptom: Symptom::PoolTooSmall,
@@ -291,10 +289,10 @@ mod tests {
             unseen: vec![evil()],
         };
         let told = diagnosis.text(str::to_owned);
-        let steering: Vec<&str> = told.lines().filter(|line| line.contains(char::is_control)).collect();
+        let steering: Vec<&str> = told.lines().filter(|line| line.contains(printable::steers)).collect();
         assert!(steering.is_empty(), "{steering:?}");
         // Each of the texts is there, and begins no line of its own.
-        assert_eq!(told.matches("a\u{fffd}]0;b\u{fffd}\u{fffd}c\u{fffd}d").count(), 18, "{told}");
-        assert!(diagnosis.in_short().iter().all(|line| !line.contains(char::is_control)));
+        assert_eq!(told.matches("a\u{fffd}]0;b\u{fffd}\u{fffd}c\u{fffd}d\u{fffd}e\u{fffd}").count(), 18, "{told}");
+        assert!(diagnosis.in_short().iter().all(|line| !line.contains(printable::steers)));
     }
 }

@@ -15,14 +15,17 @@ use crate::{
 const MAX_STRANGE: usize = 1_000_000;
 /// What is said of series that are not enough.
 pub const NOT_WHOLE: &str = "it has series of HikariCP's, but of no pool those that Micrometer gives: hikaricp_connections_active, _pending and _max";
-/// How far looks are apart that are made of events. If that gives too many, the next one is tried.
-pub const STEPS: [Duration; 5] = [
+/// How far looks are apart that are made of events. If that gives too many, the next one takes its place; each is some times the one before.
+const STEPS: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_secs(5),
     Duration::from_secs(30),
     Duration::from_secs(300),
     Duration::from_secs(3_600),
 ];
+
+/// Pools of all looks that are made of events: each is kept until the end, and takes one or two kilobytes.
+const MAX_MADE: usize = 50_000;
 
 /// Reads a file of whatever kind, line by line.
 #[derive(Debug)]
@@ -54,30 +57,30 @@ pub struct Scrapes {
 }
 
 /// Events in their order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Events {
     cmap: Cmap,
-    step: Duration,
-    window: Window,
-    /// When the first one was, and the next look is.
-    first_s: Option<f64>,
+    /// How far looks are apart: which of [`STEPS`].
+    step: usize,
+    /// Looks, and when each was, in seconds; and how many pools they have together.
+    looks: Vec<(f64, Look)>,
+    made: usize,
+    /// When the next look is, and when the last event was.
     next_s: f64,
     last_s: f64,
     strange: usize,
-    steps: usize,
-    is_too_long: bool,
 }
 
 impl FileReading {
-    /// What a file is that begins with this line. `step`: how far looks are apart that are made of events.
-    pub fn of(first: &str, step: Duration) -> Self {
+    /// What a file is that begins with this line.
+    pub fn of(first: &str) -> Self {
         let text = first.trim();
         let looks_scraped = text.starts_with('#')
             || Scrape::is_time(text)
             || (text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && is_sample(text));
         match () {
             // A log may begin with something else than an event.
-            () if is_foreign_json(text) => Self::Events(Box::new(Events::new(step))),
+            () if is_foreign_json(text) => Self::Events(Box::default()),
             () if looks_scraped => Self::Scrapes(Box::default()),
             () => Self::Own(Reading::default()),
         }
@@ -93,11 +96,6 @@ impl FileReading {
             Self::Scrapes(scrapes) => scrapes.take(line),
             Self::Events(events) => events.take(line),
         }
-    }
-
-    /// There are more events than fit into the looks: a longer step is needed.
-    pub fn is_too_long(&self) -> bool {
-        matches!(self, Self::Events(events) if events.is_too_long)
     }
 
     /// All lines were taken.
@@ -196,20 +194,6 @@ impl Scrapes {
 }
 
 impl Events {
-    fn new(step: Duration) -> Self {
-        Self {
-            cmap: Cmap::default(),
-            step,
-            window: Window::default(),
-            first_s: None,
-            next_s: 0.0,
-            last_s: 0.0,
-            strange: 0,
-            steps: 0,
-            is_too_long: false,
-        }
-    }
-
     fn take(&mut self, line: &str) -> Result<(), Damage> {
         // A log has other lines, too.
         let Some(mut event) = CmapEvent::read(line) else {
@@ -219,42 +203,63 @@ impl Events {
                 _ => Ok(()),
             };
         };
-        if self.is_too_long {
-            return Ok(());
-        }
-        let first = *self.first_s.get_or_insert_with(|| {
-            self.next_s = event.at_s;
-            event.at_s
-        });
         // Threads write their events a moment before or after each other.
         let at_s = event.at_s.max(self.last_s);
-        while self.next_s <= at_s && !self.is_too_long {
-            let at = self.next_s;
-            self.look(first, at);
+        if self.looks.is_empty() {
+            self.next_s = at_s;
+        }
+        while self.next_s <= at_s {
+            self.look()?;
         }
         (self.last_s, event.at_s) = (at_s, at_s);
         self.cmap.take(&event);
         Ok(())
     }
 
-    fn look(&mut self, first: f64, at_s: f64) {
-        let look = self.cmap.look(at_s);
-        self.steps += look.pools.len();
-        if self.window.looks() >= MAX_LOOKS || self.steps > MAX_STEPS {
-            self.is_too_long = true;
-            return;
+    /// Looks, or makes room for that.
+    fn look(&mut self) -> Result<(), Damage> {
+        // One more comes at the end.
+        if self.looks.len() + 1 >= MAX_LOOKS || self.made >= MAX_MADE {
+            return self.thin_out();
         }
-        add(&mut self.window, since(first, at_s), look);
-        self.next_s = at_s + self.step.as_secs_f64();
+        self.add(self.next_s);
+        self.next_s += STEPS[self.step].as_secs_f64();
+        Ok(())
+    }
+
+    fn add(&mut self, at_s: f64) {
+        let look = self.cmap.look(at_s);
+        self.made += look.pools.len();
+        self.looks.push((at_s, look));
+    }
+
+    /// Keeps those looks that there would be if they were further apart, as they are from now on.
+    fn thin_out(&mut self) -> Result<(), Damage> {
+        let (now, wider) = (STEPS[self.step].as_secs_f64(), STEPS.get(self.step + 1).map(Duration::as_secs_f64));
+        let wider = wider.ok_or_else(|| {
+            let hours = now / 3_600.0;
+            Damage(format!("it lasts too long: looks at its pools that are {hours} h apart are more than are kept"))
+        })?;
+        let (every, mut n) = ((wider / now).round() as usize, 0);
+        self.looks.retain(|_| {
+            n += 1;
+            (n - 1) % every == 0
+        });
+        self.made = self.looks.iter().map(|(_, look)| look.pools.len()).sum();
+        self.next_s = self.looks.last().map_or(self.next_s, |(at_s, _)| at_s + wider);
+        self.step += 1;
+        Ok(())
     }
 
     fn finish(mut self) -> Result<Patient, Damage> {
-        let Some(first) = self.first_s else { return Err(Damage("there is no event in it".to_owned())) };
-        if self.is_too_long {
-            return Err(Damage(format!("it is too long: its events make more than {MAX_LOOKS} looks")));
+        let Some((first_s, _)) = self.looks.first() else { return Err(Damage("there is no event in it".to_owned())) };
+        let first_s = *first_s;
+        self.add(self.last_s);
+        let mut window = Window::default();
+        for (at_s, look) in self.looks {
+            add(&mut window, since(first_s, at_s), look);
         }
-        self.look(first, self.last_s);
-        Ok(Patient::Pooler(Box::new(self.window)))
+        Ok(Patient::Pooler(Box::new(window)))
     }
 }
 

@@ -33,7 +33,7 @@ pub use databases::{examine_mongodb, examine_redis};
 pub use diagnosis::{Diagnosis, Source, examine, examine_database, examine_with};
 pub use finding::{Finding, Instead, Predicted, Setting, Symptom, Told, Undecided};
 pub use forecast::{Begins, Effect, Forecast, Held, Load, Sizes};
-pub use foreign::{FileReading, NOT_WHOLE, STEPS};
+pub use foreign::{FileReading, NOT_WHOLE};
 pub use mongodb::MongoWindow;
 pub use recording::{Damage, Line, MAX_LINE, MAX_LOOKS, MAX_RECORDING, Patient, Reading};
 pub use redis::RedisWindow;

@@ -18,13 +18,13 @@ use crate::{
     forecast::Forecast,
     mongodb::MongoWindow,
     redis::RedisWindow,
-    window::{Observation, Window},
+    window::{MAX_POOLS, Observation, Window},
 };
 
 /// Bytes of a recording.
 pub const MAX_RECORDING: u64 = 256 * 1024 * 1024;
-/// Bytes of a line.
-pub const MAX_LINE: usize = 8 * 1024 * 1024;
+/// Bytes of a line: those of the pools that a window looks at, and of who holds their servers. See [`Line::fitted`].
+pub const MAX_LINE: usize = MAX_POOLS * 9 * 1024;
 /// Looks of a window.
 pub const MAX_LOOKS: usize = 5_000;
 /// Looks that say anything.
@@ -33,6 +33,8 @@ const LEAST_LOOKS: usize = 4;
 const LEAST_LASTS: Duration = Duration::from_secs(1);
 /// What is written now, and the only version that is read.
 const VERSION: u32 = 1;
+/// Why a recording has no list.
+const TOO_LONG: &str = "their names are so long that a recording does not hold the list";
 /// Numbers of a line, and how large they may be: so their sums have room.
 const MAX_NUMBERS: usize = 1_000_000;
 const MAX_NUMBER: f64 = 1e13;
@@ -135,6 +137,52 @@ impl Line {
     /// As it stands in a file, without its end.
     pub fn text(&self) -> String {
         serde_json::to_string(self).expect("lines have names and numbers only")
+    }
+
+    /// The line, and how it stands in a file, with as much of it as fits there: of a pooler's pools those that a window looks at; and where names
+    /// are so long that this is too much, fewer of whatever it lists. It tells what is lacking.
+    pub fn fitted(mut self) -> (Self, String) {
+        if let Self::Pooler { look, .. } = &mut self {
+            look.keep_pools(MAX_POOLS);
+        }
+        loop {
+            let text = self.text();
+            if text.len() <= MAX_LINE || !self.halve() {
+                return (self, text);
+            }
+        }
+    }
+
+    /// Leaves out half of what it lists; false if it lists nothing.
+    fn halve(&mut self) -> bool {
+        match self {
+            Self::Pooler { look, holders, .. } => {
+                let (pools, clients) = (look.pools.len(), holders.len());
+                look.keep_pools(pools / 2);
+                holders.truncate(clients / 2);
+                pools + clients > 0
+            }
+            Self::Database { look, .. } => {
+                let (all, kept) = (look.backends.len(), look.backends.len() / 2);
+                look.backends.truncate(kept);
+                look.left_out = look.left_out.saturating_add((all - kept) as u64);
+                all > 0
+            }
+            Self::MongoDb { look, .. } => {
+                look.hides_sessions = look.hides_sessions.take().or_else(|| Some(TOO_LONG.to_owned()));
+                look.sessions.take().is_some()
+            }
+            Self::Redis { look, .. } => {
+                look.hides_clients = look.hides_clients.take().or_else(|| Some(TOO_LONG.to_owned()));
+                look.clients.take().is_some()
+            }
+            Self::End { clients, .. } => {
+                let all = clients.len();
+                clients.truncate(all / 2);
+                all > 0
+            }
+            Self::Recording { .. } => false,
+        }
     }
 
     /// The other way.
@@ -287,7 +335,7 @@ impl Reading {
         match &line {
             Line::Recording { version, by } if !self.begun => {
                 if *version != VERSION {
-                    let by: String = by.chars().filter(|c| !c.is_control()).take(40).collect();
+                    let by: String = by.chars().filter(|one| !printable::steers(*one)).take(40).collect();
                     return Err(Damage(format!(
                         "it is of version {version}, by Poolhouse {by}; this one reads version {VERSION}"
                     )));

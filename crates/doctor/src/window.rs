@@ -10,7 +10,7 @@ use watch::{Change, Client, Look, Pool, PoolChange, Pooler, Times};
 use crate::{course::Course, finding::Key};
 
 /// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing is known.
-const MAX_POOLS: usize = 1_000;
+pub(crate) const MAX_POOLS: usize = 1_000;
 
 /// Steps of all pools together: each is kept until the end.
 pub(crate) const MAX_STEPS: usize = 500_000;
@@ -34,6 +34,8 @@ pub struct Window {
     course: Course<Look>,
     /// By pool, between two looks each.
     steps: BTreeMap<u64, Vec<Step>>,
+    /// Transactions that ended, in pools that are gone by now, too.
+    transactions: u64,
     /// How many these are, and what they hold in as many.
     kept: usize,
     /// Pools of the last look that are too many.
@@ -74,6 +76,8 @@ pub(crate) struct Step {
     pub(crate) waiters: u64,
     pub(crate) in_use: u64,
     pub(crate) connecting: u64,
+    /// Servers that are cleaned, checked or closed: these are not free, either.
+    pub(crate) cleaned: u64,
     /// Servers in whatever state.
     pub(crate) open: u64,
     pub(crate) max_size: u64,
@@ -124,17 +128,23 @@ impl Window {
             *self = Self::default();
         }
         let have_come = change.as_ref().is_some_and(|change| change.logins > 0);
-        if let Some(change) = change {
+        if let Some(mut change) = change {
+            let ids = |look: &Look| look.pools.iter().map(|pool| pool.id).collect::<BTreeSet<u64>>();
+            let (first, before) = self.ends().map(|(first, last)| (ids(first), ids(last))).unwrap_or_default();
+            // One that the look before lacked, and an earlier one did not, is not new: what it did is of more than this step.
+            change.pools.retain(|id, _| before.contains(id) || !(first.contains(id) || self.steps.contains_key(id)));
             let mut holders: BTreeMap<u64, Vec<Holder>> = BTreeMap::new();
             for (pool, holder) in clients.iter().filter_map(holder) {
                 holders.entry(pool).or_default().push(holder);
             }
+            let ended = watch::sum(change.pools.values().map(|pool| &pool.transactions));
+            self.transactions = self.transactions.saturating_add(ended);
             self.make_room(&look);
-            self.left_out = 0;
+            self.left_out = usize::try_from(look.pools_left_out).unwrap_or(usize::MAX);
             for pool in &look.pools {
                 let Some(own) = change.pools.get(&pool.id) else { continue };
                 if self.steps.len() >= MAX_POOLS && !self.steps.contains_key(&pool.id) {
-                    self.left_out += 1;
+                    self.left_out = self.left_out.saturating_add(1);
                     continue;
                 }
                 let step = Step::new(at, change.since.0, pool, own, holders.remove(&pool.id).unwrap_or_default());
@@ -184,6 +194,11 @@ impl Window {
     /// The share of looks at which there were clients that came since the one before.
     pub(crate) fn arrivals(&self) -> f64 {
         self.course.arrivals()
+    }
+
+    /// Transactions that ended, in whatever pool.
+    pub(crate) fn transactions(&self) -> u64 {
+        self.transactions
     }
 
     /// The first look and the last.
@@ -240,6 +255,7 @@ impl Step {
             waiters: pool.waiters,
             in_use: pool.servers.in_use,
             connecting: pool.servers.connecting,
+            cleaned: pool.servers.checking.saturating_add(pool.servers.closing),
             open: pool.servers.total,
             created: change.created,
             making_ms: change.connect.values().map(|times| times.sum_ms).sum(),
@@ -257,9 +273,14 @@ impl Step {
         1 + self.holders.len() / HOLDERS_OF_A_STEP
     }
 
-    /// All servers are in use, and somebody waits.
+    /// Servers that are with a client, or have just been and are not free yet.
+    pub(crate) fn taken(&self) -> u64 {
+        self.in_use.saturating_add(self.cleaned)
+    }
+
+    /// All servers are taken, and somebody waits.
     pub(crate) fn is_full(&self) -> bool {
-        self.waiters > 0 && self.in_use >= self.max_size
+        self.waiters > 0 && self.taken() >= self.max_size
     }
 
     /// Nobody tells what some of the servers do.
@@ -267,10 +288,11 @@ impl Step {
         self.holders.iter().any(|holder| holder.stands == Stands::Unknown)
     }
 
-    /// Of the holders, the share that stands so.
+    /// Of the holders, the share that stands so, at least: where too many are there to be listed, those who have stood longest are.
     pub(crate) fn share_of(&self, stands: Stands) -> Option<f64> {
         let some = self.holders.iter().filter(|holder| holder.stands == stands).count();
-        (!self.holders.is_empty()).then(|| some as f64 / self.holders.len() as f64)
+        let all = (self.holders.len() as u64).max(self.in_use);
+        (!self.holders.is_empty()).then(|| some as f64 / all as f64)
     }
 }
 
@@ -280,6 +302,14 @@ impl PoolWindow<'_> {
         match self.last.user.as_str() {
             "" => self.last.database.clone(),
             user => format!("{} as {user}", self.last.database),
+        }
+    }
+
+    /// Most servers; of a pool that does not tell it, the most that were seen.
+    pub(crate) fn size(&self) -> u64 {
+        match self.last.max_size {
+            0 => self.steps.iter().map(|step| step.open.max(step.in_use)).max().unwrap_or(0),
+            most => most,
         }
     }
 
@@ -326,6 +356,22 @@ mod tests {
         }
         assert!(window.steps.len() <= MAX_POOLS, "{}", window.steps.len());
         assert_eq!((window.steps[&u64::MAX].len(), window.left_out()), (19, 0), "what stays is remembered");
+    }
+
+    #[test]
+    fn a_pool_that_one_look_lacks_has_not_done_everything_anew_when_it_is_back() {
+        let mut window = Window::default();
+        for (n, done) in [Some(100), None, Some(150), Some(160), None, Some(170), Some(175)].into_iter().enumerate() {
+            let pool = |done: u64| {
+                let hold = Times { buckets: vec![done], sum_ms: done as f64 };
+                Pool { id: 3, transactions: done, hold, ..Pool::default() }
+            };
+            let look = Look { pools: done.map(pool).into_iter().collect(), ..Look::default() };
+            window.add(Observation { at: Duration::from_secs(n as u64), look, holders: Vec::new() });
+        }
+        let done: Vec<u64> = window.steps[&3].iter().map(|step| step.hold.count()).collect();
+        assert_eq!((done, window.transactions()), (vec![10, 5], 15));
+        assert_eq!(window.pools()[0].change.transactions, 75, "the first look and the last tell all of it");
     }
 
     #[test]

@@ -85,6 +85,19 @@ fn connections_that_are_all_made_at_once_after_an_outage_and_slowly_are_a_stampe
 }
 
 #[test]
+fn connections_made_in_the_look_at_which_the_database_went_away_are_counted_with_their_time() {
+    let busy = |n: u64| {
+        let mut pool = outage(n, 30.0, 6);
+        if n >= 10 {
+            pool.created += 40;
+            pool.connect.get_mut("auth").unwrap().add(&times(30.0, 40));
+        }
+        (look(pool), Vec::new())
+    };
+    assert_eq!(symptoms(&examine(&window(60, busy))), [], "none of them took longer than 30 ms");
+}
+
+#[test]
 fn who_waits_for_a_database_that_was_away_does_not_wait_for_another_limit() {
     // Away for half of the window, and well again.
     let away = |n: u64| {
@@ -128,6 +141,7 @@ fn a_database_that_has_no_connection_left_for_a_pool_is_told_from_a_limit_of_the
     assert!(diagnosis.findings[0].evidence[2].starts_with("39 connections were begun and not made"), "{diagnosis:?}");
     assert_eq!(symptoms(&of(FULL, 0)), [Symptom::AnotherLimit], "that was long ago");
     assert_eq!(symptoms(&of("connection reset", 1)), [Symptom::AnotherLimit]);
+    assert_eq!(symptoms(&of("10.0.0.5:53300 does not answer", 1)), [Symptom::AnotherLimit], "that is its port");
 }
 
 /// So many were sent away for their silence, of which so many did not answer.

@@ -114,7 +114,19 @@ fn sessions_that_pause_within_transactions_are_named_and_those_that_pause_briefl
     assert_eq!(found(&window(40, pausing(400.0))), [Symptom::TransactionsLeftOpen]);
     // An application on another machine, between two statements of a transaction.
     assert_eq!(found(&window(40, pausing(4.0))), []);
+    // A limit would end them all.
     let diagnosis = examine_database(&window(40, pausing(9_000.0)));
+    assert_eq!((symptoms(&diagnosis), &diagnosis.findings[0].setting), (vec![Symptom::TransactionsLeftOpen], &None));
+    let few = |n: u64| {
+        let look = pausing(400.0)(n);
+        let ms = |pid| if pid == 0 && n % 4 == 0 { 9_000.0 } else { 400.0 };
+        let of = |backend: Backend| Backend {
+            state_ms: if backend.pauses() { ms(backend.pid) } else { backend.state_ms },
+            ..backend
+        };
+        Activity { backends: look.backends.into_iter().map(of).collect(), ..quiet(n) }
+    };
+    let diagnosis = examine_database(&window(40, few));
     let setting = diagnosis.findings[0].setting.as_ref().unwrap();
     assert_eq!((setting.key, setting.to.as_str()), ("idle_in_transaction_session_timeout", "5s"));
 }
@@ -284,6 +296,17 @@ fn pools_that_are_each_within_their_limit_and_together_beyond_it_are_told_from_o
     // Nine tenths of the 97, shared by four.
     assert_eq!(finding.setting.as_ref().map(|setting| (setting.key, setting.to.as_str())), Some(("max_size", "21")));
     assert!(finding.advice.contains("--server-limit 100 --reserved 3"), "{finding:?}");
+    // Two large ones, and 25 that are small: these keep what they have.
+    let mixed = |n: u64| {
+        let name = |pid: u32| if pid < 70 { format!("web-{}", pid % 2) } else { format!("small-{pid}") };
+        let Activity { backends, .. } = of(95, 4, 60)(n);
+        let named = |one: Backend| Backend { application: name(one.pid), ..one };
+        Activity { backends: backends.into_iter().map(named).collect(), ..quiet(n) }
+    };
+    let diagnosis = examine_database(&window(40, mixed));
+    assert_eq!(symptoms(&diagnosis), [Symptom::LimitsAddUp]);
+    let each = diagnosis.findings[0].setting.as_ref().map(|setting| setting.to.as_str());
+    assert_eq!(each, Some("31"), "35 each is too much already: {diagnosis:?}");
     assert_eq!(found(&window(40, of(95, 1, 60))), [], "one application takes them all: its own limit is wrong");
     assert_eq!(found(&window(40, of(85, 4, 60))), [], "there is room left");
     assert_eq!(found(&window(40, of(95, 4, 10))), [Symptom::OverProvisioned], "hardly any of them works");
@@ -328,6 +351,13 @@ fn sessions_that_an_application_left_behind_when_it_began_anew_may_be_zombies() 
         [],
         "the others are as old: a pool that uses some of its connections"
     );
+    // A time that is told compressed, of sessions that are all as old.
+    let compressed = |n: u64| {
+        let old = (0..3).map(|pid| Backend { age_ms: 90_000.0, ..backend(pid, "idle", 2.0 * hour) });
+        let young = (10..14).map(|pid| Backend { age_ms: 90_000.0, ..backend(pid, "active", 3.0) });
+        Activity { backends: old.chain(young).collect(), ..quiet(n) }
+    };
+    assert_eq!(found(&window(40, compressed)), [], "nobody is idle for longer than he is there");
 }
 
 #[test]

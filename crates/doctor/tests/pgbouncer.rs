@@ -26,6 +26,11 @@ const BUSY: Moment =
     Moment { in_use: 4, waiters: 6, transactions: 40, hold_ms: 50.0, work_ms: 50.0, since_ms: 20.0, came: 0, brief: 0 };
 
 fn window(moments: &[Moment], change: impl Fn(&mut Pool)) -> Window {
+    standing("held", moments, change)
+}
+
+/// The same where whoever has a server stands so.
+fn standing(state: &str, moments: &[Moment], change: impl Fn(&mut Pool)) -> Window {
     let mut window = Window::default();
     let (mut transactions, mut held, mut worked, mut came, mut brief) = (0, 0.0, 0.0, 0, 0);
     for (n, moment) in moments.iter().enumerate() {
@@ -58,7 +63,7 @@ fn window(moments: &[Moment], change: impl Fn(&mut Pool)) -> Window {
             ..Look::default()
         };
         let holder =
-            |id| Client { id, state: "held".into(), state_ms: moment.since_ms, pool: Some(1), ..Client::default() };
+            |id| Client { id, state: state.into(), state_ms: moment.since_ms, pool: Some(1), ..Client::default() };
         let holders = (0..moment.in_use).map(holder).collect();
         assert!(window.add(Observation { at: Duration::from_millis(n * EVERY_MS), look, holders }));
     }
@@ -138,4 +143,70 @@ fn a_pool_whose_size_is_not_told_is_no_pool_of_none() {
     assert_eq!(diagnosis.undecided[0].between, [Symptom::PoolTooSmall, Symptom::ServerSaturated], "{diagnosis:?}");
     let text = diagnosis.text(str::to_owned);
     assert!(!text.contains(" 0 servers") && text.contains("which is not told"), "{text}");
+}
+
+#[test]
+fn a_server_that_is_idle_between_two_transactions_stays_with_nobody() {
+    let idle = |keeps| found(&standing("idle", &[BUSY; 30], move |pool| pool.keeps_servers = Some(keeps)));
+    assert_eq!(idle(true), [Symptom::HeldByIdleClients]);
+    // In transaction mode it was looked at between two of them: the way to the database is longer than they are.
+    let quick = [vec![Moment { in_use: 1, waiters: 0, ..BUSY }; 10], vec![BUSY; 30]].concat();
+    assert_eq!(found(&standing("idle", &quick, same)), [Symptom::PoolTooSmall]);
+}
+
+#[test]
+fn waits_that_are_not_counted_may_have_ended() {
+    let text = examine(&window(&[BUSY; 30], same)).text(str::to_owned);
+    assert!(
+        text.contains("at the end the first of them had waited for 700 ms") && !text.contains("none has come"),
+        "{text}"
+    );
+}
+
+#[test]
+fn servers_of_a_pool_whose_size_is_not_told_are_of_as_many_as_were_seen() {
+    let stuck: Vec<_> =
+        (0..30).map(|n| Moment { transactions: 0, since_ms: 60_000.0 + (n * EVERY_MS) as f64, ..BUSY }).collect();
+    let diagnosis = examine(&window(&stuck, |pool| pool.max_size = 0));
+    assert!(diagnosis.undecided[0].seen[0].starts_with("4 of at most 4 servers stayed"), "{diagnosis:?}");
+    // One of four that stays is no half of them.
+    let mut one = Window::default();
+    for n in 0..30u64 {
+        let holder = |id| {
+            let (id, state_ms) = if id == 0 { (0, 60_000.0 + (n * EVERY_MS) as f64) } else { (100 * n + id, 20.0) };
+            Client { id, state: "held".into(), state_ms, pool: Some(1), ..Client::default() }
+        };
+        let servers = PoolServers { in_use: 4, total: 4, ..PoolServers::default() };
+        let pool = Pool { id: 1, waiters: 6, servers, transactions: 40 * n, ..Pool::default() };
+        let look = Look { pooler: Pooler::PgBouncer, pools: vec![pool], ..Look::default() };
+        one.add(Observation { at: Duration::from_millis(n * EVERY_MS), look, holders: (0..4).map(holder).collect() });
+    }
+    let diagnosis = examine(&one);
+    assert!(!diagnosis.undecided.iter().any(|one| one.between.contains(&Symptom::Leak)), "{diagnosis:?}");
+}
+
+#[test]
+fn a_wait_that_is_taken_off_before_its_transaction_is_counted_makes_no_work_longer() {
+    let quiet = Moment { in_use: 1, waiters: 0, ..BUSY };
+    // 50 ms each, of which now less and now more is counted than has ended.
+    let uneven: Vec<_> = (0..30).map(|n| Moment { hold_ms: if n % 2 == 0 { 200.0 } else { -100.0 }, ..BUSY }).collect();
+    assert_eq!(found(&window(&[vec![quiet; 10], uneven].concat(), same)), [Symptom::PoolTooSmall]);
+}
+
+#[test]
+fn clients_that_came_one_after_the_other_are_no_batches_because_their_age_is_told_in_seconds() {
+    let connected = |apart_s: u64| {
+        let mut window = window(&[Moment { in_use: 1, waiters: 0, ..BUSY }; 10], same);
+        let client = |n: u64| Client {
+            id: n,
+            address: format!("10.0.0.7:{}", 40_000 + n),
+            state: "idle".into(),
+            connected_ms: ((n / 10) * apart_s) as f64 * 1e3,
+            ..Client::default()
+        };
+        window.clients = (0..100).map(client).collect();
+        examine(&window).undecided.len()
+    };
+    assert_eq!(connected(1), 0, "ten in each second are a pool that grows");
+    assert_eq!(connected(3), 1, "ten at a time, and then none for three seconds");
 }

@@ -129,7 +129,66 @@ fn whatever_else_stands_in_a_file_is_an_error_in_words() {
     let deep = "[".repeat(100_000);
     assert!(with(2, &deep).contains("it is no JSON"));
     let long = format!("\"{}\"", "x".repeat(9 << 20));
-    assert!(with(2, &long).contains("more than 8388608 bytes"));
+    assert!(with(2, &long).contains("more than 9216000 bytes"));
+}
+
+/// A look at so many pools, with all that a Poolhouse tells of each.
+fn crowded(n: u64, pools: u64, name: &str) -> Line {
+    let times = Times { buckets: vec![1_000_000 + n; 20], sum_ms: 123_456.789 };
+    let all = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), times.clone())).collect();
+    let pool = |id| Pool {
+        id,
+        database: format!("{name}{id}"),
+        checkout: all(&["idle", "created", "queued"]),
+        connect: all(&["dns", "tcp", "tls", "auth", "ready"]),
+        hold: times.clone(),
+        ..Pool::default()
+    };
+    let look = Look { pools: (0..pools).map(pool).collect(), ..Look::default() };
+    let holder = |id| Client { id, database: name.to_owned(), ..Client::default() };
+    Line::Pooler { at_us: n * 500_000, look: Box::new(look), holders: (0..2_000).map(holder).collect() }
+}
+
+#[test]
+fn a_look_at_more_pools_than_a_recording_holds_is_recorded_with_those_that_are_looked_at() {
+    assert!(Line::read(&crowded(0, 5_000, "shop").text()).is_err(), "it is too long as it is");
+    let (Line::Pooler { look, .. }, _) = crowded(0, 5_000, "shop").fitted() else { unreachable!() };
+    assert_eq!((look.pools.len(), look.pools_left_out), (1_000, 4_000));
+    let mut patient = Patient::of(&crowded(0, 1, "shop")).unwrap();
+    for n in 0..5 {
+        let (_, text) = crowded(n, 5_000, "shop").fitted();
+        patient.take(Line::read(&text).unwrap()).unwrap();
+    }
+    let diagnosis = patient.examine().unwrap();
+    assert_eq!(diagnosis.pools, 1_000);
+    assert!(diagnosis.unseen.contains(&"4000 pools more".to_owned()), "{:?}", diagnosis.unseen);
+    // Of names as long as they may be fewer fit.
+    let (Line::Pooler { look, .. }, text) = crowded(0, 5_000, &"n".repeat(9_000)).fitted() else { unreachable!() };
+    assert!(Line::read(&text).is_ok() && look.pools_left_out + look.pools.len() as u64 == 5_000);
+    assert!((100..1_000).contains(&look.pools.len()), "{}", look.pools.len());
+}
+
+#[test]
+fn lists_of_long_names_do_not_keep_a_look_from_being_recorded() {
+    let name = "\u{1}".repeat(200);
+    let client = Client { database: name.clone(), user: name.clone(), ..Client::default() };
+    let (Line::End { clients, .. }, text) = (Line::End { looks: 4, clients: vec![client; 10_000] }).fitted() else {
+        unreachable!()
+    };
+    assert!(Line::read(&text).is_ok() && (1_000..10_000).contains(&clients.len()), "{}", clients.len());
+    let backend =
+        Backend { application: name.clone(), user: name.clone(), database: name.clone(), ..Backend::default() };
+    let look = Box::new(Activity { backends: vec![backend; 5_000], ..Activity::default() });
+    let (Line::Database { look, .. }, text) = (Line::Database { at_us: 0, look }).fitted() else { unreachable!() };
+    assert!(Line::read(&text).is_ok() && look.left_out + look.backends.len() as u64 == 5_000 && look.left_out > 0);
+    let session = Session { application: name.clone(), user: name.clone(), host: name.clone(), ..Session::default() };
+    let look = Box::new(Mongo { sessions: Some(vec![session; 5_000]), ..Mongo::default() });
+    let (Line::MongoDb { look, .. }, text) = (Line::MongoDb { at_us: 0, look }).fitted() else { unreachable!() };
+    assert!(Line::read(&text).is_ok() && look.sessions.is_none() && look.hides_sessions.is_some());
+    let client = RedisClient { name: name.clone(), user: name.clone(), host: name, ..RedisClient::default() };
+    let look = Box::new(Redis { clients: Some(vec![client; 5_000]), ..Redis::default() });
+    let (Line::Redis { look, .. }, text) = (Line::Redis { at_us: 0, look }).fitted() else { unreachable!() };
+    assert!(Line::read(&text).is_ok() && look.clients.is_none() && look.hides_clients.is_some());
 }
 
 #[test]

@@ -178,6 +178,29 @@ fn servers_that_stay_with_idle_clients_are_no_leak() {
 fn who_waits_below_the_pools_size_waits_for_another_limit() {
     let capped = Moment { in_use: 2, waiters: 5, ..QUIET };
     assert_eq!(found(&window(&[capped; 20], same)), [Symptom::AnotherLimit]);
+    let making = |look: &mut Look| {
+        let servers = &mut look.pools[0].servers;
+        (servers.connecting, servers.total) = (8, 10);
+    };
+    let made = window(&[capped; 20], making);
+    assert_eq!(found(&made), [Symptom::AnotherLimit]);
+    let rules_out = &examine(&made).findings[0].rules_out;
+    assert!(rules_out.contains("still being made") && !rules_out.contains("not reached"), "{rules_out}");
+}
+
+#[test]
+fn who_waits_for_servers_that_are_cleaned_waits_for_no_other_limit() {
+    let cleaned = |look: &mut Look| {
+        let servers = &mut look.pools[0].servers;
+        (servers.checking, servers.total) = (servers.in_use, 2 * servers.in_use);
+    };
+    let half = Moment { in_use: 5, waiters: 8, ..QUIET };
+    let diagnosis = examine(&window(&[half; 20], cleaned));
+    assert_eq!((symptoms(&diagnosis), diagnosis.undecided.len()), (vec![], 1), "{diagnosis:?}");
+    assert!(diagnosis.undecided[0].seen[1].contains("in use, or being cleaned after it,"), "{diagnosis:?}");
+    // A light load to compare with is one of few that are cleaned, too.
+    let moments = [vec![Moment { in_use: 2, ..QUIET }; 10], vec![half; 30]].concat();
+    assert_eq!(found(&window(&moments, cleaned)), [Symptom::PoolTooSmall]);
 }
 
 #[test]
@@ -225,6 +248,40 @@ fn transactions_left_open_are_not_a_small_pool() {
     };
     let moments: Vec<_> = (0..40).map(|n| Moment { elsewhere: 7 + n % 2, ..open }).collect();
     assert_eq!(found(&window(&[vec![QUIET; 10], moments].concat(), same)), [Symptom::TransactionsLeftOpen]);
+}
+
+#[test]
+fn those_who_have_stood_longest_are_not_all_where_no_more_are_listed() {
+    let mut window = Window::default();
+    for n in 0..20u64 {
+        let servers = PoolServers { in_use: 100, total: 100, ..PoolServers::default() };
+        let pool = Pool { waiters: 5, max_size: 100, servers, transactions: n * 2_000, ..Pool::default() };
+        let look = Look { pools: vec![pool], bucket_bounds_ms: BOUNDS.to_vec(), ..Look::default() };
+        let open = |id| Client { id, state: "transaction".into(), state_ms: 400.0, pool: Some(0), ..Client::default() };
+        let holders = (0..20).map(|id| open(20 * n + id)).collect();
+        window.add(Observation { at: Duration::from_millis(n * EVERY_MS), look, holders });
+    }
+    assert_eq!(symptoms(&examine(&window)), [], "80 that are not listed may work");
+}
+
+#[test]
+fn a_limit_on_pauses_is_proposed_only_where_few_are_longer() {
+    let open = Moment { in_use: 10, waiters: 5, transactions: 20, elsewhere: 7, elsewhere_ms: 800.0, ..QUIET };
+    let proposed = |overlong: usize| {
+        let moments: Vec<_> = (0..40)
+            .map(|n| Moment {
+                elsewhere: 7 + n as u64 % 2,
+                elsewhere_ms: if n < overlong { 5_500.0 } else { 800.0 },
+                ..open
+            })
+            .collect();
+        let diagnosis = examine(&window(&moments, same));
+        assert_eq!(symptoms(&diagnosis), [Symptom::TransactionsLeftOpen], "{diagnosis:?}");
+        diagnosis.findings[0].setting.as_ref().map(|setting| setting.to.clone())
+    };
+    assert_eq!(proposed(0), None, "it would change nothing");
+    assert_eq!(proposed(3), Some("5s".to_owned()));
+    assert_eq!(proposed(40), None, "it would end them all");
 }
 
 #[test]
@@ -280,6 +337,16 @@ fn clients_that_come_for_a_transaction_each_are_told_from_a_deployment() {
     assert_eq!(found(&window(&burst, same)), [], "they come once, and go");
     let deployment = |look: &mut Look| look.listeners[0].clients.idle = look.listeners[0].logins;
     assert_eq!(found(&window(&[coming; 20], deployment)), [], "they stay");
+}
+
+#[test]
+fn what_was_done_in_pools_that_are_gone_was_done() {
+    // Tenants that log in, ask for fifty transactions, and leave with their pool.
+    let tenants = |look: &mut Look| {
+        (look.pools[0].id, look.pools[0].transactions) = (look.pools[0].transactions, 50);
+    };
+    assert_eq!(found(&window(&[Moment { accepted: 5, ..QUIET }; 30], tenants)), []);
+    assert_eq!(found(&window(&[Moment { accepted: 40, ..QUIET }; 30], tenants)), [Symptom::EphemeralClients]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     BAD_USAGE,
-    remote::{Answer, Method, RemoteArgs, Request},
+    remote::{Method, RemoteArgs, Request},
 };
 
 mod table;
@@ -108,15 +108,16 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let answer = remote.ask(&request(&args.order))?;
+    let body = answer.body()?;
     if args.json.is_some() {
-        println!("{}", answer.body);
+        println!("{}", printable::json(&body.to_string()));
     }
     if let Some(error) = answer.error() {
         eprintln!("error: {error}");
         return Ok(if answer.status == 400 { BAD_USAGE.into() } else { ExitCode::FAILURE });
     }
     if args.json.is_none() {
-        show(&args.order, &answer);
+        show(&args.order, &body, answer.is_done());
     }
     Ok(if answer.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -154,8 +155,7 @@ fn request(order: &Order) -> Request {
 }
 
 /// The answer for people.
-fn show(order: &Order, answer: &Answer) {
-    let body = &answer.body;
+fn show(order: &Order, body: &Value, is_done: bool) {
     match order {
         Order::Show { what: What::Pools, .. } => print!("{}", table::pools(body)),
         Order::Show { what: What::Clients, .. } => print!("{}", table::clients(body)),
@@ -169,7 +169,7 @@ fn show(order: &Order, answer: &Answer) {
                 count("left_behind")
             );
             for note in body["notes"].as_array().into_iter().flatten() {
-                println!("note: {}", note.as_str().unwrap_or_default());
+                println!("note: {}", printable::lines(note.as_str().unwrap_or_default()));
             }
         }
         Order::Kill { client } => println!("client {client} is closed"),
@@ -178,11 +178,11 @@ fn show(order: &Order, answer: &Answer) {
         }
         Order::Pause(_) | Order::Resume(_) | Order::Reconnect(_) | Order::Drain(_) => {
             let word = ["paused", "resumed", "reconnecting", "drained"].into_iter().find(|word| !body[word].is_null());
-            let state = if answer.is_done() { "" } else { "not yet " };
+            let state = if is_done { "" } else { "not yet " };
             let waited = body["waited_ms"].as_f64().unwrap_or(0.0) / 1e3;
             println!("{state}{} after {waited:.1} s", word.unwrap_or("done"));
             print!("{}", table::states(body));
-            if !answer.is_done() && std::io::stderr().is_terminal() {
+            if !is_done && std::io::stderr().is_terminal() {
                 eprintln!("the order stands: it goes on, or `resume` takes it back");
             }
         }

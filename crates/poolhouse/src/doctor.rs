@@ -119,12 +119,12 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let diagnosis = match diagnose(&args) {
         Ok(diagnosis) => diagnosis,
         Err(error) => {
-            eprintln!("error: {}", ::bench::report::printable(&format!("{error:#}")));
+            eprintln!("error: {}", printable::lines(&format!("{error:#}")));
             return Ok(BLIND.into());
         }
     };
     if args.json.is_some() {
-        println!("{}", serde_json::to_string_pretty(&diagnosis)?);
+        println!("{}", printable::json(&serde_json::to_string_pretty(&diagnosis)?));
     } else {
         let is_terminal = std::io::stdout().is_terminal();
         let bold = |text: &str| if is_terminal { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
@@ -268,12 +268,12 @@ fn looks(
     }
     let Some(mut patient) = patient else { bail!("there was no look") };
     let clients = source.clients().unwrap_or_else(|error| {
-        eprintln!("who is connected at the end it does not say: {}", ::bench::report::printable(&format!("{error:#}")));
+        eprintln!("who is connected at the end it does not say: {}", printable::lines(&format!("{error:#}")));
         Vec::new()
     });
     let end = Line::End { looks, clients };
     patient.take(match recorder {
-        Some(recorder) => recorder.finish(&end)?,
+        Some(recorder) => recorder.finish(end)?,
         None => end,
     })?;
     Ok(patient.examine_with(Some(&Player::default()))?)
@@ -282,7 +282,7 @@ fn looks(
 /// The line as the recording has it, if there is one; `None` if there is no room left.
 fn kept(recorder: &mut Option<Recorder>, line: Line) -> anyhow::Result<Option<Line>> {
     let Some(recorder) = recorder else { return Ok(Some(line)) };
-    let kept = recorder.keep(&line)?;
+    let kept = recorder.keep(line)?;
     if kept.is_none() {
         eprintln!("the recording is full: the window ends here");
     }

@@ -62,7 +62,8 @@ fn main() -> ExitCode {
         Verb::Top(args) => top::run(args),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        // Servers and files wrote a part of it.
+        eprintln!("error: {}", printable::lines(&format!("{error:#}")));
         ExitCode::FAILURE
     })
 }

@@ -2,8 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::Value;
 
 /// Environment variable with the admin token.
@@ -11,8 +15,10 @@ const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
 
 /// How long connecting, and an answer beyond the time that the order itself takes, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of an answer.
-const MAX_ANSWER: u64 = 256 * 1024 * 1024;
+/// Bytes of an answer, and values in it: what all pools take that a Poolhouse can have. The longest lists of clients and servers take less. So
+/// an answer takes no more memory than such a Poolhouse asks for, whoever gives it.
+const MAX_ANSWER: usize = proxy::MAX_POOLS * proxy::POOL_BYTES;
+const MAX_VALUES: usize = proxy::MAX_POOLS * proxy::POOL_VALUES;
 
 /// Which Poolhouse, and who asks.
 #[derive(Args)]
@@ -53,10 +59,18 @@ pub enum Method {
     Post,
 }
 
-/// What came back.
+/// What came back: JSON of a bounded number of values.
 pub struct Answer {
     pub status: u16,
-    pub body: Value,
+    text: String,
+}
+
+/// An answer that tells what went wrong.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Problem {
+    error: Value,
+    problems: Value,
 }
 
 impl RemoteArgs {
@@ -110,18 +124,14 @@ impl Remote {
     ///
     /// # Errors
     /// It cannot be reached, or refuses, or the answer is none of such a question.
-    pub fn look<T: serde::de::DeserializeOwned>(
-        &self,
-        path: &str,
-        parameters: &[(&'static str, &str)],
-    ) -> anyhow::Result<T> {
+    pub fn look<T: DeserializeOwned>(&self, path: &str, parameters: &[(&'static str, &str)]) -> anyhow::Result<T> {
         let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let request = Request { method: Method::Get, path: path.to_owned(), parameters, patience: Duration::ZERO };
         let answer = self.ask(&request)?;
         if let Some(error) = answer.error() {
             bail!("{}: {error}", self.shown);
         }
-        serde_json::from_value(answer.body)
+        serde_json::from_str(&answer.text)
             .with_context(|| format!("{} is no admin address of this Poolhouse", self.shown))
     }
 
@@ -149,35 +159,81 @@ impl Remote {
         };
         let mut response = called.with_context(|| format!("cannot ask {}", self.shown))?;
         let status = response.status().as_u16();
-        let text = response.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
-        let text = text.with_context(|| format!("cannot read the answer of {}", self.shown))?;
-        match serde_json::from_str(&text) {
-            Ok(body) => Ok(Answer { status, body }),
-            Err(_) => bail!("{}: {} (HTTP status {status})", self.shown, shown(&text)),
+        let text = response.body_mut().with_config().limit(MAX_ANSWER as u64).read_to_string();
+        let text = text.map_err(|error| match error {
+            ureq::Error::BodyExceedsLimit(_) => self.too_long(),
+            error => anyhow::Error::new(error).context(format!("cannot read the answer of {}", self.shown)),
+        })?;
+        // Before anything is made of it.
+        if serde_json::from_str::<IgnoredAny>(&text).is_err() {
+            bail!("{}: {} (HTTP status {status})", self.shown, shown(&text));
         }
+        if values(&text) > MAX_VALUES {
+            return Err(self.too_long());
+        }
+        Ok(Answer { status, text })
+    }
+
+    fn too_long(&self) -> anyhow::Error {
+        anyhow!(
+            "the answer of {} is longer than one about {} pools, the most that a Poolhouse has ({} MB): give the admin address of a Poolhouse, \
+             and ask for fewer lines (--limit) where it is a list",
+            self.shown,
+            proxy::MAX_POOLS,
+            MAX_ANSWER / (1024 * 1024)
+        )
     }
 }
 
-/// A URL for people: without the user and the password that it may have.
+/// How many values a text of JSON has, with those that hold others; an empty list or object may count as two.
+fn values(text: &str) -> usize {
+    let (mut count, mut in_text, mut is_escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// A URL for people: without the user and the password that it may have, and without a query, which may have a token. Where an `@` may belong to
+/// either, nothing of it is shown.
 pub fn without_login(url: &str) -> String {
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
-    format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place))
+    let (head, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    let place = match head.rsplit_once('@') {
+        _ if query.contains('@') => "…",
+        Some((_, place)) => place,
+        None => head,
+    };
+    format!("{scheme}{place}")
 }
 
 /// The beginning of what is no JSON, harmless to a terminal.
 fn shown(text: &str) -> String {
-    let harmless = |c: char| if c.is_control() { ' ' } else { c };
-    text.trim().chars().take(MAX_SHOWN).map(harmless).collect()
+    let begin: String = text.trim().chars().take(MAX_SHOWN).map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+    printable::line(&begin)
 }
 
 impl Answer {
-    /// What went wrong, with all its parts.
+    /// All of it.
+    ///
+    /// # Errors
+    /// It is JSON, but of numbers or texts that nobody can have.
+    pub fn body(&self) -> anyhow::Result<Value> {
+        serde_json::from_str(&self.text).context("the answer is none of a Poolhouse")
+    }
+
+    /// What went wrong, with all its parts, harmless to a terminal.
     pub fn error(&self) -> Option<String> {
-        let error = self.body["error"].as_str()?;
-        let problems: Vec<&str> =
-            self.body["problems"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let separator = if problems.is_empty() { "" } else { "\n  " };
-        Some(format!("{error}{separator}{}", problems.join("\n  ")))
+        let problem: Problem = serde_json::from_str(&self.text).ok()?;
+        let parts = problem.problems.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let parts: Vec<&str> = std::iter::once(problem.error.as_str()?).chain(parts).collect();
+        Some(printable::lines(&parts.join("\n  ")))
     }
 
     /// Whether what was asked for is done.
@@ -188,6 +244,11 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+    };
+
     use super::*;
 
     #[test]
@@ -197,10 +258,72 @@ mod tests {
             ("http://me:pass@a:9930", "http://a:9930"),
             ("http://me:p@ss@a:9930/x", "http://a:9930/x"),
             ("me:pass@a:9930", "a:9930"),
+            ("http://a:9930/x?token=secret", "http://a:9930/x"),
+            ("http://me:pass@a:9930/x?token=secret#more", "http://a:9930/x"),
+            ("http://a:9930/x?to=b@c&token=secret", "http://…"),
+            ("http://me:p?ss@a:9930/x", "http://…"),
         ] {
             assert_eq!(without_login(url), shown);
         }
         let remote = Remote::new("http://me:pass@a:9930/", None).unwrap();
         assert_eq!((remote.base.as_str(), remote.address()), ("http://me:pass@a:9930", "a:9930"));
+    }
+
+    /// An address at which one answer is given.
+    fn answering(body: Vec<u8>) -> Remote {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut asked = [0; 4096];
+            assert!(client.read(&mut asked).unwrap() > 0);
+            // Who has had enough goes.
+            _ = client.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes());
+            _ = client.write_all(&body);
+        });
+        Remote::new(&format!("http://{address}"), None).unwrap()
+    }
+
+    fn told(body: Vec<u8>) -> String {
+        let answer: anyhow::Result<watch::Clients> = answering(body).look("/api/clients", &[]);
+        format!("{:#}", answer.expect_err("it is none"))
+    }
+
+    #[test]
+    fn an_answer_that_no_poolhouse_gives_is_refused_before_it_takes_up_memory() {
+        // Each value is two bytes of the answer, and many times that in memory.
+        let many = |count: usize| format!("[{}0]", "0,".repeat(count)).into_bytes();
+        assert!(told(many(MAX_VALUES)).contains("--limit"));
+        assert!(told(many(MAX_VALUES / 2)).contains("is no admin address"), "it is bounded");
+        let told = told(format!("\"{}\"", "x".repeat(MAX_ANSWER)).into_bytes());
+        assert!(told.contains("the most that a Poolhouse has (128 MB)") && told.contains("admin address"), "{told}");
+    }
+
+    #[test]
+    fn an_answer_of_numbers_that_nobody_can_have_is_an_error() {
+        for body in [r#"{"pools":[1e400]}"#, r#"{"error":"\ud800"}"#] {
+            let request =
+                Request { method: Method::Get, path: "/".to_owned(), parameters: Vec::new(), patience: Duration::ZERO };
+            let asked = answering(body.as_bytes().to_vec()).ask(&request).and_then(|answer| answer.body());
+            assert!(asked.is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_texts() {
+        for (text, count) in
+            [("7", 1), ("[1,2,3]", 4), (r#"{"a":[1],"b":{"c":null}}"#, 5), (r#"["a,[{\",{,b"]"#, 2), (r#"["\\",1]"#, 3)]
+        {
+            assert!(serde_json::from_str::<Value>(text).is_ok(), "{text}");
+            assert_eq!(values(text), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_without_what_steers_a_terminal() {
+        let told = told(r#"{"error":"a\u001b[2J","problems":["b\u202e","c"]}"#.as_bytes().to_vec());
+        assert!(told.ends_with("a\u{fffd}[2J\n  b\u{fffd}\n  c"), "{told}");
+        let told = self::told("<html>\n\u{9b}2J\u{202e}</html>".as_bytes().to_vec());
+        assert!(told.ends_with("<html> \u{fffd}2J\u{fffd}</html> (HTTP status 200)"), "{told}");
     }
 }

@@ -67,7 +67,7 @@ pub fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
         std::thread::sleep(every);
         let report = watcher.report()?;
         match args.json {
-            Some(_) => println!("{}", serde_json::to_string_pretty(&report)?),
+            Some(_) => println!("{}", printable::json(&serde_json::to_string_pretty(&report)?)),
             None => print!("{}", report.lines()),
         }
         return Ok(ExitCode::SUCCESS);

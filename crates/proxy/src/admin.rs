@@ -35,6 +35,7 @@ mod orders;
 mod page;
 mod tuned;
 
+pub use api::{POOL_BYTES, POOL_VALUES};
 pub use metrics::{Process, render};
 pub use orders::Control;
 

@@ -96,13 +96,13 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     }
 }
 
-/// A value without line ends and other control characters: they are written as in Rust's texts.
+/// A value without line ends and other characters that steer a terminal: they are written as in Rust's texts.
 struct Harmless<'a>(&'a dyn Debug);
 
 impl fmt::Display for Harmless<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for char in format!("{:?}", self.0).chars() {
-            match char.is_control() {
+            match printable::steers(char) {
                 true => write!(f, "{}", char.escape_default())?,
                 false => f.write_char(char)?,
             }
@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn a_value_keeps_to_its_line() {
-        let value = format_args!("caf\u{e9} \n2026 ERROR \u{1b}[31mforged\u{9b}1m").to_string();
+        let value = format_args!("caf\u{e9} \n2026 ERROR \u{1b}[31mforged\u{9b}1m\u{202e}").to_string();
         let shown = Harmless(&format_args!("{value}")).to_string();
-        assert_eq!(shown, "caf\u{e9} \\n2026 ERROR \\u{1b}[31mforged\\u{9b}1m");
+        assert_eq!(shown, "caf\u{e9} \\n2026 ERROR \\u{1b}[31mforged\\u{9b}1m\\u{202e}");
     }
 }

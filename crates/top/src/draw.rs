@@ -66,7 +66,8 @@ impl Screen {
 
     fn title(&self) -> Line<'_> {
         let summary = &self.report.summary;
-        let mut spans = vec![Span::styled(format!("Poolhouse {} ", summary.version), BOLD), Span::raw(&self.address)];
+        let version = crate::words::name(&summary.version);
+        let mut spans = vec![Span::styled(format!("Poolhouse {version} "), BOLD), Span::raw(&self.address)];
         if !summary.cpu.is_empty() {
             let shares: Vec<_> = summary.cpu.iter().map(|share| format!("{:.0}%", share * 100.0)).collect();
             spans.push(Span::raw(format!("  workers' CPU {}", shares.join(" "))));
@@ -101,7 +102,7 @@ impl Screen {
             let colon = if states.is_empty() { "" } else { ": " };
             let text = format!(
                 "{} {}  clients {} of {}{colon}{}",
-                door.protocol,
+                crate::words::name(&door.protocol),
                 crate::words::name(&door.name),
                 door.total,
                 door.hard_limit,
@@ -216,7 +217,7 @@ impl crate::Report {
     pub fn lines(&self) -> String {
         let mut text = String::new();
         for door in &self.listeners {
-            let (protocol, name) = (&door.protocol, crate::words::name(&door.name));
+            let (protocol, name) = (crate::words::name(&door.protocol), crate::words::name(&door.name));
             text += &format!("{protocol} {name}  clients {} of {}\n", door.total, door.hard_limit);
         }
         text += "\n";
@@ -361,6 +362,32 @@ mod tests {
                 drawn(width, height, &[Key::Char(view), Key::PageDown]);
             }
         }
+    }
+
+    #[test]
+    fn no_text_on_the_screen_turns_its_direction() {
+        let mut report = report(1, 1);
+        let evil = || "a\u{202e}b".to_owned();
+        (report.summary.version, report.listeners[0].protocol, report.clients[0].database) = (evil(), evil(), evil());
+        let mut screen = Screen::new("127.0.0.1:9930");
+        screen.show(report, SystemTime::UNIX_EPOCH);
+        screen.fail(&evil(), SystemTime::UNIX_EPOCH);
+        let mut terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
+        assert!(!text.contains(printable::steers), "{text:?}");
+        assert_eq!(text.matches("a\u{fffd}b").count(), 4, "{text}");
+    }
+
+    #[test]
+    fn what_is_printed_once_steers_no_terminal() {
+        let mut report = report(1, 1);
+        let evil = || "a\u{1b}[2J\u{202e}".to_owned();
+        (report.listeners[0].protocol, report.listeners[0].name) = (evil(), evil());
+        (report.pools[0].protocol, report.pools[0].address, report.clients[0].state) = (evil(), evil(), evil());
+        let text = report.lines();
+        assert!(!text.lines().any(|line| line.contains(printable::steers)), "{text}");
+        assert_eq!(text.matches("a\u{fffd}[2J\u{fffd}").count(), 5, "{text}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub fn rate(rate: Option<f64>) -> String {
 pub fn name(name: &str) -> String {
     match name {
         "" => UNKNOWN.to_owned(),
-        name => name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect(),
+        name => printable::line(name),
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn names_cannot_steer_a_terminal() {
-        assert_eq!(name("a\u{1b}[2Jb"), "a\u{fffd}[2Jb");
+        assert_eq!(name("a\u{1b}[2J\u{202e}b"), "a\u{fffd}[2J\u{fffd}b");
         assert_eq!(name(""), "-");
     }
 }

@@ -13,7 +13,7 @@ pub struct Since(pub Duration);
 pub struct Change {
     /// How far apart they are.
     pub since: Since,
-    /// By [`Pool::id`].
+    /// By [`Pool::id`]; without those of which nobody knows what they were before.
     pub pools: BTreeMap<u64, PoolChange>,
     /// Clients let in.
     pub accepted: u64,
@@ -70,9 +70,11 @@ impl Change {
             return None;
         }
         let earlier: BTreeMap<u64, &Pool> = before.pools.iter().map(|pool| (pool.id, pool)).collect();
-        let had = |id: u64| earlier.get(&id).copied();
         let nothing = Pool::default();
-        let pools = after.pools.iter().map(|pool| (pool.id, PoolChange::of(had(pool.id).unwrap_or(&nothing), pool)));
+        // One that was not there is new, unless not all were shown: then it may have years behind it.
+        let are_all = before.pools_left_out == 0;
+        let had = |id: u64| earlier.get(&id).copied().or(are_all.then_some(&nothing));
+        let pools = after.pools.iter().filter_map(|pool| Some((pool.id, PoolChange::of(had(pool.id)?, pool))));
         let logins = |look: &Look| sum(look.listeners.iter().map(|l| &l.logins));
         let came = |look: &Look| sum(look.listeners.iter().map(|l| &l.accepted));
         let turned = |look: &Look| sum(look.listeners.iter().flat_map(|l| l.rejections.values()));
@@ -177,6 +179,18 @@ mod tests {
     fn nothing_is_told_across_a_restart() {
         let another = Look { instance: "another".to_owned(), ..look(350, 9, 4) };
         assert!(Change::between(&look(100, 5, 2), &another, Duration::from_secs(1)).is_none());
+    }
+
+    #[test]
+    fn a_pool_that_was_left_out_before_is_not_new() {
+        let mut before = Look {
+            pools: vec![Pool { id: 1, ..Pool::default() }, look(5_000, 9, 0).pools.remove(0)],
+            ..Look::default()
+        };
+        before.keep_pools(1);
+        assert_eq!((before.pools.len(), before.pools_left_out), (1, 1));
+        let change = Change::between(&before, &look(5_007, 9, 0), Duration::from_secs(1)).unwrap();
+        assert!(change.pools.is_empty(), "what it did before nobody knows: {change:?}");
     }
 
     #[test]

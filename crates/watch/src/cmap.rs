@@ -56,12 +56,16 @@ pub struct CmapEvent {
 pub struct Cmap {
     pools: BTreeMap<String, Made>,
     next: u64,
+    /// How often the application has been started anew.
+    restarts: u64,
 }
 
 /// One pool.
 #[derive(Debug, Default)]
 struct Made {
     id: u64,
+    /// It was made, and not closed since.
+    is_open: bool,
     most: u64,
     least: u64,
     waiters: u64,
@@ -164,12 +168,16 @@ fn time(value: &Value) -> Option<f64> {
 impl Cmap {
     /// Takes the next event.
     pub fn take(&mut self, event: &CmapEvent) {
+        let is_open = self.pools.get(&event.address).is_some_and(|pool| pool.is_open);
+        if event.kind == Kind::PoolCreated && is_open {
+            self.begin_anew();
+        }
         if !self.pools.contains_key(&event.address) {
             if self.pools.len() >= MAX_POOLS {
                 return;
             }
             self.next += 1;
-            let made = Made { id: self.next, most: MAX_SIZE, ..Made::default() };
+            let made = Made { id: self.next, most: MAX_SIZE, is_open: true, ..Made::default() };
             self.pools.insert(event.address.clone(), made);
         }
         if let Some(pool) = self.pools.get_mut(&event.address) {
@@ -177,10 +185,19 @@ impl Cmap {
         }
     }
 
+    /// A pool is made that is there already: the process that had it is gone, and all that it had.
+    fn begin_anew(&mut self) {
+        self.restarts += 1;
+        for pool in self.pools.values_mut() {
+            pool.connections.clear();
+            (pool.waiters, pool.is_open, pool.bare_since_s) = (0, false, None);
+        }
+    }
+
     /// The look that there is now.
     pub fn look(&mut self, at_s: f64) -> Look {
         let pools = self.pools.iter_mut().map(|(address, made)| made.pool(at_s, address)).collect();
-        Look { pooler: Pooler::MongoDriver, instance: "one".to_owned(), pools, ..Look::default() }
+        Look { pooler: Pooler::MongoDriver, instance: self.restarts.to_string(), pools, ..Look::default() }
     }
 }
 
@@ -189,6 +206,7 @@ impl Made {
         let id = event.connection.unwrap_or(0);
         match event.kind {
             Kind::PoolCreated => {
+                self.is_open = true;
                 // A most of 0 is none.
                 self.most = event.most.map_or(MAX_SIZE, |most| if most == 0 { MAX_CONNECTIONS as u64 } else { most });
                 self.least = event.least.unwrap_or(0);
@@ -229,6 +247,7 @@ impl Made {
                 }
             }
             Kind::PoolClosed => {
+                self.is_open = false;
                 self.connections.clear();
                 self.waiters = 0;
             }
@@ -366,6 +385,21 @@ mod tests {
         ]);
         assert_eq!((pool.servers.in_use, pool.waiters, pool.closed["idle"], pool.max_size), (1, 0, 1, MAX_SIZE));
         assert_eq!(pool.transactions, 0);
+    }
+
+    #[test]
+    fn a_pool_that_is_made_twice_is_of_another_process() {
+        let first = [r#""event":"poolCreated""#, r#""event":"connectionCheckedOut","connectionId":1"#];
+        let of = |events: &[&str]| {
+            let (mut cmap, pool) = played(events);
+            (pool.servers.in_use, cmap.look(2_000.0).instance)
+        };
+        let before = of(&first);
+        assert_eq!(before.0, 1);
+        let (in_use, instance) = of(&[&first[..], &[r#""event":"poolCreated""#]].concat());
+        assert!(in_use == 0 && instance != before.1, "what it had is gone with it");
+        let closed = [&first[..], &[r#""event":"poolClosed""#, r#""event":"poolCreated""#]].concat();
+        assert_eq!(of(&closed), (0, before.1), "a server that left a replica set and came back");
     }
 
     #[test]

@@ -292,7 +292,7 @@ impl Known {
         let bare_ms = self.bare_since_ms.map(|since| at_ms - since).filter(|ms| *ms >= COLD_MS);
         let max_wait = number(row, "maxwait") as f64 * 1e3 + number(row, "maxwait_us") as f64 / 1e3;
         let host = Some(text(settings, "host")).filter(|host| !host.is_empty()).unwrap_or("a Unix socket");
-        let hold = Times { buckets: vec![self.sum.transactions], sum_ms: (self.sum.held as f64 / 1e3).max(0.0) };
+        let hold = Times { buckets: vec![self.sum.transactions], sum_ms: self.sum.held as f64 / 1e3 };
         Pool {
             id: self.id,
             protocol: "postgres".to_owned(),

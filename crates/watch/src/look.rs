@@ -47,6 +47,9 @@ pub struct Look {
     /// Clients that were not looked at, because there are too many.
     #[serde(default)]
     pub clients_left_out: u64,
+    /// Pools that are not among these, because there are too many.
+    #[serde(default)]
+    pub pools_left_out: u64,
     /// It does not tell when all of its pools are paused at once.
     #[serde(default)]
     pub hides_pause: bool,
@@ -232,6 +235,15 @@ pub struct Client {
     pub pool: Option<u64>,
     /// Why its server is pinned.
     pub pinned: Option<String>,
+}
+
+impl Look {
+    /// Keeps the first pools, so many at most, and tells how many are lacking.
+    pub fn keep_pools(&mut self, most: usize) {
+        let more = self.pools.len().saturating_sub(most);
+        self.pools.truncate(most);
+        self.pools_left_out = self.pools_left_out.saturating_add(more as u64);
+    }
 }
 
 impl ListenerClients {

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 pub const MAX_SESSIONS: u64 = 5_000;
 /// A figure that is larger is taken for this: so that sums of them have room.
 const MAX_FIGURE: u64 = 9_000_000_000_000;
+/// The same of microseconds that all operations took together: many clients make years of a week.
+const MAX_LATENCY_US: u64 = 4_000_000_000_000_000;
 /// Characters of a name.
 const MAX_NAME: usize = 100;
 /// Parts of the answer to serverStatus that nobody reads here; the server leaves them out.
@@ -256,15 +258,18 @@ impl Mongo {
 
 /// How long operations of this kind took, in milliseconds, and how many there were.
 fn sum_of_latencies<'v>(at: &impl Fn(&[&str]) -> Option<&'v Value>, what: &str) -> (f64, u64) {
-    let micros = figure(at(&["opLatencies", what, "latency"])).unwrap_or(0);
+    let micros = whole(at(&["opLatencies", what, "latency"])).unwrap_or(0).min(MAX_LATENCY_US);
     (micros as f64 / 1e3, figure(at(&["opLatencies", what, "ops"])).unwrap_or(0))
 }
 
 /// A count, of whatever type of number.
 fn figure(value: Option<&Value>) -> Option<u64> {
+    whole(value).map(|count| count.min(MAX_FIGURE))
+}
+
+fn whole(value: Option<&Value>) -> Option<u64> {
     let value = value?;
-    let count = value.as_u64().or(value.as_i64().map(|_| 0)).or_else(|| value.as_f64().map(|count| count as u64));
-    count.map(|count| count.min(MAX_FIGURE))
+    value.as_u64().or(value.as_i64().map(|_| 0)).or_else(|| value.as_f64().map(|count| count as u64))
 }
 
 fn shortened(name: &str) -> String {
@@ -334,6 +339,19 @@ mod tests {
         let look = Mongo::read(&bare).unwrap();
         assert_eq!((look.current, look.created, look.available, look.active), (0, None, None, None));
         assert_eq!((look.running, look.transactions), (None, None));
+    }
+
+    #[test]
+    fn latencies_of_years_go_on_growing() {
+        // A hundred operations at a time, for half a year and a second more.
+        let took = |us: u64| {
+            let latencies = json!({ "reads": { "latency": us, "ops": 9 } });
+            Mongo::read(&json!({ "connections": { "current": 1 }, "opLatencies": latencies })).unwrap().took_ms
+        };
+        let half_a_year = 182 * 86_400 * 100 * 1_000_000;
+        assert_eq!(took(half_a_year + 100_000_000) - took(half_a_year), 100_000.0);
+        // And a recording takes them.
+        assert!(took(u64::MAX) * 2.0 < 1e13);
     }
 
     #[test]

@@ -91,9 +91,7 @@ pub fn by_count(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
 }
 
 /// Text from a user or a server, for a terminal: whatever would move the cursor is replaced.
-pub fn printable(text: &str) -> String {
-    text.chars().map(|one| if one.is_control() { '\u{fffd}' } else { one }).collect()
-}
+pub use ::printable::line as printable;
 
 /// Operations that ended well, per second.
 pub fn rate_of(measured: &Measured) -> Option<f64> {

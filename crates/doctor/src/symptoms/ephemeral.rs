@@ -23,7 +23,7 @@ const SEEN_ARRIVING: f64 = 0.6;
 
 pub(super) fn examine(window: &Window) -> Verdict {
     let (Some(change), Some((first, last))) = (window.change(), window.ends()) else { return Verdict::Absent };
-    let transactions = watch::sum(change.pools.values().map(|pool| &pool.transactions));
+    let transactions = window.transactions();
     let ratio = change.logins as f64 / transactions.max(1) as f64;
     if let Some(brief) = change.brief {
         return seen_once(window, &change, brief);
@@ -63,7 +63,7 @@ fn seen_once(window: &Window, change: &Change, brief: u64) -> Verdict {
     if !enough || (came - brief.min(came)) as f64 > STAYED * came as f64 {
         return Verdict::Absent;
     }
-    let transactions = watch::sum(change.pools.values().map(|pool| &pool.transactions));
+    let transactions = window.transactions();
     Verdict::Present(Finding {
         symptom: Symptom::EphemeralClients,
         of: "all clients".to_owned(),

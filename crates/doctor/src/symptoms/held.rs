@@ -25,8 +25,9 @@ const OF_WINDOW: f64 = 0.25;
 const LONG_PAUSE_MS: f64 = 200.0;
 /// Transactions that are needed to speak of their mean.
 const ENOUGH: u64 = 5;
-/// A pause so long that ending the transaction is the lesser evil.
+/// A pause so long that ending the transaction is the lesser evil, if only this share of the pauses is as long.
 const OVERLONG_MS: f64 = 5_000.0;
+const FEW: f64 = 0.1;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.waiters > 0);
@@ -36,9 +37,11 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let share = |stands| pool.mean(|step| step.share_of(stands)).unwrap_or(0.0);
     let (open, idle) = (share(Stands::InTransaction), share(Stands::Idle));
     let waited = format!("clients waited at {} of the looks", percent(waiting));
+    // Where a server does not stay with its client, one that is idle was looked at between two transactions.
+    let stays = pool.pooler == Pooler::Poolhouse || pool.last.keeps_servers == Some(true);
     match () {
         () if open >= ELSEWHERE => left_open(pool, open, waited),
-        () if idle >= ELSEWHERE => with_idle_clients(pool, idle, waited),
+        () if idle >= ELSEWHERE && stays => with_idle_clients(pool, idle, waited),
         () if share(Stands::Unknown) >= ELSEWHERE => not_told(pool, waited),
         () => Verdict::Absent,
     }
@@ -47,8 +50,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
 /// Nobody tells what servers do while a client has them; only how long transactions took, and how much of that their statements.
 fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     let kept = held_throughout(pool, Stands::Unknown);
-    // Of a pool whose size is not told it is 0.
-    if kept > 0 && kept as f64 >= NEVER_BACK * pool.last.max_size as f64 {
+    let size = pool.size();
+    if kept > 0 && kept as f64 >= NEVER_BACK * size as f64 {
         let mut between = vec![Symptom::Leak, Symptom::ServerSaturated];
         if pool.last.keeps_servers == Some(true) {
             between.push(Symptom::HeldByIdleClients);
@@ -57,7 +60,7 @@ fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
             between,
             of: pool.name(),
             seen: vec![
-                format!("{kept} of at most {} servers stayed with the same clients, and nothing new was asked of them", pool.last.max_size),
+                format!("{kept} of at most {size} servers stayed with the same clients, and nothing new was asked of them"),
                 waited,
             ],
             needs: "whether these servers carry out a statement or wait within a transaction: the database knows, so name it, too \
@@ -98,24 +101,27 @@ fn without_pauses(pool: &PoolWindow<'_>, in_use: f64, open: f64) -> String {
     format!(
         "End transactions before calling other services. Without the pauses {:.0} of the {} servers suffice for the same work.",
         (in_use * (1.0 - open)).ceil().max(1.0),
-        pool.last.max_size
+        pool.size()
     )
 }
 
 fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
-    let pauses =
-        pool.steps.iter().flat_map(|step| step.holders.iter().filter(|holder| holder.stands == Stands::InTransaction));
-    let longest = pauses.map(|holder| holder.ms).fold(0.0, f64::max);
+    let holders = pool.steps.iter().flat_map(|step| &step.holders);
+    let pauses: Vec<f64> =
+        holders.filter(|holder| holder.stands == Stands::InTransaction).map(|holder| holder.ms).collect();
+    let longest = pauses.iter().copied().fold(0.0, f64::max);
+    let overlong = pauses.iter().filter(|ms| **ms > OVERLONG_MS).count();
+    let are_few = overlong > 0 && overlong as f64 <= FEW * pauses.len() as f64;
+    let size = pool.size();
     let kept = held_throughout(pool, Stands::InTransaction);
     let in_use = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
-    if kept > 0 && kept as f64 >= NEVER_BACK * pool.last.max_size as f64 {
+    if kept > 0 && kept as f64 >= NEVER_BACK * size as f64 {
         return Verdict::Present(Finding {
             symptom: Symptom::Leak,
             of: pool.name(),
             evidence: vec![
                 format!(
-                    "{kept} of at most {} servers were held by the same clients for the whole {}, and nothing was asked of them",
-                    pool.last.max_size,
+                    "{kept} of at most {size} servers were held by the same clients for the whole {}, and nothing was asked of them",
                     time(pool.lasts.as_millis() as f64)
                 ),
                 format!("the longest has paused within its transaction for {}", time(longest)),
@@ -151,12 +157,8 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
             "the pool is not too small: of {in_use:.0} servers in use only {:.1} had something to do",
             in_use * (1.0 - open)
         ),
-        // A limit below what applications pause now would break them; above it, it would change nothing.
-        setting: (longest > OVERLONG_MS).then(|| Setting {
-            key: pool.key(Key::TransactionIdleTime),
-            from: None,
-            to: "5s".to_owned(),
-        }),
+        // A limit below what applications pause now would break them; one that only few of them exceed ends those.
+        setting: are_few.then(|| Setting { key: pool.key(Key::TransactionIdleTime), from: None, to: "5s".to_owned() }),
         advice: without_pauses(pool, in_use, open),
     })
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use watch::Pooler;
+
 use super::{Verdict, percent};
 use crate::{
     database::DatabaseWindow,
@@ -16,6 +18,8 @@ const LEAST: usize = 60;
 const WORKING: f64 = 0.1;
 /// Connections that come within this time of each other are of one batch.
 const BATCH_MS: f64 = 250.0;
+/// PgBouncer tells when they came in whole seconds: those of two seconds that follow each other may have come together.
+const SECOND_MS: f64 = 1_000.0;
 /// Batches, at least, of this many connections each.
 const BATCHES: usize = 5;
 const OF_A_BATCH: usize = 3;
@@ -38,7 +42,12 @@ pub(super) fn examine(window: &Window) -> Verdict {
         works: client.state != "idle",
         age_ms: client.connected_ms,
     });
-    judge(connections, "Poolhouse absorbs the connections meanwhile.")
+    match window.look().map(|look| look.pooler) {
+        Some(Pooler::PgBouncer) => {
+            judge(connections, BATCH_MS + SECOND_MS, "PgBouncer absorbs the connections meanwhile.")
+        }
+        _ => judge(connections, BATCH_MS, "Poolhouse absorbs the connections meanwhile."),
+    }
 }
 
 /// The same of the sessions that a database shows.
@@ -51,10 +60,10 @@ pub(super) fn of_database(window: &DatabaseWindow) -> Verdict {
         works: backend.works() || backend.pauses(),
         age_ms: backend.age_ms,
     });
-    judge(connections, "A pooler in front absorbs the connections meanwhile.")
+    judge(connections, BATCH_MS, "A pooler in front absorbs the connections meanwhile.")
 }
 
-fn judge<'c>(connections: impl Iterator<Item = Connection<'c>>, meanwhile: &str) -> Verdict {
+fn judge<'c>(connections: impl Iterator<Item = Connection<'c>>, batch_ms: f64, meanwhile: &str) -> Verdict {
     let mut origins: BTreeMap<(&str, &str, &str), Vec<Connection<'c>>> = BTreeMap::new();
     for one in connections {
         origins.entry((one.host, one.user, one.database)).or_default().push(one);
@@ -66,7 +75,7 @@ fn judge<'c>(connections: impl Iterator<Item = Connection<'c>>, meanwhile: &str)
     let share = working as f64 / clients.len() as f64;
     let mut ages: Vec<f64> = clients.iter().map(|client| client.age_ms).collect();
     ages.sort_by(f64::total_cmp);
-    let batches = ages.chunk_by(|a, b| b - a <= BATCH_MS).filter(|batch| batch.len() >= OF_A_BATCH);
+    let batches = ages.chunk_by(|a, b| b - a <= batch_ms).filter(|batch| batch.len() >= OF_A_BATCH);
     let sizes: Vec<usize> = batches.map(<[f64]>::len).collect();
     let in_batches: usize = sizes.iter().sum();
     if clients.len() < LEAST || share > WORKING || sizes.len() < BATCHES || in_batches * 2 < clients.len() {

@@ -25,13 +25,16 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let making_ms: f64 = down.iter().chain(after).map(|step| step.making_ms).sum();
     let around = || down.iter().rev().take(1).chain(after);
     let waiters = around().map(|step| step.waiters).max().unwrap_or(0);
+    // Some may have been made in the look at which it went away.
+    let before = watch::sum(down.iter().map(|step| &step.created));
+    let around_it = made.saturating_add(before);
     // All that were made otherwise, since the start.
-    let others = pool.last.created.saturating_sub(made);
+    let others = pool.last.created.saturating_sub(around_it);
     let all_ms: f64 = pool.last.connect.values().map(|times| times.sum_ms).sum();
     if made < LEAST || others == 0 || waiters == 0 {
         return Verdict::Absent;
     }
-    let (each, usual) = (making_ms / made as f64, (all_ms - making_ms).max(0.0) / others as f64);
+    let (each, usual) = (making_ms / around_it as f64, (all_ms - making_ms).max(0.0) / others as f64);
     if each < NOTICED_MS || each < SLOWER * usual {
         return Verdict::Absent;
     }

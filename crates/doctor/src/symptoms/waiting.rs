@@ -24,8 +24,8 @@ const LONGER: f64 = 1.6;
 const DIP: f64 = 0.85;
 /// The share of pairs of looks at different levels of which that holds. A level at which there were few looks decides nothing by itself.
 const GROWS: f64 = 0.9;
-/// What a database says that has no connection left.
-const FULL: &str = "53300";
+/// What a database says that has no connection left. The digits alone may be those of a port.
+const FULL: &str = "SQLSTATE 53300";
 /// Attempts to connect that came as far as the database and no further, in the window, at least: one may still be under way.
 const REFUSED: u64 = 2;
 
@@ -71,7 +71,9 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     if full < waiting / 2.0 {
         return another_limit(pool, waits);
     }
-    let in_use = format!("all {max} servers were in use at {} of the looks", percent(full));
+    let are_cleaned = pool.steps.iter().any(|step| step.is_full() && step.cleaned > 0);
+    let taken = if are_cleaned { "in use, or being cleaned after it," } else { "in use" };
+    let in_use = format!("all {max} servers were {taken} at {} of the looks", percent(full));
     let levels = levels(pool);
     let light = levels.iter().find(|level| (level.in_use as f64) <= LIGHT * max as f64);
     let (Some(light), Some(most)) = (light, levels.last().filter(|level| level.in_use >= max)) else {
@@ -99,7 +101,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         // By Little's law those in use and those who wait are what would be in use if nobody waited; where clients wait for an answer
         // before they ask again, there will be fewer.
         let wanted = pool
-            .mean(|step| step.is_full().then_some(step.in_use.saturating_add(step.waiters) as f64))
+            .mean(|step| step.is_full().then_some(step.taken().saturating_add(step.waiters) as f64))
             .unwrap_or(max as f64);
         let to = (wanted.ceil() as u64).min(max.saturating_mul(MOST_TIMES)).max(max.saturating_add(1));
         return Verdict::Present(Finding {
@@ -167,7 +169,11 @@ fn waits(pool: &PoolWindow<'_>, waiting: f64) -> String {
             let ms = times.quantile_ms(0.95, pool.bounds).or(pool.bounds.last().copied());
             ms.map_or(String::new(), |ms| format!("; one wait in twenty lasted over {}", time(ms)))
         }
-        (None, Some(ms)) => format!("; none has come to an end, and the longest has lasted {}", time(ms)),
+        (None, Some(ms)) if pool.pooler == Pooler::Poolhouse => {
+            format!("; none has come to an end, and the longest has lasted {}", time(ms))
+        }
+        // Who does not count waits does not tell whether some have ended.
+        (None, Some(ms)) => format!("; at the end the first of them had waited for {}", time(ms)),
         (None, None) => String::new(),
     };
     let gave_up = match pool.change.failed.get("timeout") {
@@ -181,11 +187,12 @@ fn waits(pool: &PoolWindow<'_>, waiting: f64) -> String {
 fn levels(pool: &PoolWindow<'_>) -> Vec<Level> {
     let mut levels = std::collections::BTreeMap::<u64, (usize, u64, f64)>::new();
     for step in pool.steps.iter().filter(|step| step.hold.count() > 0 && step.in_use > 0) {
-        let (looks, count, sum) = levels.entry(step.in_use).or_default();
+        let (looks, count, sum) = levels.entry(step.taken()).or_default();
         (*looks, *count, *sum) = (*looks + 1, count.saturating_add(step.hold.count()), *sum + step.hold.sum_ms);
     }
     let enough = levels.into_iter().filter(|(_, (looks, ..))| *looks >= LOOKS);
-    enough.map(|(in_use, (looks, count, sum))| Level { in_use, looks, ms: sum / count as f64 }).collect()
+    // For a moment it may be less than nothing, where waits are counted before the transactions that they are taken off.
+    enough.map(|(in_use, (looks, count, sum))| Level { in_use, looks, ms: (sum / count as f64).max(0.0) }).collect()
 }
 
 fn shortened(levels: &[String]) -> String {
@@ -216,7 +223,7 @@ fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, needs: &str) -> Verdict {
 /// Clients wait although the pool may have more servers than it has.
 fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
     let below = pool
-        .mean(|step| (step.waiters > 0).then_some(step.in_use.saturating_add(step.connecting) as f64))
+        .mean(|step| (step.waiters > 0).then_some(step.taken().saturating_add(step.connecting) as f64))
         .unwrap_or(0.0);
     let mut evidence =
         vec![waits, format!("{below:.0} of at most {} servers were in use or being made then", pool.last.max_size)];
@@ -234,7 +241,12 @@ fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
         symptom: Symptom::AnotherLimit,
         of: pool.name(),
         evidence,
-        rules_out: format!("{} is not reached, so raising it changes nothing", pool.key(Key::MaxSize)),
+        rules_out: match pool.key(Key::MaxSize) {
+            key if below.round() < pool.last.max_size as f64 => {
+                format!("{key} is not reached, so raising it changes nothing")
+            }
+            key => format!("the pool does not need a larger {key}: most of the servers that it may have are still being made"),
+        },
         setting: None,
         advice: match pool.pooler {
             Pooler::Poolhouse => {

@@ -18,6 +18,8 @@ use crate::{
 const ENOUGH: u64 = 200;
 /// Where more times as many clients are there as are in the pool, they come as if at random: one more or less who waits changes nothing.
 const MANY: f64 = 2.0;
+/// Of servers that are with clients, how many may be cleaned besides: that is not played.
+const CLEANED: f64 = 0.1;
 /// The most clients that are played each by itself.
 const MOST_CLIENTS: f64 = 2_000.0;
 
@@ -118,6 +120,12 @@ impl Busy {
         };
         let mean = |of: fn(&Step) -> u64| full.iter().map(|step| of(step) as f64).sum::<f64>() / full.len() as f64;
         let in_use = mean(|step| step.in_use);
+        let cleaned = mean(|step| step.cleaned);
+        if cleaned > CLEANED * in_use {
+            return Err(format!(
+                "{cleaned:.1} servers on average were cleaned between two clients, which is not played"
+            ));
+        }
         let inside = in_use + mean(|step| step.waiters);
         let rate = count as f64 / seconds;
         // Little's law. Where it does not hold, times are not those of the servers that are counted.

@@ -14,8 +14,7 @@ impl Table {
 
     /// Names of databases may have been chosen by strangers, who are not to steer the terminal.
     fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let harmless = |char: char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char };
-        self.0.push(cells.into_iter().map(|cell| cell.chars().map(harmless).collect()).collect());
+        self.0.push(cells.into_iter().map(|cell| printable::line(&cell)).collect());
     }
 
     /// In columns as wide as their widest cell.
@@ -129,8 +128,7 @@ fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
-        // Clients choose names: none of them may reach a terminal as anything but text.
-        Value::String(text) => text.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }
@@ -170,7 +168,12 @@ mod tests {
     #[test]
     fn unknown_values_are_a_dash_and_names_cannot_steer_a_terminal() {
         assert_eq!(cell(&Value::Null), "-");
-        assert_eq!(cell(&json!("a\u{1b}[2Jb")), "a?[2Jb");
+        let body = json!({ "servers": [{ "user": "a\u{1b}[2J\u{202e}b", "state": ["\u{9b}"] }] });
+        let shown = servers(&body);
+        assert!(
+            shown.contains(" a\u{fffd}[2J\u{fffd}b ") && !shown.replace('\n', "").contains(printable::steers),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -60,7 +60,8 @@ impl Metrics {
 
 /// Without a path it is the admin address of a Poolhouse; with one it may be anybody's.
 pub fn has_path(url: &str) -> bool {
-    url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).is_some_and(|(_, path)| !path.is_empty())
+    let rest = url.strip_prefix("http://").unwrap_or_default();
+    rest.find(['/', '?', '#']).is_some_and(|at| &rest[at..] != "/")
 }
 
 impl Source for Metrics {

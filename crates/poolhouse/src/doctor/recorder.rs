@@ -4,11 +4,10 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::{Context, bail};
-use doctor::{FileReading, Line, MAX_LINE, MAX_RECORDING, Patient, STEPS};
+use doctor::{FileReading, Line, MAX_LINE, MAX_RECORDING, Patient};
 
 /// Writes one.
 pub struct Recorder {
@@ -29,12 +28,12 @@ impl Recorder {
         Ok(this)
     }
 
-    /// Keeps a line, and returns what a reader will make of it. `None`: there is room left for the end only.
+    /// Keeps a line, as much of it as fits, and returns what a reader will make of it. `None`: there is room left for the end only.
     ///
     /// # Errors
-    /// The system refuses, or the line is too long for a recording.
-    pub fn keep(&mut self, line: &Line) -> anyhow::Result<Option<Line>> {
-        let text = line.text();
+    /// The system refuses, or the line is none that can be recorded.
+    pub fn keep(&mut self, line: Line) -> anyhow::Result<Option<Line>> {
+        let (_, text) = line.fitted();
         if self.written + text.len() as u64 + MAX_LINE as u64 > MAX_RECORDING {
             return Ok(None);
         }
@@ -46,9 +45,9 @@ impl Recorder {
     /// Keeps the end, for which there is room.
     ///
     /// # Errors
-    /// The system refuses, or the line is too long for a recording.
-    pub fn finish(mut self, end: &Line) -> anyhow::Result<Line> {
-        let text = end.text();
+    /// The system refuses, or the line is none that can be recorded.
+    pub fn finish(mut self, end: Line) -> anyhow::Result<Line> {
+        let (_, text) = end.fitted();
         let read = Line::read(&text).context("this cannot be recorded")?;
         self.write(&text)?;
         self.file.flush().with_context(|| format!("cannot write {}", self.path.display()))?;
@@ -62,21 +61,11 @@ impl Recorder {
     }
 }
 
-/// Reads one, or what others recorded of drivers' own pools.
+/// Reads one, or what others recorded of drivers' own pools; from beginning to end and once, for it may be a pipe.
 ///
 /// # Errors
 /// It cannot be read, or is none, or not whole.
 pub fn read(path: &Path) -> anyhow::Result<Patient> {
-    for step in STEPS {
-        if let Some(patient) = read_by(path, step)? {
-            return Ok(patient);
-        }
-    }
-    bail!("{}: it lasts too long", path.display())
-}
-
-/// The same, where a file is one of events with looks so far apart; `None` if these are too many.
-fn read_by(path: &Path, step: Duration) -> anyhow::Result<Option<Patient>> {
     let named = || path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot read {}", named()))?;
     let mut file = BufReader::new(file.take(MAX_RECORDING + 1));
@@ -90,14 +79,13 @@ fn read_by(path: &Path, step: Duration) -> anyhow::Result<Option<Patient>> {
             bail!("{}: it has more than {MAX_RECORDING} bytes, which no recording has", named());
         }
         if length == 0 {
-            let reading = reading.unwrap_or_else(|| FileReading::of("", step));
-            return if reading.is_too_long() { Ok(None) } else { reading.finish().map(Some).with_context(named) };
+            return reading.unwrap_or_else(|| FileReading::of("")).finish().with_context(named);
         }
         if length > MAX_LINE {
             bail!("{}: it has a line of more than {MAX_LINE} bytes, which no recording has", named());
         }
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let Ok(text) = std::str::from_utf8(text) else { bail!("{}: it is no text, so no recording", named()) };
-        reading.get_or_insert_with(|| FileReading::of(text, step)).take(text).with_context(named)?;
+        reading.get_or_insert_with(|| FileReading::of(text)).take(text).with_context(named)?;
     }
 }

@@ -24,8 +24,9 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 const NAME: &str = "poolhouse doctor";
 /// How a PgBouncer's console ends what it calls its version.
 const OF_A_CONSOLE: &str = "/bouncer";
-/// What a server says when it has no connection left.
-const FULL: &str = "53300";
+/// What a server says when it has no connection left, and to whom it lets in by no such URL. Digits alone may be a port.
+const FULL: &str = "SQLSTATE 53300";
+const REFUSALS: [&str; 3] = ["SQLSTATE 28000", "SQLSTATE 28P01", "SQLSTATE 3D000"];
 
 /// Something that can be looked at.
 pub trait Source {
@@ -76,8 +77,9 @@ impl Source for Admin {
 pub struct Sql {
     url: Secret,
     asker: Option<Asker>,
-    /// The database behind a PgBouncer.
+    /// The database behind a PgBouncer, and when it was last asked in vain.
     beside: Option<Database>,
+    silent: Option<Instant>,
     database: Database,
     console: Console,
     /// The console has SHOW STATE.
@@ -90,7 +92,31 @@ impl Sql {
     pub fn new(url: Secret, beside: Option<Secret>, processors: Option<u32>) -> Self {
         let database = Database { url: url.clone(), processors: processors.map(u64::from), known: None };
         let beside = beside.map(|url| Database { url, processors: None, known: None });
-        Self { url, asker: None, beside, database, console: Console::default(), has_state: true, clients: Vec::new() }
+        let (console, clients) = (Console::default(), Vec::new());
+        Self { url, asker: None, beside, silent: None, database, console, has_state: true, clients }
+    }
+
+    /// Sessions of the database beside it. None while that does not answer: what is wrong then the console shows.
+    ///
+    /// # Errors
+    /// It lets nobody in by that URL.
+    fn backends(&mut self) -> anyhow::Result<Option<Vec<Backend>>> {
+        let Some(database) = &mut self.beside else { return Ok(None) };
+        if self.silent.is_some_and(|asked| asked.elapsed() < PATIENCE) {
+            return Ok(None);
+        }
+        let asked = database.sessions().map(|(backends, _)| Some(backends)).context("the database beside it");
+        asked.or_else(|error| {
+            let message = format!("{error:#}");
+            if REFUSALS.iter().any(|refusal| message.contains(refusal)) {
+                return Err(error);
+            }
+            if self.silent.is_none() {
+                eprintln!("without {}", printable::lines(&message));
+            }
+            self.silent = Some(Instant::now());
+            Ok(None)
+        })
     }
 
     fn console(&mut self, began: Instant) -> anyhow::Result<Line> {
@@ -122,12 +148,8 @@ impl Sql {
                 self.has_state = false;
             }
         }
-        let backends = match &mut self.beside {
-            Some(database) => Some(database.sessions().context("the database beside it")?),
-            None => None,
-        };
-        let (look, holders, clients) =
-            self.console.look(at_us as f64 / 1e3, &shown, backends.as_ref().map(|(backends, _)| &backends[..]));
+        let backends = self.backends()?;
+        let (look, holders, clients) = self.console.look(at_us as f64 / 1e3, &shown, backends.as_deref());
         self.clients = clients;
         self.clients.truncate(MOST_CLIENTS);
         Ok(Line::Pooler { at_us, look: Box::new(look), holders })

@@ -10,6 +10,11 @@ use tuner::Tuner;
 
 use super::tuned;
 
+/// Bytes of JSON that a pool takes in the answer of [`pools`] at most, and values in it: who asks needs no room for more.
+pub const POOL_BYTES: usize = 8 * 1024;
+/// See [`POOL_BYTES`].
+pub const POOL_VALUES: usize = 448;
+
 /// `/api/pools`. Of each pool: what is suspicious about its database, and its tuner if it has one.
 pub fn pools<'t>(
     snapshot: &Snapshot,
@@ -211,6 +216,60 @@ mod tests {
         assert_eq!(shown["p99_below_ms"], json!(0.05));
         *times.buckets.last_mut().unwrap() = 10;
         assert_eq!(histogram(&times)["p99_below_ms"], Value::Null);
+    }
+
+    fn values(value: &Value) -> usize {
+        let within: usize = match value {
+            Value::Array(values) => values.iter().map(self::values).sum(),
+            Value::Object(values) => values.values().map(self::values).sum(),
+            _ => 0,
+        };
+        within + 1
+    }
+
+    #[test]
+    fn a_pool_with_everything_takes_no_more_room_than_is_left_for_it() {
+        // Years of each, and more reasons than there are.
+        let full = DurationHistogram { buckets: [999_999_999_999; BUCKET_BOUNDS_US.len() + 1], sum_ns: u64::MAX };
+        let reasons = [
+            "reason-01",
+            "reason-02",
+            "reason-03",
+            "reason-04",
+            "reason-05",
+            "reason-06",
+            "reason-07",
+            "reason-08",
+            "reason-09",
+            "reason-10",
+            "reason-11",
+            "reason-12",
+            "reason-13",
+            "reason-14",
+            "reason-15",
+            "reason-16",
+        ];
+        let counts = reasons.map(|reason| (reason, 999_999_999_999)).to_vec();
+        let name = "n".repeat(255);
+        let shown = PoolSnapshot {
+            address: name.clone(),
+            created: u64::MAX,
+            closed: counts.clone(),
+            checkout_failed: counts.clone(),
+            pinned: counts,
+            transactions: u64::MAX,
+            checkout: ["idle", "created", "queued"].map(|path| (path, full.clone())),
+            connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, full.clone())),
+            hold: full,
+            oldest_wait: Some(Duration::from_secs(999_999)),
+            unavailable_for: Some(Duration::from_secs(999_999)),
+            last_error: Some("e".repeat(255).into()),
+            ..super::super::metrics::tests::pool(&name, &name)
+        };
+        let shown = pool(&shown, &(Arc::from([]), None));
+        // A tuner and a few suspicious functions come besides.
+        assert!(shown.to_string().len() + 1_700 <= POOL_BYTES, "{}", shown.to_string().len());
+        assert!(values(&shown) + 60 <= POOL_VALUES, "{}", values(&shown));
     }
 
     #[test]

@@ -44,7 +44,10 @@ pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
     }
     let named: Vec<_> = origins.iter().take(NAMED).map(|(origin, now)| format!("{now} of {}", origin.name())).collect();
     let more = if origins.len() > NAMED { format!(" and {} others", origins.len() - NAMED) } else { String::new() };
-    let each = ((ROOM * allowed as f64 / parts as f64) as u64).max(1);
+    // What the small ones have stays theirs.
+    let of_parts: u64 = origins.iter().take(parts).map(|(_, now)| *now).sum();
+    let room = ROOM * allowed as f64 - (seen + hidden - of_parts as f64);
+    let each = ((room / parts as f64) as u64).max(1);
     Verdict::Present(Finding {
         symptom: Symptom::LimitsAddUp,
         of: "the whole server".to_owned(),
@@ -61,10 +64,10 @@ pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
             .to_owned(),
         setting: Some(Setting { key: "max_size", from: None, to: each.to_string() }),
         advice: format!(
-            "Give the pools of {parts} origins together {} of the {allowed}, {each} each if they are alike, or put one pool in front of the \
+            "Give the pools of {parts} origins together {:.0} of the {allowed}, {each} each if they are alike, or put one pool in front of the \
              database for all of them (`poolhouse serve`). `poolhouse plan --instances N --server-limit {} --reserved {}` says whether that \
              is enough for a load. The server's log has the refusals (SQLSTATE 53300): its views do not.",
-            percent(ROOM),
+            room.max(parts as f64),
             last.max_connections,
             last.reserved
         ),

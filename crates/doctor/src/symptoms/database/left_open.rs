@@ -19,8 +19,8 @@ const FOR_LONG: f64 = 0.2;
 /// One that pauses alone is no habit before so long: somebody works by hand.
 const ALONE: f64 = 1.5;
 const ALONE_MS: f64 = 60_000.0;
-/// A pause so long that ending the transaction is the lesser evil.
-const OVERLONG_MS: f64 = 5_000.0;
+/// Of pauses, the share that may be overlong for a limit on them to be proposed: it breaks those.
+const FEW: f64 = 0.1;
 
 pub(super) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
     window.origins().map(|(origin, own)| of_origin(window, origin, own)).collect()
@@ -68,6 +68,8 @@ fn paused(origin: &Origin, own: &OriginWindow, victims: String) -> Verdict {
         return Verdict::Absent;
     }
     let longest = sums.longest_pause_ms;
+    let overlong = sums.overlong_pausing.sum();
+    let are_few = overlong > 0 && overlong as f64 <= FEW * sums.pausing.sum() as f64;
     Verdict::Present(Finding {
         symptom: Symptom::TransactionsLeftOpen,
         of: origin.name(),
@@ -89,8 +91,8 @@ fn paused(origin: &Origin, own: &OriginWindow, victims: String) -> Verdict {
             "the statements are not slow: {:.1} connections on average had one under way",
             sums.working.mean()
         ),
-        // A limit below what applications pause now would break them; above it, it would change nothing.
-        setting: (longest > OVERLONG_MS).then(|| Setting { key: KEY, from: None, to: "5s".to_owned() }),
+        // A limit below what applications pause now would break them; one that only few of them exceed ends those.
+        setting: are_few.then(|| Setting { key: KEY, from: None, to: "5s".to_owned() }),
         advice: format!(
             "End transactions before calling other services. Without the pauses {:.0} connections suffice for the same work, where {} are \
              taken up now.",
