@@ -119,7 +119,7 @@ fn sessions_that_pause_within_transactions_are_named_and_those_that_pause_briefl
     assert_eq!((symptoms(&diagnosis), &diagnosis.findings[0].setting), (vec![Symptom::TransactionsLeftOpen], &None));
     let few = |n: u64| {
         let look = pausing(400.0)(n);
-        let ms = |pid| if pid == 0 && n % 4 == 0 { 9_000.0 } else { 400.0 };
+        let ms = |pid| if pid == 0 && n.is_multiple_of(4) { 9_000.0 } else { 400.0 };
         let of = |backend: Backend| Backend {
             state_ms: if backend.pauses() { ms(backend.pid) } else { backend.state_ms },
             ..backend

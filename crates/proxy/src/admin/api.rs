@@ -268,7 +268,7 @@ mod tests {
         };
         let shown = pool(&shown, &(Arc::from([]), None));
         // A tuner and a few suspicious functions come besides.
-        assert!(shown.to_string().len() + 1_700 <= POOL_BYTES, "{}", shown.to_string().len());
+        assert!(shown.to_string().len() + 1_400 <= POOL_BYTES, "{}", shown.to_string().len());
         assert!(values(&shown) + 60 <= POOL_VALUES, "{}", values(&shown));
     }
 
