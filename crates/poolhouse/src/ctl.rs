@@ -169,7 +169,7 @@ fn show(order: &Order, answer: &Answer) {
                 count("left_behind")
             );
             for note in body["notes"].as_array().into_iter().flatten() {
-                println!("note: {}", note.as_str().unwrap_or_default());
+                println!("note: {}", top::harmless(note.as_str().unwrap_or_default()));
             }
         }
         Order::Kill { client } => println!("client {client} is closed"),

@@ -166,16 +166,17 @@ pub fn without_login(url: &str) -> String {
 
 /// The beginning of what is no JSON, harmless to a terminal.
 fn shown(text: &str) -> String {
-    let harmless = |c: char| if c.is_control() { ' ' } else { c };
-    text.trim().chars().take(MAX_SHOWN).map(harmless).collect()
+    let flat = |c: char| if c.is_whitespace() { ' ' } else { c };
+    top::harmless(&text.trim().chars().take(MAX_SHOWN).map(flat).collect::<String>())
 }
 
 impl Answer {
-    /// What went wrong, with all its parts.
+    /// What went wrong, with all its parts, harmless to a terminal.
     pub fn error(&self) -> Option<String> {
-        let error = self.body["error"].as_str()?;
-        let problems: Vec<&str> =
-            self.body["problems"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let harmless = |text: &str| text.lines().map(top::harmless).collect::<Vec<_>>().join("\n");
+        let error = harmless(self.body["error"].as_str()?);
+        let problems = self.body["problems"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let problems: Vec<String> = problems.map(harmless).collect();
         let separator = if problems.is_empty() { "" } else { "\n  " };
         Some(format!("{error}{separator}{}", problems.join("\n  ")))
     }
@@ -202,5 +203,13 @@ mod tests {
         }
         let remote = Remote::new("http://me:pass@a:9930/", None).unwrap();
         assert_eq!((remote.base.as_str(), remote.address()), ("http://me:pass@a:9930", "a:9930"));
+    }
+
+    #[test]
+    fn no_error_of_a_server_steers_the_terminal() {
+        let body = serde_json::json!({ "error": "no\u{1b}[2J", "problems": ["a.toml:1: \u{202e}", "b\u{9b}"] });
+        let told = Answer { status: 400, body }.error().unwrap();
+        assert_eq!(told, "no\u{fffd}[2J\n  a.toml:1: \u{fffd}\n  b\u{fffd}");
+        assert_eq!(shown("<html>\r\n\u{1b}[2J\u{202e}"), "<html>  \u{fffd}[2J\u{fffd}");
     }
 }
