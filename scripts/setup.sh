@@ -97,6 +97,25 @@ make_venv() {
     echo "$want" >$stamp
 }
 
+# --- What tries alert rules -----------------------------------------------------------------------------------
+
+# One program of Debian's package, without the daemon and what that needs. Tests that need it are skipped where it is not there.
+fetch_promtool() {
+    have promtool || [ -x .venv/bin/promtool ] && return 0
+    if ! have apt-get || ! have dpkg-deb; then
+        say "no promtool found (it comes with Prometheus): tests of alert rules will be skipped"
+        return 0
+    fi
+    say "taking promtool out of Debian's package prometheus"
+    local folder
+    folder=$(mktemp -d)
+    (cd "$folder" && apt-get download -qq -o APT::Sandbox::User=root prometheus &&
+        dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool) &&
+        mv "$folder/usr/bin/promtool" .venv/bin/ ||
+        say "promtool could not be had: tests of alert rules will be skipped"
+    rm -rf "$folder"
+}
+
 # --- A server that speaks MongoDB's protocol ------------------------------------------------------------------
 
 # Tests that need it are skipped where it is not there.
@@ -113,5 +132,6 @@ case $purpose in test | bench) ;; *) fail "there is no '$purpose' to set up: wri
 check_rust
 install_packages
 make_venv
+fetch_promtool
 build_ferretdb
 say "everything is there"

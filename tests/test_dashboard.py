@@ -12,6 +12,7 @@ import pytest
 
 import browser as chromium
 import wire as w
+from dashboard import cells, state, tile
 from waiting import eventually
 
 pytestmark = [
@@ -59,18 +60,6 @@ class Waiting(Traffic):
                 client.query("SELECT 1")
 
 
-def cells(browser, table, heads):
-    """The rows of a table, as dicts of these columns."""
-    return browser.run(f"""[...document.querySelectorAll('#{table} tbody tr')].map(row => Object.fromEntries(
-        [...document.querySelectorAll('#{table} th')].map((head, i) => [head.textContent, row.cells[i]?.textContent])
-            .filter(([head]) => {heads}.includes(head))))""")
-
-
-def tile(browser, name):
-    """Its value; a dash before the first look, too."""
-    return browser.run(f"[...document.querySelectorAll('.tile')].find(tile => tile.querySelector('dt').textContent === '{name}')?.querySelector('.value').textContent ?? '–'")
-
-
 def findings(browser):
     return browser.run("document.getElementById('findings').textContent")
 
@@ -115,9 +104,9 @@ def test_the_page_says_when_poolhouse_does_not_answer_and_goes_on_when_it_does(s
     with pooler.wire() as client:
         client.query("SELECT 1")
     browser.open(pooler.admin_url)
-    eventually("a first look", lambda: browser.run("document.getElementById('state').textContent") == "live")
+    eventually("a first look", lambda: state(browser) == "live")
     pooler.stop()
-    eventually("a word of it", lambda: "no answer" in browser.run("document.getElementById('state').textContent"))
+    eventually("a word of it", lambda: "no answer" in state(browser))
     assert cells(browser, "listeners", ["protocol"]) == [{"protocol": "postgres"}], "what was seen last stays"
 
 

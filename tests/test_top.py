@@ -17,6 +17,7 @@ import pytest
 
 import wire as w
 from pooler import BINARY
+from strange_admin import Admin, listener, pool
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -85,16 +86,40 @@ def test_what_is_no_terminal_or_no_poolhouse_is_told(start):
     assert nowhere.returncode == 1 and "cannot ask http://127.0.0.1:1" in nowhere.stderr
 
 
+def once(url, *arguments):
+    return subprocess.run([BINARY, "top", url, "--once", "--every", "100ms", *arguments], capture_output=True, text=True, timeout=30)
+
+
+def test_rates_do_not_depend_on_how_long_an_answer_takes():
+    with Admin(lambda n: {"pools": [pool(transactions=1000 * n)], "uptime_ms": 1000.0 * n, "delay": 0 if n == 1 else 0.5}) as admin:
+        (shown,) = json.loads(once(admin.url, "--json", "-").stdout)["pools"]
+    assert shown["transactions_per_s"] == 1000
+
+
+def test_nothing_that_an_admin_address_answers_steers_the_terminal():
+    evil = "\x1b]0;evil\x07\x9b2J\u202e"
+    with Admin(lambda n: {"version": evil, "pools": [pool(database=evil)], "listeners": [listener(protocol=evil, name=evil)]}) as admin:
+        told = once(admin.url)
+        admin.refusal = 403, {"error": evil}
+        refused = once(admin.url)
+    assert (told.returncode, refused.returncode) == (0, 1)
+    for text in (told.stdout, refused.stderr):
+        assert "2J" in text and not any(sign in text for sign in "\x1b\x07\x9b\u202e"), repr(text)
+
+
 class Terminal:
     """A terminal of 80 columns and 24 rows with a program in it."""
 
-    def __init__(self, command):
-        self.seen = ""
+    def __init__(self, command, **environment):
+        self.seen = self.raw = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ["TERM"] = "xterm"
-            ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+            os.environ.update({"TERM": "xterm", **environment})
+            self.resize(80, 24, 0)
             os.execv(command[0], command)
+
+    def resize(self, columns, rows, fd=None):
+        ioctl(self.fd if fd is None else fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def shows(self, words, within=10):
         """Reads until the words have been seen since the last time; of what is drawn only changes arrive, so blanks do not count."""
@@ -103,6 +128,7 @@ class Terminal:
             left = until - time.monotonic()
             assert left > 0 and select.select([self.fd], [], [], left)[0], f"no {words!r} in {self.seen[-2000:]!r}"
             piece = os.read(self.fd, 65536).decode(errors="replace")
+            self.raw += piece
             self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]| ", "", piece)
         self.seen = ""
 
@@ -130,7 +156,8 @@ def test_the_screen_shows_pools_takes_keys_and_ends(start):
         terminal.shows("transaction")
         terminal.press("?")
         terminal.shows("check-outs that failed, a second")
-        terminal.press("?3")
+        # Nobody could let it go on, so it does not stop: its terminal has no shell.
+        terminal.press("\x1a?3")
         time.sleep(0.5)
         terminal.press("/zzz\r")
         terminal.shows("/zzz")
@@ -160,3 +187,58 @@ def test_the_program_ends_with_its_terminal_though_no_signal_reaches_it(start):
     except BaseException:
         os.kill(terminal.pid, signal.SIGKILL)
         raise
+
+
+def test_it_stops_and_ends_by_signals_and_leaves_the_terminal_as_it_was():
+    told = 'echo left $? $(stty -a | grep -oE -- "-?icanon")'
+    with Admin() as admin:
+        shell = Terminal(["/bin/bash", "-mc", f'"$@"; {told}; fg; {told}', "bash", BINARY, "top", admin.url, "--every", "200ms"])
+        shell.shows("database0")
+        shell.press("\x1a")
+        shell.shows("left 148 icanon")
+        shell.shows("database0")
+        (program,) = open(f"/proc/{shell.pid}/task/{shell.pid}/children").read().split()
+        os.kill(int(program), signal.SIGTERM)
+        shell.shows("left 143 icanon")
+        assert shell.raw.count("\x1b[?1049l") == 2, "the screen that was there before is shown again"
+        shell.ends()
+
+
+def test_no_colours_means_none_and_a_terminal_that_cannot_be_drawn_on_is_refused():
+    with Admin(lambda n: {"pools": [pool(waiters=3), pool(1)]}) as admin:
+        terminal = Terminal([BINARY, "top", admin.url, "--every", "200ms"], NO_COLOR="1")
+        terminal.shows("database1")
+        terminal.press("q")
+        assert terminal.ends() == 0
+        assert "\x1b[1m" in terminal.raw, "what is bold stays bold"
+        assert "\x1b[38" not in terminal.raw and "\x1b[;m" not in terminal.raw
+        dumb = Terminal([BINARY, "top", admin.url], TERM="dumb")
+        dumb.shows("--once prints what is seen")
+        assert dumb.ends() == 2
+
+
+def test_a_window_that_changes_its_size_again_and_again_is_drawn_in_the_end():
+    with Admin(lambda n: {"pools": [pool(number) for number in range(3000)]}) as admin:
+        terminal = Terminal([BINARY, "top", admin.url, "--every", "1s"])
+        terminal.shows("database0")
+        over = threading.Event()
+
+        def read():
+            while not over.is_set():
+                if select.select([terminal.fd], [], [], 0.05)[0]:
+                    os.read(terminal.fd, 65536)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            for _ in range(100):
+                for size in ((20, 5), (300, 100), (1, 1)):
+                    terminal.resize(*size)
+                    time.sleep(0.001)
+        finally:
+            over.set()
+            reader.join()
+        terminal.resize(200, 50)
+        terminal.shows("database25")
+        terminal.press("q")
+        assert terminal.ends() == 0

@@ -17,7 +17,7 @@ TAKES = {
     "nonce_echo": 15, "mongodb_several": 15, "cancel_exactness": 15, "upgrade": 14, "unnamed_statement": 14,
     "session_state": 13, "bad_input": 13, "leaks_by_notation": 13, "psql_and_pgbench": 13, "mongodb_replica_set": 12,
     "copy_that_fails": 12, "redis": 11, "tls_hostile": 11, "rest_http2": 10, "deallocate": 9, "mongodb_transactions": 9,
-    "redis_subscriptions": 9, "plans_of_others": 9, "sweep_of_commands": 9,
+    "redis_subscriptions": 9, "plans_of_others": 9, "sweep_of_commands": 9, "top": 7, "dashboard_strange": 7,
 }
 # A test of a file that is not here.
 ONE = 0.2

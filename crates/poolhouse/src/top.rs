@@ -1,7 +1,7 @@
 //! `poolhouse top`: a running Poolhouse in a terminal, or once for a script. Asks; what it shows is made in the crate `top`.
 
 use std::{
-    io::{IsTerminal, stdout},
+    io::{ErrorKind, IsTerminal, Write, stdout},
     process::ExitCode,
     sync::mpsc::{SyncSender, sync_channel},
     time::{Duration, Instant},
@@ -25,11 +25,13 @@ Examples:
 The key ? tells what columns mean and which keys there are. Statements are not shown: Poolhouse keeps none.
 The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN.
 
+NO_COLOR=1 takes the colours away.
+
 Exit status: 0 done, 1 it could not look, 2 bad usage.";
 
-/// Clients that are asked for: those who hold a server or wait for one, the longest first. More than a terminal shows at once, and little work
+/// Clients that are listed: those who hold a server or wait for one, the longest first. More than a terminal shows at once, and little work
 /// for the process that is looked at.
-const MAX_CLIENTS: &str = "500";
+const MAX_CLIENTS: usize = 500;
 
 /// Watch a running Poolhouse: pools, waiters, who holds servers, who is pinned and why
 #[derive(Args)]
@@ -66,38 +68,50 @@ pub fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
         watcher.report()?;
         std::thread::sleep(every);
         let report = watcher.report()?;
-        match args.json {
-            Some(_) => println!("{}", printable::json(&serde_json::to_string_pretty(&report)?)),
-            None => print!("{}", report.lines()),
-        }
-        return Ok(ExitCode::SUCCESS);
+        let text = match args.json {
+            Some(_) => printable::json(&serde_json::to_string_pretty(&report)?) + "\n",
+            None => report.lines(),
+        };
+        return match stdout().lock().write_all(text.as_bytes()) {
+            // Whoever reads has seen enough, as `head` has.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+            written => {
+                written?;
+                Ok(ExitCode::SUCCESS)
+            }
+        };
     }
     if !stdout().is_terminal() {
         eprintln!("error: standard output is no terminal; --once prints what is seen, and ends");
         return Ok(BAD_USAGE.into());
     }
+    if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        eprintln!("error: nothing can be drawn on this terminal (TERM=dumb); --once prints what is seen, and ends");
+        return Ok(BAD_USAGE.into());
+    }
     let address = watcher.remote.address().to_owned();
+    let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let (reports, incoming) = sync_channel(1);
     // It ends with the process: an answer that does not come must not hold up the key that ends it.
     std::thread::spawn(move || watcher.run(every, &reports));
-    top::run(&address, &incoming)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(top::run(&address, has_colours, &incoming)?.into())
 }
 
 /// Looks, and remembers what it saw before.
 struct Watcher {
     remote: Remote,
-    before: Option<(Instant, Look)>,
+    before: Option<Look>,
 }
 
 impl Watcher {
     fn report(&mut self) -> anyhow::Result<Report> {
         let look: Look = self.remote.look("/api/pools", &[])?;
-        let now = Instant::now();
-        let clients: Clients = self.remote.look("/api/clients", &[("busy", "true"), ("limit", MAX_CLIENTS)])?;
-        let change = self.before.as_ref().and_then(|(at, before)| Change::between(before, &look, now - *at));
-        let report = Report::new(&look, &clients, change.as_ref());
-        self.before = Some((now, look));
+        // With one more it is known whether there are more.
+        let limit = (MAX_CLIENTS + 1).to_string();
+        let clients: Clients = self.remote.look("/api/clients", &[("busy", "true"), ("limit", &limit)])?;
+        let change = self.before.as_ref().and_then(|before| Change::between(before, &look, apart(before, &look)));
+        let report = Report::new(&look, &clients, MAX_CLIENTS, change.as_ref());
+        self.before = Some(look);
         Ok(report)
     }
 
@@ -110,5 +124,24 @@ impl Watcher {
             }
             std::thread::sleep(every.saturating_sub(began.elapsed()));
         }
+    }
+}
+
+/// How far two looks are apart by the clock of the process that was looked at: an answer that takes long, or a machine here that slept
+/// meanwhile, must not change what is told of rates.
+fn apart(before: &Look, after: &Look) -> Duration {
+    Duration::try_from_secs_f64((after.uptime_ms - before.uptime_ms).max(0.0) / 1e3).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_apart_by_the_clock_of_who_was_looked_at() {
+        let look = |uptime_ms| Look { uptime_ms, ..Look::default() };
+        assert_eq!(apart(&look(500.0), &look(2_500.0)), Duration::from_secs(2));
+        assert_eq!(apart(&look(2_500.0), &look(500.0)), Duration::ZERO);
+        assert_eq!(apart(&look(0.0), &look(1e300)), Duration::ZERO, "told by a strange server");
     }
 }

@@ -6,29 +6,67 @@ use std::fmt::Write;
 
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
-/// A character that does something to a terminal or to its neighbours instead of being shown: a control character, an end of a line, or what
-/// Unicode calls a format character, such as the marks that turn the direction of text and those that have no width.
+/// Marks above and below one character. No language needs more, and a tower of them would cover the lines around it.
+const MAX_MARKS: usize = 3;
+
+/// A character that does something to a terminal or to its neighbours, or has no look of its own by which it is known: a control character, an
+/// end of a line, what Unicode calls a format character (such as the marks that turn the direction of text, and those that have no width), a
+/// space that looks like the common one, and what no script uses.
 pub fn steers(one: char) -> bool {
-    match one {
-        ' '..='~' => false,
-        _ => matches!(
-            one.general_category(),
-            GeneralCategory::Control
-                | GeneralCategory::Format
-                | GeneralCategory::LineSeparator
-                | GeneralCategory::ParagraphSeparator
-        ),
+    if one.is_ascii() {
+        return one.is_ascii_control();
     }
+    let has_no_look = matches!(
+        one.general_category(),
+        GeneralCategory::Control
+            | GeneralCategory::Format
+            | GeneralCategory::LineSeparator
+            | GeneralCategory::ParagraphSeparator
+            | GeneralCategory::SpaceSeparator
+            | GeneralCategory::PrivateUse
+            | GeneralCategory::Unassigned
+    );
+    has_no_look || is_ignorable(one)
 }
 
-/// The text in one line: each character that [`steers`] is replaced by one that shows that it was there.
+/// Letters, marks and a symbol that take part in text without a look ("default ignorable" in Unicode, and the empty pattern of Braille).
+fn is_ignorable(one: char) -> bool {
+    matches!(
+        one,
+        '\u{34f}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{ffa0}'
+            | '\u{e0100}'..='\u{e01ef}'
+    )
+}
+
+fn is_mark(one: char) -> bool {
+    !one.is_ascii()
+        && matches!(one.general_category(), GeneralCategory::NonspacingMark | GeneralCategory::EnclosingMark)
+}
+
+/// The text in one line: each character that [`steers`], and each mark too many, is replaced by one that shows that it was there.
 pub fn line(text: &str) -> String {
-    text.chars().map(harmless).collect()
+    harmless(text, |_| false)
 }
 
 /// The same of a text of several lines, which stay.
 pub fn lines(text: &str) -> String {
-    text.chars().map(|one| if one == '\n' { one } else { harmless(one) }).collect()
+    harmless(text, |one| one == '\n')
+}
+
+fn harmless(text: &str, stays: fn(char) -> bool) -> String {
+    let mut marks = 0;
+    let shown = |one: char| {
+        marks = if is_mark(one) { marks + 1 } else { 0 };
+        if stays(one) || (!steers(one) && marks <= MAX_MARKS) { one } else { char::REPLACEMENT_CHARACTER }
+    };
+    text.chars().map(shown).collect()
 }
 
 /// JSON of the same values: characters that steer are written as escapes within its texts. Those outside of texts are ends of lines.
@@ -47,10 +85,6 @@ pub fn json(text: &str) -> String {
     out
 }
 
-fn harmless(one: char) -> char {
-    if steers(one) { char::REPLACEMENT_CHARACTER } else { one }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,8 +96,28 @@ mod tests {
     fn what_steers_is_replaced_and_what_is_shown_stays() {
         assert!(STEERING.chars().all(steers));
         assert_eq!(line(STEERING), "\u{fffd}".repeat(STEERING.chars().count()));
-        let shown = "aZ ~ é ß 日本 שלום مرحبا 😀 \u{e000}";
+        let shown = "aZ ~ é ß 日本 שלום مرحبا 😀";
         assert_eq!((line(shown).as_str(), lines(shown).as_str()), (shown, shown));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_replaced() {
+        for one in "\u{2060}\u{a0}\u{3164}\u{fe0f}\u{e000}".chars() {
+            assert_eq!(line(&format!("be{one}nch")), "be\u{fffd}nch", "{one:?}");
+        }
+    }
+
+    #[test]
+    fn names_in_all_scripts_stay_as_they_are() {
+        for own in ["kunden_2024-ä", "cafe\u{301}", "数据库", "база", "שלום", "กำลัง", "हिन्दी", "🦀", "a b"]
+        {
+            assert_eq!(line(own), own);
+        }
+    }
+
+    #[test]
+    fn a_tower_of_marks_is_cut() {
+        assert_eq!(line(&format!("a{}b", "\u{301}".repeat(5))), "a\u{301}\u{301}\u{301}\u{fffd}\u{fffd}b");
     }
 
     #[test]

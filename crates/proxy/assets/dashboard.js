@@ -1,14 +1,22 @@
 "use strict";
 // Asks /api/pools and /api/clients every two seconds and shows what happened in between. Only text is ever put into the page: names are
 // chosen by clients.
-const EVERY = 2000, EXAMINED_EVERY = 3, PATIENCE = 5000, MAX_ROWS = 200, KEPT = 300, LEAST_SHOWN = 60, HOLDERS = 20;
-let before = null, chosen = null, timer = null, looking = false, looks = 0;
+const EVERY = 2000, EXAMINED_EVERY = 3, PATIENCE = 5000, MAX_ROWS = 200, LEAST_SHOWN = 60, HOLDERS = 20, MAX_TEXT = 1000, MAX_TOLD = 300;
+// Points that are kept of the chosen pool, and of all others together: each of many has fewer.
+const FEW_WORKERS = 4, KEPT = 300, MAX_POINTS = 60000;
+// Looks that have all been answered, however slowly, are not further apart than this.
+const APART = 2 * EVERY + 3 * PATIENCE;
+let before = null, chosen = null, timer = null, looking = false, still = false, looks = 0;
 const history = new Map();
+
+// What would turn the direction of the text beside it, or cannot be seen, is replaced: two names that differ must look different.
+const unseen = /[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|(?<=[\p{Mn}\p{Me}]{3})[\p{Mn}\p{Me}]/gu;
+const clean = text => (text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text).replace(unseen, "\ufffd");
 
 const element = (name, attributes = {}, ...inside) => {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) if (value !== null) made.setAttribute(key, value);
-  made.append(...inside);
+  made.append(...inside.map(one => one instanceof Node ? one : clean(String(one))));
   return made;
 };
 const by = id => document.getElementById(id);
@@ -27,7 +35,7 @@ const count = n => n.toLocaleString("en");
 const listed = counts => Object.entries(counts).filter(([, n]) => n > 0).map(([why, n]) => `${why} ${count(n)}`).join(", ") || "none";
 const grown = (now, then) => Object.fromEntries(Object.entries(now).map(([key, n]) => [key, Math.max(0, n - (then?.[key] ?? 0))]));
 
-// A quantile of what came between two looks.
+// A quantile of what came between two looks; beyond the last bound it is that bound.
 const quantile = (now, then, share, bounds) => {
   const counts = now.buckets.map((n, i) => Math.max(0, n - (then?.buckets[i] ?? 0)));
   const rank = sum(counts) * share;
@@ -37,7 +45,7 @@ const quantile = (now, then, share, bounds) => {
     seen += counts[i];
     lower = bounds[i];
   }
-  return null;
+  return rank > 0 ? lower : null;
 };
 
 // One point of a pool's history.
@@ -56,11 +64,17 @@ const measured = (pool, then, seconds, bounds) => ({
 
 const stateOf = pool => pool.paused ? "paused" : pool.drained ? "drained" : pool.unavailable_ms !== null ? "unavailable" : "ready";
 
-const table = (id, heads, rows) => {
+// What does not fit into a cell is told whole to whoever points at it.
+const titled = cell => {
+  const text = cell instanceof Node ? cell.textContent : String(cell);
+  return text.length > 30 ? clean(text) : null;
+};
+
+const table = (id, heads, rows, all = rows.length) => {
   const head = element("tr", {}, ...heads.map(([name, kind]) => element("th", { scope: "col", class: kind || null }, name)));
   const body = rows.slice(0, MAX_ROWS).map(row => element("tr", { class: row.class || null }, ...row.cells.map((cell, i) =>
-    element("td", { class: heads[i][1] || null }, cell instanceof Node ? cell : String(cell)))));
-  const more = rows.length - MAX_ROWS;
+    element("td", { class: heads[i][1] || null, title: titled(cell) }, cell))));
+  const more = all - Math.min(rows.length, MAX_ROWS);
   if (more > 0) body.push(element("tr", {}, element("td", { colspan: heads.length, class: "soft" }, `and ${count(more)} more: poolhouse top lists them all`)));
   const nothing = element("tr", {}, element("td", { colspan: heads.length, class: "soft" }, "nobody and nothing"));
   // Whoever goes through the page by keyboard stays where he is.
@@ -104,6 +118,15 @@ const chart = (name, points, lines, show) => {
       ...lines.map(([key], i) => drawn("path", { class: `k${i + 1}`, d: path(key) }))));
 };
 
+// Point by point: a pool's own past.
+const keep = (id, point, pools) => {
+  const kept = history.get(id) ?? [];
+  kept.push(point);
+  const most = id === chosen ? KEPT : Math.max(2, Math.min(KEPT, Math.floor(MAX_POINTS / pools)));
+  if (kept.length > most) kept.splice(0, kept.length - most);
+  history.set(id, kept);
+};
+
 const list = (name, text) => element("div", { class: "list" }, element("h3", {}, name), element("p", { class: "soft" }, text));
 
 // The rules of a pool, in the words of the configuration.
@@ -137,10 +160,10 @@ const showPool = (pool, then, bounds) => {
   by("pool").hidden = !pool;
   if (!pool) return;
   const points = history.get(pool.id) ?? [];
-  by("pool-head").textContent = `${pool.database} as ${pool.user || "nobody in particular"}`;
-  by("pool-note").textContent = `${pool.protocol} at ${pool.address}, ${pool.min_size} to ${pool.max_size} servers, ${stateOf(pool)}` +
+  by("pool-head").replaceChildren(element("bdi", {}, pool.database), " as ", element("bdi", {}, pool.user || "nobody in particular"));
+  by("pool-note").textContent = clean(`${pool.protocol} at ${pool.address}, ${pool.min_size} to ${pool.max_size} servers, ${stateOf(pool)}` +
     (pool.tuning ? `; max_size is tuned: ${pool.tuning.state.replace("_", " ")}${pool.tuning.last ? `; last: ${pool.tuning.last.text}` : ""}` : "") +
-    (pool.last_error ? `; the last attempt to connect that failed: ${pool.last_error}` : "");
+    (pool.last_error ? `; the last attempt to connect that failed: ${pool.last_error}` : ""));
   const whole = value => value === null ? dash : Number.isInteger(value) ? count(value) : rate(value);
   by("charts").replaceChildren(
     chart("Transactions a second", points, [["tps", "transactions"]], whole),
@@ -169,32 +192,37 @@ const show = (look, clients, seconds) => {
     if (!then) continue;
     const point = measured(pool, then, seconds, bounds);
     points.set(pool.id, point);
-    const kept = history.get(pool.id) ?? [];
-    kept.push(point);
-    while (kept.length > KEPT) kept.shift();
-    history.set(pool.id, kept);
+    keep(pool.id, point, look.pools.length);
   }
   const all = [...points.values()], total = key => all.length ? all.reduce((n, point) => n + point[key], 0) : null;
-  by("version").textContent = look.version;
+  by("version").textContent = clean(look.version);
   const doors = look.listeners, people = doors.flatMap(door => Object.entries(door.clients));
   const states = {};
   for (const [state, n] of people) states[state] = (states[state] ?? 0) + n;
   const waiters = look.pools.reduce((n, pool) => n + pool.waiters, 0);
   const inUse = look.pools.reduce((n, pool) => n + pool.servers.in_use, 0), open = look.pools.reduce((n, pool) => n + pool.servers.total, 0);
   const cpu = look.workers.map((worker, i) => before?.workers[i] ? (worker.cpu_ms - before.workers[i].cpu_ms) / seconds / 10 : null);
+  // Of many workers a list would fill the page.
+  const percent = share => share === null ? dash : `${share.toFixed(0)} %`;
+  const busy = cpu.length <= FEW_WORKERS ? cpu.map(percent).join("  ")
+    : cpu.includes(null) ? dash : `${percent(Math.min(...cpu))} to ${percent(Math.max(...cpu))}`;
   const turned = doors.reduce((n, door) => n + sum(door.rejections), 0), sent = doors.reduce((n, door) => n + sum(door.evictions), 0);
   const turnedThen = (before?.listeners ?? doors).reduce((n, door) => n + sum(door.rejections), 0);
-  const came = doors.reduce((n, door) => n + door.accepted, 0) - (before?.listeners ?? doors).reduce((n, door) => n + door.accepted, 0);
+  const accepted = doors => doors.reduce((n, door) => n + door.accepted, 0);
+  const came = before ? (accepted(doors) - accepted(before.listeners)) / seconds : null;
   by("tiles").replaceChildren(
-    tile("Clients", count(sum(states)), `${listed(states)}; ${rate(came / seconds)} came a second`, doors.some(door => sum(door.clients) >= door.soft_limit)),
+    tile("Clients", count(sum(states)), `${listed(states)}; ${rate(came)} came a second`, doors.some(door => sum(door.clients) >= door.soft_limit)),
     tile("Servers in use", `${inUse}`, `${open} open, ${look.pools.reduce((n, pool) => n + pool.servers.connecting, 0)} being made`),
     tile("Waiting for a server", count(waiters), `longest ${time(Math.max(0, ...look.pools.map(pool => pool.oldest_wait_ms ?? 0)))}`, waiters > 0),
     tile("Transactions a second", rate(total("tps")), `${rate(total("failed"))} check-outs failed a second`, total("failed") > 0),
     tile("Connections made a minute", rate(total("made")), `${rate(total("closed"))} closed`),
-    tile("Workers' CPU", cpu.map(share => share === null ? dash : share.toFixed(0) + " %").join("  "), "of a core each"),
+    tile("Workers' CPU", busy, "of a core each"),
     tile("Turned away", count(turned), `${count(sent)} sent away, both since the start`, turned > turnedThen));
   if (chosen === null || !seen.has(chosen)) chosen = look.pools[0]?.id ?? null;
-  const rows = look.pools.map(pool => {
+  // Of more than are shown, those come first for which somebody waits, and those that nobody can use.
+  const order = (a, b) => b.waiters - a.waiters || (stateOf(b) !== "ready") - (stateOf(a) !== "ready");
+  const first = look.pools.length > MAX_ROWS ? [...look.pools].sort(order).slice(0, MAX_ROWS) : look.pools;
+  const rows = first.map(pool => {
     const point = points.get(pool.id), state = stateOf(pool);
     const choose = element("button", { type: "button", "data-key": pool.id, "aria-pressed": String(pool.id === chosen) }, pool.database);
     choose.addEventListener("click", () => {
@@ -209,7 +237,7 @@ const show = (look, clients, seconds) => {
     };
   });
   table("pools", [["database"], ["user"], ["protocol"], ["state"], ["clients", "n"], ["waiting", "n"], ["longest", "n"], ["in use", "n"], ["idle", "n"],
-    ["transactions/s", "n"], ["held p99", "n"], ["queued p99", "n"], ["new p99", "n"], ["pinned"]], rows);
+    ["transactions/s", "n"], ["held p99", "n"], ["queued p99", "n"], ["new p99", "n"], ["pinned"]], rows, look.pools.length);
   const pool = look.pools.find(pool => pool.id === chosen);
   showPool(pool, thens.get(chosen), bounds);
   table("holders", [["for", "n"], ["state"], ["pinned"], ["database"], ["user"], ["address"], ["id", "n"]], clients.map(client => ({
@@ -229,32 +257,52 @@ const ask = async path => {
 };
 
 // Told again only when it changes: it is read aloud.
-const tell = (text, bad) => {
+const tell = (told, bad) => {
+  const text = clean(told.slice(0, MAX_TOLD));
   if (by("state").textContent !== text) by("state").textContent = text;
   by("state").className = bad ? "bad" : "";
 };
 
+// Another process than the last one: its counters have begun anew, and its pools have other ids.
+const begin = pools => {
+  const was = before.pools.find(pool => pool.id === chosen);
+  const same = pool => was && ["protocol", "database", "user"].every(key => pool[key] === was[key]);
+  chosen = pools.pools.find(same)?.id ?? null;
+  before = null;
+  history.clear();
+};
+
 const look = async () => {
   clearTimeout(timer);
-  if (looking) return;
+  if (looking || still) return;
   looking = true;
   try {
     const [pools, clients] = [await ask("/api/pools"), await ask(`/api/clients?busy=true&limit=${HOLDERS}`)];
-    const at = performance.now();
-    if (before && before.instance !== pools.instance) { before = null; history.clear(); }
+    if (still) return;
+    if (before && before.instance !== pools.instance) begin(pools);
+    // By the clock of who answers: neither an answer that takes long nor a machine here that slept changes a rate.
+    const apart = before ? pools.uptime_ms - before.uptime_ms : 0;
     // After a pause nobody knows what happened when: the curves have a gap.
-    if (before && at - before.at > 3 * EVERY) { before = null; for (const points of history.values()) points.push({}); }
-    show(pools, clients.clients, before ? (at - before.at) / 1000 : 1);
-    before = { ...pools, at };
-    if (looks++ % EXAMINED_EVERY === 0) showFindings(await ask("/api/findings"));
+    if (apart > APART) { before = null; for (const id of history.keys()) keep(id, {}, history.size); }
+    show(pools, clients.clients, Math.max(1, apart) / 1000);
+    before = pools;
     by("clock").textContent = `as of ${new Date().toLocaleTimeString()}`;
-    tell(pools.draining ? "draining: it accepts no new clients" : "live", pools.draining);
+    if (looks++ % EXAMINED_EVERY === 0) showFindings(await ask("/api/findings"));
+    if (!still) tell(pools.draining ? "draining: it accepts no new clients" : "live", pools.draining);
   } catch (error) {
-    tell(`no answer: ${error.message}`, true);
+    if (!still) tell(`no answer: ${error.message}`, true);
+  } finally {
+    looking = false;
+    // A page that nobody sees asks nothing.
+    if (!document.hidden && !still) timer = setTimeout(look, EVERY);
   }
-  looking = false;
-  // A page that nobody sees asks nothing.
-  if (!document.hidden) timer = setTimeout(look, EVERY);
 };
+by("still").hidden = false;
+by("still").addEventListener("click", () => {
+  still = !still;
+  by("still").setAttribute("aria-pressed", String(still));
+  if (still) tell("standing still", false);
+  look();
+});
 document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
 look();

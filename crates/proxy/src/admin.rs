@@ -23,7 +23,7 @@ use serde_json::Value;
 use settings::Secret;
 use tokio::sync::Semaphore;
 
-use self::findings::{Findings, Seen};
+use self::findings::{Findings, Seen, Unseen};
 use crate::config::Config;
 
 mod api;
@@ -70,18 +70,27 @@ impl Inner {
 
     /// `/api/pools`.
     fn pools(&self) -> Value {
+        self.told(&self.handle.snapshot())
+    }
+
+    fn told(&self, snapshot: &Snapshot) -> Value {
         let (reloader, tuners) = (&self.control.reloader, self.control.tuning.tuners());
         let about = |id| (reloader.suspicious(id), tuners.get(&id));
-        api::pools(&self.handle.snapshot(), (&self.instance, self.began.elapsed()), about)
+        api::pools(snapshot, (&self.instance, self.began.elapsed()), about)
     }
 
     /// What the doctor looks at, as it would be told to one outside.
-    fn seen(&self) -> Option<Seen> {
+    fn seen(&self) -> Result<Seen, Unseen> {
         let clients = |which, most| {
-            serde_json::from_value::<watch::Clients>(api::clients(&self.handle.clients(which, most))).ok()
+            let told = api::clients(&self.handle.clients(which, most));
+            serde_json::from_value::<watch::Clients>(told).map_err(|_| Unseen::Unread)
         };
-        Some(Seen {
-            look: serde_json::from_value(self.pools()).ok()?,
+        let snapshot = self.handle.snapshot();
+        if snapshot.pools.len() > findings::MAX_POOLS {
+            return Err(Unseen::TooManyPools);
+        }
+        Ok(Seen {
+            look: serde_json::from_value(self.told(&snapshot)).map_err(|_| Unseen::Unread)?,
             holders: clients(Which::Holders, findings::MAX_HOLDERS)?.clients,
             clients: clients(Which::All, findings::MAX_CLIENTS)?.clients,
         })

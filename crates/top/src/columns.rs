@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 
 use crate::{
+    foreign::name,
     report::{ClientRow, PoolRow},
-    words::{UNKNOWN, name, rate, time},
+    words::{UNKNOWN, rate, time},
 };
 
 /// A column of a table of `R`.

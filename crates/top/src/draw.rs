@@ -10,6 +10,7 @@ use ratatui::{
 
 use crate::{
     columns::{CLIENTS, Column, POOLS},
+    foreign::{name, width},
     screen::{Screen, Sort, View},
     words::{rate, time},
 };
@@ -17,13 +18,16 @@ use crate::{
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const HEAD: Style = Style::new().add_modifier(Modifier::REVERSED);
-const ALARM: Style = Style::new().fg(ratatui::style::Color::Red).add_modifier(Modifier::BOLD);
+const ALARM: Style = BOLD.fg(ratatui::style::Color::Red);
+
+/// Workers whose shares stand one by one. Those of more would push what follows them out of a line of 80 columns.
+const FEW_WORKERS: usize = 4;
 
 const HELP: &str = "\
 WAIT     clients that wait for a server; OLDEST: for how long the first of them has
 USE/MAX  servers with a client, of the most that the pool may have
 TPS      leases of servers that ended, a second
-HOLD     99th percentile of how long servers were held
+HOLD     99th percentile of how long servers were held; 60s: or longer
 QUEUED   99th percentile of the time to get a server that others had first
 CREATED  99th percentile of the time to get a server that had to be made first
 FAIL/S   check-outs that failed, a second
@@ -64,13 +68,18 @@ impl Screen {
         frame.render_widget(self.foot(), foot);
     }
 
+    /// For what is wrong.
+    fn alarm(&self) -> Style {
+        // A colour that the terminal is not told would take what is bold with it.
+        if self.has_colours { ALARM } else { BOLD }
+    }
+
     fn title(&self) -> Line<'_> {
         let summary = &self.report.summary;
-        let version = crate::words::name(&summary.version);
+        let version = if summary.version.is_empty() { String::new() } else { name(&summary.version) };
         let mut spans = vec![Span::styled(format!("Poolhouse {version} "), BOLD), Span::raw(&self.address)];
         if !summary.cpu.is_empty() {
-            let shares: Vec<_> = summary.cpu.iter().map(|share| format!("{:.0}%", share * 100.0)).collect();
-            spans.push(Span::raw(format!("  workers' CPU {}", shares.join(" "))));
+            spans.push(Span::raw(format!("  {}", cpu(&summary.cpu))));
         }
         if summary.accepted_per_s.is_some_and(|rate| rate > 0.0) {
             spans.push(Span::raw(format!("  clients come {}/s", rate(summary.accepted_per_s))));
@@ -81,11 +90,11 @@ impl Screen {
             ("failed logins", summary.auth_failures_per_s),
         ] {
             if per_second.is_some_and(|rate| rate > 0.0) {
-                spans.push(Span::styled(format!("  {what} {}/s", rate(per_second)), ALARM));
+                spans.push(Span::styled(format!("  {what} {}/s", rate(per_second)), self.alarm()));
             }
         }
         if summary.draining {
-            spans.push(Span::styled("  draining", ALARM));
+            spans.push(Span::styled("  draining", self.alarm()));
         }
         if self.is_frozen {
             spans.push(Span::styled("  standing still", BOLD));
@@ -102,13 +111,13 @@ impl Screen {
             let colon = if states.is_empty() { "" } else { ": " };
             let text = format!(
                 "{} {}  clients {} of {}{colon}{}",
-                crate::words::name(&door.protocol),
-                crate::words::name(&door.name),
+                name(&door.protocol),
+                name(&door.name),
                 door.total,
                 door.hard_limit,
                 states.join(", ")
             );
-            let style = if door.total >= door.soft_limit { ALARM } else { Style::new() };
+            let style = if door.total >= door.soft_limit { self.alarm() } else { Style::new() };
             Line::styled(text, style)
         };
         let mut lines: Vec<_> = self.report.listeners.iter().take(most).map(line).collect();
@@ -124,7 +133,7 @@ impl Screen {
             return Line::from(vec![Span::styled("filter: ", BOLD), Span::raw(&self.filter), Span::styled("_", BOLD)]);
         }
         if let Some(trouble) = &self.trouble {
-            return Line::styled(trouble.as_str(), ALARM);
+            return Line::styled(trouble.as_str(), self.alarm());
         }
         if self.at.is_none() {
             return Line::raw("looking …");
@@ -137,6 +146,9 @@ impl Screen {
         }
         if !self.filter.is_empty() {
             spans.push(Span::styled(format!(" /{} ", self.filter), BOLD));
+        }
+        if self.view != View::Pools && self.report.more_clients {
+            spans.push(Span::styled(format!(" the {} longest alone ", self.report.clients.len()), BOLD));
         }
         spans.push(Span::styled(" s sort  r reverse  / filter  space stop  ? help  q", DIM));
         spans.into()
@@ -154,19 +166,34 @@ impl Screen {
             self.skipped = self.skipped.min(rows.saturating_sub(page));
         }
         let seen = if moves { self.skipped..self.skipped + page } else { 0..page };
+        let alarm = self.alarm();
         let table = match pools {
             true => {
                 let alarms = |pool: &crate::PoolRow| {
                     pool.waiters > 0 || pool.state != "ready" || pool.failed_per_s.is_some_and(|failed| failed > 0.0)
                 };
-                table(POOLS, &self.pools(), seen, area.width, self.sort[0], alarms)
+                let style = |pool: &crate::PoolRow| if alarms(pool) { alarm } else { Style::new() };
+                table(POOLS, &self.pools(), seen, area.width, self.sort[0], style)
             }
             false => {
-                table(CLIENTS, &self.clients(), seen, area.width, self.sort[1], |client| client.state == "waiting")
+                let waits = |client: &crate::ClientRow| client.state == "waiting";
+                let style = |client: &crate::ClientRow| if waits(client) { alarm } else { Style::new() };
+                table(CLIENTS, &self.clients(), seen, area.width, self.sort[1], style)
             }
         };
         frame.render_widget(table, area);
     }
+}
+
+/// The share of a core that each worker uses, or between what it lies.
+fn cpu(shares: &[f64]) -> String {
+    let percent = |share: f64| format!("{:.0}%", (share * 100.0).clamp(0.0, 9_999.0));
+    if shares.len() > FEW_WORKERS {
+        let (least, most) =
+            shares.iter().fold((f64::MAX, 0.0_f64), |(least, most), one| (least.min(*one), most.max(*one)));
+        return format!("CPU of {} workers {} to {}", shares.len(), percent(least), percent(most));
+    }
+    format!("workers' CPU {}", shares.iter().map(|share| percent(*share)).collect::<Vec<_>>().join(" "))
 }
 
 /// As many columns as fit; names take what is left of the width.
@@ -176,7 +203,7 @@ fn table<'t, R>(
     seen: std::ops::Range<usize>,
     width: u16,
     sort: Sort,
-    alarms: impl Fn(&R) -> bool,
+    style: impl Fn(&R) -> Style,
 ) -> Table<'t> {
     let rows: Vec<&R> = rows.iter().skip(seen.start).take(seen.len()).copied().collect();
     // A number that lost its first digits would be another one.
@@ -199,10 +226,8 @@ fn table<'t, R>(
         let style = if n == sort.column { BOLD.add_modifier(Modifier::UNDERLINED) } else { Style::new() };
         cell(column.head.to_owned(), column).style(style)
     });
-    let body = rows.iter().map(|row| {
-        let style = if alarms(row) { ALARM } else { Style::new() };
-        Row::new(columns.iter().map(|column| cell(column.cell(row), column))).style(style)
-    });
+    let body =
+        rows.iter().map(|row| Row::new(columns.iter().map(|column| cell(column.cell(row), column))).style(style(row)));
     let widths = columns.iter().map(|column| match column.is_number() {
         true => Constraint::Length(wide(column)),
         false => Constraint::Min(column.width),
@@ -217,14 +242,18 @@ impl crate::Report {
     pub fn lines(&self) -> String {
         let mut text = String::new();
         for door in &self.listeners {
-            let (protocol, name) = (crate::words::name(&door.protocol), crate::words::name(&door.name));
+            let (protocol, name) = (name(&door.protocol), name(&door.name));
             text += &format!("{protocol} {name}  clients {} of {}\n", door.total, door.hard_limit);
         }
         text += "\n";
         text += &plain(POOLS, &self.pools);
         if !self.clients.is_empty() {
             let longest = self.clients.iter().map(|client| client.state_ms).fold(0.0, f64::max);
-            text += &format!("\n{} hold a server or wait, the first for {}\n", self.clients.len(), time(Some(longest)));
+            let (many, longest) = (self.clients.len(), time(Some(longest)));
+            text += &match self.more_clients {
+                true => format!("\nthe {many} that hold a server or wait longest, the first for {longest}\n"),
+                false => format!("\n{many} hold a server or wait, the first for {longest}\n"),
+            };
             text += &plain(CLIENTS, &self.clients);
         }
         text
@@ -236,11 +265,11 @@ fn plain<R>(columns: &[Column<R>], rows: &[R]) -> String {
     let cells = rows.iter().map(|row| columns.iter().map(|column| column.cell(row)).collect::<Vec<_>>());
     let lines: Vec<Vec<String>> = std::iter::once(head).chain(cells).collect();
     let widths: Vec<usize> =
-        (0..columns.len()).map(|n| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0)).collect();
+        (0..columns.len()).map(|n| lines.iter().map(|line| width(&line[n])).max().unwrap_or(0)).collect();
     let line = |cells: &Vec<String>| {
-        let padded = cells.iter().zip(&widths).zip(columns).map(|((cell, width), column)| match column.is_number() {
-            true => format!("{cell:>width$}"),
-            false => format!("{cell:<width$}"),
+        let padded = cells.iter().zip(&widths).zip(columns).map(|((cell, most), column)| {
+            let blanks = " ".repeat(most - width(cell));
+            if column.is_number() { blanks + cell } else { format!("{cell}{blanks}") }
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
@@ -249,7 +278,7 @@ fn plain<R>(columns: &[Column<R>], rows: &[R]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::Instant;
 
     use ratatui::{Terminal, backend::TestBackend};
 
@@ -296,12 +325,17 @@ mod tests {
             listeners: vec![door],
             pools: (0..pools).map(pool).collect(),
             clients: (0..clients).map(client).collect(),
+            more_clients: false,
         }
     }
 
     fn drawn(width: u16, height: u16, keys: &[Key]) -> Vec<String> {
-        let mut screen = Screen::new("127.0.0.1:9930");
-        screen.show(report(100, 200), SystemTime::UNIX_EPOCH);
+        drawn_of(report(100, 200), width, height, keys)
+    }
+
+    fn drawn_of(report: Report, width: u16, height: u16, keys: &[Key]) -> Vec<String> {
+        let mut screen = Screen::new("127.0.0.1:9930", true);
+        screen.show(report, Instant::now());
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         for key in keys {
@@ -339,13 +373,9 @@ mod tests {
 
     #[test]
     fn a_number_keeps_all_its_digits() {
-        let mut screen = Screen::new("127.0.0.1:9930");
         let mut report = report(1, 1);
         (report.clients[0].id, report.pools[0].waiters) = (1_234_567_890, 123_456);
-        screen.show(report, SystemTime::UNIX_EPOCH);
-        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-        terminal.draw(|frame| screen.draw(frame)).unwrap();
-        let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
+        let text = drawn_of(report, 80, 24, &[]).concat();
         assert!(text.contains(" 1234567890 ") && text.contains(" 123456 "), "{text}");
     }
 
@@ -369,9 +399,9 @@ mod tests {
         let mut report = report(1, 1);
         let evil = || "a\u{202e}b".to_owned();
         (report.summary.version, report.listeners[0].protocol, report.clients[0].database) = (evil(), evil(), evil());
-        let mut screen = Screen::new("127.0.0.1:9930");
-        screen.show(report, SystemTime::UNIX_EPOCH);
-        screen.fail(&evil(), SystemTime::UNIX_EPOCH);
+        let mut screen = Screen::new("127.0.0.1:9930", true);
+        screen.show(report, Instant::now());
+        screen.fail(&evil(), Instant::now());
         let mut terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
@@ -388,6 +418,69 @@ mod tests {
         let text = report.lines();
         assert!(!text.lines().any(|line| line.contains(printable::steers)), "{text}");
         assert_eq!(text.matches("a\u{fffd}[2J\u{fffd}").count(), 5, "{text}");
+    }
+
+    #[test]
+    fn of_many_workers_an_alarm_is_still_seen_in_eighty_columns() {
+        let mut report = report(1, 1);
+        report.summary.cpu = (0..64).map(|n| n as f64 / 100.0).collect();
+        let lines = drawn_of(report, 80, 24, &[]);
+        let title = "Poolhouse 0.1.0 127.0.0.1:9930  CPU of 64 workers 0% to 63%  sent away 2.0/s";
+        assert_eq!(lines[0].trim_end(), title);
+    }
+
+    #[test]
+    fn nothing_that_the_server_tells_of_itself_reaches_the_terminal_unless_it_is_seen_there() {
+        let mut report = report(1, 1);
+        report.summary.version = "1\u{202e}2".to_owned();
+        report.listeners[0].protocol = "post\u{202e}\u{1b}[2Jgres".to_owned();
+        report.pools[0].database = "ben\u{200b}ch".to_owned();
+        let printed = report.lines();
+        let drawn = drawn_of(report, 80, 24, &[]).concat();
+        for text in [drawn, printed.replace('\n', "")] {
+            assert!(!text.contains(['\u{202e}', '\u{200b}', '\u{1b}']), "{text:?}");
+            assert!(text.contains("post\u{fffd}\u{fffd}[2Jgres") && text.contains("ben\u{fffd}ch"), "{text}");
+        }
+    }
+
+    #[test]
+    fn whoever_wants_no_colours_gets_none_and_still_sees_alarms() {
+        for has_colours in [true, false] {
+            let mut screen = Screen::new("127.0.0.1:9930", has_colours);
+            screen.show(report(3, 3), Instant::now());
+            let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+            terminal.draw(|frame| screen.draw(frame)).unwrap();
+            let cells = terminal.backend().buffer().content();
+            let colours = cells.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count();
+            assert_eq!(colours > 0, has_colours);
+            assert!(cells[80 * 3].modifier.contains(Modifier::BOLD), "a pool with waiters");
+        }
+    }
+
+    #[test]
+    fn columns_stay_in_line_whatever_script_a_name_is_in() {
+        let mut report = report(2, 0);
+        report.pools[1].database = "数据库".to_owned();
+        let text = report.lines();
+        let places: Vec<_> = text
+            .lines()
+            .filter(|line| line.contains(" app "))
+            .map(|line| width(&line[..line.find(" app ").unwrap()]))
+            .collect();
+        assert!(places.len() == 2 && places[0] == places[1], "{text}");
+    }
+
+    #[test]
+    fn it_is_told_that_only_those_are_listed_who_hold_longest() {
+        let mut report = report(1, 5);
+        report.more_clients = true;
+        assert!(
+            report.lines().contains("\nthe 5 that hold a server or wait longest, the first for 4.0ms\n"),
+            "{}",
+            report.lines()
+        );
+        let lines = drawn_of(report, 80, 24, &[Key::Char('2')]);
+        assert!(lines[23].starts_with("1 pools 2 clients 3 pinned  the 5 longest alone "), "{}", lines[23]);
     }
 
     #[test]

@@ -6,12 +6,15 @@
 
 mod columns;
 mod draw;
+mod foreign;
 mod hangup;
 mod report;
 mod screen;
+mod signals;
 mod terminal;
 mod words;
 
+pub use foreign::{name, width};
 pub use report::{ClientRow, Door, PoolRow, Report, Summary};
 pub use screen::{Key, Screen, View, Wish};
 pub use terminal::run;

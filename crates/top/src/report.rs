@@ -16,6 +16,8 @@ pub struct Report {
     pub pools: Vec<PoolRow>,
     /// Clients that hold a server or wait for one: those first who have done so longest.
     pub clients: Vec<ClientRow>,
+    /// There are more such clients.
+    pub more_clients: bool,
 }
 
 /// The whole process.
@@ -87,11 +89,12 @@ pub struct PoolRow {
     pub max_size: u64,
     /// Leases ended, a second.
     pub transactions_per_s: Option<f64>,
-    /// 99th percentile of the time to check out a server, by path: `idle`, `created`, `queued`.
+    /// 99th percentile of the time to check out a server, by path: `idle`, `created`, `queued`. Beyond the last bound that is counted by, it
+    /// is that bound: a minute.
     pub checkout_p99_ms: BTreeMap<String, Option<f64>>,
     /// Share of check-outs by path, from 0 to 1.
     pub checkout_share: BTreeMap<String, f64>,
-    /// 99th percentile of how long servers were held.
+    /// 99th percentile of how long servers were held; a minute stands for more, too.
     pub hold_p99_ms: Option<f64>,
     /// Connections made, a minute.
     pub created_per_min: Option<f64>,
@@ -123,8 +126,8 @@ pub struct ClientRow {
 }
 
 impl Report {
-    /// Of a look at all, and one at the clients. Rates are not known without a change.
-    pub fn new(look: &Look, clients: &Clients, change: Option<&Change>) -> Self {
+    /// Of a look at all, and one at clients, of which so many are listed at most. Rates are not known without a change.
+    pub fn new(look: &Look, clients: &Clients, most: usize, change: Option<&Change>) -> Self {
         let rate = |events: fn(&Change) -> u64| change.map(|change| change.since.per_second(events(change)));
         Self {
             summary: Summary {
@@ -140,7 +143,8 @@ impl Report {
             },
             listeners: look.listeners.iter().map(Door::new).collect(),
             pools: look.pools.iter().map(|pool| PoolRow::new(pool, &look.bucket_bounds_ms, change)).collect(),
-            clients: clients.clients.iter().map(ClientRow::new).collect(),
+            clients: clients.clients.iter().take(most).map(ClientRow::new).collect(),
+            more_clients: clients.clients.len() > most,
         }
     }
 }
@@ -171,7 +175,7 @@ impl PoolRow {
         let own = change.and_then(|change| Some((change.since, change.pools.get(&pool.id)?)));
         let checkouts = own.map(|(_, own)| &own.checkout);
         let p99 = |paths: &BTreeMap<String, watch::Times>| {
-            paths.iter().map(|(path, times)| (path.clone(), times.quantile_ms(0.99, bounds))).collect()
+            paths.iter().map(|(path, times)| (path.clone(), p99_ms(times, bounds))).collect()
         };
         let shares = |paths: &BTreeMap<String, watch::Times>| {
             let all = watch::sum(&paths.values().map(watch::Times::count).collect::<Vec<_>>()).max(1) as f64;
@@ -193,12 +197,18 @@ impl PoolRow {
             transactions_per_s: own.map(|(since, own)| since.per_second(own.transactions)),
             checkout_p99_ms: checkouts.map(p99).unwrap_or_default(),
             checkout_share: checkouts.map(shares).unwrap_or_default(),
-            hold_p99_ms: own.and_then(|(_, own)| own.hold.quantile_ms(0.99, bounds)),
+            hold_p99_ms: own.and_then(|(_, own)| p99_ms(&own.hold, bounds)),
             created_per_min: own.map(|(since, own)| since.per_second(own.created) * 60.0),
             failed_per_s: own.map(|(since, own)| since.per_second(watch::sum(own.failed.values()))),
             pinned: pool.pinned.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
         }
     }
+}
+
+/// What took longest must not look as if nobody knew of it.
+fn p99_ms(times: &watch::Times, bounds: &[f64]) -> Option<f64> {
+    let longest = bounds.last().copied().filter(|_| times.count() > 0);
+    times.quantile_ms(0.99, bounds).or(longest)
 }
 
 impl ClientRow {
@@ -213,5 +223,35 @@ impl ClientRow {
             state_ms: client.state_ms,
             pinned: client.pinned.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_was_held_beyond_the_last_bound_is_told_as_that_bound() {
+        let look = |held: u64| Look {
+            bucket_bounds_ms: vec![1.0, 60_000.0],
+            pools: vec![Pool { hold: watch::Times { buckets: vec![0, 0, held], sum_ms: 0.0 }, ..Pool::default() }],
+            ..Look::default()
+        };
+        let after = |held| {
+            let change = Change::between(&look(7), &look(held), Duration::from_secs(1));
+            Report::new(&look(held), &Clients::default(), 500, change.as_ref()).pools[0].hold_p99_ms
+        };
+        assert_eq!(after(9), Some(60_000.0));
+        assert_eq!(after(7), None, "nothing ended in between");
+    }
+
+    #[test]
+    fn it_says_when_there_are_more_clients_than_it_lists() {
+        let clients = Clients { clients: vec![Client::default(); 3] };
+        let report = |most| Report::new(&Look::default(), &clients, most, None);
+        assert!(!report(3).more_clients);
+        assert_eq!((report(2).more_clients, report(2).clients.len()), (true, 2));
     }
 }

@@ -1,12 +1,10 @@
 //! What the screen shows of the last report, and what keys change about that. Draws nothing.
 
-use std::{
-    cmp::Ordering,
-    time::{Duration, SystemTime},
-};
+use std::{cmp::Ordering, time::Instant};
 
 use crate::{
     columns::{CLIENTS, Column, POOLS},
+    foreign::name,
     report::{ClientRow, PoolRow, Report},
 };
 
@@ -63,8 +61,8 @@ pub struct Screen {
     pub(crate) address: String,
     pub(crate) report: Report,
     /// When the report was made.
-    pub(crate) at: Option<SystemTime>,
-    /// Why there is no newer report, and since when that is so.
+    pub(crate) at: Option<Instant>,
+    /// Why there is no newer report, and how old the present one is.
     pub(crate) trouble: Option<String>,
     pub(crate) view: View,
     pub(crate) sort: [Sort; 2],
@@ -74,6 +72,8 @@ pub struct Screen {
     /// The report stands still.
     pub(crate) is_frozen: bool,
     pub(crate) shows_help: bool,
+    /// Where colours are not wanted, what is bold must do.
+    pub(crate) has_colours: bool,
     /// Rows that are above the screen.
     pub(crate) skipped: usize,
     /// Rows of a page when it was last drawn.
@@ -89,7 +89,7 @@ pub(crate) struct Sort {
 
 impl Screen {
     /// Before the first report.
-    pub fn new(address: &str) -> Self {
+    pub fn new(address: &str, has_colours: bool) -> Self {
         let at = |columns: Vec<&str>, head: &str| columns.iter().position(|own| *own == head).expect("a column");
         let by = |column| Sort { column, is_reversed: false };
         let sort = [
@@ -97,7 +97,7 @@ impl Screen {
             by(at(CLIENTS.iter().map(|column| column.head).collect(), "FOR")),
         ];
         Self {
-            address: address.to_owned(),
+            address: name(address),
             report: Report::default(),
             at: None,
             trouble: None,
@@ -107,13 +107,14 @@ impl Screen {
             is_writing: false,
             is_frozen: false,
             shows_help: false,
+            has_colours,
             skipped: 0,
             page: 1,
         }
     }
 
     /// There is a newer report.
-    pub fn show(&mut self, report: Report, now: SystemTime) {
+    pub fn show(&mut self, report: Report, now: Instant) {
         self.trouble = None;
         if !self.is_frozen {
             (self.report, self.at) = (report, Some(now));
@@ -121,10 +122,12 @@ impl Screen {
     }
 
     /// There is none: the last one stays.
-    pub fn fail(&mut self, why: &str, now: SystemTime) {
-        let age = self.at.and_then(|at| now.duration_since(at).ok()).unwrap_or(Duration::ZERO);
-        let why = crate::words::name(why);
-        self.trouble = Some(if self.at.is_some() { format!("{} s old: {why}", age.as_secs()) } else { why });
+    pub fn fail(&mut self, why: &str, now: Instant) {
+        let why = printable::line(why);
+        self.trouble = Some(match self.at {
+            Some(at) => format!("{} s old: {why}", now.saturating_duration_since(at).as_secs()),
+            None => why,
+        });
     }
 
     /// A key was pressed.
@@ -231,6 +234,8 @@ fn ordered<'r, R>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn screen() -> Screen {
@@ -246,8 +251,8 @@ mod tests {
             clients: vec![client(1, 5.0, None), client(2, 900.0, Some("listen")), client(3, 70.0, None)],
             ..Report::default()
         };
-        let mut screen = Screen::new("127.0.0.1:9930");
-        screen.show(report, SystemTime::UNIX_EPOCH);
+        let mut screen = Screen::new("127.0.0.1:9930", true);
+        screen.show(report, Instant::now());
         screen
     }
 
@@ -310,13 +315,20 @@ mod tests {
     }
 
     #[test]
+    fn how_old_a_report_is_stands_before_the_trouble_which_cannot_steer_the_terminal() {
+        let mut screen = screen();
+        screen.fail("no \u{1b}[2J\u{202e}answer", screen.at.unwrap() + Duration::from_secs(7));
+        assert_eq!(screen.trouble.as_deref(), Some("7 s old: no \u{fffd}[2J\u{fffd}answer"));
+    }
+
+    #[test]
     fn a_frozen_screen_keeps_its_report() {
         let mut screen = screen();
         type_keys(&mut screen, " ");
-        screen.show(Report::default(), SystemTime::UNIX_EPOCH);
+        screen.show(Report::default(), Instant::now());
         assert_eq!(screen.report.pools.len(), 3);
         type_keys(&mut screen, " ");
-        screen.show(Report::default(), SystemTime::UNIX_EPOCH);
+        screen.show(Report::default(), Instant::now());
         assert_eq!(screen.report.pools.len(), 0);
     }
 }

@@ -1,11 +1,16 @@
-//! Numbers and names as they stand in a cell.
+//! Numbers as they stand in a cell.
 
 /// What nobody knows.
 pub const UNKNOWN: &str = "-";
 
+/// Longer times are told as this one, 9,999 days, and greater rates as that one: nothing that is measured comes near.
+const LONGEST_MS: f64 = 9_999.0 * 86_400e3;
+const MOST: f64 = 9_999e9;
+
 /// Milliseconds, in at most five characters.
 pub fn time(ms: Option<f64>) -> String {
     let Some(ms) = ms else { return UNKNOWN.to_owned() };
+    let ms = ms.clamp(0.0, LONGEST_MS);
     let seconds = ms / 1e3;
     match ms {
         ms if ms < 0.9995 => format!("{:.0}us", ms * 1e3),
@@ -21,20 +26,14 @@ pub fn time(ms: Option<f64>) -> String {
 
 /// A rate, in at most five characters.
 pub fn rate(rate: Option<f64>) -> String {
-    match rate {
-        None => UNKNOWN.to_owned(),
-        Some(0.0) => "0".to_owned(),
-        Some(rate) if rate < 9.95 => format!("{rate:.1}"),
-        Some(rate) if rate < 99_999.5 => format!("{rate:.0}"),
-        Some(rate) => format!("{:.0}k", rate / 1e3),
-    }
-}
-
-/// A name. Clients choose names, so none of them may reach a terminal as anything but text.
-pub fn name(name: &str) -> String {
-    match name {
-        "" => UNKNOWN.to_owned(),
-        name => printable::line(name),
+    let Some(rate) = rate else { return UNKNOWN.to_owned() };
+    match rate.clamp(0.0, MOST) {
+        0.0 => "0".to_owned(),
+        rate if rate < 9.95 => format!("{rate:.1}"),
+        rate if rate < 99_999.5 => format!("{rate:.0}"),
+        rate if rate < 9_999.5e3 => format!("{:.0}k", rate / 1e3),
+        rate if rate < 9_999.5e6 => format!("{:.0}M", rate / 1e6),
+        rate => format!("{:.0}G", rate / 1e9),
     }
 }
 
@@ -47,17 +46,17 @@ mod tests {
         let shown = [0.04, 0.9996, 9.96, 999.6, 9_960.0, 119_600.0, 7_200_000.0, 1e10].map(|ms| time(Some(ms)));
         assert_eq!(shown, ["40us", "1.0ms", "10ms", "1.0s", "10s", "2m", "2h", "116d"]);
         assert_eq!(time(None), "-");
+        assert_eq!(
+            [-5.0, 1e308, f64::INFINITY].map(|ms| time(Some(ms))),
+            ["0us", "9999d", "9999d"],
+            "told by a strange server"
+        );
     }
 
     #[test]
     fn rates_take_at_most_five_characters() {
-        let shown = [0.0, 0.25, 9.96, 54_321.0, 123_456.0].map(|r| rate(Some(r)));
-        assert_eq!(shown, ["0", "0.2", "10", "54321", "123k"]);
-    }
-
-    #[test]
-    fn names_cannot_steer_a_terminal() {
-        assert_eq!(name("a\u{1b}[2J\u{202e}b"), "a\u{fffd}[2J\u{fffd}b");
-        assert_eq!(name(""), "-");
+        let shown = [0.0, 0.25, 9.96, 54_321.0, 123_456.0, 123_456_789.0].map(|r| rate(Some(r)));
+        assert_eq!(shown, ["0", "0.2", "10", "54321", "123k", "123M"]);
+        assert_eq!([-5.0, 1e308].map(|r| rate(Some(r))), ["0", "9999G"], "told by a strange server");
     }
 }

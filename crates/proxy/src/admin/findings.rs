@@ -18,7 +18,7 @@ const HALF: Duration = Duration::from_secs(150);
 const LEAST: Duration = Duration::from_secs(10);
 const LEAST_LOOKS: usize = 4;
 /// Of more pools too much would be kept.
-const MAX_POOLS: usize = 200;
+pub const MAX_POOLS: usize = 200;
 /// Nobody has asked for so long: what it saw is forgotten.
 pub const FORGETS_AFTER: Duration = Duration::from_secs(60);
 /// Clients that it looks at, of those that hold a server, and of all.
@@ -35,6 +35,15 @@ pub struct Seen {
     pub clients: Vec<Client>,
 }
 
+/// Why there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unseen {
+    /// There are more than [`MAX_POOLS`]: of thousands, to read what would not be kept takes long.
+    TooManyPools,
+    /// The doctor does not understand what it is shown.
+    Unread,
+}
+
 /// What was seen while somebody asked.
 #[derive(Default)]
 pub struct Findings(Mutex<Watched>);
@@ -46,17 +55,18 @@ struct Watched {
     younger: Window,
     /// When the first look was, and the last.
     looked: Option<(Instant, Instant)>,
-    pools: usize,
+    /// When the look was that was added last.
+    added: Duration,
+    has_too_many: bool,
 }
 
 impl Findings {
     /// Looks, if the last look was some time ago, and says what all looks tell. The second value is false if it did not look.
-    pub fn answer(&self, now: Instant, look: impl FnOnce() -> Option<Seen>) -> (Value, bool) {
+    pub fn answer(&self, now: Instant, look: impl FnOnce() -> Result<Seen, Unseen>) -> (Value, bool) {
         // Others who ask meanwhile do not look as well, and do not wait.
         let begun = self.watched().begin(now);
-        if let Some(at) = begun
-            && let Some(seen) = look()
-        {
+        if let Some(at) = begun {
+            let seen = look();
             self.watched().add(at, seen);
         }
         (self.watched().tell(), begun.is_some())
@@ -92,13 +102,18 @@ impl Watched {
         Some(now.saturating_duration_since(*first))
     }
 
-    fn add(&mut self, at: Duration, seen: Seen) {
-        self.pools = seen.look.pools.len();
-        if self.pools > MAX_POOLS {
-            (self.elder, self.younger) = Default::default();
+    fn add(&mut self, at: Duration, seen: Result<Seen, Unseen>) {
+        // A look that took so long that another was faster tells of a past that counts already.
+        if at < self.added {
             return;
         }
-        let observation = Observation { at, look: seen.look, holders: seen.holders };
+        self.added = at;
+        self.has_too_many = matches!(seen, Err(Unseen::TooManyPools));
+        if self.has_too_many {
+            (self.elder, self.younger) = Default::default();
+        }
+        let Ok(Seen { look, holders, clients }) = seen else { return };
+        let observation = Observation { at, look, holders };
         if self.elder.lasts() >= HALF {
             self.younger.add(observation.clone());
         }
@@ -106,11 +121,11 @@ impl Watched {
         if self.elder.lasts() >= 2 * HALF {
             self.elder = std::mem::take(&mut self.younger);
         }
-        self.elder.clients = seen.clients;
+        self.elder.clients = clients;
     }
 
     fn tell(&self) -> Value {
-        if self.pools > MAX_POOLS {
+        if self.has_too_many {
             return json!({ "state": "too many pools", "most_pools": MAX_POOLS });
         }
         if self.elder.looks() < LEAST_LOOKS || self.elder.lasts() < LEAST {
@@ -144,13 +159,13 @@ mod tests {
     use crate::admin::{api, metrics};
 
     /// What a pool shows whose database cannot be reached, as the doctor reads it.
-    fn unreachable() -> Option<Seen> {
+    fn unreachable() -> Result<Seen, Unseen> {
         let mut pool = metrics::tests::pool("d", "u");
         pool.unavailable_for = Some(Duration::from_secs(90));
         let snapshot = Snapshot { pools: vec![pool], ..Snapshot::default() };
         let shown = api::pools(&snapshot, ("i", Duration::from_secs(100)), |_| ([].into(), None));
         let look = serde_json::from_value(shown).expect("the doctor reads what is shown");
-        Some(Seen { look, holders: Vec::new(), clients: Vec::new() })
+        Ok(Seen { look, holders: Vec::new(), clients: Vec::new() })
     }
 
     fn after(findings: &Findings, began: Instant, seconds: u64) -> Value {
@@ -194,15 +209,24 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_pools_nothing_is_kept() {
-        let many = || {
-            let mut seen = unreachable()?;
-            seen.look.pools = vec![seen.look.pools[0].clone(); MAX_POOLS + 1];
-            Some(seen)
-        };
+    fn a_look_that_ends_after_a_later_one_is_left_out() {
         let (findings, began) = (Findings::default(), Instant::now());
         after(&findings, began, 0);
-        let told = findings.answer(began + Duration::from_secs(2), many).0;
+        let slow = || {
+            after(&findings, began, 9);
+            unreachable()
+        };
+        findings.answer(began + Duration::from_secs(3), slow);
+        let watched = findings.watched();
+        assert_eq!((watched.elder.looks(), watched.elder.lasts()), (2, Duration::from_secs(9)));
+    }
+
+    #[test]
+    fn of_too_many_pools_nothing_is_kept() {
+        let (findings, began) = (Findings::default(), Instant::now());
+        after(&findings, began, 0);
+        let told = findings.answer(began + Duration::from_secs(2), || Err(Unseen::TooManyPools)).0;
         assert_eq!((&told["state"], findings.watched().elder.looks()), (&json!("too many pools"), 0));
+        assert_eq!(after(&findings, began, 4)["state"], json!("looking"), "there are fewer again");
     }
 }
