@@ -347,6 +347,9 @@ impl<'q, 'p> Search<'q, 'p> {
             let larger = |part: u32| (sizes.max_size + (sizes.max_size / part).max(1)).min(most);
             let (next, leap) = (larger(20), larger(4));
             if hopeless || (tight.is_empty() && self.holds_with_other_seeds(&sizes)) {
+                let leapt = sizes == full && raises > 0;
+                let (sizes, outcomes) =
+                    if leapt { self.lowered(sizes, outcomes, too_small) } else { (sizes, outcomes) };
                 let missed = self.missed(&outcomes, 0.0);
                 return (sizes, outcomes, missed);
             }
@@ -371,6 +374,20 @@ impl<'q, 'p> Search<'q, 'p> {
                 return (sizes, outcomes, missed);
             }
         }
+    }
+
+    /// The smallest between one that was too small and this one, by all operations and other seeds, if all connections are kept.
+    fn lowered(&mut self, mut sizes: Sizes, mut outcomes: Vec<Outcome>, low: &mut TooSmall) -> (Sizes, Vec<Outcome>) {
+        while let Some(below) = low.as_ref().map(|(size, _)| *size).filter(|below| sizes.max_size > below + 1) {
+            let middle = self.full(below + (sizes.max_size - below) / 2);
+            let (all, tight) = self.judged_by_all(&middle);
+            if tight.is_empty() && self.holds_with_other_seeds(&middle) {
+                (sizes, outcomes) = (middle, all);
+            } else {
+                *low = Some((middle.max_size, tight));
+            }
+        }
+        (sizes, outcomes)
     }
 
     /// What all operations of the loads come to, and what is missed with the margin.

@@ -69,7 +69,7 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
         let text = match best.too_small {
             // It was raised at last, in steps.
             Some(size) if size + 1 < best.sizes.max_size => {
-                format!("meets the objectives. A max_size of {size} is too small, and none between them was tried.")
+                format!("meets the objectives. A max_size of {size} is too small; one between them may do.")
             }
             Some(size) => {
                 format!("is the smallest{which} that meets the objectives. A max_size of {size} is too small.")

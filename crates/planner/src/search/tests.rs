@@ -61,8 +61,8 @@ fn where_a_part_was_much_too_easy_sizes_are_raised_until_one_is_enough_or_nobody
     };
     // 20 are needed, and one would do for the part.
     let enough = found("pool_wait_p99<5ms");
-    assert!(enough.missed.is_empty() && enough.sizes.max_size >= 20, "{:?}", enough.sizes);
-    assert!(enough.too_small.is_some_and(|(size, _)| (13..20).contains(&size)));
+    assert!(enough.missed.is_empty() && enough.sizes.max_size == 20, "{:?}", enough.sizes);
+    assert!(enough.too_small.is_some_and(|(size, _)| size == 19));
     let never = found("requests<140");
     assert!(!never.missed.is_empty() && never.sizes.max_size < 40, "{:?}", never.sizes);
 }
