@@ -27,6 +27,8 @@ pytestmark = pytest.mark.poolhouse_only
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "hikaricp"
 OPTIONS = ("-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dcom.zaxxer.hikari.housekeeping.periodMs=200")
+# A login by SCRAM costs the client so much that connections would be late on a busy machine.
+USER = "md5user"
 # From here on the application has as much to do as it will have, in milliseconds, and the database is gone; and how long it is looked at, in seconds.
 BUSY, WINDOW = 8_000, 16
 # What is called that no label would have by itself.
@@ -35,13 +37,13 @@ ODD = 'ord"ers\\n}, é'
 POOLS = {
     "quiet": {"size": 5, "threads": 3, "hold": 20, "pause": 60},
     # All connections are made anew all the time, and nobody waits.
-    "rotating": {"size": 6, "threads": 2, "hold": 5, "pause": 20, "max-lifetime": 1_200},
+    "rotating": {"size": 4, "threads": 2, "hold": 5, "pause": 20, "max-lifetime": 2_000},
     ODD: {"size": 4, "threads": f"1,12@{BUSY}", "hold": 40},
     "locked": {"size": 8, "threads": f"1,3@{BUSY // 2},12@{BUSY}", "hold": 10, "alone": "yes"},
     "always full": {"size": 4, "threads": 8, "hold": 50},
     "leaking": {"size": 8, "threads": 6, "hold": 20, "leak": 5},
     "impatient": {"size": 2, "threads": 6, "hold": 1_500, "connection-timeout": 300},
-    "bursts": {"size": 8, "minimum-idle": 1, "threads": 8, "hold": 20, "burst": 600, "every": 3_200, "idle-timeout": 700},
+    "bursts": {"size": 5, "minimum-idle": 1, "threads": 5, "hold": 20, "burst": 1_000, "every": 3_400, "idle-timeout": 900},
     "cut off": {"size": 4, "threads": 3, "hold": 10, "pause": 20, "connection-timeout": 500},
 }
 BOTH = ["pool_too_small", "server_saturated"]
@@ -51,7 +53,7 @@ class Application:
     """What shows metrics at `url`, and ends with the test."""
 
     def __init__(self, cluster, directory, *arguments):
-        environment = {**os.environ, "PGHOST": "127.0.0.1", "PGPORT": str(cluster.port), "PGUSER": "app", "PGPASSWORD": PASSWORDS["app"],
+        environment = {**os.environ, "PGHOST": "127.0.0.1", "PGPORT": str(cluster.port), "PGUSER": USER, "PGPASSWORD": PASSWORDS[USER],
                        "PGDATABASE": "bench", "LC_ALL": "C.UTF-8"}
         self.said = directory / "application.log"
         with self.said.open("wb") as said:
@@ -187,8 +189,8 @@ def test_the_settings_and_the_evidence_are_those_of_each_pool(seen):
     assert 6 <= int(small["setting"]["to"]) <= 8, small
     (bursts,), _ = of(seen["page"], "bursts")
     assert bursts["setting"]["key"] == "minimumIdle" and bursts["setting"]["from"] == "1", bursts
-    # Eight, of which a look may have met the first.
-    assert 4 <= int(bursts["setting"]["to"]) <= 8, bursts
+    # Five, of which a look may have met the first.
+    assert 3 <= int(bursts["setting"]["to"]) <= 5, bursts
     (cut,), _ = of(seen["page"], "cut off")
     assert re.search(r"[1-9]\d* gave up", " ".join(cut["evidence"])), cut
     _, (impatient,) = of(seen["page"], "impatient")
