@@ -72,6 +72,13 @@ def test_a_token_comes_from_a_file_or_the_environment_and_never_from_an_argument
     assert "--token " not in pooler.ctl("--help").stdout
 
 
+def test_no_proxy_of_the_environment_is_told_the_token(start):
+    pooler = start(token="0123456789abcdef")
+    gone = {name: "http://127.0.0.1:1" for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")}
+    done = pooler.ctl("show", "pools", environment={"POOLHOUSE_ADMIN_TOKEN": "0123456789abcdef", **gone})
+    assert done.returncode == 0, done.stderr
+
+
 def test_nobody_at_the_address_is_a_failure(start):
     pooler = start()
     pooler.admin_port -= 1

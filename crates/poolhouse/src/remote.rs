@@ -138,6 +138,8 @@ impl Remote {
     /// Asks.
     pub fn ask(&self, request: &Request) -> anyhow::Result<Answer> {
         let agent = ureq::Agent::config_builder()
+            // The environment's proxy would see the token, and cannot reach what is on this machine.
+            .proxy(None)
             .http_status_as_error(false)
             .timeout_connect(Some(PATIENCE))
             .timeout_global(Some(request.patience + PATIENCE))

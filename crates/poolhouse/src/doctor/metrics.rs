@@ -84,6 +84,8 @@ impl Source for Metrics {
 impl Page {
     fn fetch(&self) -> anyhow::Result<String> {
         let agent = ureq::Agent::config_builder()
+            // The environment's proxy cannot reach what is on this machine, and would see what is asked for.
+            .proxy(None)
             .timeout_connect(Some(PATIENCE))
             .timeout_global(Some(PATIENCE))
             .user_agent(concat!("poolhouse/", env!("CARGO_PKG_VERSION")))
