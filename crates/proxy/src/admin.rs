@@ -42,9 +42,10 @@ pub use orders::Control;
 /// Questions that may be in progress at once; further ones are answered with 503.
 const MAX_QUESTIONS: usize = 4;
 
-/// Entries of a list unless the question says otherwise, and at most.
+/// Entries of a list unless the question says otherwise.
 const DEFAULT_LIMIT: usize = 1_000;
-const MAX_LIMIT: usize = 100_000;
+/// Entries of a list at most.
+pub const MAX_LIMIT: usize = 100_000;
 
 /// What the admin address looks at.
 #[derive(Clone)]

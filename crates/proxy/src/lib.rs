@@ -22,7 +22,7 @@ mod token_digest;
 mod tokens;
 mod tuning;
 
-pub use admin::{POOL_BYTES, POOL_VALUES};
+pub use admin::{MAX_LIMIT, POOL_BYTES, POOL_VALUES};
 pub use check::{Machine, check};
 pub use config::*;
 pub use driver::raise_descriptor_limit;

@@ -174,6 +174,12 @@ mod tests {
     }
 
     #[test]
+    fn a_table_has_no_more_lines_than_a_poolhouse_lists() {
+        let lines = pools(&json!({ "pools": vec![0; proxy::MAX_LIMIT + 9] }));
+        assert_eq!(lines.lines().count(), proxy::MAX_LIMIT + 1);
+    }
+
+    #[test]
     fn times_are_short() {
         let shown = [12.0, 1500.0, 600_000.0, 10_800_000.0].map(|ms| time(&json!(ms)));
         assert_eq!(shown, ["12ms", "1.5s", "10m", "3h"]);
