@@ -1,6 +1,6 @@
 """poolhouse doctor beside a MongoDB and a Redis alone, and with what drivers tell of their own pools. Trouble is made on purpose with real clients, and
 so are healthy runs that resemble it. Redis is a real one; MongoDB is one that keeps to a script and counts what its clients do (mongodb_figures), and
-one that others wrote. What HikariCP would show is made up."""
+one that others wrote. What HikariCP would show is made up; a real one is in test_doctor_hikaricp."""
 
 import contextlib
 import http.server
@@ -474,15 +474,15 @@ def test_metrics_of_an_application_are_recognised_and_tell_that_its_pool_is_too_
 
     def text():
         since = time.monotonic() - began
-        calm, busy = min(since, 3), max(0, since - 3)
+        calm, busy = min(since, 4), max(0, since - 4)
         used = int(100 * calm + 500 * busy)
-        active, pending = (2, 0) if since < 3 else (10, 7)
+        active, pending = (2, 0) if since < 4 else (10, 7)
         return hikari(total=10, active=active, idle=10 - active, pending=pending, max=10, min=10, usage_seconds_count=used,
                       usage_seconds_sum=used * 0.02, creation_seconds_count=10, timeout_total=0)
 
     application.text = staticmethod(text)
     path = tmp_path / "looks.jsonl"
-    seen, done = look(application.url, "--record", path, window="8s")
+    seen, done = look(application.url, "--record", path, window="9s")
     assert symptoms(seen) == ["pool_too_small"], (seen, done.stderr)
     assert seen["of"] == "hikaricp" and seen["findings"][0]["setting"]["key"] == "maximumPoolSize"
     assert look(path)[0] == seen
