@@ -104,6 +104,8 @@ fn filling(light_ms: f64, full_ms: f64) -> impl Fn(u64) -> Hikari {
 fn threads_that_wait_for_a_database_with_time_to_spare_need_a_larger_pool() {
     let text = scrapes(30, filling(20.0, 20.0));
     assert_eq!(found(&text), (vec![Symptom::PoolTooSmall], vec![]));
+    let advice = &read(&text).unwrap().findings[0].advice;
+    assert!(advice.contains("`poolhouse doctor postgres://...`"), "it cannot see whether connections work: {advice}");
     let setting = read(&text).unwrap().findings[0].setting.clone().unwrap();
     assert_eq!((setting.key, setting.from.as_deref(), setting.to.as_str()), ("maximumPoolSize", Some("10"), "16"));
     assert!(read(&text).unwrap().findings[0].evidence[0].ends_with("; 19 gave up"), "{:?}", read(&text));

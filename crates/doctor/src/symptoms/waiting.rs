@@ -114,8 +114,9 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             ),
             setting: Some(Setting { key: pool.key(Key::MaxSize), from: Some(max.to_string()), to: to.to_string() }),
             advice: format!(
-                "At the load seen {wanted:.0} clients had or wanted a server at once. Look again after the change: what the database does with \
-                 more connections has not been seen. `poolhouse sweep` measures it, and its own limit must allow them."
+                "At the load seen {wanted:.0} clients had or wanted a server at once.{} Look again after the change: what the database does with \
+                 more connections has not been seen. `poolhouse sweep` measures it, and its own limit must allow them.",
+                unseen_pauses(pool)
             ),
         });
     }
@@ -124,6 +125,21 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     }
     let needs = "loads of several sizes (--window 10m): the work of a busy time may be of another kind than that of a quiet one";
     undecided(pool, vec![waits, in_use, compared], needs)
+}
+
+/// A driver's pool does not tell whether a connection that is taken has anything to do.
+fn unseen_pauses(pool: &PoolWindow<'_>) -> &'static str {
+    match pool.pooler {
+        Pooler::HikariCp => {
+            " Ask the database first (`poolhouse doctor postgres://...`): if threads keep connections while they do something else, a larger \
+             pool only hides that."
+        }
+        Pooler::MongoDriver => {
+            " Ask the database first (`poolhouse doctor mongodb://...`): if connections are kept while nothing is asked, a larger pool only \
+             hides that."
+        }
+        Pooler::Poolhouse | Pooler::PgBouncer => "",
+    }
 }
 
 /// Work takes longer the more of it there is, apart from what chance does.
