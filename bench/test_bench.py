@@ -174,7 +174,7 @@ class Prediction(unittest.TestCase):
         loads = [{"rate": 9}, {"clients": 1}, {"clients": 1, "think": "10ms"}, {"clients": 9}, {"burst": 9}, {"burst": 9, "at_once": 1}]
         ways = ["spaced", "one after the other", "spaced", "without a pause", "a crowd", "a row"]
         self.assertEqual([prediction.comes(load) for load in loads], ways)
-        self.assertEqual(set(ways), set(prediction.MEASURED))
+        self.assertEqual({*ways, "a crowd at one thread"}, set(prediction.MEASURED))
 
     def test_a_crowd_tells_how_long_an_operation_needs_a_processor(self):
         # 20 at once on 2 processors of 0.2 ms each: they wait for 0 to 9 others, 0.9 ms on average.
