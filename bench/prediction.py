@@ -7,8 +7,8 @@
 First the server alone is measured for a few seconds, on the way that the runs take (through a Poolhouse, through the relay of the faults, but
 without delays): its service times and what connecting takes are what the plan is given. How long an operation takes depends on how warm
 everything is, so it is measured in the way in which the load comes: spaced, or in bursts after some quiet, one after the other or at once.
-Bursts of other sizes than the scenario's tell how long an operation and a login need a processor. For clients that never pause there is a
-sweep. Then each scenario runs several times; the median is what the prediction is compared with, and the spread of the runs says how well a
+Bursts of other sizes than the scenario's tell how long an operation needs a processor. For clients that never pause there is a sweep. Then
+each scenario runs several times; the median is what the prediction is compared with, and the spread of the runs says how well a
 measurement predicts the next one. Only a quiet machine gives figures that mean anything. Goals, where a pool is used by less than 80%: 10%
 at p50, 15% at p95, 25% at p99. Refuses to know how either verb works.
 """
@@ -17,7 +17,6 @@ import argparse
 import datetime
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -49,9 +48,6 @@ MEASURED = {
     "without a pause": ("one after the other", "connecting", "first"),
     "a row": ("a row", "new connections", "new connections"),
     "a crowd": ("one", "new connections", "new connections"),
-    # One thread serves all in the order in which they come, logins too. Processes take turns on processors, so that a long login of a
-    # PostgreSQL does not hold up short operations, and the plan is told nothing of it.
-    "a crowd at one thread": ("one", "one that connects", "one that connects"),
 }
 
 
@@ -120,14 +116,11 @@ def alone(scenario, seconds, between):
         bursts = max(2, min(MAX_STEPS, round(seconds / QUIET)))
         # The first of a row is the slow one: a row of another length would have another share of them.
         row = max(load["burst"] for load in loads(scenario) if "burst" in load)
-        closed_soon = 'min_size = 0, max_idle_time = "100ms"'
         quiet = f'idle = "{round(QUIET * 1000)}ms", rounds = {bursts}'
         measured += [("one", f"burst = 1, at_once = 1, {quiet}", ""),
                      ("a row", f"burst = {row}, at_once = 1, {quiet}", ""),
                      ("a crowd", f"burst = {CROWD}, at_once = {CROWD}, {quiet}", f"max_size = {CROWD}, min_size = {CROWD}"),
-                     ("new connections", f"burst = 4, at_once = 4, {quiet}", closed_soon),
-                     ("one that connects", f"burst = 1, at_once = 1, {quiet}", closed_soon),
-                     ("a crowd that connects", f"burst = {CROWD}, at_once = {CROWD}, {quiet}", f"instances = {CROWD}, max_size = 1, {closed_soon}")]
+                     ("new connections", f"burst = 4, at_once = 4, {quiet}", 'min_size = 0, max_idle_time = "100ms"')]
     for name, load, pool in measured:
         lasts = "" if "burst" in load else f', duration = "{seconds}s", warmup = "2s"'
         text += ["[[variant]]", f'name = "{name}"', f"load = {{ {load}{lasts} }}", f"pool = {{ {pool} }}"]
@@ -179,43 +172,25 @@ def predictions(path, scenario, options):
                 file.write(alone(scenario, options.alone, between))
             known = {result["name"].split(": ", 1)[1]: result for result in asked("bench", light)}
             for way in sorted({way for way, others in ways if others == between}):
-                told, login = what_is_told(way, known, scenario["target"], folder)
-                plans[way, between] = [case["result"] for case in asked("plan", with_login(path, login, folder), *told)["given"]]
+                told = what_is_told(way, known, scenario["target"], folder)
+                plans[way, between] = [case["result"] for case in asked("plan", path, *told)["given"]]
     return [plans[way][number] for number, way in enumerate(ways)]
 
 
 def what_is_told(way, known, target, folder):
-    """What the plan is told of the server, for a load that comes in this way: options, and how long a login needs a processor (or None)."""
+    """What the plan is told of the server, for a load that comes in this way."""
     measured = os.path.join(folder, "measured.json")
-    threads = os.cpu_count() if target["start"] == "postgres" else 1
-    serving, connecting, fresh = (known[name] for name in MEASURED["a crowd at one thread" if way == "a crowd" and threads == 1 else way])
+    serving, connecting, fresh = (known[name] for name in MEASURED[way])
     with open(measured, "w") as file:
         json.dump(apart(dict(serving), dict(connecting)), file)
     # On a connection of its own each operation is the first one.
-    told, login = ["--measured", measured, "--first", microseconds(mean(fresh) - mean(serving))], None
+    told = ["--measured", measured, "--first", microseconds(mean(fresh) - mean(serving))]
     if way == "a crowd":
-        alone, crowd = mean(known["one"]), mean(known["a crowd"])
-        told += ["--cpus", str(threads), "--processor-time", microseconds(processor_time(alone, crowd, alone, threads))]
-        if threads == 1:
-            alone, crowd = known["one that connects"], known["a crowd that connects"]
-            logs_in = connecting_time(alone, "auth", "ready")
-            login = processor_time(connecting_time(alone, "total"), connecting_time(crowd, "total"), logs_in, threads)
-    if way == "without a pause" and target["start"] == "postgres":
+        # Redis has one thread for all; a burst on PostgreSQL has all processors.
+        processors = os.cpu_count() if target["start"] == "postgres" else 1
+        told += ["--cpus", str(processors), "--processor-time", microseconds(processor_time(known, processors))]
+    elif way == "without a pause" and target["start"] == "postgres":
         told += ["--curve", curve(target, folder)]
-    return told, login
-
-
-def with_login(path, processor_ms, folder):
-    """The scenario, which also says how long a login needs a processor: no option of the command line does."""
-    if not processor_ms:
-        return path
-    with open(path) as file:
-        said = rf'\1, processor_time = "{microseconds(processor_ms)}" }}'
-        text, changed = re.subn(r"^(connect = \{ .*) \}$", said, file.read(), flags=re.MULTILINE)
-    assert changed == 1, f"{path} says in one line what connecting takes"
-    told = os.path.join(folder, os.path.basename(path))
-    with open(told, "w") as file:
-        file.write(text)
     return told
 
 
@@ -224,20 +199,15 @@ def mean(result):
     return result["service_ms"]["mean"]
 
 
-def connecting_time(result, *phases):
-    """How long these phases of connecting take together on average, in milliseconds."""
-    return sum(result["connect_ms"][phase]["mean"] for phase in phases if result["connect_ms"].get(phase))
-
-
-def processor_time(one, crowd, most, processors):
-    """How long one of a crowd needs a processor, in milliseconds, if one alone takes `one` and one of many `crowd` on average: each waits for
-    those before it, half of them on average. At most `most`, the part that may need one."""
-    return max(0.0, min(2 * (crowd - one) / (CROWD / processors - 1), most))
+def processor_time(known, processors):
+    """How long an operation needs a processor, in milliseconds: of a crowd each waits for those before it, half of them on average."""
+    one, crowd = mean(known["one"]), mean(known["a crowd"])
+    return min(2 * (crowd - one) / (CROWD / processors - 1), one)
 
 
 def microseconds(ms):
-    """A time as the command line takes it, no longer than it is."""
-    return f"{max(1, int(ms * 1000))}us"
+    """A time as the command line takes it."""
+    return f"{max(1, round(ms * 1000))}us"
 
 
 def apart(serving, connecting):
