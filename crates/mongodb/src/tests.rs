@@ -307,6 +307,9 @@ fn commits(body: &mut Writer<'_>) {
     within(body);
 }
 
+/// What ends a transaction.
+const ENDS: [fn(&mut Writer<'_>); 2] = [aborts, commits];
+
 /// Longer than what is over is kept in mind.
 const LONG: Duration = Duration::from_secs(61);
 
@@ -315,76 +318,46 @@ const EXPIRED: i32 = 50;
 const NO_SUCH_TRANSACTION: i32 = 251;
 
 #[test]
-fn a_transaction_whose_abort_is_refused_is_known_until_another_abort_has_ended_it() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.exchange(server, None, begins);
-    stage.exchange(server, Some(EXPIRED), aborts);
-    stage.pass(LONG);
-    assert_eq!(stage.host_of_transaction(), Some(0), "its host may have it still");
-    stage.exchange(server, None, aborts);
-    stage.pass(LONG);
-    assert_eq!(stage.host_of_transaction(), None);
+fn a_transaction_whose_end_is_refused_is_known_until_another_one_has_ended_it() {
+    for ends in ENDS {
+        let mut stage = Stage::new();
+        let server = stage.connect(PoolId(0), true);
+        stage.exchange(server, None, begins);
+        stage.exchange(server, Some(EXPIRED), ends);
+        stage.pass(LONG);
+        assert_eq!(stage.host_of_transaction(), Some(0), "it may be open still, with its locks");
+        assert!(stage.mongodb.transactions.may_hold_up(0));
+        stage.exchange(server, None, ends);
+        stage.pass(LONG);
+        assert_eq!(stage.host_of_transaction(), None);
+    }
 }
 
 #[test]
-fn a_transaction_that_its_host_does_not_have_is_over_with_the_abort() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.exchange(server, None, begins);
-    stage.exchange(server, Some(NO_SUCH_TRANSACTION), aborts);
-    stage.pass(LONG);
-    assert_eq!(stage.host_of_transaction(), None);
+fn a_transaction_that_its_host_does_not_have_is_over_when_it_is_to_be_ended() {
+    for ends in ENDS {
+        let mut stage = Stage::new();
+        let server = stage.connect(PoolId(0), true);
+        stage.exchange(server, None, begins);
+        stage.exchange(server, Some(NO_SUCH_TRANSACTION), ends);
+        stage.pass(LONG);
+        assert_eq!(stage.host_of_transaction(), None);
+    }
 }
 
 #[test]
-fn a_transaction_whose_abort_has_no_answer_is_known_until_its_session_is_forgotten() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.exchange(server, None, begins);
-    stage.send(server, aborts);
-    stage.lose(server);
-    stage.pass(LONG);
-    assert_eq!(stage.host_of_transaction(), Some(0));
-    stage.pass(30 * LONG);
-    assert_eq!(stage.host_of_transaction(), None);
-}
-
-#[test]
-fn a_transaction_whose_commit_is_refused_is_known_until_another_commit_has_ended_it() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.exchange(server, None, begins);
-    stage.exchange(server, Some(EXPIRED), commits);
-    stage.pass(LONG);
-    assert_eq!(stage.host_of_transaction(), Some(0), "it may be open still, with its locks");
-    assert!(stage.mongodb.transactions.may_hold_up(0));
-    stage.exchange(server, None, commits);
-    stage.pass(LONG);
-    assert_eq!(stage.host_of_transaction(), None);
-}
-
-#[test]
-fn a_transaction_that_its_host_does_not_have_is_over_with_the_commit() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.exchange(server, None, begins);
-    stage.exchange(server, Some(NO_SUCH_TRANSACTION), commits);
-    stage.pass(LONG);
-    assert_eq!(stage.host_of_transaction(), None);
-}
-
-#[test]
-fn a_transaction_whose_commit_has_no_answer_is_known_until_its_session_is_forgotten() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.exchange(server, None, begins);
-    stage.send(server, commits);
-    stage.lose(server);
-    stage.pass(LONG);
-    assert_eq!(stage.host_of_transaction(), Some(0));
-    stage.pass(30 * LONG);
-    assert_eq!(stage.host_of_transaction(), None);
+fn a_transaction_whose_end_has_no_answer_is_known_until_its_session_is_forgotten() {
+    for ends in ENDS {
+        let mut stage = Stage::new();
+        let server = stage.connect(PoolId(0), true);
+        stage.exchange(server, None, begins);
+        stage.send(server, ends);
+        stage.lose(server);
+        stage.pass(LONG);
+        assert_eq!(stage.host_of_transaction(), Some(0));
+        stage.pass(30 * LONG);
+        assert_eq!(stage.host_of_transaction(), None);
+    }
 }
 
 #[test]
