@@ -1,7 +1,7 @@
 //! One look at a MongoDB itself: what it shows of its connections to whoever has the role clusterMonitor, and the commands that ask for it. No
 //! text of a command is asked for: those hold what nobody else should read.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -181,8 +181,9 @@ impl Mongo {
         rows.take(MAX_SESSIONS as usize).map(Session::read).collect()
     }
 
-    /// These sessions, of which some were seen a moment before, with the pauses that have gone on since then.
-    pub fn seen_again(before: &[Session], mut now: Vec<Session>) -> Vec<Session> {
+    /// These sessions, of which some were seen so much `earlier`, with the pauses that have gone on since then. Of a transaction that had not
+    /// begun then nobody knows how long its pause will be.
+    pub fn seen_again(before: &[Session], mut now: Vec<Session>, earlier: Duration) -> Vec<Session> {
         let mut pauses = BTreeMap::<_, Vec<f64>>::new();
         for session in before {
             if let Some((pause, ms)) = session.pause().zip(session.paused_ms) {
@@ -192,7 +193,12 @@ impl Mongo {
         for session in &mut now {
             let Some(ms) = session.paused_ms else { continue };
             let then = session.pause().and_then(|pause| pauses.get_mut(&pause)?.pop());
-            session.pause_ms = Some(then.map_or(0.0, |then| (ms - then).max(0.0)));
+            let is_new = session.open_ms.is_some_and(|open| open <= earlier.as_secs_f64() * 1e3);
+            session.pause_ms = match then {
+                Some(then) => Some((ms - then).max(0.0)),
+                None if is_new => None,
+                None => Some(0.0),
+            };
         }
         now
     }
@@ -407,12 +413,16 @@ mod tests {
         let before = [idle("web", 900.0, 50), idle("web", 400.0, 70), idle("web", 5.0, 9)];
         let busy = Session { is_active: true, ..Session::default() };
         let now = vec![idle("web", 1_000.0, 50), idle("web", 480.0, 71), idle("other", 105.0, 9), busy];
-        let pauses: Vec<_> = Mongo::seen_again(&before, now).iter().map(|session| session.pause_ms).collect();
+        let again = |before: &[Session], now| Mongo::seen_again(before, now, Duration::from_millis(100));
+        let pauses: Vec<_> = again(&before, now).iter().map(|session| session.pause_ms).collect();
         assert_eq!(pauses, [Some(100.0), Some(0.0), Some(0.0), None], "it went on, it had a command, it is another's");
+        let begun = |open_ms| vec![Session { open_ms: Some(open_ms), ..idle("web", 60.0, 8) }];
+        let pauses = [90.0, 900.0].map(|open_ms| again(&before, begun(open_ms))[0].pause_ms);
+        assert_eq!(pauses, [None, Some(0.0)], "one that has just begun may pause for long");
         // Two that cannot be told apart are two.
         let twins = || vec![idle("web", 10.0, 50), idle("web", 10.0, 50)];
         let later = vec![idle("web", 60.0, 50), idle("web", 60.0, 50), idle("web", 60.0, 50)];
-        let lasting = Mongo::seen_again(&twins(), later).iter().filter(|one| one.pause_ms == Some(50.0)).count();
+        let lasting = again(&twins(), later).iter().filter(|one| one.pause_ms == Some(50.0)).count();
         assert_eq!(lasting, 2);
     }
 

@@ -18,10 +18,15 @@ use super::sources::{PATIENCE, Source, micros};
 const ADMIN: &str = "admin";
 /// Lists of connections are so far apart at least.
 const LIST_EVERY: Duration = Duration::from_secs(1);
-/// Where transactions have paused for so long altogether, in milliseconds, it matters whether the pauses are long.
-const LONG_MS: f64 = 50.0;
-/// So much later they are listed once more: MongoDB tells only the sum of a transaction's pauses. The doctor's texts name this.
+/// Where so many transactions pause at a time, it matters whether their pauses are long. One alone is no habit.
+const MANY: usize = 2;
+/// Then they are listed, and so much later once more: MongoDB tells only the sum of a transaction's pauses. The doctor's texts name this.
 const ONCE_MORE: Duration = Duration::from_millis(100);
+/// That begins up to so much later than the look, each time at another moment: clients that beat time with the looks would always be seen at
+/// the end of their pauses.
+const OUT_OF_STEP: Duration = Duration::from_millis(300);
+/// The fractions of multiples of the golden section are spread evenly, however many there are.
+const GOLDEN: f64 = 0.618_033_988_749_895;
 /// The name that MongoDB has for who may not ask something.
 const UNAUTHORIZED: i32 = 13;
 
@@ -41,6 +46,8 @@ struct Known {
     processors: Option<u64>,
     /// When its connections were listed last.
     listed: Option<Instant>,
+    /// Times that they were listed once more.
+    again: u32,
     /// Why they are not to be listed.
     hides: Option<String>,
 }
@@ -81,8 +88,14 @@ impl Source for MongoDb {
 
 impl Known {
     fn connect(url: &Secret) -> anyhow::Result<Self> {
-        let mut this =
-            Self { asker: Asker::connect(url, PATIENCE)?, own: None, processors: None, listed: None, hides: None };
+        let mut this = Self {
+            asker: Asker::connect(url, PATIENCE)?,
+            own: None,
+            processors: None,
+            listed: None,
+            again: 0,
+            hides: None,
+        };
         for hello in Mongo::hello() {
             if let Some(answer) = this.done(&hello)? {
                 this.own = Mongo::connection(&answer);
@@ -138,12 +151,16 @@ impl Known {
 
     /// These connections, with how long transactions pause.
     fn once_more(&mut self, seen: Vec<Session>, command: &Command) -> anyhow::Result<Vec<Session>> {
-        if seen.iter().all(|session| session.paused_ms.is_none_or(|ms| ms < LONG_MS)) {
-            return Ok(Mongo::seen_again(&[], seen));
+        if seen.iter().filter(|session| session.paused_ms.is_some()).count() < MANY {
+            return Ok(seen);
         }
+        self.again = self.again.wrapping_add(1);
+        thread::sleep(OUT_OF_STEP.mul_f64((f64::from(self.again) * GOLDEN).fract()));
+        let began = Instant::now();
+        let Some(before) = self.done(command)? else { return Ok(seen) };
         thread::sleep(ONCE_MORE);
         Ok(match self.done(command)? {
-            Some(answer) => Mongo::seen_again(&seen, Mongo::sessions(&answer)),
+            Some(answer) => Mongo::seen_again(&Mongo::sessions(&before), Mongo::sessions(&answer), began.elapsed()),
             None => seen,
         })
     }
