@@ -294,6 +294,8 @@ impl SharedPool {
             max_size: pool.config().max_size,
             completed: stats.transactions,
             held: Duration::from_nanos(stats.hold.sum_ns),
+            granted: stats.checkout.iter().map(DurationHistogram::count).sum(),
+            waited: stats.checkout[2].count(),
             errors: failed.chain(lost).map(|(_, count)| count).sum(),
             pinned: stats.pinned.iter().map(|(_, count)| *count as u32).sum(),
             fit: !ordered && pool.is_unavailable().is_none(),

@@ -159,6 +159,10 @@ pub struct PoolLoad {
     pub completed: u64,
     /// How long these took, together.
     pub held: Duration,
+    /// Servers that clients got.
+    pub granted: u64,
+    /// Those that came free only after the client had begun to wait.
+    pub waited: u64,
     /// Clients that got no server for another reason than an order, and connections that were lost or could not be made.
     pub errors: u64,
     /// Pinned servers.

@@ -16,8 +16,8 @@ use tuner::{Known, Limits, Look, Standing, Tuner};
 
 use crate::generations::Generations;
 
-/// Looks at a pool in one window of its tuner, at least.
-const LOOKS: u32 = 4;
+/// Looks at a pool in one window of its tuner, at least. With four, chance decided whether they saw those who wait most of the time.
+const LOOKS: u32 = 16;
 /// The longest time between two looks, and the shortest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(50));
 
@@ -192,6 +192,8 @@ fn seen(load: &PoolLoad) -> Look {
     Look {
         completed: load.completed,
         held: load.held,
+        granted: load.granted,
+        waited: load.waited,
         errors: load.errors,
         in_use: load.counts.in_use,
         waiters: load.counts.waiters,
@@ -218,6 +220,8 @@ mod tests {
             max_size: 20,
             completed: 0,
             held: Duration::ZERO,
+            granted: 0,
+            waited: 0,
             errors: 0,
             pinned: 0,
             fit: true,

@@ -230,7 +230,7 @@ impl Tuner {
         }
     }
 
-    /// Takes a look at the pool, about four times a window. Tells what was decided, if something was.
+    /// Takes a look at the pool, several times a window. Tells what was decided, if something was.
     pub fn look(&mut self, look: &Look, now: Time) -> Option<Step> {
         let step = self.decide(look, now)?;
         Some(self.noted(step))

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use pool::Time;
 
-/// A window in which the part of the looks that saw somebody wait is smaller says nothing about the pool's size.
+/// There is demand if so large a part of the looks saw somebody wait,
 const DEMAND: f64 = 0.8;
+/// or so large a part, while [`DEMAND`] of those that got a server had to wait for it: clients that come in step leave gaps in which nobody
+/// waits. The looks must see much of it all the same, or a burst in a quiet minute would be demand.
+const DEMAND_IN_STEP: f64 = 0.5;
 
 /// A pool at one moment. What is counted, is counted since any fixed moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -14,6 +17,10 @@ pub struct Look {
     pub completed: u64,
     /// How long these took, together.
     pub held: Duration,
+    /// Servers that clients got.
+    pub granted: u64,
+    /// Those that a client had to wait for until another one gave them back.
+    pub waited: u64,
     /// Clients that got no server, and connections that were lost or could not be made.
     pub errors: u64,
     /// Servers in use now.
@@ -39,6 +46,8 @@ pub struct Window {
     pub held: Duration,
     /// See [`Look::errors`].
     pub errors: u64,
+    pub(crate) granted: u64,
+    pub(crate) waited: u64,
     pub(crate) looks: u32,
     /// Looks that saw somebody wait.
     pub(crate) waiting: u32,
@@ -59,7 +68,9 @@ impl Window {
 
     /// Whether more servers would have been used.
     pub fn has_demand(&self) -> bool {
-        self.looks > 0 && f64::from(self.waiting) >= DEMAND * f64::from(self.looks)
+        let seen = |part: f64| self.looks > 0 && f64::from(self.waiting) >= part * f64::from(self.looks);
+        let in_step = self.granted > 0 && self.waited as f64 >= DEMAND * self.granted as f64;
+        seen(DEMAND) || (in_step && seen(DEMAND_IN_STEP))
     }
 
     /// Clients that had a server or waited for one, on average. Divided by the throughput that is how long they took: Little's law.
@@ -79,6 +90,8 @@ impl Window {
             completed: self.completed + other.completed,
             held: self.held + other.held,
             errors: self.errors + other.errors,
+            granted: self.granted + other.granted,
+            waited: self.waited + other.waited,
             looks: self.looks + other.looks,
             waiting: self.waiting + other.waiting,
             crowd: self.crowd + other.crowd,
@@ -117,6 +130,8 @@ impl Gauge {
         self.seen.completed = look.completed.saturating_sub(first.completed);
         self.seen.held = look.held.saturating_sub(first.held);
         self.seen.errors = look.errors.saturating_sub(first.errors);
+        self.seen.granted = look.granted.saturating_sub(first.granted);
+        self.seen.waited = look.waited.saturating_sub(first.waited);
         if self.seen.time < long {
             return None;
         }
@@ -151,6 +166,24 @@ mod tests {
         assert_eq!(ends.len(), 2);
         assert_eq!((ends[1].throughput(), ends[1].hold()), (100.0, Duration::from_millis(10)));
         assert_eq!((ends[0].crowd(), ends[0].has_demand()), (10.0, true));
+    }
+
+    #[test]
+    fn clients_that_come_in_step_are_demand_and_a_burst_in_a_quiet_minute_is_none() {
+        // Of eight looks so many see somebody wait, and of a thousand servers so many had to be waited for.
+        let has_demand = |looks: u64, waited: u64| {
+            let mut gauge = Gauge::default();
+            let window = (0..=8).find_map(|s| {
+                let waiters = u32::from(s >= 1 && s <= looks);
+                let look = Look { granted: s * 125, waited: s * waited / 8, ..look(0, waiters) };
+                gauge.look(&look, Duration::from_secs(8), Time(s * SECOND))
+            });
+            window.expect("eight seconds").has_demand()
+        };
+        assert!(has_demand(7, 0), "most looks");
+        assert!(!has_demand(6, 700), "three looks in four, and most got one at once now and then");
+        assert!(has_demand(6, 900), "in step");
+        assert!(!has_demand(3, 1000), "a burst");
     }
 
     #[test]

@@ -136,13 +136,28 @@ pub struct Events {
     next_s: f64,
     pub completed: u64,
     pub held_s: f64,
+    pub granted: u64,
+    pub waited: u64,
 }
 
 impl Events {
     pub fn new(course: Course, rate: f64, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let next_s = random.exponential() / rate;
-        Self { course, rate, random, now_s: 0.0, served: Vec::new(), waiting: 0, next_s, completed: 0, held_s: 0.0 }
+        let served = Vec::new();
+        Self {
+            course,
+            rate,
+            random,
+            now_s: 0.0,
+            served,
+            waiting: 0,
+            next_s,
+            completed: 0,
+            held_s: 0.0,
+            granted: 0,
+            waited: 0,
+        }
     }
 
     /// Operations that are served, and those that wait.
@@ -155,6 +170,8 @@ impl Events {
         loop {
             while self.waiting > 0 && (self.served.len() as u32) < size {
                 self.waiting -= 1;
+                self.waited += 1;
+                self.granted += 1;
                 self.served.push(self.now_s);
             }
             let speed = self.course.throughput(self.served.len() as u32);
@@ -171,7 +188,12 @@ impl Events {
                 self.completed += 1;
             } else {
                 self.now_s = self.next_s;
-                self.waiting += 1;
+                if (self.served.len() as u32) < size {
+                    self.granted += 1;
+                    self.served.push(self.now_s);
+                } else {
+                    self.waiting += 1;
+                }
                 self.next_s += self.random.exponential() / self.rate;
             }
         }

@@ -119,7 +119,8 @@ pub fn open(course: Course, rate: f64, size: u32, seed: u64) -> Open {
         let (in_use, waiters) = events.present();
         waiting += u32::from(waiters > 0 && second > 3000);
         let held = Duration::from_secs_f64(events.held_s);
-        let look = Look { completed: events.completed, held, in_use, waiters, fit: true, ..Look::default() };
+        let Events { completed, granted, waited, .. } = events;
+        let look = Look { completed, held, granted, waited, in_use, waiters, fit: true, ..Look::default() };
         tuner.look(&look, Time(second * SECOND));
     }
     Open { size: tuner.size(), changes: tuner.changes(), waiting: f64::from(waiting) / 600.0 }
