@@ -431,3 +431,18 @@ def test_what_cannot_be_recorded_is_told_at_once(start, tmp_path):
     (tmp_path / "looks.jsonl").write_text("")
     said, done = look(tmp_path / "looks.jsonl", "--record", tmp_path / "other.jsonl")
     assert done.returncode == 3 and "is a recording" in done.stderr
+
+
+def test_an_earlier_recording_stays_until_a_look_has_succeeded(start, tmp_path):
+    old, new = tmp_path / "old.jsonl", tmp_path / "new.jsonl"
+    old.write_text("an earlier one\n" * 9_000)
+    earlier = old.read_bytes()
+    for path in (old, new):
+        said, done = look("http://127.0.0.1:1", "--record", path, window="1s")
+        assert done.returncode == 3 and "cannot ask" in done.stderr, done
+    assert old.read_bytes() == earlier and not new.exists(), "who looked in vain has lost nothing, and left nothing"
+    pooler = start(max_size=4)
+    with pooler.wire() as client:
+        client.query("SELECT 1")
+        seen, done = look(pooler.admin_url, "--record", old, window="2s")
+    assert look(old)[0] == seen and b"earlier" not in old.read_bytes(), done

@@ -5,6 +5,7 @@ one that others wrote. What HikariCP would show is made up; a real one is in tes
 import contextlib
 import http.server
 import json
+import statistics
 import subprocess
 import threading
 import time
@@ -210,6 +211,11 @@ def test_a_recording_of_a_mongodb_is_examined_as_what_was_seen(counted, tmp_path
     told, again = look(path)
     assert told == seen and again.returncode == done.returncode == 1
     assert "things" not in path.read_text(), "no text of a command"
+    looks = [line["mongodb"] for line in map(json.loads, path.read_text().splitlines()) if "mongodb" in line]
+    late = {True: [], False: []}
+    for one in looks:
+        late[bool(one["look"]["sessions"])].append(one["at_us"] / 1e3 - one["look"]["uptime_ms"])
+    assert abs(statistics.median(late[True]) - statistics.median(late[False])) < 60, "a look is as old as its figures, however long a list takes"
 
 
 def test_a_mongodb_that_counts_hardly_anything_is_looked_at_all_the_same(workspace):

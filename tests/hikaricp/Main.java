@@ -17,6 +17,7 @@ import java.sql.Connection;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -34,6 +35,7 @@ import java.util.Map;
  *   --threads N[,N@MS]…  how many ask, and how many from that time on
  *   --burst MS --every MS  they ask for so long, and again after that time
  *   --leak N             so many connections are taken at first, and never given back
+ *   --leak-every MS      they are taken one after the other instead, so long apart
  *   --tracker own        HikariCP's own, not Micrometer's
  * </pre>
  *
@@ -114,12 +116,12 @@ public class Main {
         }
         new UptimeMetrics().bindTo(registry);
         List<HikariDataSource> pools = new ArrayList<>();
-        List<Connection> leaked = new ArrayList<>();
+        List<Connection> leaked = Collections.synchronizedList(new ArrayList<>());
         for (Wishes wish : wishes) {
             HikariDataSource pool = new HikariDataSource(config(wish, registry, own));
             pools.add(pool);
             shorten(pool, wish);
-            for (long n = 0; n < wish.number("leak", 0); n++) {
+            for (long n = 0; n < wish.number("leak", 0) && !wish.flags().containsKey("leak-every"); n++) {
                 leaked.add(pool.getConnection());
             }
         }
@@ -140,6 +142,9 @@ public class Main {
             Wishes wish = wishes.get(n);
             for (int index = 0; index < wish.mostThreads(); index++) {
                 start(wish, pools.get(n), index, began);
+            }
+            if (wish.flags().containsKey("leak-every")) {
+                forget(wish, pools.get(n), leaked);
             }
         }
         System.out.println("ready " + server.getAddress().getPort());
@@ -190,6 +195,22 @@ public class Main {
         exchange.sendResponseHeaders(200, bytes.length);
         exchange.getResponseBody().write(bytes);
         exchange.close();
+    }
+
+    /** A thread that takes connections one after the other, and gives none back. */
+    static void forget(Wishes wish, HikariDataSource pool, List<Connection> leaked) {
+        Thread thread = new Thread(() -> {
+            try {
+                for (long n = 0; n < wish.number("leak", 0); n++) {
+                    Thread.sleep(wish.number("leak-every", 0));
+                    leaked.add(pool.getConnection());
+                }
+            } catch (InterruptedException | SQLException over) {
+                // It ends.
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
     }
 
     /** The thread of this number among those of a pool. */

@@ -269,6 +269,18 @@ impl Target {
         }
     }
 
+    /// A PostgreSQL that is nowhere: of a load that is played and put on nobody.
+    pub fn nowhere() -> Self {
+        Self::Postgres(PostgresTarget {
+            url: Secret::new(""),
+            scripts: vec![(Script::SelectOnly, 1)],
+            protocol: QueryProtocol::Prepared,
+            scale: 1,
+            schema: String::new(),
+            variables: Vec::new(),
+        })
+    }
+
     /// The same of another place that speaks the same protocol.
     pub fn point_at(&mut self, url: &Secret) {
         *match self {

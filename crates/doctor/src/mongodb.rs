@@ -18,8 +18,10 @@ const MAX_ORIGINS: usize = 1_000;
 /// A pause within a transaction that is seen to have lasted for so long. It goes on: on average it is half over, and by chance less. Where
 /// connections were listed once only, all pauses of a transaction together.
 pub(crate) const SEEN_PAUSE_MS: f64 = 50.0;
-/// Commands of the one who looks, for each look.
-const OF_A_LOOK: u64 = 2;
+/// Commands of the one who looks: for each look, for each list, and for one that was made once more.
+const OF_A_LOOK: u64 = 1;
+const OF_A_LIST: u64 = 1;
+const OF_ONE_AGAIN: u64 = 3;
 /// Connections that were idle for so long before they went did not go because their work was done.
 const IDLE_BEFORE: Duration = Duration::from_millis(500);
 /// Looks of that time that are remembered; of more the last ones.
@@ -38,6 +40,8 @@ pub struct MongoWindow {
     standing: BTreeMap<(MongoOrigin, Option<u64>), u64>,
     /// Looks that listed connections.
     lists: usize,
+    /// Commands of the one who looks since the last look's figures.
+    own: u64,
     /// When, how many connections, and how many commands since the look before: of the last while.
     recent: VecDeque<(Duration, u64, u64)>,
 }
@@ -82,6 +86,10 @@ pub(crate) struct MongoSums {
     /// Pauses that were seen where connections were listed twice, and those of them that went on for [`SEEN_PAUSE_MS`].
     pub(crate) pauses: u64,
     pub(crate) lasting: u64,
+    /// Some connections were listed once more.
+    pub(crate) seen_again: bool,
+    /// Commands of the one who looks, between the first look and the last.
+    pub(crate) own: u64,
     pub(crate) swings: Swings,
     /// Falls of the number of connections before which hardly anything was asked for a while, and the most connections before one.
     pub(crate) idle_falls: u64,
@@ -97,9 +105,16 @@ impl MongoWindow {
         }
         let asked = self.course.last().map_or(0, |(_, last)| look.operations.saturating_sub(last.operations));
         let have_come = self.course.last().is_some_and(|(_, last)| look.created > last.created);
-        self.count(at, &look, asked.saturating_sub(OF_A_LOOK));
+        let own = if self.looks() == 0 { 0 } else { self.own + OF_A_LOOK };
+        self.sums.own = self.sums.own.saturating_add(own);
+        self.count(at, &look, asked.saturating_sub(own));
+        self.own = match (&look.sessions, look.seen_again) {
+            (_, true) => OF_ONE_AGAIN,
+            (Some(_), false) => OF_A_LIST,
+            (None, false) => 0,
+        };
         if let Some(sessions) = look.sessions.take() {
-            self.list(&sessions, self.course.until(at));
+            self.list(&sessions, look.seen_again, self.course.until(at));
         }
         // What was known once is known: it is not asked for at each look.
         if let Some((_, last)) = self.course.last() {
@@ -146,10 +161,11 @@ impl MongoWindow {
         }
     }
 
-    fn list(&mut self, sessions: &[Session], lasts: Duration) {
+    fn list(&mut self, sessions: &[Session], again: bool, lasts: Duration) {
         let long = lasts.as_millis() as f64;
         let present: BTreeSet<u64> = sessions.iter().filter_map(|session| session.id).collect();
         self.origins.values_mut().for_each(|origin| origin.now = 0);
+        self.sums.seen_again |= again;
         let mut paused: BTreeMap<MongoOrigin, u64> = BTreeMap::new();
         let mut standing: BTreeMap<(MongoOrigin, Option<u64>), u64> = BTreeMap::new();
         for session in sessions {
@@ -162,7 +178,10 @@ impl MongoWindow {
             own.came += u64::from(self.lists > 0 && session.id.is_some_and(|id| !self.present.contains(&id)));
             let Some(ms) = session.paused_ms else { continue };
             self.sums.longest_ms = self.sums.longest_ms.max(ms);
-            let lasts = session.pause_ms.unwrap_or(ms) >= SEEN_PAUSE_MS;
+            let lasts = match session.pause_ms {
+                Some(pause) => pause >= SEEN_PAUSE_MS,
+                None => !again && ms >= SEEN_PAUSE_MS,
+            };
             if session.pause_ms.is_some() {
                 self.sums.pauses = self.sums.pauses.saturating_add(1);
                 self.sums.lasting = self.sums.lasting.saturating_add(u64::from(lasts));
@@ -278,6 +297,18 @@ mod tests {
         };
         assert_eq!(falls(0), (2, 2));
         assert_eq!(falls(5), (2, 0), "they worked to the end");
+    }
+
+    #[test]
+    fn what_the_one_who_looks_asks_is_not_what_was_asked() {
+        // A look, a list, and two more of these.
+        let listed = |n: u64| {
+            let current = if n % 20 < 14 { 6 } else { 1 };
+            Mongo { sessions: Some(Vec::new()), seen_again: true, ..look(current, 100 + n * 4) }
+        };
+        let mut window = MongoWindow::default();
+        (0..40).for_each(|n| assert!(window.add(Duration::from_millis(n * 100), listed(n))));
+        assert_eq!((window.sums.own, window.sums.idle_falls), (39 * 4, 2), "nobody else asked anything");
     }
 
     #[test]

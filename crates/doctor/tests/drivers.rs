@@ -1,82 +1,12 @@
 //! What drivers tell of their own pools, made up as files: scrapes of HikariCP's metrics and events of a driver of MongoDB, one for each symptom, and
 //! healthy ones that resemble them.
 
-use std::fmt::Write;
+use doctor::Symptom;
 
-use doctor::{Diagnosis, FileReading, Symptom};
+#[path = "drivers/scrapes.rs"]
+mod scrapes;
 
-/// HikariCP at one scrape.
-#[derive(Clone, Copy, Default)]
-struct Hikari {
-    active: u64,
-    pending: u64,
-    total: u64,
-    min: u64,
-    made: u64,
-    used: u64,
-    used_s: f64,
-    timeouts: u64,
-}
-
-const MAX: u64 = 10;
-const EVERY_S: u64 = 5;
-
-/// A file of scrapes, each of which shows what `of` says of it.
-fn scrapes(count: u64, of: impl Fn(u64) -> Hikari) -> String {
-    let mut text = String::new();
-    for n in 0..count {
-        let Hikari { active, pending, total, min, made, used, used_s, timeouts } = of(n);
-        writeln!(text, "{}", 1_795_670_000 + n * EVERY_S).unwrap();
-        text += "# TYPE hikaricp_connections_active gauge\n";
-        for (name, value) in [
-            ("", total as f64),
-            ("_active", active as f64),
-            ("_idle", total.saturating_sub(active) as f64),
-            ("_pending", pending as f64),
-            ("_max", MAX as f64),
-            ("_min", min as f64),
-            ("_creation_seconds_count", made as f64),
-            ("_creation_seconds_sum", made as f64 * 0.02),
-            ("_usage_seconds_count", used as f64),
-            ("_usage_seconds_sum", used_s),
-            ("_timeout_total", timeouts as f64),
-        ] {
-            writeln!(text, "hikaricp_connections{name}{{pool=\"shop\",}} {value:?}").unwrap();
-        }
-        text += "jvm_threads_live_threads 40.0\n";
-    }
-    text
-}
-
-fn read(text: &str) -> Result<Diagnosis, String> {
-    let mut reading = FileReading::of(text.lines().next().unwrap_or_default());
-    text.lines().try_for_each(|line| reading.take(line)).map_err(|damage| damage.to_string())?;
-    let patient = reading.finish().map_err(|damage| damage.to_string())?;
-    patient.examine().map_err(|damage| damage.to_string())
-}
-
-fn found(text: &str) -> (Vec<Symptom>, Vec<Vec<Symptom>>) {
-    let diagnosis = read(text).unwrap();
-    for finding in &diagnosis.findings {
-        let whole = finding.evidence.len() >= 2 && !finding.rules_out.is_empty() && !finding.advice.is_empty();
-        assert!(whole, "{finding:?}");
-    }
-    let findings = diagnosis.findings.iter().map(|finding| finding.symptom).collect();
-    (findings, diagnosis.undecided.iter().map(|undecided| undecided.between.clone()).collect())
-}
-
-/// A pool that is used for a third.
-fn quiet(n: u64) -> Hikari {
-    Hikari {
-        active: 2 + n % 3,
-        total: 10,
-        min: 10,
-        made: 10,
-        used: n * 500,
-        used_s: n as f64 * 15.0,
-        ..Hikari::default()
-    }
-}
+use scrapes::{EVERY_S, Hikari, MAX, found, quiet, read, scrapes, used};
 
 #[test]
 fn a_pool_that_is_used_a_little_is_healthy_and_what_cannot_be_seen_is_said() {
@@ -93,7 +23,7 @@ fn a_pool_that_is_used_a_little_is_healthy_and_what_cannot_be_seen_is_said() {
 fn filling(light_ms: f64, full_ms: f64) -> impl Fn(u64) -> Hikari {
     move |n| {
         let (light, full) = (n.min(10), n.saturating_sub(10));
-        let (calm, busy) = (light * 500, full * 2_500);
+        let (calm, busy) = (light * used(2, light_ms), full * used(MAX, full_ms));
         let used_s = (calm as f64 * light_ms + busy as f64 * full_ms) / 1e3;
         let active = if n <= 10 { 2 } else { MAX };
         Hikari { active, pending: if n <= 10 { 0 } else { 6 }, used: calm + busy, used_s, timeouts: full, ..quiet(n) }
@@ -124,9 +54,11 @@ fn slowing(each_s: f64) -> impl Fn(u64) -> Hikari {
     move |n| {
         let taken = [2, 4, 6, 8, 10];
         let before = |n: u64| taken[(n as usize / 6).min(4)];
-        let used_s = (0..n).map(|n| 500.0 * each_s * before(n) as f64).sum();
+        let use_s = |n: u64| each_s * before(n) as f64;
+        let uses = |n: u64| used(before(n), use_s(n) * 1e3);
+        let used_s = (0..n).map(|n| uses(n) as f64 * use_s(n)).sum();
         let active = before(n.saturating_sub(1));
-        Hikari { active, pending: if active == MAX { 5 } else { 0 }, used: n * 500, used_s, ..quiet(n) }
+        Hikari { active, pending: if active == MAX { 5 } else { 0 }, used: (0..n).map(uses).sum(), used_s, ..quiet(n) }
     }
 }
 
@@ -378,6 +310,22 @@ fn connections_that_are_never_checked_in_are_a_leak() {
     for n in 0..20 {
         log.at(10.0 + n as f64 * 15.0, "connectionCheckOutStarted", None, "");
         log.at(20.0 + n as f64 * 15.0, "connectionCheckOutFailed", None, "timeout");
+    }
+    assert_eq!(found(&log.text()), (vec![Symptom::Leak], vec![]));
+}
+
+#[test]
+fn connections_that_are_no_longer_checked_in_one_after_the_other_are_a_leak() {
+    let mut log = Log::new(6, 0);
+    calm(&mut log, 480.0);
+    for id in 2..6 {
+        let at = (id - 1) as f64 * 30.0 + 0.05;
+        log.at(at, "connectionCheckOutStarted", None, "");
+        log.at(at, "connectionCheckedOut", Some(id), "");
+    }
+    for n in 0..20 {
+        log.at(150.0 + n as f64 * 15.0, "connectionCheckOutStarted", None, "");
+        log.at(160.0 + n as f64 * 15.0, "connectionCheckOutFailed", None, "timeout");
     }
     assert_eq!(found(&log.text()), (vec![Symptom::Leak], vec![]));
 }

@@ -6,12 +6,12 @@ mod wishes;
 use std::{path::Path, time::Duration};
 
 use bench::{
-    plan::{Plan, PoolWishes, PostgresTarget, QueryProtocol, Script, Shape, Spacing, Stage, Target},
+    plan::{Plan, PoolWishes, Shape, Spacing, Stage, Target},
     result::Measured,
     scenario::{self, SweepPlan},
     threshold::Threshold,
 };
-use settings::{Problems, Secret, Variables, environment, load_text};
+use settings::{Problems, Variables, environment, load_text};
 use workload::Fault;
 
 use crate::server::{Curve, Spec};
@@ -173,14 +173,7 @@ pub fn from_text(
 /// # Errors
 /// What is wrong with it.
 pub fn from_flags(flags: &Flags, wishes: Wishes) -> Result<Question, String> {
-    let target = Target::Postgres(PostgresTarget {
-        url: Secret::new(""),
-        scripts: vec![(Script::SelectOnly, 1)],
-        protocol: QueryProtocol::Prepared,
-        scale: 1,
-        schema: String::new(),
-        variables: Vec::new(),
-    });
+    let target = Target::nowhere();
     let stage = Stage { duration: flags.duration.unwrap_or(USUAL_LENGTH), from: flags.rate, to: flags.rate };
     let (mut assumed, mut faults) = (Vec::new(), flags.faults.clone());
     if flags.duration.is_none() {

@@ -105,7 +105,8 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = settings::parse_duration_on)]
     every: Duration,
 
-    /// Write the looks to a file, too: `poolhouse doctor FILE` examines it. At most 256 MB; it has names and addresses, and no secrets
+    /// Write the looks to a file, too: `poolhouse doctor FILE` examines it. They take the place of what it had once the first look has
+    /// succeeded. At most 256 MB; it has names and addresses, and no secrets
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 

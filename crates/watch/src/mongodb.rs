@@ -1,7 +1,7 @@
 //! One look at a MongoDB itself: what it shows of its connections to whoever has the role clusterMonitor, and the commands that ask for it. No
 //! text of a command is asked for: those hold what nobody else should read.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,6 +14,8 @@ const MAX_FIGURE: u64 = 9_000_000_000_000;
 const MAX_LATENCY_US: u64 = 4_000_000_000_000_000;
 /// Characters of a name.
 const MAX_NAME: usize = 100;
+/// By so much, in milliseconds, two clocks may go apart between two lists.
+const CLOCKS_MS: f64 = 2.0;
 /// Parts of the answer to serverStatus that nobody reads here; the server leaves them out.
 const LEFT_OUT: [&str; 16] = [
     "asserts",
@@ -75,6 +77,9 @@ pub struct Mongo {
     pub processors: Option<u64>,
     /// Its connections, where they were asked for and may be seen.
     pub sessions: Option<Vec<Session>>,
+    /// They were listed once more, so that their pauses are told, except those of which nobody knows.
+    #[serde(default)]
+    pub seen_again: bool,
     /// Why they may not be seen.
     pub hides_sessions: Option<String>,
 }
@@ -181,9 +186,11 @@ impl Mongo {
         rows.take(MAX_SESSIONS as usize).map(Session::read).collect()
     }
 
-    /// These sessions, of which some were seen so much `earlier`, with the pauses that have gone on since then. Of a transaction that had not
-    /// begun then nobody knows how long its pause will be.
-    pub fn seen_again(before: &[Session], mut now: Vec<Session>, earlier: Duration) -> Vec<Session> {
+    /// These sessions, of which some were seen `before`, with the pauses that have gone on since then: these have grown by as much as the lists are
+    /// `apart`, at least and at most. Of a transaction that had not begun then nobody knows how long its pause will be.
+    pub fn seen_again(before: &[Session], mut now: Vec<Session>, apart: &RangeInclusive<Duration>) -> Vec<Session> {
+        let in_ms = |time: &Duration| time.as_secs_f64() * 1e3;
+        let (least, most) = (in_ms(apart.start()) - CLOCKS_MS, in_ms(apart.end()) + CLOCKS_MS);
         let mut pauses = BTreeMap::<_, Vec<f64>>::new();
         for session in before {
             if let Some((pause, ms)) = session.pause().zip(session.paused_ms) {
@@ -192,13 +199,14 @@ impl Mongo {
         }
         for session in &mut now {
             let Some(ms) = session.paused_ms else { continue };
-            let then = session.pause().and_then(|pause| pauses.get_mut(&pause)?.pop());
-            let is_new = session.open_ms.is_some_and(|open| open <= earlier.as_secs_f64() * 1e3);
-            session.pause_ms = match then {
-                Some(then) => Some((ms - then).max(0.0)),
-                None if is_new => None,
-                None => Some(0.0),
-            };
+            // Another transaction may have had commands for as many microseconds.
+            let went_on = session.pause().and_then(|pause| {
+                let then = pauses.get_mut(&pause)?;
+                let same = then.iter().position(|then| (least..=most).contains(&(ms - then)))?;
+                Some(ms - then.swap_remove(same))
+            });
+            let is_new = session.open_ms.is_some_and(|open| open <= most);
+            session.pause_ms = went_on.or((!is_new).then_some(0.0));
         }
         now
     }
@@ -249,6 +257,7 @@ impl Mongo {
             }),
             processors: None,
             sessions: None,
+            seen_again: false,
             hides_sessions: None,
         })
     }
@@ -413,17 +422,23 @@ mod tests {
         let before = [idle("web", 900.0, 50), idle("web", 400.0, 70), idle("web", 5.0, 9)];
         let busy = Session { is_active: true, ..Session::default() };
         let now = vec![idle("web", 1_000.0, 50), idle("web", 480.0, 71), idle("other", 105.0, 9), busy];
-        let again = |before: &[Session], now| Mongo::seen_again(before, now, Duration::from_millis(100));
-        let pauses: Vec<_> = again(&before, now).iter().map(|session| session.pause_ms).collect();
+        let apart = Duration::from_millis(100)..=Duration::from_millis(110);
+        let again = |before: &[Session], now| Mongo::seen_again(before, now, &apart);
+        let told = |sessions: Vec<Session>| sessions.iter().map(|session| session.pause_ms).collect::<Vec<_>>();
+        let pauses = told(again(&before, now));
         assert_eq!(pauses, [Some(100.0), Some(0.0), Some(0.0), None], "it went on, it had a command, it is another's");
         let begun = |open_ms| vec![Session { open_ms: Some(open_ms), ..idle("web", 60.0, 8) }];
         let pauses = [90.0, 900.0].map(|open_ms| again(&before, begun(open_ms))[0].pause_ms);
         assert_eq!(pauses, [None, Some(0.0)], "one that has just begun may pause for long");
         // Two that cannot be told apart are two.
         let twins = || vec![idle("web", 10.0, 50), idle("web", 10.0, 50)];
-        let later = vec![idle("web", 60.0, 50), idle("web", 60.0, 50), idle("web", 60.0, 50)];
-        let lasting = again(&twins(), later).iter().filter(|one| one.pause_ms == Some(50.0)).count();
+        let later = vec![idle("web", 110.0, 50), idle("web", 110.0, 50), idle("web", 110.0, 50)];
+        let lasting = again(&twins(), later).iter().filter(|one| one.pause_ms == Some(100.0)).count();
         assert_eq!(lasting, 2);
+        // Others that had commands for as long are told from them by how much their pauses have grown.
+        let alike = [idle("web", 900.0, 50), idle("web", 20.0, 50), idle("web", 20.0, 60)];
+        let later = vec![idle("web", 1_005.0, 50), idle("web", 125.0, 50), idle("web", 80.0, 60)];
+        assert_eq!(told(again(&alike, later)), [Some(105.0), Some(105.0), Some(0.0)]);
     }
 
     #[test]

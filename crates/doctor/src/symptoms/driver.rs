@@ -1,20 +1,17 @@
 //! What tells a driver's own pool: how many connections are taken and for how long, who waits, and how many are made. What they do while somebody
 //! has them it does not tell: a connection that is never given back, and a statement that takes forever, look alike for a while.
 
+mod never_back;
+
 use watch::{Look, Pool, Pooler};
 
-use super::{Verdict, WAITING, percent, time, waiting};
+use super::{Verdict, time, waiting};
 use crate::{
     database::Swings,
-    finding::{Finding, Key, Setting, Symptom, Undecided},
+    finding::{Finding, Key, Setting, Symptom},
     window::PoolWindow,
 };
 
-/// Connections that are taken throughout and given back by nobody, as a share of the pool's size, and at least.
-const NEVER_BACK: f64 = 0.5;
-const LEAST_KEPT: f64 = 2.0;
-/// A statement that takes so long is none of an application that others wait for.
-const ENDLESS_S: f64 = 300.0;
 /// Connections made, at least, to speak of churn, and from how many for each use on failures or clients are the reason.
 const LEAST_MADE: u64 = 10;
 const EPHEMERAL: f64 = 0.2;
@@ -27,7 +24,7 @@ const OF_MADE: f64 = 0.5;
 
 /// Of each pool, what explains it first; and churn besides.
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Vec<Verdict> {
-    let of: [fn(&PoolWindow<'_>) -> Verdict; 3] = [reach, held, waiting::examine];
+    let of: [fn(&PoolWindow<'_>) -> Verdict; 3] = [reach, never_back::examine, waiting::examine];
     let first = of.into_iter().map(|of| of(pool)).find(|verdict| !matches!(verdict, Verdict::Absent));
     vec![first.unwrap_or(Verdict::Absent), churn(pool)]
 }
@@ -86,75 +83,6 @@ fn made(pool: &PoolWindow<'_>) -> String {
         Pooler::HikariCp => format!("{made} connections were made or could not be (HikariCP counts these together)"),
         _ => format!("{made} connections were made"),
     }
-}
-
-/// Connections are taken and do not come back.
-fn held(pool: &PoolWindow<'_>) -> Verdict {
-    if hides_uses(pool.pooler, pool.last) {
-        return Verdict::Absent;
-    }
-    let max = pool.last.max_size;
-    let ms = pool.lasts.as_secs_f64().max(1e-3) * 1e3;
-    let Some(least) = pool.steps.iter().map(|step| step.in_use).min() else { return Verdict::Absent };
-    // What came back was taken for so long together, at most: so many were taken on average by those who give them back.
-    let back = pool.change.hold.count();
-    let accounted = ((pool.change.hold.sum_ms + back as f64 * pool.coarse_ms()) / ms).max(0.0);
-    let taken = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
-    let kept = (taken - accounted).min(least as f64);
-    let waiting = pool.share(|step| step.waiters > 0);
-    let failed: u64 = pool.change.failed.values().fold(0, |sum, count| sum.saturating_add(*count));
-    if kept < LEAST_KEPT || kept < NEVER_BACK * max as f64 || (waiting < WAITING && failed == 0) {
-        return Verdict::Absent;
-    }
-    let seen = vec![
-        format!(
-            "{least} or more of at most {max} connections were taken throughout, {taken:.1} on average; what came back ({back} times) explains \
-             {accounted:.1} of these"
-        ),
-        format!("somebody waited at {} of the looks, and {failed} gave up or failed", percent(waiting)),
-    ];
-    if pool.lasts.as_secs_f64() < ENDLESS_S {
-        return Verdict::Undecided(Undecided {
-            between: vec![Symptom::Leak, Symptom::ServerSaturated],
-            of: pool.name(),
-            seen,
-            needs: format!(
-                "whether these connections carry out a statement or are forgotten: a window of {} or more (--window 10m), or the database, which \
-                 knows (`poolhouse doctor postgres://...`){}",
-                time(ENDLESS_S * 1e3),
-                match pool.pooler {
-                    Pooler::HikariCp => "; leakDetectionThreshold = 60000 writes where they were taken into the log",
-                    _ => "",
-                }
-            ),
-        });
-    }
-    Verdict::Present(Finding {
-        symptom: Symptom::Leak,
-        of: pool.name(),
-        evidence: seen,
-        rules_out: format!(
-            "the statements are not slow: what comes back was taken for {}, and these for all of {}",
-            pool.change.hold.mean_ms().map_or_else(|| "no time at all".to_owned(), |ms| format!("{} on average", time(ms))),
-            time(ms)
-        ),
-        setting: (pool.pooler == Pooler::HikariCp).then(|| Setting {
-            key: "leakDetectionThreshold",
-            from: None,
-            to: "60000".to_owned(),
-        }),
-        advice: match pool.pooler {
-            Pooler::HikariCp => {
-                "Find where connections are taken and not closed: the setting (in ms) writes the place into the log. Close them with \
-                 try-with-resources."
-            }
-            _ => {
-                "Find cursors, change streams and sessions that are not closed: each may keep its connection. A transaction keeps it until it ends \
-                 where the server is a load balancer's."
-            }
-        }
-        .to_owned(),
-    })
 }
 
 /// Idle connections are closed, and made again for the next burst.

@@ -14,8 +14,6 @@ use crate::mongodb::MongoWindow;
 const ALL: &str = "all clients";
 /// Commands that a connection makes for itself, before its client asks for anything: a hello, and a step of the login.
 const OWN: u64 = 2;
-/// Commands of the one who looks, for each look.
-const OF_A_LOOK: u64 = 2;
 
 /// What is known of each symptom.
 pub(crate) fn examine(window: &MongoWindow) -> Vec<Verdict> {
@@ -91,7 +89,7 @@ fn made(window: &MongoWindow) -> Option<(u64, u64)> {
     }
     let came = last.created?.saturating_sub(first.created?);
     let asked = last.operations.saturating_sub(first.operations);
-    let own = OWN.saturating_mul(came).saturating_add(OF_A_LOOK * window.looks() as u64);
+    let own = OWN.saturating_mul(came).saturating_add(window.sums.own);
     Some((came, asked.saturating_sub(own)))
 }
 

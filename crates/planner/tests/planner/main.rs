@@ -13,14 +13,13 @@ mod search;
 use std::time::Duration;
 
 use bench::{
-    plan::{Plan, PoolConfig, PoolUnderTest, PostgresTarget, QueryProtocol, Script, Shape, Spacing, Stage, Target},
+    plan::{Plan, PoolConfig, PoolUnderTest, Shape, Spacing, Stage, Target},
     result::{BenchResult, Percentiles},
 };
 use planner::{
     run::{Outcome, run},
     server::{Connect, Spec, Times},
 };
-use settings::Secret;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -50,14 +49,7 @@ fn fixed(size: u32) -> PoolConfig {
 fn plan(shape: Shape, config: PoolConfig) -> Plan {
     Plan {
         name: "test".to_owned(),
-        target: Target::Postgres(PostgresTarget {
-            url: Secret::new(""),
-            scripts: vec![(Script::SelectOnly, 1)],
-            protocol: QueryProtocol::Prepared,
-            scale: 1,
-            schema: String::new(),
-            variables: Vec::new(),
-        }),
+        target: Target::nowhere(),
         shape,
         pool: PoolUnderTest {
             warm: config.min_size > 0,

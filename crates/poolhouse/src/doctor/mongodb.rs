@@ -12,7 +12,7 @@ use serde_json::Value;
 use settings::Secret;
 use watch::{Client, Command, MAX_SESSIONS, Mongo, Session};
 
-use super::sources::{PATIENCE, Source, micros};
+use super::sources::{PATIENCE, Source};
 
 /// Where the server answers of itself.
 const ADMIN: &str = "admin";
@@ -58,7 +58,8 @@ impl MongoDb {
         Self { url, processors: processors.map(u64::from), known: None }
     }
 
-    fn look(&mut self) -> anyhow::Result<Mongo> {
+    /// What it shows, and when that was.
+    fn look(&mut self) -> anyhow::Result<(Instant, Mongo)> {
         if self.known.is_none() {
             let mut known = Known::connect(&self.url)?;
             known.processors = match self.processors {
@@ -78,7 +79,9 @@ impl Source for MongoDb {
             // It may have been restarted: the next look connects anew.
             self.known = None;
         }
-        Ok(Line::MongoDb { at_us: micros(began), look: Box::new(looked?) })
+        let (at, look) = looked?;
+        let at_us = at.saturating_duration_since(began).as_micros() as u64;
+        Ok(Line::MongoDb { at_us, look: Box::new(look) })
     }
 
     fn clients(&mut self) -> anyhow::Result<Vec<Client>> {
@@ -113,7 +116,7 @@ impl Known {
         })
     }
 
-    fn look(&mut self) -> anyhow::Result<Mongo> {
+    fn look(&mut self) -> anyhow::Result<(Instant, Mongo)> {
         let answer = match self.asker.ask(ADMIN, &Mongo::status(), PATIENCE)? {
             Reply::Done(answer) => answer,
             Reply::Refused { code: UNAUTHORIZED, message } => {
@@ -121,10 +124,12 @@ impl Known {
             }
             Reply::Refused { message, .. } => bail!("serverStatus is refused: {message}"),
         };
+        // What is counted is as of now. Lists take a while, and each another one.
+        let at = Instant::now();
         let mut look = Mongo::read(&answer).map_err(anyhow::Error::msg)?;
         look.processors = self.processors;
         self.list(&mut look)?;
-        Ok(look)
+        Ok((at, look))
     }
 
     /// Its connections, if they may be seen, are not too many, and were not listed a moment ago.
@@ -136,7 +141,12 @@ impl Known {
         if self.hides.is_none() && self.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY) {
             let command = Mongo::connections(self.own, look.process.starts_with("mongos"));
             match self.asker.ask(ADMIN, &command, PATIENCE)? {
-                Reply::Done(answer) => look.sessions = Some(self.once_more(Mongo::sessions(&answer), &command)?),
+                Reply::Done(answer) => {
+                    let seen = Mongo::sessions(&answer);
+                    let again = self.once_more(&seen, &command)?;
+                    look.seen_again = again.is_some();
+                    look.sessions = Some(again.unwrap_or(seen));
+                }
                 Reply::Refused { code: UNAUTHORIZED, .. } => {
                     self.hides =
                         Some("$currentOp is refused; the role clusterMonitor on admin would show it".to_owned());
@@ -149,19 +159,20 @@ impl Known {
         Ok(())
     }
 
-    /// These connections, with how long transactions pause.
-    fn once_more(&mut self, seen: Vec<Session>, command: &Command) -> anyhow::Result<Vec<Session>> {
+    /// The connections a moment later, with how long transactions pause. `None` where too few of those that were `seen` pause, or the server refuses.
+    fn once_more(&mut self, seen: &[Session], command: &Command) -> anyhow::Result<Option<Vec<Session>>> {
         if seen.iter().filter(|session| session.paused_ms.is_some()).count() < MANY {
-            return Ok(seen);
+            return Ok(None);
         }
         self.again = self.again.wrapping_add(1);
         thread::sleep(OUT_OF_STEP.mul_f64((f64::from(self.again) * GOLDEN).fract()));
         let began = Instant::now();
-        let Some(before) = self.done(command)? else { return Ok(seen) };
+        let Some(before) = self.done(command)? else { return Ok(None) };
+        let answered = Instant::now();
         thread::sleep(ONCE_MORE);
-        Ok(match self.done(command)? {
-            Some(answer) => Mongo::seen_again(&Mongo::sessions(&before), Mongo::sessions(&answer), began.elapsed()),
-            None => seen,
-        })
+        let least = answered.elapsed();
+        let Some(now) = self.done(command)? else { return Ok(None) };
+        let apart = least..=began.elapsed();
+        Ok(Some(Mongo::seen_again(&Mongo::sessions(&before), Mongo::sessions(&now), &apart)))
     }
 }

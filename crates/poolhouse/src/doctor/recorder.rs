@@ -1,31 +1,41 @@
 //! Recordings as files. What stands in their lines is known by the crate `doctor`.
 
 use std::{
-    fs::File,
-    io::{BufRead, BufReader, BufWriter, Read, Write},
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, bail};
 use doctor::{FileReading, Line, MAX_LINE, MAX_RECORDING, Patient};
 
-/// Writes one.
+/// Writes one. What the file had before stays until there is something to keep: who looks in vain loses nothing.
 pub struct Recorder {
     path: PathBuf,
     file: BufWriter<File>,
+    /// The file was not there before.
+    is_new: bool,
+    has_begun: bool,
     written: u64,
 }
 
 impl Recorder {
-    /// Begins one, in the place of what was there.
+    /// Opens the file, and writes nothing yet.
     ///
     /// # Errors
     /// The system refuses.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        let mut this = Self { path: path.to_owned(), file: BufWriter::new(file), written: 0 };
-        this.write(&Line::first(env!("CARGO_PKG_VERSION")).text())?;
-        Ok(this)
+        let new = OpenOptions::new().write(true).create_new(true).open(path);
+        let is_new = new.is_ok();
+        let opened = match new {
+            // It may be a link to where nothing is yet.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                OpenOptions::new().write(true).create(true).truncate(false).open(path)
+            }
+            opened => opened,
+        };
+        let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), is_new, has_begun: false, written: 0 })
     }
 
     /// Keeps a line, as much of it as fits, and returns what a reader will make of it. `None`: there is room left for the end only.
@@ -38,6 +48,7 @@ impl Recorder {
             return Ok(None);
         }
         let read = Line::read(&text).context("this cannot be recorded")?;
+        self.begin()?;
         self.write(&text)?;
         Ok(Some(read))
     }
@@ -49,15 +60,38 @@ impl Recorder {
     pub fn finish(mut self, end: Line) -> anyhow::Result<Line> {
         let (_, text) = end.fitted();
         let read = Line::read(&text).context("this cannot be recorded")?;
+        self.begin()?;
         self.write(&text)?;
         self.file.flush().with_context(|| format!("cannot write {}", self.path.display()))?;
         Ok(read)
+    }
+
+    /// Takes the place of what was there, once.
+    fn begin(&mut self) -> anyhow::Result<()> {
+        if self.has_begun {
+            return Ok(());
+        }
+        self.has_begun = true;
+        let file = self.file.get_ref();
+        // A pipe or a terminal has no length.
+        let emptied = file.metadata().and_then(|about| if about.is_file() { file.set_len(0) } else { Ok(()) });
+        emptied.with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.write(&Line::first(env!("CARGO_PKG_VERSION")).text())
     }
 
     fn write(&mut self, text: &str) -> anyhow::Result<()> {
         self.written += text.len() as u64 + 1;
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.write_all(b"\n"));
         written.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+impl Drop for Recorder {
+    /// Leaves no file where there was none, and nothing was kept.
+    fn drop(&mut self) {
+        if self.is_new && !self.has_begun {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

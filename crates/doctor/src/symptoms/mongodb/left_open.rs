@@ -15,8 +15,8 @@ const OF_ALL: f64 = 0.5;
 const AT_LOOKS: f64 = 0.3;
 /// Of transactions that are open: the share that has none.
 const PAUSING: f64 = 0.5;
-/// Of pauses that were seen, the share that still goes on 0.1 s later: where each lasts for 200 ms, that is half of them; where a transaction has
-/// many short ones, none.
+/// Of pauses that were seen, the share that had gone on for 0.1 s: where each lasts for 200 ms, that is half of them; where a transaction has many
+/// short ones, none.
 const LASTING: f64 = 0.3;
 /// One that pauses alone is no habit: somebody works by hand.
 const ALONE: f64 = 1.5;
@@ -40,7 +40,8 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
     // By Little's law: how many pause at a time, over how many come in that time, is how long each pauses, all its pauses together.
     let pause = inactive / (started.max(1) as f64 / seconds) * 1e3;
     let is_long = match (window.has_lists(), sums.pauses) {
-        (true, 0) => sums.longest_ms >= SEEN_PAUSE_MS,
+        // All that were looked at twice had just begun: nobody knows.
+        (true, 0) => !sums.seen_again && sums.longest_ms >= SEEN_PAUSE_MS,
         (true, pauses) => sums.lasting as f64 >= LASTING * pauses as f64,
         (false, _) => started > 0,
     };
@@ -54,7 +55,7 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
     }
     let longest = match (window.has_lists(), sums.pauses) {
         (true, 0) => format!("; the pauses of one came to {}", time(sums.longest_ms)),
-        (true, pauses) => format!("; {} of {pauses} pauses that were seen still went on 0.1 s later", sums.lasting),
+        (true, pauses) => format!("; {} of {pauses} pauses that were seen had gone on for 0.1 s or more", sums.lasting),
         (false, _) => String::new(),
     };
     Verdict::Present(Finding {
