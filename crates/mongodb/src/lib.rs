@@ -9,6 +9,7 @@
 
 mod answers;
 pub mod bson;
+mod checksum;
 mod chores;
 mod client;
 mod cluster_time;

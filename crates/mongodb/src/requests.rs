@@ -14,6 +14,7 @@ use protocol::{
 use crate::{
     MongoDb,
     bson::{Document, Malformed},
+    checksum::{self, Difference},
     chores::{Chore, Collection, OwnCursor},
     client::{Client, Refused, Request, State},
     command::{Command, Transaction},
@@ -277,10 +278,6 @@ impl MongoDb {
     fn note_route(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
         let Route { goal, cursors, others, waits, wanted } = self.goal(&client.user, command, out)?;
         client.wanted = wanted;
-        if client.request.flags & CHECKSUM != 0 && cursors.iter().any(|named| named.told != named.own) {
-            let text = "Poolhouse: this cursor's id has to be translated, and the message has a checksum";
-            return Err(Failure::new(Code::CommandFailed, text));
-        }
         if let Some(own) = &mut client.belongings {
             own.about = collection(command);
         }
@@ -308,10 +305,8 @@ impl MongoDb {
         out.insert(Peer::Server(tag), |to| {
             let begin = to.len();
             to.extend(&held);
-            for (at, own) in patches(client) {
-                if let Some(number) = to.get_mut(begin + at..begin + at + 8) {
-                    number.copy_from_slice(&own.to_le_bytes());
-                }
+            for (place, number) in others(client, 0, &held) {
+                number.put(&mut to[begin..], place);
             }
         });
         let left = client.request.header.length - held.len();
@@ -498,10 +493,20 @@ impl MongoDb {
     }
 }
 
-/// The cursors that a host knows by other numbers: where they are in the request, and their numbers there.
-fn patches(client: &Client) -> impl Iterator<Item = (usize, i64)> {
-    let others = client.cursors.iter().filter(|named| named.told != named.own);
-    others.map(|named| (client.request.body_at + named.at, named.own))
+/// What is told in other numbers of a piece of a request, which stands at `at` in it: the cursors that a host knows by others, and the checksum
+/// that belongs to that.
+fn others(client: &Client, at: usize, piece: &[u8]) -> Vec<(usize, Number)> {
+    let Request { header, flags, body_at, .. } = &client.request;
+    let cursors = client.cursors.iter().filter(|named| named.told != named.own);
+    let mut numbers: Vec<_> = cursors.clone().map(|named| (body_at + named.at, Number::Long(named.own))).collect();
+    if flags & CHECKSUM != 0 && at + piece.len() + checksum::LENGTH > header.length {
+        let mut differs = Difference::default();
+        for (named, (place, number)) in cursors.zip(&numbers) {
+            differs.note(*place, &named.told.to_le_bytes(), *number);
+        }
+        numbers.extend(differs.checksum(header.length, at, piece));
+    }
+    numbers
 }
 
 /// Passes a request on to its server, as far as it is there.
@@ -514,8 +519,8 @@ fn pass_on(
     let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
     let taken = left.min(input.bytes.len());
     let at = client.request.header.length - left;
-    let numbers = patches(client).map(|(place, own)| (place, Number::Long(own)));
-    wire::span_with(out, Peer::Server(tag), at, taken, numbers);
+    let numbers = others(client, at, &input.bytes[..taken]);
+    wire::span_with(out, Peer::Server(tag), at, taken, numbers.into_iter());
     sent(client, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
     taken
 }
