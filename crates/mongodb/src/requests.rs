@@ -326,7 +326,7 @@ impl MongoDb {
         sent(client, tag, server, left, out);
     }
 
-    /// The host that was asked does not know the client's cursor, and there is another to be asked.
+    /// The host that was asked does not know the client's cursor, or is done with what goes to all, and there is another to be asked.
     pub(crate) fn ask_another(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let host = client.others.pop().expect("there is another");
         client.request.goal = Goal::Host(host);
@@ -334,9 +334,12 @@ impl MongoDb {
         client.waiting = None;
         // It was served, so its wait begins anew.
         (client.since, client.waited) = (None, 0);
-        self.route(me, client, out);
-        if client.state == State::Idle {
-            // There is no such host any more, and the client has been told so.
+        if let Err(failure) = self.seek(me, client, out) {
+            // There is no such host any more, which keeps no other one from hearing of what goes to all.
+            if self.gather_failure(me, client, &failure, out) {
+                return;
+            }
+            client.tell_failure(me, &failure, out);
             self.forget_request(client);
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
             out.push(Effect::Wake { client: me });

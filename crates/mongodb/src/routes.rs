@@ -202,9 +202,18 @@ fn staleness(command: &Command<'_>) -> Result<Option<i64>, Malformed> {
     }
 }
 
-/// The collection that a command is about, if it is about one.
+/// The collection that a command is about, or the name that MongoDB gives in the place of one to the cursors of a command about a whole database.
 pub fn collection(command: &Command<'_>) -> Option<Collection> {
-    let name = command.subject.text().filter(|name| name.len() + command.database.len() <= MAX_NAME)?;
+    let name = match (command.name, command.subject) {
+        (_, Value::Text(name)) => name,
+        ("aggregate", _) => "$cmd.aggregate",
+        ("listCollections", _) => "$cmd.listCollections",
+        ("bulkWrite", _) => "$cmd.bulkWrite",
+        _ => return None,
+    };
+    if name.len() + command.database.len() > MAX_NAME {
+        return None;
+    }
     Some(Collection { database: command.database.into(), name: name.into() })
 }
 

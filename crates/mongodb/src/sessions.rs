@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ClientTag, Outbox, Peer};
+use protocol::{ClientTag, Outbox};
 
 use crate::{
     MongoDb,
@@ -14,7 +14,6 @@ use crate::{
     command::Command,
     errors::{Code, Failure},
     routes::Goal,
-    wire,
 };
 
 /// Sessions that one command may be about; drivers tell of no more at once.
@@ -53,10 +52,7 @@ impl MongoDb {
                 self.add_chores(&client.user, host, chores.iter().cloned(), out);
             }
         }
-        if client.request.wants_answer() {
-            let answers = client.request.answers();
-            out.insert(Peer::Client(me), |to| wire::answer(to, answers, |answer| _ = answer.double("ok", 1.0)));
-        }
+        client.answer(me, out, |answer| _ = answer.double("ok", 1.0));
         Ok(true)
     }
 

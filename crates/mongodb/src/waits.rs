@@ -35,7 +35,7 @@ impl MongoDb {
     }
 
     /// Asks for a server of the host that the request is to go to.
-    fn seek(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
+    pub(crate) fn seek(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
         if !client.counted {
             self.let_in(me, client, out)?;
         }
