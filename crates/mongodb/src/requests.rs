@@ -32,9 +32,6 @@ use crate::{
 /// Bytes of a request that Poolhouse answers itself.
 const MAX_OWN: usize = 48 * 1024;
 
-/// Bytes that all clients may have Poolhouse hold, where the bodies of their requests are behind much else.
-const MAX_HOLDING: usize = 256 << 20;
-
 impl MongoDb {
     pub(crate) fn welcome(&self, origin: Origin) -> Client {
         let (stranger, refused) = match self.directory.welcome(origin) {
@@ -118,8 +115,8 @@ impl MongoDb {
         }
         let taken = (client.request.header.length - client.held.len()).min(input.bytes.len());
         // Whoever is not let in yet has nothing to say that is so long.
-        if client.stranger || self.holding.load(Relaxed) + taken > MAX_HOLDING {
-            let text = "Poolhouse: too much is held for large requests (256 MB for all clients), or before a login";
+        if client.stranger || !self.holding.take(&client.user, taken) {
+            let text = "Poolhouse: too much is held for large requests (256 MB for all clients, and 128 MB for a user), or before a login";
             client.tell_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
             let left = client.request.header.length - client.held.len() - taken;
             self.forget_request(client);
@@ -127,7 +124,6 @@ impl MongoDb {
             return taken;
         }
         client.held.extend(&input.bytes[..taken]);
-        self.holding.fetch_add(taken, Relaxed);
         self.note_progress(me, client);
         self.look_at_held(me, client, out);
         taken
@@ -135,12 +131,13 @@ impl MongoDb {
 
     /// Looks at the request of which a part is held here.
     pub(crate) fn look_at_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        let held = std::mem::take(&mut client.held);
+        // What it says may be that it is somebody else.
+        let (held, user) = (std::mem::take(&mut client.held), Arc::clone(&client.user));
         let taken = self.look_at(me, client, &held, true, out);
         if taken == 0 {
             client.held = held;
         } else {
-            self.holding.fetch_sub(held.len(), Relaxed);
+            self.holding.give_back(&user, held.len());
         }
         if taken > 0 || client.state != State::Idle {
             self.end_progress(client);
@@ -248,7 +245,7 @@ impl MongoDb {
                 return 0;
             }
             client.held = bytes.to_vec();
-            self.holding.fetch_add(bytes.len(), Relaxed);
+            self.holding.note(&client.user, bytes.len());
             return bytes.len();
         }
         client.forget_wait();
@@ -311,7 +308,7 @@ impl MongoDb {
         });
         let left = client.request.header.length - held.len();
         if client.others.is_empty() {
-            self.holding.fetch_sub(held.len(), Relaxed);
+            self.holding.give_back(&client.user, held.len());
         } else {
             client.held = held;
         }
@@ -348,7 +345,7 @@ impl MongoDb {
 
     /// The request is answered: nothing of it is needed any more.
     pub(crate) fn forget_request(&self, client: &mut Client) {
-        self.holding.fetch_sub(client.held.len(), Relaxed);
+        self.holding.give_back(&client.user, client.held.len());
         client.held = Vec::new();
         client.forget_wait();
         client.waiting = None;
