@@ -257,12 +257,19 @@ impl Chore {
 pub struct Belongings {
     /// The collection that the present request is about.
     pub about: Option<Collection>,
-    /// Its cursors, and those of them that have been closed elsewhere.
+    /// Its cursors, and some that other connections have closed.
     pub cursors: Vec<OwnCursor>,
     /// When there are so many, it is looked which of them are closed.
     pub many: usize,
     /// The session and the number of its transaction.
     pub transaction: Option<([u8; 16], i64)>,
+}
+
+impl Belongings {
+    /// Forgets the cursors for whose numbers this is true: they have come to their end.
+    pub fn forget(&mut self, is: impl Fn(i64) -> bool) {
+        self.cursors.retain(|cursor| !is(cursor.told));
+    }
 }
 
 /// A cursor that ends with its connection.

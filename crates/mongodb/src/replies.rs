@@ -270,9 +270,12 @@ impl MongoDb {
     }
 
     /// The cursor that a client reads on with is not there any more.
-    fn lose_cursor(&self, client: &Client) {
+    fn lose_cursor(&self, client: &mut Client) {
         if let (user, Some(named)) = client.reads_on() {
             self.cursors.closed(user, named.told);
+            if let Some(own) = &mut client.belongings {
+                own.forget(|told| told == named.told);
+            }
         }
     }
 
@@ -291,7 +294,7 @@ impl MongoDb {
                 _ => {}
             }
             if let Some(named) = client.cursors.first().filter(|_| told == 0) {
-                own.cursors.retain(|cursor| cursor.told != named.told);
+                own.forget(|ended| ended == named.told);
             }
         }
         told

@@ -273,10 +273,11 @@ impl MongoDb {
 
     /// Notes where a command goes.
     fn note_route(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
-        let Route { goal, cursors, others, waits, wanted } = self.goal(&client.user, command, out)?;
+        let Route { goal, cursors, closed, others, waits, wanted } = self.goal(&client.user, command, out)?;
         client.wanted = wanted;
         if let Some(own) = &mut client.belongings {
             own.about = collection(command);
+            own.forget(|told| closed.contains(&told));
         }
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         client.request.opens_stream = opens_stream(command).map_err(malformed)?;

@@ -1,7 +1,11 @@
 //! Where a command goes: to a host that takes writes, to one that its read preference allows, or to the one that has its cursor or its
 //! transaction.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use protocol::Outbox;
 
@@ -77,6 +81,8 @@ pub struct Route {
     pub goal: Goal,
     /// The cursors that it is about.
     pub cursors: Vec<Named>,
+    /// Those that it closes, by what the client knows.
+    pub closed: BTreeSet<i64>,
     /// Where it goes if that host does not know its cursor, the last one first: another Poolhouse may have opened it.
     pub others: Vec<usize>,
     /// It waits for what others may write.
@@ -117,6 +123,7 @@ impl MongoDb {
             }
             let goal = host.or_else(|| others.pop()).map_or(Goal::Writable, Goal::Host);
             let mut named = cursors.into_iter().map(known).collect::<Vec<_>>();
+            let mut closed = BTreeSet::new();
             if !getting_more {
                 // The answer tells of those at one host; the others are closed as well.
                 let mut elsewhere = BTreeMap::<usize, Vec<i64>>::new();
@@ -131,16 +138,17 @@ impl MongoDb {
                     }
                 }
                 named.iter().for_each(|named| self.cursors.closed(user, named.told));
+                closed.extend(named.iter().map(|named| named.told));
                 named.retain(|named| named.told != named.own);
             }
-            return Ok(Route { goal, cursors: named, others, waits, wanted: None });
+            return Ok(Route { goal, cursors: named, closed, others, waits, wanted: None });
         }
         let goal = self.goal_without_cursor(user, command)?;
         let wanted = match goal {
             Goal::Read(_) => wanted(command)?,
             _ => None,
         };
-        Ok(Route { goal, cursors: Vec::new(), others: Vec::new(), waits: false, wanted })
+        Ok(Route { goal, cursors: Vec::new(), closed: BTreeSet::new(), others: Vec::new(), waits: false, wanted })
     }
 
     /// The same of a command that is about no cursor.

@@ -114,3 +114,22 @@ fn many_cursors_of_a_balanced_connection_are_not_used_by_looking_which_are_close
     let user = Arc::from("");
     assert!(!stage.mongodb.cursors.knows(&user, 1) && stage.mongodb.cursors.knows(&user, 1_005));
 }
+
+#[test]
+fn cursors_that_a_balanced_connection_has_closed_are_not_kept_in_mind() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    (1..=4).for_each(|id| stage.open(server, id));
+    let own = |stage: &Stage| -> Vec<i64> {
+        let belongings = stage.clients.0[&CLIENT.0].belongings.as_ref().unwrap();
+        belongings.cursors.iter().map(|cursor| cursor.told).collect()
+    };
+    assert_eq!(own(&stage), [1, 2, 3, 4]);
+    stage.exchange(server, Some(43), get_more(1));
+    assert_eq!(own(&stage), [2, 3, 4], "its host does not know it");
+    stage.exchange(server, None, |body| {
+        body.text("killCursors", "things").array("cursors", |ids| _ = ids.int64("0", 2).int64("1", 4)).text("$db", "app");
+    });
+    assert_eq!(own(&stage), [3]);
+}
