@@ -277,7 +277,9 @@ impl MongoDb {
         client.wanted = wanted;
         if let Some(own) = &mut client.belongings {
             own.about = collection(command);
-            own.forget(|told| closed.contains(&told));
+            if !closed.is_empty() {
+                own.forget(|told| closed.contains(&told));
+            }
         }
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         client.request.opens_stream = opens_stream(command).map_err(malformed)?;
