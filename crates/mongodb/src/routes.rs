@@ -116,14 +116,13 @@ impl MongoDb {
                 };
                 Named { told, own, at }
             };
-            let mut others = Vec::new();
+            let (mut others, mut closed) = (Vec::new(), BTreeSet::new());
             if host.is_none() && getting_more {
                 others = self.topology().all();
                 others.reverse();
             }
             let goal = host.or_else(|| others.pop()).map_or(Goal::Writable, Goal::Host);
             let mut named = cursors.into_iter().map(known).collect::<Vec<_>>();
-            let mut closed = BTreeSet::new();
             if !getting_more {
                 // The answer tells of those at one host; the others are closed as well.
                 let mut elsewhere = BTreeMap::<usize, Vec<i64>>::new();
