@@ -118,7 +118,7 @@ impl MongoDb {
             };
             let (mut others, mut closed) = (Vec::new(), BTreeSet::new());
             if host.is_none() && getting_more {
-                others = self.topology().all();
+                others = self.topology().all_read_from();
                 others.reverse();
             }
             let goal = host.or_else(|| others.pop()).map_or(Goal::Writable, Goal::Host);

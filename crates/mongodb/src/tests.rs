@@ -153,13 +153,18 @@ impl Stage {
 
     /// A connection of this pool is open, and its host says what it is.
     fn connect(&mut self, pool: PoolId, primary: bool) -> ServerTag {
+        self.connect_as(pool, primary, !primary)
+    }
+
+    /// The same, to one that may be neither of both.
+    fn connect_as(&mut self, pool: PoolId, primary: bool, secondary: bool) -> ServerTag {
         let me = ServerTag(pool.0);
         self.out.clear();
         let server = self.mongodb.server_start(me, pool, &mut self.out);
         self.servers.0.insert(me.0, server);
         let mut hello = Vec::new();
         wire::answer(&mut hello, Answers { id: 1, old: true }, |answer| {
-            answer.bool("ismaster", primary).bool("secondary", !primary).text("setName", "rs");
+            answer.bool("ismaster", primary).bool("secondary", secondary).text("setName", "rs");
             answer.int32("maxWireVersion", 21).int32("logicalSessionTimeoutMinutes", 30).double("ok", 1.0);
         });
         self.say(me, &hello);

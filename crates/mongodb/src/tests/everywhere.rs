@@ -133,3 +133,14 @@ fn cursors_that_a_balanced_connection_has_closed_are_not_kept_in_mind() {
     });
     assert_eq!(own(&stage), [3]);
 }
+
+#[test]
+fn a_cursor_that_nobody_remembers_is_not_looked_for_where_nobody_reads() {
+    let (mut stage, servers) = Stage::with_hosts(3);
+    // A member that starts, or an arbiter: nobody can log in there.
+    stage.connect_as(PoolId(1), false, false);
+    stage.ask(get_more(77));
+    stage.grant_held(servers[0]);
+    stage.answer(servers[0], stage.last_id, Some(43));
+    assert_eq!(stage.wanted(), Some(PoolId(2)));
+}
