@@ -49,6 +49,10 @@ impl MongoDb {
             return Ok(());
         };
         let pool = self.directory.route(&client.user, host).map_err(|why| {
+            let within = client.request.transaction == Transaction::Within;
+            if within && !self.directory.hosts().contains(&host) {
+                return Failure::of_old_primary();
+            }
             // The host of its cursor may be configured no longer.
             let code = if client.cursors.is_empty() { Code::Unauthorized } else { Code::CursorNotFound };
             Failure::new(code, format!("Poolhouse: {why}"))

@@ -1,4 +1,4 @@
-//! Commands that go to all hosts, requests that want no answer, and what ends with its connection.
+//! Commands that go to all hosts or to one that is there no longer, requests that want no answer, and what ends with its connection.
 
 use super::*;
 use crate::wire::{HEADER, MORE_TO_COME};
@@ -143,4 +143,20 @@ fn a_cursor_that_nobody_remembers_is_not_looked_for_where_nobody_reads() {
     stage.grant_held(servers[0]);
     stage.answer(servers[0], stage.last_id, Some(43));
     assert_eq!(stage.wanted(), Some(PoolId(2)));
+}
+
+#[test]
+fn a_transaction_whose_host_is_configured_no_longer_is_to_be_begun_anew() {
+    let (mut stage, servers) = Stage::with_hosts(2);
+    stage.exchange(servers[0], None, begins);
+    *stage.doors.0.lock().unwrap() = vec![1];
+    stage.ask(|body| {
+        body.text("insert", "things");
+        within(body);
+    });
+    let told = stage.told(&[]);
+    let header = Header::read(&told).unwrap().unwrap();
+    let body = wire::answered(&told, &header).unwrap();
+    assert_eq!(body.get("code").unwrap().unwrap().integer(), Some(251));
+    assert!(body.get("errorLabels").unwrap().is_some());
 }
