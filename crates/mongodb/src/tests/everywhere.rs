@@ -77,11 +77,9 @@ fn who_wants_no_answer_gets_none_from_poolhouse_either() {
 
 #[test]
 fn cursors_that_are_of_no_collection_are_closed_with_the_connection_that_opened_them() {
-    for (name, of) in [
-        ("aggregate", "$cmd.aggregate"),
-        ("listCollections", "$cmd.listCollections"),
-        ("bulkWrite", "$cmd.bulkWrite"),
-    ] {
+    for (name, of) in
+        [("aggregate", "$cmd.aggregate"), ("listCollections", "$cmd.listCollections"), ("bulkWrite", "$cmd.bulkWrite")]
+    {
         let mut stage = Stage::new();
         let server = stage.connect(PoolId(0), true);
         stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
@@ -129,7 +127,9 @@ fn cursors_that_a_balanced_connection_has_closed_are_not_kept_in_mind() {
     stage.exchange(server, Some(43), get_more(1));
     assert_eq!(own(&stage), [2, 3, 4], "its host does not know it");
     stage.exchange(server, None, |body| {
-        body.text("killCursors", "things").array("cursors", |ids| _ = ids.int64("0", 2).int64("1", 4)).text("$db", "app");
+        body.text("killCursors", "things")
+            .array("cursors", |ids| _ = ids.int64("0", 2).int64("1", 4))
+            .text("$db", "app");
     });
     assert_eq!(own(&stage), [3]);
 }
