@@ -418,6 +418,7 @@ impl MongoDb {
             }
             out.push(Effect::Pinned { server, reason: None });
             out.push(Effect::Release { server, verdict: Verdict::Discard });
+            self.kill_at_the_rest(client, out);
             self.forget_request(client);
             client.state = State::Idle;
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
@@ -476,6 +477,7 @@ impl MongoDb {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
+        self.kill_at_the_rest(client, out);
         self.forget_request(client);
         self.end_belongings(client, out);
         client.closing = true;

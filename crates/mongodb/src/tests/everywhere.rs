@@ -46,6 +46,48 @@ fn what_goes_to_all_hosts_does_so_though_no_answer_is_wanted() {
     }
 }
 
+fn kills(body: &mut Writer<'_>) {
+    body.array("killSessions", |named| _ = named.document("0", |lsid| _ = lsid.uuid("id", SESSION)));
+    body.text("$db", "admin");
+}
+
+/// Sessions are killed at this server of a host by whichever client's request is done there next.
+fn is_killed_next(stage: &mut Stage, server: ServerTag) -> bool {
+    let session = stage.servers.0.get_mut(&server.0).unwrap();
+    stage.out.clear();
+    stage.mongodb.reset(server, session, &mut stage.out);
+    commands(&stage.sent(server, &[])).iter().any(|(name, ..)| name == "killSessions")
+}
+
+#[test]
+fn sessions_are_killed_at_all_hosts_though_their_client_leaves() {
+    for had in 0..3 {
+        let (mut stage, servers) = Stage::with_hosts(3);
+        let bytes = silent(1, kills);
+        stage.hear(&bytes);
+        for server in &servers[..had] {
+            stage.grant_held(*server);
+            let sent = commands(&stage.sent(*server, &[]));
+            stage.answer(*server, sent[1].2, None);
+        }
+        stage.leave();
+        let killed: Vec<bool> = servers.iter().map(|server| is_killed_next(&mut stage, *server)).collect();
+        assert_eq!(killed, [had < 1, had < 2, true], "after {had}");
+    }
+}
+
+#[test]
+fn sessions_are_killed_at_the_other_hosts_though_one_takes_too_long() {
+    let (mut stage, servers) = Stage::with_hosts(3);
+    stage.ask(kills);
+    stage.grant_held(servers[0]);
+    let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
+    stage.out.clear();
+    stage.mongodb.refuse(CLIENT, client, Refusal::QueryTimeout, &mut stage.out);
+    assert!(stage.did(|effect| matches!(effect, Effect::Release { verdict: Left::Discard, .. })));
+    assert!(servers[1..].iter().all(|server| is_killed_next(&mut stage, *server)));
+}
+
 #[test]
 fn a_host_that_is_configured_no_longer_keeps_no_other_from_hearing_of_what_goes_to_all() {
     let (mut stage, servers) = Stage::with_hosts(3);
