@@ -12,6 +12,7 @@ import bson
 
 SET = "rs0"
 WIRE = 21
+CHECKSUM = 1
 NOT_PRIMARY = {"ok": 0.0, "errmsg": "not primary", "code": 10107, "codeName": "NotWritablePrimary"}
 
 
@@ -98,8 +99,13 @@ class Member:
     def serve(self, connection):
         with contextlib.suppress(OSError, EOFError), connection:
             while True:
-                length, request, _, op = struct.unpack("<iiii", exactly(connection, 16))
+                header = exactly(connection, 16)
+                length, request, _, op = struct.unpack("<iiii", header)
                 body = exactly(connection, length - 16)
+                has_checksum = op == 2013 and body[0] & CHECKSUM
+                if has_checksum:
+                    assert is_sealed(header + body), "a wrong checksum"
+                    body = body[:-4]
                 command, wants = self.read(op, body)
                 if next(iter(command)).lower() == "ismaster":
                     time.sleep(self.hello_takes)
@@ -107,7 +113,8 @@ class Member:
                 if answer is None:
                     break
                 if wants:
-                    connection.sendall(message(op, request, bson.encode(answer)))
+                    answer = message(op, request, bson.encode(answer))
+                    connection.sendall(sealed(answer) if has_checksum else answer)
         self.open.discard(connection)
 
     @staticmethod
@@ -285,3 +292,26 @@ def message(op, answers, document):
     if op == 2004:
         return struct.pack("<iiiiiqii", 36 + len(document), 1, answers, 1, 8, 0, 0, 1) + document
     return struct.pack("<iiiiIB", 21 + len(document), 1, answers, 2013, 0, 0) + document
+
+
+def crc32c(data):
+    """The checksum of RFC 3720, bit by bit."""
+    remainder = 0xFFFFFFFF
+    for byte in data:
+        remainder ^= byte
+        for _ in range(8):
+            remainder = remainder >> 1 ^ (0x82F63B78 if remainder & 1 else 0)
+    return remainder ^ 0xFFFFFFFF
+
+
+def sealed(message):
+    """An OP_MSG with a checksum."""
+    flags, = struct.unpack_from("<I", message, 16)
+    message = struct.pack("<i", len(message) + 4) + message[4:16] + struct.pack("<I", flags | CHECKSUM) + message[20:]
+    return message + struct.pack("<I", crc32c(message))
+
+
+def is_sealed(message):
+    """Whether its checksum is right."""
+    flags, = struct.unpack_from("<I", message, 16)
+    return bool(flags & CHECKSUM) and struct.unpack("<I", message[-4:])[0] == crc32c(message[:-4])

@@ -5,7 +5,7 @@ import struct
 
 import bson
 
-from mock_mongodb import exactly
+from mock_mongodb import exactly, is_sealed, sealed
 
 MORE_TO_COME = 2
 
@@ -37,6 +37,14 @@ class Raw:
         """The answer to a command."""
         self.send(message(command, request))
         return self.read()[1]
+
+    def ask_sealed(self, command, request=1):
+        """The answer to a command with a checksum, which has to have a right one, too."""
+        self.send(sealed(message(command, request)))
+        header = exactly(self.socket, 16)
+        answer = header + exactly(self.socket, struct.unpack_from("<i", header)[0] - 16)
+        assert is_sealed(answer), "a wrong checksum"
+        return bson.decode(answer[21:-4])
 
     def has_ended(self, seconds=5):
         """Whether the other side ends it, whatever it says before."""

@@ -13,6 +13,7 @@ from pymongo.read_preferences import Nearest, PrimaryPreferred, Secondary, Secon
 from mock_mongodb import NOT_PRIMARY
 from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
+from mongodb_wire import Raw
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -79,6 +80,20 @@ def test_cursors_of_two_members_with_one_number_stay_apart(client, members):
     with concurrent.futures.ThreadPoolExecutor(16) as threads:
         assert all(found == list(range(60)) for found in threads.map(read, range(64)))
     assert set(members.asked("getMore")) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("length", [10, 20_000], ids=["whole", "in-parts"])
+def test_a_checksum_is_right_where_the_number_of_a_cursor_changes(poolhouse, members, length):
+    with Raw(poolhouse.port) as raw:
+        raw.ask({"insert": "things", "documents": [{"_id": n, "text": "x" * length} for n in range(3)], "$db": "app"})
+        for mode in ("primary", "secondary"):
+            finds = {"find": "things", "batchSize": 1, "$readPreference": {"mode": mode}, "$db": "app"}
+            cursor = raw.ask_sealed(finds)["cursor"]
+        # Two members have given one number to a cursor, and the client knows the second by another.
+        member = members.members[cursor["by"]]
+        assert cursor["id"] != member.next_cursor and member.next_cursor in member.cursors
+        batch = raw.ask_sealed({"getMore": bson.Int64(cursor["id"]), "collection": "things", "batchSize": 1, "$db": "app"})["cursor"]
+        assert (batch["id"], batch["by"], batch["nextBatch"][0]["_id"]) == (cursor["id"], cursor["by"], 1)
 
 
 def test_a_cursor_that_another_poolhouse_has_opened_is_found(workspace, members, poolhouse):

@@ -7,7 +7,7 @@ from pymongo.read_preferences import Secondary
 
 from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
-from mongodb_wire import Raw
+from mongodb_wire import MORE_TO_COME, Raw, message
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -85,6 +85,16 @@ def test_sessions_are_killed_at_all_members_before_that_is_answered(start, membe
         assert raw.ask({**begins, "autocommit": False, "$db": "app"})["ok"] == 1 and members.transactions
         assert raw.ask({"killSessions": [SESSION], "$db": "admin"})["ok"] == 1
         assert sorted(members.asked("killSessions")) == [0, 1, 2] and not members.transactions
+
+
+def test_sessions_are_killed_at_all_members_though_nobody_waits_for_an_answer(start, members):
+    with Raw(start().port) as raw:
+        use(raw, members)
+        members.members[1].fail_next("killSessions", None)
+        raw.send(message({"killSessions": [SESSION], "$db": "admin"}, 7, MORE_TO_COME))
+        raw.send(message({"ping": 1, "$db": "app"}, 8))
+        assert raw.read() == (8, {"ok": 1.0}), "and nothing else is answered"
+        assert sorted(members.asked("killSessions")) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("number", range(3))

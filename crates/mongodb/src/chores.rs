@@ -1,8 +1,8 @@
 //! What is to be ended at a host for clients that do not wait for it: cursors of a `killCursors` that are at another host than the one that
-//! answers it, sessions that have ended, and, where drivers believe in a load balancer, the cursors and the transaction of a connection
-//! that has ended: with `loadBalanced=true` these belong to the connection. A server connection of the pool that is idle sees to it at once,
-//! or the next one that is done with a request. If it is lost before it has answered, or has not aborted what it was to abort, one is asked
-//! once more: each of these may be done twice. Nobody has so much to be done that there is no room for what others leave.
+//! answers it, sessions that have ended or are to be killed, and, where drivers believe in a load balancer, the cursors and the transaction
+//! of a connection that has ended: with `loadBalanced=true` these belong to the connection. A server connection of the pool that is idle sees
+//! to it at once, or the next one that is done with a request. If it is lost before it has answered, or has not aborted what it was to abort,
+//! one is asked once more: each of these may be done twice. Nobody has so much to be done that there is no room for what others leave.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -51,7 +51,21 @@ pub enum Chore {
         number: i64,
     },
     /// End sessions.
-    End(Arc<[SessionId]>),
+    End {
+        /// The command that does so.
+        how: Ending,
+        /// Which.
+        sessions: Arc<[SessionId]>,
+    },
+}
+
+/// How sessions end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Nobody uses them any more: `endSessions`.
+    Unused,
+    /// What goes on in them ends with them, at once: `killSessions`.
+    Killed,
 }
 
 /// A collection of a database.
@@ -215,13 +229,13 @@ impl Chore {
     }
 
     /// Ends these sessions, so many at a time.
-    pub fn end(sessions: &[SessionId]) -> Vec<Self> {
-        sessions.chunks(MAX_SESSIONS).map(|sessions| Self::End(sessions.into())).collect()
+    pub fn end(how: Ending, sessions: &[SessionId]) -> Vec<Self> {
+        sessions.chunks(MAX_SESSIONS).map(|sessions| Self::End { how, sessions: sessions.into() }).collect()
     }
 
     /// How many sessions it ends.
     fn sessions(&self) -> usize {
-        if let Self::End(sessions) = self { sessions.len() } else { 0 }
+        if let Self::End { sessions, .. } = self { sessions.len() } else { 0 }
     }
 
     fn write(&self, body: &mut Writer<'_>) {
@@ -240,8 +254,12 @@ impl Chore {
                 body.document("lsid", |lsid| _ = lsid.uuid("id", *session));
                 body.int64("txnNumber", *number).bool("autocommit", false).text("$db", "admin");
             }
-            Self::End(sessions) => {
-                body.array("endSessions", |ended| {
+            Self::End { how, sessions } => {
+                let command = match how {
+                    Ending::Unused => "endSessions",
+                    Ending::Killed => "killSessions",
+                };
+                body.array(command, |ended| {
                     for (index, session) in sessions.iter().enumerate() {
                         ended.document(&index.to_string(), |lsid| _ = lsid.uuid("id", *session));
                     }
@@ -257,12 +275,19 @@ impl Chore {
 pub struct Belongings {
     /// The collection that the present request is about.
     pub about: Option<Collection>,
-    /// Its cursors, and those of them that have been closed elsewhere.
+    /// Its cursors, and some that other connections have closed.
     pub cursors: Vec<OwnCursor>,
     /// When there are so many, it is looked which of them are closed.
     pub many: usize,
     /// The session and the number of its transaction.
     pub transaction: Option<([u8; 16], i64)>,
+}
+
+impl Belongings {
+    /// Forgets the cursors for whose numbers this is true: they have come to their end.
+    pub fn forget(&mut self, is: impl Fn(i64) -> bool) {
+        self.cursors.retain(|cursor| !is(cursor.told));
+    }
 }
 
 /// A cursor that ends with its connection.
@@ -283,7 +308,7 @@ mod tests {
     const MANY: usize = 10_000;
 
     fn ended(count: usize) -> Chore {
-        Chore::End(vec![[1; 16]; count].into())
+        Chore::End { how: Ending::Unused, sessions: vec![[1; 16]; count].into() }
     }
 
     fn abort(number: i64) -> Chore {
@@ -389,7 +414,7 @@ mod tests {
 
     #[test]
     fn many_sessions_are_ended_in_several_requests() {
-        let ends = Chore::end(&vec![[1; 16]; 1_200]);
+        let ends = Chore::end(Ending::Unused, &vec![[1; 16]; 1_200]);
         assert_eq!(ends.iter().map(Chore::sessions).collect::<Vec<_>>(), [500, 500, 200]);
     }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use protocol::{Blame, ClientTag, CloseReason, Effect, Encryption, Input, Outbox, Peer, ServerTag, Standing, Verdict};
 
 use crate::{
-    bson::Malformed,
+    bson::{Malformed, Writer},
     chores::Belongings,
     command::Transaction,
     errors::{self, Code, Failure},
@@ -14,7 +14,7 @@ use crate::{
     routes::{Goal, Named},
     selection::Wanted,
     streams::Waiting,
-    wire::{Answers, Header, MORE_TO_COME, Op},
+    wire::{self, Answers, Header, MORE_TO_COME, Op},
 };
 
 /// A TLS handshake begins with these and the minor version, 1 to 4. As the length of a message that would be more than 65,536 bytes, and a
@@ -199,6 +199,13 @@ impl Client {
                 self.refused = Some(Refused::AtOnce(Box::new(failure)));
                 None
             }
+        }
+    }
+
+    /// Answers its request, if that wants an answer.
+    pub(crate) fn answer(&self, me: ClientTag, out: &mut Outbox, write: impl FnOnce(&mut Writer<'_>)) {
+        if self.request.wants_answer() {
+            out.insert(Peer::Client(me), |to| wire::answer(to, self.request.answers(), write));
         }
     }
 

@@ -9,6 +9,7 @@
 
 mod answers;
 pub mod bson;
+mod checksum;
 mod chores;
 mod client;
 mod cluster_time;
@@ -19,6 +20,7 @@ mod errors;
 mod facts;
 mod greeters;
 mod hello;
+mod holding;
 mod login;
 mod members;
 mod own;
@@ -40,10 +42,7 @@ mod waits;
 pub mod wire;
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicUsize},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU32},
     time::Duration,
 };
 
@@ -57,6 +56,7 @@ use self::{
     cursors::Cursors,
     facts::{Facts, Role},
     greeters::Greeters,
+    holding::Holding,
     members::Unlisted,
     stalls::Stalls,
     streams::Streams,
@@ -88,8 +88,7 @@ pub struct MongoDb {
     unlisted: Unlisted,
     /// What clients are told as their connection's number.
     last_number: AtomicU32,
-    /// Bytes of requests whose bodies are still to come.
-    holding: AtomicUsize,
+    holding: Holding,
     /// What drivers of load-balanced deployments know this process by.
     service: [u8; 12],
     keys: scram::KeyCache,
@@ -114,7 +113,7 @@ impl MongoDb {
             greeters: Greeters::default(),
             unlisted: Unlisted::default(),
             last_number: AtomicU32::new(1),
-            holding: AtomicUsize::new(0),
+            holding: Holding::default(),
             service,
             keys: scram::KeyCache::default(),
             mock: scram::Mock::new(secret),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ClientTag, Effect, Outbox, Peer, Standing};
+use protocol::{ClientTag, Effect, Outbox, Standing};
 
 use crate::{
     MongoDb,
@@ -11,7 +11,7 @@ use crate::{
     errors::{Code, Failure},
     hello::Asked,
     login::{self, Exchange, Step},
-    wire::{self, Op},
+    wire::Op,
 };
 
 /// What becomes of a request when its body has been read.
@@ -31,7 +31,6 @@ impl MongoDb {
         command: &Command<'_>,
         out: &mut Outbox,
     ) -> Result<Option<Taken>, Failure> {
-        let answers = client.request.answers();
         match command.name {
             name if greets(name) => {
                 let asked = Asked::of(command);
@@ -48,10 +47,8 @@ impl MongoDb {
                 if asked.is_load_balanced() {
                     client.belongings.get_or_insert_default();
                 }
-                out.insert(Peer::Client(me), |to| {
-                    wire::answer(to, answers, |answer| {
-                        asked.answer((pose, time.as_deref()), client.number, self.service, answer)
-                    });
+                client.answer(me, out, |answer| {
+                    asked.answer((pose, time.as_deref()), client.number, self.service, answer)
                 });
                 if !client.counted && client.login.is_none() && client.refused.is_none() && !client.was_greeter {
                     // Monitors of drivers never do anything else: that is no login that takes long.
@@ -74,9 +71,7 @@ impl MongoDb {
                 if client.refused.is_none() {
                     out.push(Effect::Standing { client: me, standing: Standing::Login });
                 }
-                out.insert(Peer::Client(me), |to| {
-                    wire::answer(to, answers, |answer| login::answer(&said, false, answer));
-                });
+                client.answer(me, out, |answer| login::answer(&said, false, answer));
                 Ok(Some(Taken::Yes))
             }
             "saslContinue" => {
@@ -84,10 +79,8 @@ impl MongoDb {
                 Ok(Some(Taken::Yes))
             }
             "isdbgrid" => {
-                out.insert(Peer::Client(me), |to| {
-                    wire::answer(to, answers, |answer| {
-                        answer.int32("isdbgrid", 1).text("hostname", "poolhouse").double("ok", 1.0);
-                    });
+                client.answer(me, out, |answer| {
+                    answer.int32("isdbgrid", 1).text("hostname", "poolhouse").double("ok", 1.0);
                 });
                 Ok(Some(Taken::Yes))
             }
@@ -146,10 +139,7 @@ impl MongoDb {
         } else {
             client.login = Some(exchange);
         }
-        let answers = client.request.answers();
-        out.insert(Peer::Client(me), |to| {
-            wire::answer(to, answers, |answer| login::answer(&said, done, answer));
-        });
+        client.answer(me, out, |answer| login::answer(&said, done, answer));
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use crate::{
     MongoDb,
     answers::{Said, is_ok, rewrite_labelled},
     bson::Document,
+    checksum::Difference,
     chores::{OwnCursor, UnderWay},
     client::{Client, State},
     command::Transaction,
@@ -18,7 +19,7 @@ use crate::{
     scan::Scan,
     server::{Answer, Role, Server},
     topology::{Ask, Heard},
-    wire::{self, Answers, Body, HEADER, Header, MORE_TO_COME, Number},
+    wire::{self, Answers, Body, CHECKSUM, HEADER, Header, MORE_TO_COME, Number},
 };
 
 /// Bytes of an answer to what Poolhouse itself has asked.
@@ -73,7 +74,9 @@ impl MongoDb {
                 Server::fail(me, "an answer to what was not asked", out);
                 return input.bytes.len();
             }
-            answer.more = header.op == wire::Op::Msg && flags & MORE_TO_COME != 0 || !known;
+            let flags = if header.op == wire::Op::Msg { flags } else { 0 };
+            answer.more = flags & MORE_TO_COME != 0 || !known;
+            answer.differs = (flags & CHECKSUM != 0).then(Difference::default);
             let passed_on = answer.silent.is_none();
             let short = passed_on && header.length <= MAX_LOOKED_AT;
             if short && input.bytes.len() < header.length {
@@ -166,8 +169,8 @@ impl MongoDb {
             Ok((_, Said { cursor: Some((id, at)), .. })) => {
                 let told = self.name_cursor(client, server.host, id);
                 let place = body.start + at;
-                let patch = (told != id).then_some((place, Number::Long(told)));
-                wire::span_with(out, to, 0, message.len(), patch.into_iter());
+                let other = (told != id).then_some((place, Number::Long(told)));
+                answer.tell(message, other.into_iter().collect(), out);
             }
             _ => out.span(to, 0..message.len()),
         }
@@ -192,9 +195,7 @@ impl MongoDb {
         let Role::Serving(mut answer) = server.role else { unreachable!("an answer is on its way") };
         let client = clients.get(answer.client).expect("who is served is here");
         if !client.others.is_empty() {
-            server.role = Role::Idle;
-            out.push(Effect::Release { server: me, verdict: Verdict::Clean });
-            self.gather(answer.client, client, error, out);
+            self.ask_next(me, server, (answer.client, client), error, out);
             return length;
         }
         match Self::gathered(client).or(error) {
@@ -204,6 +205,20 @@ impl MongoDb {
         (answer.left, answer.more) = (0, false);
         self.end(me, server, answer, clients, out);
         length
+    }
+
+    /// A host is done with a command that goes to all of them, and has answered with this error, or with none: the next one is asked.
+    fn ask_next(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        (tag, client): (ClientTag, &mut Client),
+        error: Option<Vec<u8>>,
+        out: &mut Outbox,
+    ) {
+        server.role = Role::Idle;
+        out.push(Effect::Release { server: me, verdict: Verdict::Clean });
+        self.gather(tag, client, error, out);
     }
 
     /// Passes on an answer, as far as it is there.
@@ -236,7 +251,7 @@ impl MongoDb {
             }
         }
         if answer.silent.is_none() {
-            wire::span_with(out, Peer::Client(answer.client), at, taken, others.into_iter());
+            answer.tell(&input.bytes[..taken], others, out);
         }
         answer.left -= taken;
         if taken < input.bytes.len() && answer.left > 0 {
@@ -244,15 +259,23 @@ impl MongoDb {
         }
         let answer = *answer;
         if answer.left == 0 && !answer.more {
-            self.end(me, server, answer, clients, out);
+            let client = clients.get(answer.client).expect("who is served is here");
+            if answer.silent.is_some() && client.gathered.is_some() && !client.others.is_empty() {
+                self.ask_next(me, server, (answer.client, client), None, out);
+            } else {
+                self.end(me, server, answer, clients, out);
+            }
         }
         taken
     }
 
     /// The cursor that a client reads on with is not there any more.
-    fn lose_cursor(&self, client: &Client) {
+    fn lose_cursor(&self, client: &mut Client) {
         if let (user, Some(named)) = client.reads_on() {
             self.cursors.closed(user, named.told);
+            if let Some(own) = &mut client.belongings {
+                own.forget(|told| told == named.told);
+            }
         }
     }
 
@@ -271,7 +294,7 @@ impl MongoDb {
                 _ => {}
             }
             if let Some(named) = client.cursors.first().filter(|_| told == 0) {
-                own.cursors.retain(|cursor| cursor.told != named.told);
+                own.forget(|ended| ended == named.told);
             }
         }
         told
@@ -513,6 +536,20 @@ impl MongoDb {
         if let Role::Monitor { key, .. } = server.role {
             self.topology().end_watch(server.host, key, out);
         }
+    }
+}
+
+impl Answer {
+    /// Passes on a piece of it, with other numbers at these places of the message.
+    fn tell(&mut self, piece: &[u8], mut others: Vec<(usize, Number)>, out: &mut Outbox) {
+        let at = self.length - self.left;
+        if let Some(differs) = &mut self.differs {
+            for (place, number) in &others {
+                differs.note(*place, piece.get(place - at..).unwrap_or_default(), *number);
+            }
+            others.extend(differs.checksum(self.length, at, piece));
+        }
+        wire::span_with(out, Peer::Client(self.client), at, piece.len(), others.into_iter());
     }
 }
 

@@ -14,6 +14,7 @@ use protocol::{
 use crate::{
     MongoDb,
     bson::{Document, Malformed},
+    checksum::{self, Difference},
     chores::{Chore, Collection, OwnCursor},
     client::{Client, Refused, Request, State},
     command::{Command, Transaction},
@@ -30,9 +31,6 @@ use crate::{
 
 /// Bytes of a request that Poolhouse answers itself.
 const MAX_OWN: usize = 48 * 1024;
-
-/// Bytes that all clients may have Poolhouse hold, where the bodies of their requests are behind much else.
-const MAX_HOLDING: usize = 256 << 20;
 
 impl MongoDb {
     pub(crate) fn welcome(&self, origin: Origin) -> Client {
@@ -117,8 +115,8 @@ impl MongoDb {
         }
         let taken = (client.request.header.length - client.held.len()).min(input.bytes.len());
         // Whoever is not let in yet has nothing to say that is so long.
-        if client.stranger || self.holding.load(Relaxed) + taken > MAX_HOLDING {
-            let text = "Poolhouse: too much is held for large requests (256 MB for all clients), or before a login";
+        if client.stranger || !self.holding.take(&client.user, taken) {
+            let text = "Poolhouse: too much is held for large requests (256 MB for all clients, and 128 MB for a user), or before a login";
             client.tell_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
             let left = client.request.header.length - client.held.len() - taken;
             self.forget_request(client);
@@ -126,7 +124,6 @@ impl MongoDb {
             return taken;
         }
         client.held.extend(&input.bytes[..taken]);
-        self.holding.fetch_add(taken, Relaxed);
         self.note_progress(me, client);
         self.look_at_held(me, client, out);
         taken
@@ -134,12 +131,13 @@ impl MongoDb {
 
     /// Looks at the request of which a part is held here.
     pub(crate) fn look_at_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        let held = std::mem::take(&mut client.held);
+        // What it says may be that it is somebody else.
+        let (held, user) = (std::mem::take(&mut client.held), Arc::clone(&client.user));
         let taken = self.look_at(me, client, &held, true, out);
         if taken == 0 {
             client.held = held;
         } else {
-            self.holding.fetch_sub(held.len(), Relaxed);
+            self.holding.give_back(&user, held.len());
         }
         if taken > 0 || client.state != State::Idle {
             self.end_progress(client);
@@ -247,7 +245,7 @@ impl MongoDb {
                 return 0;
             }
             client.held = bytes.to_vec();
-            self.holding.fetch_add(bytes.len(), Relaxed);
+            self.holding.note(&client.user, bytes.len());
             return bytes.len();
         }
         client.forget_wait();
@@ -275,14 +273,13 @@ impl MongoDb {
 
     /// Notes where a command goes.
     fn note_route(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
-        let Route { goal, cursors, others, waits, wanted } = self.goal(&client.user, command, out)?;
+        let Route { goal, cursors, closed, others, waits, wanted } = self.goal(&client.user, command, out)?;
         client.wanted = wanted;
-        if client.request.flags & CHECKSUM != 0 && cursors.iter().any(|named| named.told != named.own) {
-            let text = "Poolhouse: this cursor's id has to be translated, and the message has a checksum";
-            return Err(Failure::new(Code::CommandFailed, text));
-        }
         if let Some(own) = &mut client.belongings {
             own.about = collection(command);
+            if !closed.is_empty() {
+                own.forget(|told| closed.contains(&told));
+            }
         }
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         client.request.opens_stream = opens_stream(command).map_err(malformed)?;
@@ -308,15 +305,13 @@ impl MongoDb {
         out.insert(Peer::Server(tag), |to| {
             let begin = to.len();
             to.extend(&held);
-            for (at, own) in patches(client) {
-                if let Some(number) = to.get_mut(begin + at..begin + at + 8) {
-                    number.copy_from_slice(&own.to_le_bytes());
-                }
+            for (place, number) in others(client, 0, &held) {
+                number.put(&mut to[begin..], place);
             }
         });
         let left = client.request.header.length - held.len();
         if client.others.is_empty() {
-            self.holding.fetch_sub(held.len(), Relaxed);
+            self.holding.give_back(&client.user, held.len());
         } else {
             client.held = held;
         }
@@ -331,7 +326,7 @@ impl MongoDb {
         sent(client, tag, server, left, out);
     }
 
-    /// The host that was asked does not know the client's cursor, and there is another to be asked.
+    /// The host that was asked does not know the client's cursor, or is done with what goes to all, and there is another to be asked.
     pub(crate) fn ask_another(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let host = client.others.pop().expect("there is another");
         client.request.goal = Goal::Host(host);
@@ -339,9 +334,12 @@ impl MongoDb {
         client.waiting = None;
         // It was served, so its wait begins anew.
         (client.since, client.waited) = (None, 0);
-        self.route(me, client, out);
-        if client.state == State::Idle {
-            // There is no such host any more, and the client has been told so.
+        if let Err(failure) = self.seek(me, client, out) {
+            // There is no such host any more, which keeps no other one from hearing of what goes to all.
+            if self.gather_failure(me, client, &failure, out) {
+                return;
+            }
+            client.tell_failure(me, &failure, out);
             self.forget_request(client);
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
             out.push(Effect::Wake { client: me });
@@ -350,7 +348,7 @@ impl MongoDb {
 
     /// The request is answered: nothing of it is needed any more.
     pub(crate) fn forget_request(&self, client: &mut Client) {
-        self.holding.fetch_sub(client.held.len(), Relaxed);
+        self.holding.give_back(&client.user, client.held.len());
         client.held = Vec::new();
         client.forget_wait();
         client.waiting = None;
@@ -420,6 +418,7 @@ impl MongoDb {
             }
             out.push(Effect::Pinned { server, reason: None });
             out.push(Effect::Release { server, verdict: Verdict::Discard });
+            self.kill_at_the_rest(client, out);
             self.forget_request(client);
             client.state = State::Idle;
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
@@ -478,6 +477,7 @@ impl MongoDb {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
+        self.kill_at_the_rest(client, out);
         self.forget_request(client);
         self.end_belongings(client, out);
         client.closing = true;
@@ -498,10 +498,20 @@ impl MongoDb {
     }
 }
 
-/// The cursors that a host knows by other numbers: where they are in the request, and their numbers there.
-fn patches(client: &Client) -> impl Iterator<Item = (usize, i64)> {
-    let others = client.cursors.iter().filter(|named| named.told != named.own);
-    others.map(|named| (client.request.body_at + named.at, named.own))
+/// What is told in other numbers of a piece of a request, which stands at `at` in it: the cursors that a host knows by others, and the checksum
+/// that belongs to that.
+fn others(client: &Client, at: usize, piece: &[u8]) -> Vec<(usize, Number)> {
+    let Request { header, flags, body_at, .. } = &client.request;
+    let cursors = client.cursors.iter().filter(|named| named.told != named.own);
+    let mut numbers: Vec<_> = cursors.clone().map(|named| (body_at + named.at, Number::Long(named.own))).collect();
+    if flags & CHECKSUM != 0 && at + piece.len() + checksum::LENGTH > header.length {
+        let mut differs = Difference::default();
+        for (named, (place, number)) in cursors.zip(&numbers) {
+            differs.note(*place, &named.told.to_le_bytes(), *number);
+        }
+        numbers.extend(differs.checksum(header.length, at, piece));
+    }
+    numbers
 }
 
 /// Passes a request on to its server, as far as it is there.
@@ -514,8 +524,8 @@ fn pass_on(
     let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
     let taken = left.min(input.bytes.len());
     let at = client.request.header.length - left;
-    let numbers = patches(client).map(|(place, own)| (place, Number::Long(own)));
-    wire::span_with(out, Peer::Server(tag), at, taken, numbers);
+    let numbers = others(client, at, &input.bytes[..taken]);
+    wire::span_with(out, Peer::Server(tag), at, taken, numbers.into_iter());
     sent(client, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
     taken
 }

@@ -30,10 +30,15 @@ impl Room {
         let own = self.own.get(user).copied().unwrap_or(0);
         let fits = has_room(own, self.all, more, most);
         if fits {
-            self.own.insert(Arc::clone(user), own + more);
-            self.all += more;
+            self.note(user, more);
         }
         fits
+    }
+
+    /// A user has taken so much more, whether or not there was room.
+    pub fn note(&mut self, user: &Arc<str>, more: usize) {
+        *self.own.entry(Arc::clone(user)).or_default() += more;
+        self.all += more;
     }
 
     /// A user gives so much back.

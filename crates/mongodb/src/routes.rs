@@ -1,7 +1,11 @@
 //! Where a command goes: to a host that takes writes, to one that its read preference allows, or to the one that has its cursor or its
 //! transaction.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use protocol::Outbox;
 
@@ -77,6 +81,8 @@ pub struct Route {
     pub goal: Goal,
     /// The cursors that it is about.
     pub cursors: Vec<Named>,
+    /// Those that it closes, by what the client knows.
+    pub closed: BTreeSet<i64>,
     /// Where it goes if that host does not know its cursor, the last one first: another Poolhouse may have opened it.
     pub others: Vec<usize>,
     /// It waits for what others may write.
@@ -110,9 +116,9 @@ impl MongoDb {
                 };
                 Named { told, own, at }
             };
-            let mut others = Vec::new();
+            let (mut others, mut closed) = (Vec::new(), BTreeSet::new());
             if host.is_none() && getting_more {
-                others = self.topology().all();
+                others = self.topology().all_read_from();
                 others.reverse();
             }
             let goal = host.or_else(|| others.pop()).map_or(Goal::Writable, Goal::Host);
@@ -131,16 +137,17 @@ impl MongoDb {
                     }
                 }
                 named.iter().for_each(|named| self.cursors.closed(user, named.told));
+                closed.extend(named.iter().map(|named| named.told));
                 named.retain(|named| named.told != named.own);
             }
-            return Ok(Route { goal, cursors: named, others, waits, wanted: None });
+            return Ok(Route { goal, cursors: named, closed, others, waits, wanted: None });
         }
         let goal = self.goal_without_cursor(user, command)?;
         let wanted = match goal {
             Goal::Read(_) => wanted(command)?,
             _ => None,
         };
-        Ok(Route { goal, cursors: Vec::new(), others: Vec::new(), waits: false, wanted })
+        Ok(Route { goal, cursors: Vec::new(), closed: BTreeSet::new(), others: Vec::new(), waits: false, wanted })
     }
 
     /// The same of a command that is about no cursor.
@@ -202,9 +209,18 @@ fn staleness(command: &Command<'_>) -> Result<Option<i64>, Malformed> {
     }
 }
 
-/// The collection that a command is about, if it is about one.
+/// The collection that a command is about, or the name that MongoDB gives in the place of one to the cursors of a command about a whole database.
 pub fn collection(command: &Command<'_>) -> Option<Collection> {
-    let name = command.subject.text().filter(|name| name.len() + command.database.len() <= MAX_NAME)?;
+    let name = match (command.name, command.subject) {
+        (_, Value::Text(name)) => name,
+        ("aggregate", _) => "$cmd.aggregate",
+        ("listCollections", _) => "$cmd.listCollections",
+        ("bulkWrite", _) => "$cmd.bulkWrite",
+        _ => return None,
+    };
+    if name.len() + command.database.len() > MAX_NAME {
+        return None;
+    }
     Some(Collection { database: command.database.into(), name: name.into() })
 }
 

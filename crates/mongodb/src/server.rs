@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, TlsFailure, Verdict};
 
 use crate::{
+    checksum::Difference,
     chores::{UnderWay, Used},
     directory::ServerLogin,
     login::ServerStart,
@@ -62,6 +63,8 @@ pub(crate) struct Answer {
     pub(crate) left: usize,
     /// The id of a cursor is looked for in it.
     pub(crate) scan: Option<Scan>,
+    /// It ends with a checksum, and differs so far so much from what the client is told.
+    pub(crate) differs: Option<Difference>,
     /// The message at hand is the first one.
     pub(crate) first: bool,
     /// Another message follows it.
@@ -94,9 +97,10 @@ impl Server {
 
     /// It is this client's for one request.
     pub(crate) fn serve(&mut self, client: ClientTag, asked: i32, exhausts: bool) {
-        let (length, left, scan, silent) = (0, 0, None, None);
+        let (length, left, scan, differs, silent) = (0, 0, None, None, None);
         let (first, more, begun) = (true, false, false);
-        self.role = Role::Serving(Answer { client, asked, silent, exhausts, length, left, scan, first, more, begun });
+        let answer = Answer { client, asked, silent, exhausts, length, left, scan, differs, first, more, begun };
+        self.role = Role::Serving(answer);
     }
 
     /// Its client has gone. A request that wants no answer is carried out all the same; of any other the server notices that nobody waits

@@ -4,17 +4,16 @@
 
 use std::sync::Arc;
 
-use protocol::{ClientTag, Outbox, Peer};
+use protocol::{ClientTag, Outbox};
 
 use crate::{
     MongoDb,
     bson::{Document, Malformed, Value},
-    chores::{Chore, SessionId},
-    client::Client,
+    chores::{Chore, Ending, SessionId},
+    client::{Client, State},
     command::Command,
     errors::{Code, Failure},
     routes::Goal,
-    wire,
 };
 
 /// Sessions that one command may be about; drivers tell of no more at once.
@@ -47,16 +46,13 @@ impl MongoDb {
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         let ended = sessions(command.subject).map_err(malformed)?;
         self.note_over(&client.user, &ended);
-        let chores = Chore::end(&ended);
+        let chores = Chore::end(Ending::Unused, &ended);
         if !chores.is_empty() {
             for host in self.used_hosts(&client.user) {
                 self.add_chores(&client.user, host, chores.iter().cloned(), out);
             }
         }
-        if client.request.wants_answer() {
-            let answers = client.request.answers();
-            out.insert(Peer::Client(me), |to| wire::answer(to, answers, |answer| _ = answer.double("ok", 1.0)));
-        }
+        client.answer(me, out, |answer| _ = answer.double("ok", 1.0));
         Ok(true)
     }
 
@@ -128,6 +124,21 @@ impl MongoDb {
         let mut told = Vec::new();
         failure.append(&mut told, client.request.answers(), None);
         self.gather(me, client, Some(told), out)
+    }
+
+    /// A client waits no longer for hosts to kill sessions: those that have not heard of it hear of it from whichever server is free.
+    pub(crate) fn kill_at_the_rest(&self, client: &Client, out: &mut Outbox) {
+        let Some(body) = client.gathered.as_ref().and_then(|_| client.held.get(client.request.body_at..)) else {
+            return;
+        };
+        let first = Document::split(body).ok().and_then(|(body, _)| body.elements().next()?.ok());
+        let Some(first) = first.filter(|first| first.name == "killSessions") else { return };
+        let Ok(killed) = first.value().and_then(sessions) else { return };
+        let chores = Chore::end(Ending::Killed, &killed);
+        let waits = if let State::Queued { host, .. } = client.state { Some(host as usize) } else { None };
+        for host in client.others.iter().copied().chain(waits).filter(|_| !chores.is_empty()) {
+            self.add_chores(&client.user, host, chores.iter().cloned(), out);
+        }
     }
 
     /// The answer of the last host: what another one has said in its place, if that is an error.

@@ -235,6 +235,13 @@ impl Topology {
         first.into_iter().chain(others).collect()
     }
 
+    /// Those of all hosts that may have a cursor, in the same order: nobody reads from an arbiter, or from a member that starts.
+    pub fn all_read_from(&mut self) -> Vec<usize> {
+        let mut all = self.all();
+        all.retain(|host| self.hosts[*host].last.as_ref().is_some_and(|facts| facts.role != Role::Other));
+        all
+    }
+
     /// Whether what began at a host as the primary can no longer end there: another was elected later, or the host is gone.
     pub fn is_over_at(&self, host: usize) -> bool {
         let Some(known) = self.hosts.get(host) else { return true };

@@ -35,7 +35,7 @@ impl MongoDb {
     }
 
     /// Asks for a server of the host that the request is to go to.
-    fn seek(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
+    pub(crate) fn seek(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
         if !client.counted {
             self.let_in(me, client, out)?;
         }
@@ -49,6 +49,10 @@ impl MongoDb {
             return Ok(());
         };
         let pool = self.directory.route(&client.user, host).map_err(|why| {
+            let within = client.request.transaction == Transaction::Within;
+            if within && !self.directory.hosts().contains(&host) {
+                return Failure::of_old_primary();
+            }
             // The host of its cursor may be configured no longer.
             let code = if client.cursors.is_empty() { Code::Unauthorized } else { Code::CursorNotFound };
             Failure::new(code, format!("Poolhouse: {why}"))

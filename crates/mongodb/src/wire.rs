@@ -16,7 +16,7 @@ pub const MAX_MESSAGE: usize = 48_000_000;
 /// Bytes of flags of an OP_MSG.
 const FLAGS: usize = 4;
 
-/// The message ends with a CRC-32C of all that is before it. Nobody has to send one, and what is passed on unchanged keeps its own.
+/// The message ends with a CRC-32C of all that is before it. Nobody has to send one.
 pub const CHECKSUM: u32 = 1;
 /// Another message follows without being asked for; to a request with it there is no reply.
 pub const MORE_TO_COME: u32 = 1 << 1;
@@ -93,6 +93,8 @@ pub enum Body {
 /// A number that is told in the place of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Number {
+    /// Of 8 bits.
+    Byte(u8),
     /// Of 32 bits.
     Short(i32),
     /// Of 64 bits.
@@ -100,14 +102,26 @@ pub enum Number {
 }
 
 impl Number {
+    /// What is made of its bytes.
+    pub(crate) fn with_bytes<R>(self, make: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Self::Byte(number) => make(&[number]),
+            Self::Short(number) => make(&number.to_le_bytes()),
+            Self::Long(number) => make(&number.to_le_bytes()),
+        }
+    }
+
+    /// Writes it into a message, as far as there is room at this place of it.
+    pub(crate) fn put(self, message: &mut [u8], place: usize) {
+        self.with_bytes(|bytes| message.iter_mut().skip(place).zip(bytes).for_each(|(to, byte)| *to = *byte));
+    }
+
     /// Writes it where there is one as long. Returns its length.
     fn write(self, to: &mut Vec<u8>) -> usize {
-        let before = to.len();
-        match self {
-            Self::Short(number) => to.extend(number.to_le_bytes()),
-            Self::Long(number) => to.extend(number.to_le_bytes()),
-        }
-        to.len() - before
+        self.with_bytes(|bytes| {
+            to.extend_from_slice(bytes);
+            bytes.len()
+        })
     }
 }
 
