@@ -1,5 +1,6 @@
 //! The best settings: the smallest max size, then the smallest min size, then the shortest idle time with which all objectives are met
-//! with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not tried. Knows no words about the result.
+//! with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not tried. The settings that follow from
+//! these by rules are simulated last, and each of them is taken only if what was met still is. Knows no words about the result.
 
 use std::time::Duration;
 
@@ -11,10 +12,13 @@ use bench::{
 use workload::{Fault, Stage, Window};
 
 use crate::{
+    facts::Facts,
     front::hard_limit,
     question::{Missed, Question},
     run::{Outcome, own_pool, run},
     server::Spec,
+    sizes::Sizes,
+    upkeep::Upkeep,
 };
 
 /// Idle times that are tried, in the time of the real service.
@@ -33,29 +37,19 @@ const SHORTEST_WAIT: Duration = Duration::from_nanos(500);
 const MORE_SEEDS: u64 = 4;
 /// When all operations are looked at, the answer is raised in so many small steps, and then in larger ones.
 const MAX_RAISES: u32 = 8;
-
-/// Settings that are looked for; everything else is as given.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Sizes {
-    /// Most connections of a pool.
-    pub max_size: u32,
-    /// Connections that are kept.
-    pub min_size: u32,
-    /// When an idle one is closed; null: never.
-    #[serde(serialize_with = "seconds")]
-    pub max_idle_time: Option<Duration>,
-}
-
-fn seconds<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    serde::Serialize::serialize(&time.map(|time| time.as_secs_f64()), to)
-}
+/// With other settings a few more may fail by chance, as a factor.
+const CHANCE: f64 = 1.1;
 
 /// What the search has found.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The settings.
     pub sizes: Sizes,
-    /// What they do to each load of the question.
+    /// The others, by rule as far as the objectives hold with that, and else as given.
+    pub upkeep: Upkeep,
+    /// What the rules say, and what is missed with it; `None`: that is what was taken.
+    pub not_kept: Option<(Upkeep, Vec<Missed>)>,
+    /// What all of these settings do to each load of the question.
     pub outcomes: Vec<Outcome>,
     /// Objectives that are not met even so; empty: all are.
     pub missed: Vec<Missed>,
@@ -127,6 +121,8 @@ struct Judged {
     failed: f64,
     /// The 99th percentile of the response time in milliseconds; infinite where nothing was answered.
     p99: f64,
+    /// Connections that were made, of all loads that were played.
+    created: u64,
 }
 
 /// The largest size that was tried and too small, with what it misses.
@@ -154,7 +150,7 @@ impl<'q, 'p> Search<'q, 'p> {
             let same =
                 |load: &Plan| (&load.shape, &load.faults, load.freeze) == (&case.shape, &case.faults, case.freeze);
             if alike && !loads.iter().any(same) {
-                loads.push(advised(question, case));
+                loads.push(advised(question, first, case));
             }
         }
         // What is counted is less in a part of a load than in the whole.
@@ -178,8 +174,10 @@ impl<'q, 'p> Search<'q, 'p> {
         let is_whole = outcomes.iter().all(|outcome| outcome.is_whole);
         let (spread, seeds_that_met) = if is_whole { self.with_other_seeds(&sizes) } else { (Vec::new(), 0) };
         let with_margin = with_margin && self.missed(&outcomes, self.question.margin).is_empty();
-        Some(Found {
+        let found = Found {
             sizes,
+            upkeep: Upkeep::given(&self.loads[0].pool.config),
+            not_kept: None,
             outcomes,
             missed,
             with_margin,
@@ -188,7 +186,47 @@ impl<'q, 'p> Search<'q, 'p> {
             seeds_that_met,
             simulations: self.simulations,
             most: (most, bound),
-        })
+        };
+        let found = if is_whole { self.kept_up(found) } else { found };
+        Some(Found { simulations: self.simulations, ..found })
+    }
+
+    /// The same with the settings that follow by rules, if what was met is met with them, too; else with as many of them as that holds for.
+    fn kept_up(&mut self, mut found: Found) -> Found {
+        let facts = Facts::of(self.question, &self.loads[0]);
+        let by_rule = found.upkeep.by_rule(self.question.compression, &facts, &found.sizes, &found.outcomes);
+        // Where nothing meets the objectives, not every choice is worth being looked at.
+        let worth = if found.missed.is_empty() { usize::MAX } else { 1 };
+        for choice in by_rule.choices(found.upkeep).into_iter().take(worth) {
+            self.loads.iter_mut().chain(&mut self.short).for_each(|load| choice.set(&mut load.pool.config));
+            match self.played(choice, &found) {
+                Ok(played) => return played,
+                Err(missed) if choice == by_rule => found.not_kept = Some((by_rule, missed)),
+                Err(_) => {}
+            }
+        }
+        found
+    }
+
+    /// What was found, with these settings besides.
+    ///
+    /// # Errors
+    /// What is missed with them that was met, if it is a matter of objectives.
+    fn played(&mut self, upkeep: Upkeep, found: &Found) -> Result<Found, Vec<Missed>> {
+        let (outcomes, _) = self.judged_by_all(&found.sizes);
+        let margin = if found.with_margin { self.question.margin } else { 0.0 };
+        let (missed, tight) = (self.missed(&outcomes, 0.0), self.missed(&outcomes, margin));
+        let no_worse = if found.missed.is_empty() { tight.is_empty() } else { missed.len() <= found.missed.len() };
+        let fails_more = most_failed(&outcomes) > most_failed(&found.outcomes) * CHANCE;
+        if !no_worse || fails_more || outcomes.iter().any(|outcome| !outcome.is_whole) {
+            let is_new = |miss: &Missed| found.missed.iter().all(|known| known.objective != miss.objective);
+            return Err(tight.into_iter().filter(is_new).collect());
+        }
+        let (spread, seeds_that_met) = self.with_other_seeds(&found.sizes);
+        if seeds_that_met < found.seeds_that_met {
+            return Err(Vec::new());
+        }
+        Ok(Found { upkeep, outcomes, missed, spread, seeds_that_met, ..found.clone() })
     }
 
     /// The largest size that makes sense and that the limits allow; `None`: they allow none.
@@ -302,7 +340,7 @@ impl<'q, 'p> Search<'q, 'p> {
         Sizes { max_size, min_size: max_size.min(each), max_idle_time: pool.config.max_idle_time }
     }
 
-    /// Fewer that are kept, and for less long.
+    /// Fewer that are kept, and for less long; but not so that what was closed is made again.
     fn shrunk(&mut self, full: Sizes) -> Sizes {
         let (mut low, mut high) = (0, full.min_size);
         // None first: often that is enough.
@@ -322,9 +360,11 @@ impl<'q, 'p> Search<'q, 'p> {
         let compression = self.question.compression;
         let times = IDLE_TIMES.iter().map(|seconds| Duration::from_secs_f64(*seconds as f64 / compression));
         let shorter = times.filter(|time| sizes.max_idle_time.is_none_or(|given| *time < given));
+        let created = self.look(&sizes).created;
         for time in shorter.collect::<Vec<_>>() {
             let shorter = Sizes { max_idle_time: Some(time), ..sizes };
-            if self.is_met(&shorter) {
+            let judged = self.look(&shorter);
+            if judged.tight.is_empty() && judged.created <= created {
                 return shorter;
             }
         }
@@ -446,6 +486,7 @@ impl<'q, 'p> Search<'q, 'p> {
                 is_whole: outcomes[0].is_whole,
                 failed: failed(&outcomes[0].result.total),
                 p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
+                created: judged.created + outcomes[0].result.total.connections.created,
             };
             if !judged.tight.is_empty() {
                 break;
@@ -472,9 +513,11 @@ fn has_waited(outcome: &Outcome) -> bool {
     outcome.longest_wait.is_none_or(|longest| longest >= SHORTEST_WAIT)
 }
 
-/// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen function.
-fn advised(question: &Question, case: &Plan) -> Plan {
+/// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen function; and with
+/// everything that is advised only once, as it is given with the first load.
+fn advised(question: &Question, first: &Plan, case: &Plan) -> Plan {
     let mut load = case.clone();
+    Upkeep::given(&first.pool.config).set(&mut load.pool.config);
     if let (Some(platform), Some(poolhouse)) = (question.platform, &mut load.poolhouse) {
         poolhouse.client_idle_time = Some(Some(platform.outlived().div_f64(question.compression)));
     }
@@ -528,6 +571,11 @@ fn window(fault: &Fault) -> Option<Window> {
         Fault::Stall { window, .. } | Fault::BlackHole { window } | Fault::Cut { window } => Some(*window),
         Fault::Delay { .. } | Fault::Forget { .. } => None,
     }
+}
+
+/// The largest share of a load's operations that failed.
+fn most_failed(outcomes: &[Outcome]) -> f64 {
+    outcomes.iter().map(|outcome| failed(&outcome.result.total)).fold(0.0, f64::max)
 }
 
 /// The share of operations that failed; all where none ended.
