@@ -48,6 +48,9 @@ pub struct Advice {
     pub soft_limit: Option<u32>,
     /// Clients at which new ones are refused.
     pub hard_limit: Option<u32>,
+    /// Nobody who has been idle for less is sent away; null: nothing was said of that.
+    #[serde(serialize_with = "seconds")]
+    pub evict_min_idle: Option<Duration>,
     /// An idle client is closed after this.
     #[serde(serialize_with = "seconds")]
     pub client_idle_time: Option<Duration>,
@@ -90,6 +93,7 @@ impl Advice {
             budget: question.spec.budget,
             soft_limit,
             hard_limit,
+            evict_min_idle: load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).map(real),
             client_idle_time: question.platform.map(|platform| platform.outlived()),
             exclusive,
         }

@@ -6,7 +6,7 @@ use bench::plan::Plan;
 use crate::{
     advice::{self, Advice},
     facts::Facts,
-    fragments::{Pasted, fragments},
+    fragments::{Fragment, Pasted, fragments},
     prediction::{Best, Case, FORMAT, Prediction},
     question::Question,
     reasons,
@@ -68,7 +68,7 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
 }
 
 /// The settings to paste.
-fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<crate::fragments::Fragment> {
+fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Fragment> {
     let target = question.knows_database.then_some(&load.target);
     let clients_only = if question.pooled().is_none() { for_clients(question) } else { None };
     let Some(each) = clients_only.as_ref().or(prediction.settings.as_ref()) else { return Vec::new() };
@@ -134,6 +134,7 @@ fn forbidden(question: &Question, load: &Plan) -> Option<String> {
 fn for_clients(question: &Question) -> Option<Advice> {
     let load = question.cases.first()?;
     let limits = advice::for_clients(question, load, 0)?;
+    let real = |time: std::time::Duration| time.mul_f64(question.compression);
     Some(Advice {
         max_size: 0,
         min_size: 0,
@@ -145,6 +146,8 @@ fn for_clients(question: &Question) -> Option<Advice> {
         budget: None,
         soft_limit: Some(limits.soft),
         hard_limit: Some(limits.hard),
+        // The limits follow from it.
+        evict_min_idle: load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).map(real),
         client_idle_time: question.platform.map(|platform| platform.outlived()),
         exclusive: None,
     })

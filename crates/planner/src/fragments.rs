@@ -81,6 +81,7 @@ fn poolhouse(advice: &Advice) -> Fragment {
     let listener = [
         ("soft_limit", advice.soft_limit.and_then(number)),
         ("hard_limit", advice.hard_limit.and_then(number)),
+        ("evict_min_idle", advice.evict_min_idle.map(|time| format!("\"{}\"", show(time)))),
         ("client_idle_time", advice.client_idle_time.map(|time| format!("\"{}\"", show(time)))),
     ];
     let listener = lines(listener, " = ");
@@ -212,6 +213,7 @@ mod tests {
             budget: None,
             soft_limit: Some(800),
             hard_limit: Some(1000),
+            evict_min_idle: None,
             client_idle_time: Some(Duration::from_secs(310)),
             exclusive: None,
         }

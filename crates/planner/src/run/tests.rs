@@ -47,13 +47,11 @@ fn what_goes_on_slowly_and_comes_to_nothing_has_an_end_too() {
 fn overload(front: bool, cuts: bool) -> Plan {
     let stages = vec![Stage { duration: MS * 5000, from: 500.0, to: 500.0 }];
     let mut plan = plan(Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: 10_000 });
-    let window = |first, every: Option<u32>| Window { first, length: MS * 4000, every: every.map(|every| MS * every) };
-    plan.faults = vec![
-        Fault::Delay { delay: MS, jitter: MS },
-        Fault::Stall { delay: MS * 3_600_000, window: window(MS * 1000, None) },
-    ];
+    let late = Window { first: MS * 1000, length: MS * 4000, every: None };
+    plan.faults =
+        vec![Fault::Delay { delay: MS, jitter: MS }, Fault::Stall { delay: MS * 3_600_000, window: late }];
     if cuts {
-        plan.faults.push(Fault::Cut { window: window(MS * 700, Some(700)) });
+        plan.faults.push(Fault::Cut { window: Window { first: MS * 700, length: MS * 0, every: Some(MS * 700) } });
     }
     plan.timeout = MS * 100;
     plan.pool.config = PoolConfig { max_size: 100, max_connecting: 100, ..PoolConfig::default() };
