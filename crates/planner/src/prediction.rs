@@ -131,6 +131,11 @@ impl Prediction {
         }
     }
 
+    /// What is to be pasted meets the objectives no more than anything else does: it is the nearest of what was tried.
+    pub fn is_nearest(&self) -> bool {
+        self.best.as_ref().is_some_and(|best| !best.met)
+    }
+
     /// The results of the given settings and of the best ones, each named, as measurements are shown.
     pub fn results(&self) -> Vec<BenchResult> {
         let given = self.given.iter().map(|case| case.result.clone());
