@@ -81,7 +81,8 @@ impl Advice {
         let real = |time: Duration| time.mul_f64(question.compression);
         let exclusive = question.exclusive.map(|needs| Exclusive::of(&needs, sizes.max_size));
         let max_size = exclusive.map_or(sizes.max_size, |needs| needs.max_size);
-        let (soft_limit, hard_limit) = for_clients(question, load, max_size).map(|limits| (limits.soft, limits.hard)).unzip();
+        let (soft_limit, hard_limit) =
+            for_clients(question, load, max_size).map(|limits| (limits.soft, limits.hard)).unzip();
         Self {
             max_size,
             min_size: sizes.min_size,

@@ -284,7 +284,10 @@ mod tests {
         for (fragment, line) in all.iter().zip(lines) {
             assert!(fragment.text.contains(line), "{fragment:?}");
         }
-        assert!(all[0].place == "poolhouse.toml of one in front of all instances" && all[1].place.ends_with("all instances"));
+        assert!(
+            all[0].place == "poolhouse.toml of one in front of all instances"
+                && all[1].place.ends_with("all instances")
+        );
         // Pools of one Poolhouse are its own, however many, and a single instance has a pooler like its own pool.
         for each in [each, one] {
             let all = fragments(&Pasted { each: &each, pooler: Some(&each) }, None);

@@ -5,13 +5,7 @@ use bench::result::BenchResult;
 use serde::Serialize;
 
 use crate::{
-    advice::Advice,
-    facts::Facts,
-    fragments::Fragment,
-    question::Missed,
-    search::Bound,
-    sizes::Sizes,
-    upkeep::Upkeep,
+    advice::Advice, facts::Facts, fragments::Fragment, question::Missed, search::Bound, sizes::Sizes, upkeep::Upkeep,
 };
 
 /// The version of its JSON.

@@ -48,14 +48,15 @@ fn overload(front: bool, cuts: bool) -> Plan {
     let stages = vec![Stage { duration: MS * 5000, from: 500.0, to: 500.0 }];
     let mut plan = plan(Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: 10_000 });
     let late = Window { first: MS * 1000, length: MS * 4000, every: None };
-    plan.faults =
-        vec![Fault::Delay { delay: MS, jitter: MS }, Fault::Stall { delay: MS * 3_600_000, window: late }];
+    plan.faults = vec![Fault::Delay { delay: MS, jitter: MS }, Fault::Stall { delay: MS * 3_600_000, window: late }];
     if cuts {
-        plan.faults.push(Fault::Cut { window: Window { first: MS * 700, length: MS * 0, every: Some(MS * 700) } });
+        plan.faults
+            .push(Fault::Cut { window: Window { first: MS * 700, length: Duration::ZERO, every: Some(MS * 700) } });
     }
     plan.timeout = MS * 100;
     plan.pool.config = PoolConfig { max_size: 100, max_connecting: 100, ..PoolConfig::default() };
-    let wishes = PoolhouseWishes { max_size: Some(20), max_wait_time: Some(Some(MS * 50)), ..PoolhouseWishes::default() };
+    let wishes =
+        PoolhouseWishes { max_size: Some(20), max_wait_time: Some(Some(MS * 50)), ..PoolhouseWishes::default() };
     plan.poolhouse = front.then_some(wishes);
     plan
 }

@@ -58,7 +58,7 @@ fn slow_to_grow() -> Question {
     postgres(
         "[load]\nrate = 50\nduration = \"150s\"\nspacing = \"poisson\"\n[pool]\nmax_size = 30\nmax_connecting = 1\nmax_wait_time = \"5s\"\n\
          max_life_time = \"off\"\n[plan]\nservice = \"100ms\"\nspread = \"constant\"\nconnect = { auth = \"1s\" }\n\
-         objectives = [\"pool_wait_p90<30ms\", \"errors<1%\"]\n",
+         objectives = [\"pool_wait_p50<1ms\", \"errors<1%\"]\n",
     )
 }
 
@@ -67,7 +67,7 @@ fn the_figures_of_the_best_settings_are_those_of_all_that_is_to_be_pasted() {
     let question = slow_to_grow();
     let prediction = ask(&question);
     let (best, settings) = (prediction.best.as_ref().unwrap(), prediction.settings.as_ref().unwrap());
-    assert!(best.met && settings.min_size == 0, "{settings:?}");
+    assert!(best.met && settings.min_size < settings.max_size, "{settings:?}");
     // What follows by rule is not what was given.
     assert!(settings.max_connecting > 1 && settings.max_life_time == Some(seconds(1800)), "{settings:?}");
     assert!(best.as_given.is_empty());
@@ -117,7 +117,10 @@ fn a_life_time_that_follows_by_rule_is_played_and_stays_off_where_the_objectives
     assert!(best.as_given.contains(&"max_life_time"), "{:?}", best.as_given);
     assert!(prediction.fragments[0].text.contains("max_life_time = \"off\""), "{:?}", prediction.fragments[0]);
     let told = said(&prediction, "as given");
-    assert!(told.contains("max_life_time off") && told.contains("30 min") && told.contains("created<6 comes to"), "{told}");
+    assert!(
+        told.contains("max_life_time off") && told.contains("30 min") && told.contains("created<6 comes to"),
+        "{told}"
+    );
     assert_eq!(best.cases[0].result.total.connections, pasted(&question, &prediction).connections);
 }
 
@@ -153,7 +156,10 @@ fn what_a_pool_grows_by_once_is_not_told_as_made_every_hour() {
     let load = "[load]\nburst = 10\nidle = \"10m\"\nrounds = 7\n[pool]\nmax_size = 10\nmax_idle_time = \"1m\"\nmax_connecting = 10\n";
     let plan = "[plan]\nservice = \"1s\"\nspread = \"constant\"\nobjectives = [\"p50<5s\"]\n";
     let told = said(&ask(&postgres(&format!("{load}{plan}"))), "created an hour");
-    assert!(told.starts_with("51 (burst 51) as given, once the pools have grown"), "six times ten in 70 minutes: {told}");
+    assert!(
+        told.starts_with("51 (burst 51) as given, once the pools have grown"),
+        "six times ten in 70 minutes: {told}"
+    );
 }
 
 #[test]
@@ -183,13 +189,18 @@ fn clients_that_come_at_random_are_seldom_turned_away_by_the_limits_that_are_rec
     let sooner = PoolhouseWishes { evict_min_idle: Some(ms(500)), ..PoolhouseWishes::default() };
     question.cases[0].poolhouse = Some(sooner);
     assert!(ask(&question).fragments[0].text.contains("\nevict_min_idle = \"500ms\""));
-    assert!(said(&prediction, "clients").contains("seldom has to make room for more"), "{}", said(&prediction, "clients"));
+    assert!(
+        said(&prediction, "clients").contains("seldom has to make room for more"),
+        "{}",
+        said(&prediction, "clients")
+    );
 }
 
 #[test]
 fn pools_that_leave_no_room_for_a_deployment_are_warned_of_whatever_is_reserved() {
     let warned = |reserved: u32| {
-        let load = "[load]\nrate = 200\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\ninstances = 4\nmax_size = 9\n";
+        let load =
+            "[load]\nrate = 200\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\ninstances = 4\nmax_size = 9\n";
         let plan = format!(
             "[plan]\nservice = \"40ms\"\nspread = \"constant\"\nserver_limit = 100\nreserved = {reserved}\nobjectives = [\"pool_wait_p99<20ms\"]\n"
         );
@@ -199,8 +210,8 @@ fn pools_that_leave_no_room_for_a_deployment_are_warned_of_whatever_is_reserved(
         let text = prediction.warnings.iter().find(|text| text.contains("during a deployment")).cloned();
         (all, text)
     };
-    let (all, text) = warned(60);
-    let told = format!("take {all} of the 40 connections that are free");
+    let (all, text) = warned(62);
+    let told = format!("take {all} of the 38 connections that are free");
     assert!(text.as_ref().is_some_and(|text| text.contains(&told)), "{all}: {text:?}");
     assert_eq!(warned(0).1, None);
 }
@@ -215,7 +226,10 @@ fn what_is_said_of_connections_that_others_need_at_a_redis_adds_up() {
     assert_eq!(settings.max_size, best.sizes.max_size + 13 + 1);
     // With fewer, blocking commands would take those of everybody else.
     let warned = prediction.warnings.join(" ");
-    assert!(warned.contains("some of them will be refused. Raise the server's limit.") && !warned.contains("Lower"), "{warned}");
+    assert!(
+        warned.contains("some of them will be refused. Raise the server's limit.") && !warned.contains("Lower"),
+        "{warned}"
+    );
 }
 
 #[test]
