@@ -2,14 +2,15 @@
 //! with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not tried. The settings that follow from
 //! these by rules are simulated last, and each of them is taken only if what was met still is. Knows no words about the result.
 
+mod loads;
+
 use std::time::Duration;
 
 use bench::{
-    plan::{MAX_CONNECTIONS, Plan, PoolConfig, Shape},
+    plan::{MAX_CONNECTIONS, Plan, Shape},
     result::Measured,
     threshold::Threshold,
 };
-use workload::{Fault, Stage, Window};
 
 use crate::{
     facts::Facts,
@@ -20,13 +21,10 @@ use crate::{
     sizes::Sizes,
     upkeep::Upkeep,
 };
+use loads::{advised, highest_rate, shortened, with};
 
 /// Idle times that are tried, in the time of the real service.
 const IDLE_TIMES: [u64; 8] = [10, 30, 60, 2 * 60, 5 * 60, 10 * 60, 30 * 60, 60 * 60];
-/// A candidate is judged by at most about so many operations of each load; the answer itself by all.
-const MOST_OPERATIONS: f64 = 300_000.0;
-/// Periods of what goes wrong that a candidate sees at least.
-const LEAST_PERIODS: u32 = 4;
 /// Sizes beyond the last that was too small grow by this factor until one is large enough.
 const GROWTH: f64 = 1.25;
 /// Where more than this share has to be kept, all are.
@@ -271,7 +269,7 @@ impl<'q, 'p> Search<'q, 'p> {
 
     /// The smallest size with which the objectives are met if all connections are there from the start, whether with the margin, and the
     /// largest that was too small. If none is large enough, the one with which the fewest are missed,
-    /// of several that which fails least, of these the fastest.
+    /// of several that which fails least, of these the fastest; or, if no pool can help, the one with which the server does most.
     fn max_size(&mut self, most: u32) -> (u32, bool, TooSmall) {
         let mut tried: Vec<(u32, Judged)> = Vec::new();
         let fewest = self.fewest(most);
@@ -294,6 +292,10 @@ impl<'q, 'p> Search<'q, 'p> {
             let (size, too_small) = self.between(fewest, too_small, tried[enough].0);
             return (size, with_margin, too_small);
         }
+        let last = tried.last().map(|(size, judged)| (*size, judged.missed.clone()));
+        if let Some(enough) = self.does_most() {
+            return (enough.clamp(fewest, most), false, last);
+        }
         let nearest = tried.iter().min_by(|(one, a), (other, b)| {
             // Whatever is missed: where nothing succeeds, nothing is near.
             let nothing = (a.failed >= 1.0).cmp(&(b.failed >= 1.0));
@@ -301,7 +303,16 @@ impl<'q, 'p> Search<'q, 'p> {
             fewer.then(a.failed.total_cmp(&b.failed)).then(a.p99.total_cmp(&b.p99)).then(one.cmp(other))
         });
         let nearest = nearest.map_or(most, |(size, _)| *size);
-        (nearest, false, tried.pop().map(|(size, judged)| (size, judged.missed)))
+        (nearest, false, last)
+    }
+
+    /// The size with which the server does the most it can, where more arrives than that; `None`: so much does not arrive. Larger pools fail
+    /// less while the load lasts, since operations pile up in the server, and would be its end.
+    fn does_most(&self) -> Option<u32> {
+        let load = &self.loads[0];
+        let (does, at_once) = Facts::of(self.question, load).server_best.filter(|_| own_pool(load).is_none())?;
+        let too_much = self.loads.iter().any(|load| highest_rate(load).is_some_and(|rate| rate > does));
+        too_much.then(|| at_once.div_ceil(load.pool.instances))
     }
 
     /// The smallest between one that was too small, or the fewest that are looked at, and one that is large enough.
@@ -322,13 +333,12 @@ impl<'q, 'p> Search<'q, 'p> {
 
     /// By Little's law, of the load's highest mean rate: fewer cannot be enough.
     fn least(&self) -> u32 {
-        let need = self.loads.iter().map(|load| match &load.shape {
-            Shape::Open { stages, .. } => {
-                let rate = stages.iter().map(|stage| f64::midpoint(stage.from, stage.to)).fold(0.0, f64::max);
+        let need = self.loads.iter().map(|load| match highest_rate(load) {
+            Some(rate) => {
                 // Of what is answered while nothing stalls; half, because objectives may allow a few to fail.
                 rate * self.spec.held(&load.faults).as_secs_f64() / f64::from(load.pool.instances) / 2.0
             }
-            Shape::Closed { .. } | Shape::Burst { .. } => 1.0,
+            None => 1.0,
         });
         need.fold(1.0, f64::max).floor() as u32
     }
@@ -511,66 +521,6 @@ impl<'q, 'p> Search<'q, 'p> {
 /// Somebody had to wait for a connection of the pools themselves.
 fn has_waited(outcome: &Outcome) -> bool {
     outcome.longest_wait.is_none_or(|longest| longest >= SHORTEST_WAIT)
-}
-
-/// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen function; and with
-/// everything that is advised only once, as it is given with the first load.
-fn advised(question: &Question, first: &Plan, case: &Plan) -> Plan {
-    let mut load = case.clone();
-    Upkeep::given(&first.pool.config).set(&mut load.pool.config);
-    if let (Some(platform), Some(poolhouse)) = (question.platform, &mut load.poolhouse) {
-        poolhouse.client_idle_time = Some(Some(platform.outlived().div_f64(question.compression)));
-    }
-    load
-}
-
-/// A load on pools with these settings.
-pub fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
-    let mut plan = load.clone();
-    let Sizes { max_size, min_size, max_idle_time } = *sizes;
-    plan.pool.config = PoolConfig { max_size, min_size, max_idle_time, ..plan.pool.config };
-    plan.pool.warm = min_size > 0;
-    plan.seed = load.seed.wrapping_add(seed.wrapping_mul(0x9e37_79b9));
-    plan
-}
-
-/// The same load for less long, where it is long and nothing happens in it only once: whole periods of what goes wrong on the way, so
-/// that it goes wrong for the same share of the time.
-fn shortened(load: &Plan) -> Plan {
-    let mut plan = load.clone();
-    let windows: Vec<Window> = load.faults.iter().filter_map(window).chain(load.freeze).collect();
-    // What happens once, or begins late, is in no part of the load as it is in the whole.
-    if windows.iter().any(|window| window.every.is_none_or(|every| window.first > every)) {
-        return plan;
-    }
-    match &mut plan.shape {
-        Shape::Open { stages, .. } => {
-            let operations: f64 = stages.iter().map(Stage::expected).sum();
-            let part = MOST_OPERATIONS / operations;
-            let period = windows.iter().filter_map(|window| window.every).max().unwrap_or(Duration::from_secs(1));
-            for stage in stages.iter_mut().filter(|_| part < 1.0) {
-                let periods = (stage.duration.as_secs_f64() * part / period.as_secs_f64()).ceil() as u32;
-                stage.duration = (period * periods.max(LEAST_PERIODS)).min(stage.duration);
-            }
-        }
-        // What goes wrong on the way begins after some time, and not after some operations: there the whole is played.
-        Shape::Closed { operations, .. } if windows.is_empty() => {
-            *operations = Some(operations.unwrap_or(u64::MAX).min(MOST_OPERATIONS as u64));
-        }
-        Shape::Burst { size, rounds, .. } if windows.is_empty() => {
-            *rounds = (*rounds).min(((MOST_OPERATIONS / f64::from(*size)) as u32).max(LEAST_PERIODS));
-        }
-        Shape::Closed { .. } | Shape::Burst { .. } => {}
-    }
-    plan
-}
-
-/// When a fault happens; `None`: always.
-fn window(fault: &Fault) -> Option<Window> {
-    match fault {
-        Fault::Stall { window, .. } | Fault::BlackHole { window } | Fault::Cut { window } => Some(*window),
-        Fault::Delay { .. } | Fault::Forget { .. } => None,
-    }
 }
 
 /// The largest share of a load's operations that failed.
