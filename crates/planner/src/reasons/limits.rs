@@ -13,6 +13,8 @@ use crate::{
     words::{counted, ms, number, percent, time},
 };
 
+/// Connections that a PostgreSQL lets in by default, and those of them that are anybody's.
+const USUAL_LIMIT: (u32, u64) = (100, 97);
 /// Poolhouses in front of which something is said.
 const MAX_FRONTS: usize = 4;
 
@@ -23,6 +25,7 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
     }
     if let Some(settings) = prediction.settings.as_ref().filter(|_| own_pool(load).is_none()) {
         budget(question, settings, words);
+        unlimited(question, load, settings, words);
         memory(question, settings, words);
     }
     if let Some(budget) = question.spec.budget {
@@ -153,6 +156,19 @@ fn budget(question: &Question, settings: &Advice, words: &mut Words) {
             "At their largest the pools take {most} of the {room} connections that are free: during a deployment, when old and new \
              instances run side by side, they could want {}, and some would be refused.",
             2 * most
+        ));
+    }
+}
+
+/// More connections than a server has of whose limit nothing was said.
+fn unlimited(question: &Question, load: &Plan, settings: &Advice, words: &mut Words) {
+    let most = in_all(question, settings);
+    let (usual, free) = USUAL_LIMIT;
+    if question.spec.limit.is_none() && matches!(load.target, Target::Postgres(_)) && most > free {
+        words.warn(format!(
+            "Nothing was said of how many connections the server lets in (`--server-limit`): a PostgreSQL lets in {usual} where nobody \
+             has set max_connections, and here {} are wanted.",
+            number(most as f64)
         ));
     }
 }

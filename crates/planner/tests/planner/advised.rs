@@ -80,7 +80,7 @@ fn the_figures_of_the_best_settings_are_those_of_all_that_is_to_be_pasted() {
 
 #[test]
 fn all_loads_are_played_with_the_one_set_of_settings_that_is_recommended() {
-    let load = "[load]\nrate = 20\nduration = \"10s\"\n[pool]\nmax_size = 5\nmin_size = 5\nmax_connecting = 3\nmax_wait_time = \"900ms\"\n";
+    let load = "[load]\nrate = 20\nduration = \"10s\"\n[pool]\nmax_size = 5\nmin_size = 5\nmax_connecting = 3\nmax_wait_time = \"500ms\"\n";
     let other = "[[variant]]\nname = \"one\"\n[[variant]]\nname = \"other\"\nload = { rate = 30 }\n\
                  pool = { max_connecting = 1, max_wait_time = \"20s\", max_life_time = \"20s\" }\n";
     let plan = "[plan]\nservice = \"10ms\"\nspread = \"constant\"\nobjectives = [\"p99<1s\"]\n";
