@@ -1,27 +1,18 @@
-//! The settings to use: those that were found, and those that follow from them by arithmetic. Numbers only; the reasons are told elsewhere.
+//! The settings to use: those that were found and simulated, and limits for clients that follow from them by arithmetic. Numbers only; the
+//! reasons are told elsewhere.
 
 use std::time::Duration;
 
-use bench::{
-    plan::{Plan, Shape},
-    result::BenchResult,
-};
+use bench::plan::{Plan, Shape, Spacing};
 use serde::{Serialize, Serializer};
 
 use crate::{
     facts::{Facts, poisson_quantile},
     question::Question,
-    search::Sizes,
+    sizes::Sizes,
+    upkeep::Upkeep,
 };
 
-/// How long a connection lives where nothing speaks for another time: long beside everything that one costs, short beside a deployment.
-const LIFE_TIME: Duration = Duration::from_secs(30 * 60);
-/// Waiting times that one can remember, in milliseconds.
-const WAITS: [u64; 7] = [500, 1000, 2000, 5000, 10_000, 20_000, 30_000];
-/// So many times the longest wait that is expected.
-const WAIT_FACTOR: f64 = 2.0;
-/// Most connections that are worth being made at a time.
-const MOST_CONNECTING: u32 = 16;
 /// Clients beyond those that are expected, as a share.
 const CLIENT_ROOM: f64 = 0.25;
 /// The soft limit as a share of the hard one.
@@ -57,6 +48,9 @@ pub struct Advice {
     pub soft_limit: Option<u32>,
     /// Clients at which new ones are refused.
     pub hard_limit: Option<u32>,
+    /// Nobody who has been idle for less is sent away; null: nothing was said of that.
+    #[serde(serialize_with = "seconds")]
+    pub evict_min_idle: Option<Duration>,
     /// An idle client is closed after this.
     #[serde(serialize_with = "seconds")]
     pub client_idle_time: Option<Duration>,
@@ -73,7 +67,7 @@ pub struct Exclusive {
     pub transactions: u32,
     /// For all subscribers together.
     pub subscribers: u32,
-    /// All of these, and one for the clients that share: `max_size` at least.
+    /// All of these, and those of the load: `max_size`.
     pub max_size: u32,
 }
 
@@ -82,25 +76,25 @@ fn seconds<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Er
 }
 
 impl Advice {
-    /// What follows from these sizes, which have led to these results for a load.
-    pub fn of(question: &Question, load: &Plan, facts: &Facts, sizes: &Sizes, results: &[&BenchResult]) -> Self {
-        let config = &load.pool.config;
+    /// These settings for a load.
+    pub fn of(question: &Question, load: &Plan, sizes: &Sizes, upkeep: &Upkeep) -> Self {
         let real = |time: Duration| time.mul_f64(question.compression);
-        let max_wait_time = wait_time(config.max_wait_time, facts, results);
-        let exclusive = question.exclusive.map(|needs| Exclusive::of(&needs));
-        let max_size = exclusive.map_or(sizes.max_size, |needs| sizes.max_size.max(needs.max_size));
-        let (soft_limit, hard_limit) = client_limits(question, load, max_size).unzip();
+        let exclusive = question.exclusive.map(|needs| Exclusive::of(&needs, sizes.max_size));
+        let max_size = exclusive.map_or(sizes.max_size, |needs| needs.max_size);
+        let (soft_limit, hard_limit) =
+            for_clients(question, load, max_size).map(|limits| (limits.soft, limits.hard)).unzip();
         Self {
             max_size,
             min_size: sizes.min_size,
             max_idle_time: sizes.max_idle_time.map(real),
-            max_life_time: Some(config.max_life_time.map_or(LIFE_TIME, real)),
-            max_wait_time,
-            max_connecting: connecting(config.max_connecting, facts, sizes, max_wait_time.unwrap_or(Duration::MAX)),
+            max_life_time: upkeep.max_life_time.map(real),
+            max_wait_time: upkeep.max_wait_time,
+            max_connecting: upkeep.max_connecting,
             instances: load.pool.instances,
             budget: question.spec.budget,
             soft_limit,
             hard_limit,
+            evict_min_idle: load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).map(real),
             client_idle_time: question.platform.map(|platform| platform.outlived()),
             exclusive,
         }
@@ -112,54 +106,49 @@ impl Advice {
     }
 }
 
-/// A wait that is easily remembered, twice as long as all but one of 1,000 were, and no shorter than the longest: with it nobody fails who
-/// did not fail with the given one, and nobody waits for longer than that allows.
-fn wait_time(given: Option<Duration>, facts: &Facts, results: &[&BenchResult]) -> Option<Duration> {
-    let waits = results.iter().filter_map(|result| result.total.pool_wait_ms.as_ref());
-    let waited =
-        waits.fold(facts.connect_ms * WAIT_FACTOR, |most, waits| most.max(waits.p999 * WAIT_FACTOR).max(waits.max));
-    let remembered = WAITS.into_iter().find(|ms| *ms as f64 >= waited).map(Duration::from_millis);
-    [remembered, given].into_iter().flatten().min()
+/// Limits for clients, and how many are expected.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ClientLimits {
+    /// Clients on average, or at most, that cannot be sent away.
+    pub expected: f64,
+    /// Of those that come at random there are more at most once in a thousand moments; `None`: none comes at random.
+    pub seldom: Option<u32>,
+    /// From which on those idle longest are sent away.
+    pub soft: u32,
+    /// At which new ones are refused.
+    pub hard: u32,
 }
 
-/// So many at a time that a pool has grown before somebody has waited for half of what one may wait.
-fn connecting(given: u32, facts: &Facts, sizes: &Sizes, max_wait: Duration) -> u32 {
-    let missing = sizes.max_size - sizes.min_size;
-    let fast = |at_a_time: &u32| facts.growing(missing, *at_a_time) <= max_wait / 2;
-    // More at a time than keep the server's processors busy are made no faster.
-    let busy = facts.connects_per_s.map_or(MOST_CONNECTING, |most| (most * facts.connect_ms / 1e3).ceil() as u32);
-    (given..=MOST_CONNECTING).find(fast).unwrap_or(MOST_CONNECTING.min(busy).max(given))
-}
-
-/// The soft and the hard limit of a Poolhouse in front: where operations bring their own connections, for those that cannot be sent away;
-/// where pools do, for all of theirs.
-fn client_limits(question: &Question, load: &Plan, max_size: u32) -> Option<(u32, u32)> {
-    let expected = match (load.pool.reuse, &load.shape) {
-        (true, Shape::Closed { clients, .. }) if question.is_sweep => f64::from(*clients),
-        (true, _) => f64::from(load.pool.instances) * f64::from(max_size),
-        (false, Shape::Open { .. }) => {
+/// The limits for clients of a Poolhouse in front: where operations bring their own connections, for those that cannot be sent away; where
+/// pools of so many connections do, for all of theirs.
+pub fn for_clients(question: &Question, load: &Plan, max_size: u32) -> Option<ClientLimits> {
+    let (expected, at_random) = match (load.pool.reuse, &load.shape) {
+        (true, Shape::Closed { clients, .. }) if question.is_sweep => (f64::from(*clients), false),
+        (true, _) => (f64::from(load.pool.instances) * f64::from(max_size), false),
+        (false, Shape::Open { spacing, .. }) => {
             let evict = load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).unwrap_or(EVICT_MIN_IDLE);
-            let stays = question.spec.held(&load.faults) + question.spec.connecting(&load.faults) + evict;
-            Facts::of(question, load).peak_rate? * stays.as_secs_f64()
+            let facts = Facts::of(question, load);
+            // In a stall they stay for longer.
+            let held_ms = facts.held_in_stall_ms.unwrap_or(facts.held_ms);
+            let connect_ms = facts.connect_in_stall_ms.unwrap_or(facts.connect_ms);
+            let stays = (held_ms + connect_ms) / 1e3 + evict.as_secs_f64();
+            (facts.peak_rate? * stays, *spacing == Spacing::Poisson)
         }
         (false, _) => return None,
     };
-    let soft = (expected * (1.0 + CLIENT_ROOM)).ceil().max(1.0);
-    Some((soft as u32, (soft / SOFT_SHARE).ceil() as u32))
+    let seldom = at_random.then(|| poisson_quantile(expected, RARE));
+    let soft = (expected * (1.0 + CLIENT_ROOM)).ceil().max(1.0).max(seldom.map_or(0.0, f64::from));
+    Some(ClientLimits { expected, seldom, soft: soft as u32, hard: (soft / SOFT_SHARE).ceil() as u32 })
 }
 
 impl Exclusive {
-    fn of(needs: &crate::question::Exclusive) -> Self {
+    /// Beside a load that needs so many connections.
+    fn of(needs: &crate::question::Exclusive, load: u32) -> Self {
         let at_once = |rate: f64, time: Duration| poisson_quantile(rate * time.as_secs_f64(), RARE);
         let blocking = at_once(needs.blocking_rate, needs.blocking_time);
         let transactions = at_once(needs.transaction_rate, needs.transaction_time);
         let subscribers = u32::from(needs.subscribers > 0);
-        let max_size = [transactions, subscribers, 1].into_iter().fold(blocking, u32::saturating_add);
+        let max_size = [transactions, subscribers, load].into_iter().fold(blocking, u32::saturating_add);
         Self { blocking, transactions, subscribers, max_size }
     }
-}
-
-/// The limits for clients of a load that has no pool.
-pub fn for_clients(question: &Question, load: &Plan) -> Option<(u32, u32)> {
-    client_limits(question, load, 0)
 }

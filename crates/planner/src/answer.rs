@@ -1,12 +1,12 @@
 //! Answers a question: simulates the given settings, has the best ones found, and brings together what is said about them. Each of these
 //! is done elsewhere.
 
-use bench::{plan::Plan, result::BenchResult};
+use bench::plan::Plan;
 
 use crate::{
     advice::{self, Advice},
     facts::Facts,
-    fragments::fragments,
+    fragments::{Fragment, Pasted, fragments},
     prediction::{Best, Case, FORMAT, Prediction},
     question::Question,
     reasons,
@@ -19,20 +19,29 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
     let load = question.pooled().or(question.cases.first()).expect("a question has a load");
     let given: Vec<Case> = question.cases.iter().map(|load| case(question, &run(load, &question.spec))).collect();
     let found = search::search(question, &mut *progress);
-    let shared = (load.pool.reuse && load.pool.instances > 1).then(|| {
+    let one = (load.pool.reuse && load.pool.instances > 1).then(|| {
         let mut one = question.clone();
         one.cases.retain(|case| case.pool.instances == load.pool.instances);
         one.cases.iter_mut().for_each(|case| case.pool.instances = 1);
-        search::search(&one, &mut *progress)
+        one
     });
-    let shared = shared.flatten().map(|found| self::best(question, &found, 1));
+    let found_for_one = one.as_ref().and_then(|one| search::search(one, &mut *progress));
+    let shared = found_for_one.as_ref().map(|found| self::best(question, found, 1));
     let best = found.as_ref().map(|found| self::best(question, found, load.pool.instances));
     let facts = Facts::of(question, load);
     let forbidden = if best.is_none() { question.pooled().and_then(|load| forbidden(question, load)) } else { None };
-    let settings = best.as_ref().filter(|_| facts.server_doubt.is_none()).map(|best| {
-        let results: Vec<&BenchResult> = best.cases.iter().map(|case| &case.result).collect();
-        Advice::of(question, load, &facts, &best.sizes, &results)
-    });
+    let is_known = facts.server_doubt.is_none();
+    let settings = found.as_ref().filter(|_| is_known);
+    let settings = settings.map(|found| Advice::of(question, load, &found.sizes, &found.upkeep));
+    let shared_settings = match (one.as_ref().and_then(Question::pooled), &found_for_one, &settings) {
+        // The clients of one for all are the pools of all instances.
+        (Some(load), Some(found), Some(each)) => Some(Advice {
+            soft_limit: each.soft_limit,
+            hard_limit: each.hard_limit,
+            ..Advice::of(question, load, &found.sizes, &found.upkeep)
+        }),
+        _ => None,
+    };
     let mut prediction = Prediction {
         format: FORMAT,
         kind: "plan",
@@ -48,22 +57,29 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
         shared,
         facts,
         settings,
+        shared_settings,
         reasons: Vec::new(),
         assumed: question.assumed.clone(),
         warnings: Vec::new(),
     };
-    let pasted = match question.pooled() {
-        Some(_) => prediction.settings.clone(),
-        None => for_clients(question),
-    };
-    prediction.fragments =
-        pasted.map_or(Vec::new(), |advice| fragments(&advice, question.knows_database.then_some(&load.target)));
-    if own_pool(load).is_some() && prediction.settings.is_some() {
-        // The pool that is found is the drivers', and not that of a pooler.
-        prediction.fragments.retain(|fragment| !fragment.is_of_pooler());
-    }
+    prediction.fragments = pasted(question, load, &prediction);
     (prediction.reasons, prediction.warnings) = reasons::reasons(question, load, &prediction);
     prediction
+}
+
+/// The settings to paste.
+fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Fragment> {
+    let target = question.knows_database.then_some(&load.target);
+    let clients_only = if question.pooled().is_none() { for_clients(question) } else { None };
+    let Some(each) = clients_only.as_ref().or(prediction.settings.as_ref()) else { return Vec::new() };
+    let pooler = match &prediction.shared_settings {
+        // The pool that is found is the drivers', and not that of a pooler.
+        _ if own_pool(load).is_some() && prediction.settings.is_some() => None,
+        // A pooler stands in front of all instances. Under a common limit the pools are its own already.
+        Some(one) if question.spec.budget.is_none() => Some(one),
+        _ => Some(each),
+    };
+    fragments(&Pasted { each, pooler }, target)
 }
 
 /// What a simulation has shown.
@@ -88,6 +104,8 @@ fn best(question: &Question, found: &Found, instances: u32) -> Best {
         sizes: found.sizes,
         instances,
         words: found.sizes.words(question.compression),
+        as_given: found.not_kept.as_ref().map_or(Vec::new(), |(by_rule, _)| by_rule.other_than(&found.upkeep)),
+        not_kept: found.not_kept.clone(),
         cases: found.outcomes.iter().map(|outcome| case(question, outcome)).collect(),
         met: found.missed.is_empty(),
         with_margin: found.with_margin,
@@ -115,7 +133,8 @@ fn forbidden(question: &Question, load: &Plan) -> Option<String> {
 /// The settings of a load without a pool: limits for clients only.
 fn for_clients(question: &Question) -> Option<Advice> {
     let load = question.cases.first()?;
-    let (soft_limit, hard_limit) = advice::for_clients(question, load).unzip();
+    let limits = advice::for_clients(question, load, 0)?;
+    let real = |time: std::time::Duration| time.mul_f64(question.compression);
     Some(Advice {
         max_size: 0,
         min_size: 0,
@@ -125,8 +144,10 @@ fn for_clients(question: &Question) -> Option<Advice> {
         max_connecting: 0,
         instances: load.pool.instances,
         budget: None,
-        soft_limit: Some(soft_limit?),
-        hard_limit,
+        soft_limit: Some(limits.soft),
+        hard_limit: Some(limits.hard),
+        // The limits follow from it.
+        evict_min_idle: load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).map(real),
         client_idle_time: question.platform.map(|platform| platform.outlived()),
         exclusive: None,
     })

@@ -31,25 +31,39 @@ pub struct Fragment {
     pub missing: Vec<&'static str>,
 }
 
-impl Fragment {
-    /// It is for a pooler that stands apart, and not for the pool in a driver.
-    pub fn is_of_pooler(&self) -> bool {
-        [POOLHOUSE, PGBOUNCER].contains(&self.of)
-    }
+/// The settings that are pasted.
+#[derive(Clone, Copy, Debug)]
+pub struct Pasted<'a> {
+    /// Those of the pool in each instance of an application.
+    pub each: &'a Advice,
+    /// Those of a pooler that stands apart, which is one for all instances; `None`: nothing is said of one.
+    pub pooler: Option<&'a Advice>,
 }
 
 /// Those that make sense for a database; `None`: it is not known which.
-pub fn fragments(advice: &Advice, target: Option<&Target>) -> Vec<Fragment> {
-    let all: [fn(&Advice) -> Fragment; 4] = [poolhouse, pgbouncer, hikaricp, mongodb];
+pub fn fragments(pasted: &Pasted<'_>, target: Option<&Target>) -> Vec<Fragment> {
+    let (pooler, each) = (pasted.pooler, Some(pasted.each));
+    let one_for_all = pasted.each.instances > 1 && pooler.is_some_and(|pooler| pooler.instances == 1);
+    let of_pooler = |make: fn(&Advice) -> Fragment, place: &'static str| {
+        let fragment = pooler.map(make);
+        fragment.map(|fragment| Fragment { place: if one_for_all { place } else { fragment.place }, ..fragment })
+    };
+    let all = [
+        of_pooler(poolhouse, "poolhouse.toml of one in front of all instances"),
+        of_pooler(pgbouncer, "pgbouncer.ini of one in front of all instances"),
+        each.map(hikaricp),
+        each.map(mongodb),
+    ];
+    let shares = pasted.each.budget.is_some_and(|budget| u64::from(budget) < pasted.each.in_all());
     let chosen: &[usize] = match target {
-        // Limits for clients only, which the others do not have.
-        _ if advice.max_size == 0 => &[0],
+        // Limits for clients only, which the others do not have; nor have they a limit for all pools, without which these are too large.
+        _ if pasted.each.max_size == 0 || shares => &[0],
         Some(Target::Postgres(_)) => &[0, 1, 2],
         Some(Target::Redis(_)) => &[0],
         Some(Target::MongoDb(_)) => &[0, 3],
         Some(Target::Http(_)) | None => &[0, 1, 2, 3],
     };
-    chosen.iter().map(|index| all[*index](advice)).collect()
+    chosen.iter().filter_map(|index| all[*index].clone()).collect()
 }
 
 /// Lines of `key = value`, where there is a value.
@@ -67,6 +81,7 @@ fn poolhouse(advice: &Advice) -> Fragment {
     let listener = [
         ("soft_limit", advice.soft_limit.and_then(number)),
         ("hard_limit", advice.hard_limit.and_then(number)),
+        ("evict_min_idle", advice.evict_min_idle.map(|time| format!("\"{}\"", show(time)))),
         ("client_idle_time", advice.client_idle_time.map(|time| format!("\"{}\"", show(time)))),
     ];
     let listener = lines(listener, " = ");
@@ -96,10 +111,12 @@ fn poolhouse(advice: &Advice) -> Fragment {
 }
 
 fn pgbouncer(advice: &Advice) -> Fragment {
-    // 0 switches a time off there (but for a life), and times are whole seconds.
+    // 0 switches a time off there (but for a life), and times are whole seconds. A server comes back after each transaction, as is played here;
+    // by default it would stay with its client for as long as that is connected.
     let time = |time: Option<Duration>| Some(time.map_or(0, |time| time.as_secs_f64().ceil() as u64).to_string());
     let text = lines(
         [
+            ("pool_mode", number("transaction")),
             ("default_pool_size", number(advice.max_size)),
             ("min_pool_size", number(advice.min_size)),
             ("server_idle_timeout", time(advice.max_idle_time)),
@@ -196,6 +213,7 @@ mod tests {
             budget: None,
             soft_limit: Some(800),
             hard_limit: Some(1000),
+            evict_min_idle: None,
             client_idle_time: Some(Duration::from_secs(310)),
             exclusive: None,
         }
@@ -211,7 +229,7 @@ mod tests {
             text(poolhouse)
                 .starts_with("[[listener]]\nsoft_limit = 800\nhard_limit = 1000\nclient_idle_time = \"310s\"")
         );
-        assert!(text(pgbouncer).contains("default_pool_size = 200\nmin_pool_size = 30\nserver_idle_timeout = 300\nserver_lifetime = 31536000\nquery_wait_timeout = 3"));
+        assert!(text(pgbouncer).starts_with("[pgbouncer]\npool_mode = transaction\ndefault_pool_size = 200\nmin_pool_size = 30\nserver_idle_timeout = 300\nserver_lifetime = 31536000\nquery_wait_timeout = 3"));
         assert!(text(hikaricp).contains(
             "maximumPoolSize=200\nminimumIdle=30\nidleTimeout=300000\nmaxLifetime=0\nconnectionTimeout=2500"
         ));
@@ -255,6 +273,33 @@ mod tests {
         for fragment in [pgbouncer(&shared), hikaricp(&shared), mongodb(&shared)] {
             assert!(fragment.missing.contains(&"max_server_connections"), "{fragment:?}");
         }
+    }
+
+    #[test]
+    fn a_pooler_in_front_of_all_instances_has_the_pool_for_all_of_them() {
+        let each = Advice { max_size: 2, instances: 40, ..advice() };
+        let one = Advice { max_size: 33, ..advice() };
+        let all = fragments(&Pasted { each: &each, pooler: Some(&one) }, None);
+        let lines = ["max_size = 33", "default_pool_size = 33", "maximumPoolSize=2", "maxPoolSize=2"];
+        for (fragment, line) in all.iter().zip(lines) {
+            assert!(fragment.text.contains(line), "{fragment:?}");
+        }
+        assert!(
+            all[0].place == "poolhouse.toml of one in front of all instances"
+                && all[1].place.ends_with("all instances")
+        );
+        // Pools of one Poolhouse are its own, however many, and a single instance has a pooler like its own pool.
+        for each in [each, one] {
+            let all = fragments(&Pasted { each: &each, pooler: Some(&each) }, None);
+            assert!(all.len() == 4 && all[0].place == "poolhouse.toml", "{all:?}");
+        }
+        // Pools that would be too large without a common limit are nobody else's.
+        for (budget, count) in [(80, 4), (79, 1)] {
+            let each = Advice { max_size: 2, instances: 40, budget: Some(budget), ..advice() };
+            assert_eq!(fragments(&Pasted { each: &each, pooler: Some(&each) }, None).len(), count, "{budget}");
+        }
+        let drivers = fragments(&Pasted { each: &advice(), pooler: None }, None);
+        assert_eq!(drivers.iter().map(|one| one.of).collect::<Vec<_>>(), ["HikariCP", "MongoDB's drivers"]);
     }
 
     #[test]

@@ -6,9 +6,11 @@
 //! server      the server in virtual time: service times, what concurrency does to them, connecting, its limit
 //! front       the Poolhouse that clients connect to: its gate
 //! run         one simulation: the load generator's engine with the real pools, and the server
+//! sizes       the settings that are looked for
+//! upkeep      those that follow from them by rules
 //! search      the best settings
 //! facts       what arithmetic says, without simulation
-//! advice      the settings to use
+//! advice      the settings to use, and limits for clients
 //! reasons     why, in words
 //! fragments   the settings in the words of each product
 //! answer      all of these together: a prediction
@@ -29,4 +31,6 @@ pub mod report;
 pub mod run;
 pub mod search;
 pub mod server;
+pub mod sizes;
+pub mod upkeep;
 mod words;

@@ -5,11 +5,7 @@ use bench::result::BenchResult;
 use serde::Serialize;
 
 use crate::{
-    advice::Advice,
-    facts::Facts,
-    fragments::Fragment,
-    question::Missed,
-    search::{Bound, Sizes},
+    advice::Advice, facts::Facts, fragments::Fragment, question::Missed, search::Bound, sizes::Sizes, upkeep::Upkeep,
 };
 
 /// The version of its JSON.
@@ -45,6 +41,8 @@ pub struct Prediction {
     pub facts: Facts,
     /// The settings to use; null: no load has a pool, the limits allow none, or nothing of the server's curve can be relied on.
     pub settings: Option<Advice>,
+    /// The same for one pool in front of all instances, whose clients are their pools; null: as above, or there is one instance.
+    pub shared_settings: Option<Advice>,
     /// Why, sentence by sentence.
     pub reasons: Vec<Reason>,
     /// The settings to paste.
@@ -83,7 +81,12 @@ pub struct Best {
     pub words: String,
     /// Instances, each with such a pool.
     pub instances: u32,
-    /// What they do to each load.
+    /// Settings that stay as given, because the objectives do not hold with what the rules say.
+    pub as_given: Vec<&'static str>,
+    /// What the rules say then, in the time of the simulation, and what is missed with that.
+    #[serde(skip)]
+    pub not_kept: Option<(Upkeep, Vec<Missed>)>,
+    /// What all settings that are recommended do to each load.
     pub cases: Vec<Case>,
     /// All objectives are met.
     pub met: bool,
@@ -122,6 +125,11 @@ impl Prediction {
         }
     }
 
+    /// What is to be pasted meets the objectives no more than anything else does: it is the nearest of what was tried.
+    pub fn is_nearest(&self) -> bool {
+        self.best.as_ref().is_some_and(|best| !best.met)
+    }
+
     /// The results of the given settings and of the best ones, each named, as measurements are shown.
     pub fn results(&self) -> Vec<BenchResult> {
         let given = self.given.iter().map(|case| case.result.clone());
@@ -136,13 +144,5 @@ impl Prediction {
             })
         });
         given.chain(best).collect()
-    }
-}
-
-impl Sizes {
-    /// In words, with the times of the real service, of which a second of the simulation stands for so many.
-    pub fn words(&self, compression: f64) -> String {
-        let idle = self.max_idle_time.map_or("off".to_owned(), |time| crate::words::time(time.mul_f64(compression)));
-        format!("max_size {}, min_size {}, max_idle_time {idle}", self.max_size, self.min_size)
     }
 }

@@ -1,7 +1,9 @@
 //! One simulation: the load generator's engine, with the real pools in it, against the server in virtual time. Jumps from event to event;
 //! the same plan, server and seed give the same result. Knows neither where the question came from nor what follows from the answer.
 
-use std::{borrow::Cow, cmp::Reverse, collections::BinaryHeap, time::Duration};
+mod events;
+
+use std::{borrow::Cow, time::Duration};
 
 use bench::{
     engine::{ConnId, Engine, Order, Outcome as Ended},
@@ -16,6 +18,7 @@ use crate::{
     front::{Front, Servers, Told},
     server::{Answer, Dialled, Seen, Server, Spec},
 };
+use events::{Event, Events, Link, What};
 
 /// What a client learns whose connection the other side has ended.
 const ENDED: &str = "connection closed";
@@ -55,11 +58,17 @@ pub struct Outcome {
     pub is_whole: bool,
     /// How often something happened.
     pub moments: u64,
+    /// The most that was to happen at a time: for what a simulation needs of memory.
+    pub most_events: usize,
 }
 
 /// Plays a plan to its end.
 pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
-    let mut world = World::new(plan, spec);
+    played(plan, spec, Events::new())
+}
+
+fn played(plan: &Plan, spec: &Spec, events: Events) -> Outcome {
+    let mut world = World::new(plan, spec, events);
     let mut engine = Engine::with_limit(plan, spec.budget, Time(0));
     if world.servers.is_some() {
         engine.front_is_told();
@@ -118,6 +127,7 @@ pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
         longest_wait: engine.longest_wait(),
         is_whole,
         moments: patience.moments,
+        most_events: world.events.most(),
     }
 }
 
@@ -169,39 +179,6 @@ impl Patience {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum What {
-    /// A login has begun, which needs a processor of the server.
-    LogsIn,
-    Connected,
-    Refused,
-    /// An operation has reached the server, which others share, or the Poolhouse in front.
-    Reached,
-    /// A server of the Poolhouse is done with an operation.
-    Done,
-    Ended,
-    /// The Poolhouse has no server for an operation.
-    Failed,
-    Lost,
-    Closed,
-    /// All connections are cut.
-    Cut,
-    /// A connection of the Poolhouse. Its slot stands in the place of a connection's number.
-    Link(Link),
-}
-
-/// What becomes of a connection of the Poolhouse in front.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Link {
-    LogsIn,
-    Stands,
-    Refused,
-    Closed,
-}
-
-/// When, its place among equals, what, to which connection, and which of those that had its number.
-type Event = Reverse<(Time, u64, What, u32, u32)>;
-
 /// One connection.
 #[derive(Clone, Debug, Default)]
 struct Line {
@@ -235,24 +212,22 @@ struct World<'s> {
     /// The connections of these, by their slot: which of those that had the slot, whether the server counts it, and when it stands, if its
     /// login waits for no processor.
     links: Vec<(u32, bool, Time)>,
-    events: BinaryHeap<Event>,
+    events: Events,
     lines: Vec<Line>,
-    sequence: u64,
     made: u32,
     /// When the load began, warm-up not included.
     began: Option<Time>,
 }
 
 impl<'s> World<'s> {
-    fn new(plan: &Plan, spec: &'s Spec) -> Self {
+    fn new(plan: &Plan, spec: &'s Spec, events: Events) -> Self {
         Self {
             server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED),
             front: plan.poolhouse.as_ref().map(|wishes| Front::new(wishes, &plan.target)),
             servers: own_pool(plan).map(|wishes| Servers::new(wishes, Time(0))),
             links: Vec::new(),
-            events: BinaryHeap::new(),
+            events,
             lines: Vec::new(),
-            sequence: 0,
             made: 0,
             began: None,
         }
@@ -268,10 +243,9 @@ impl<'s> World<'s> {
     /// When something happens next.
     #[inline]
     fn next(&self) -> Time {
-        let event = self.events.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
         let front = self.front.as_ref().map_or(Time::NEVER, Front::deadline);
         let servers = self.servers.as_ref().map_or(Time::NEVER, Servers::deadline);
-        event.min(self.server.next_served()).min(front).min(servers)
+        self.events.next().min(self.server.next_served()).min(front).min(servers)
     }
 
     /// The same time, or the end of the window in which the load's process is frozen.
@@ -285,8 +259,8 @@ impl<'s> World<'s> {
 
     #[inline]
     fn push(&mut self, at: Time, what: What, conn: u32, made: u32) {
-        self.sequence += 1;
-        self.events.push(Reverse((at, self.sequence, what, conn, made)));
+        let (lines, links) = (&self.lines, &self.links);
+        self.events.push(at, what, conn, made, |event| can_happen(lines, links, event));
     }
 
     #[inline]
@@ -371,21 +345,16 @@ impl<'s> World<'s> {
                 servers.handle_timeout(now);
             }
             self.front_goes_on(engine, now);
-            let Some(Reverse((_, _, what, conn, made))) = self.pop(now) else { break };
-            if what == What::Cut {
-                self.cut(engine, now);
-            } else if let What::Link(link) = what {
-                self.linked(link, conn, made, now);
-            } else if self.lines[conn as usize].made == made {
-                self.happens(what, conn, engine, now);
+            let Some(event) = self.events.pop(now) else { break };
+            if !can_happen(&self.lines, &self.links, &event) {
+                continue;
+            }
+            match event {
+                (_, _, What::Cut, ..) => self.cut(engine, now),
+                (_, _, What::Link(link), slot, made) => self.linked(link, slot, made, now),
+                (_, _, what, conn, _) => self.happens(what, conn, engine, now),
             }
         }
-    }
-
-    #[inline]
-    fn pop(&mut self, now: Time) -> Option<Event> {
-        let Reverse((at, ..)) = self.events.peek()?;
-        if *at > now { None } else { self.events.pop() }
     }
 
     #[inline]
@@ -465,17 +434,20 @@ impl<'s> World<'s> {
 
     /// The server is done with an operation, perhaps of a client that is gone.
     fn done(&mut self, conn: u32, made: u32, now: Time) {
+        // On its way it meets the weather, whoever still waits for it.
         let at = self.server.answer(now);
+        if self.lines[conn as usize].made != made {
+            return;
+        }
         self.push(at, What::Ended, conn, made);
-        let is_there = self.lines[conn as usize].made == made;
-        if let Some(servers) = self.servers.as_mut().filter(|_| is_there && self.server.is_over_when_done()) {
+        if let Some(servers) = self.servers.as_mut().filter(|_| self.server.is_over_when_done()) {
             servers.done(conn, now);
         }
     }
 
-    /// What became of a connection of the Poolhouse in front, unless it was closed in the meantime.
+    /// What became of a connection of the Poolhouse in front.
     fn linked(&mut self, link: Link, slot: u32, made: u32, now: Time) {
-        let Some(servers) = self.servers.as_mut().filter(|_| self.links[slot as usize].0 == made) else { return };
+        let servers = self.servers.as_mut().expect("whoever has connections has a pool of them");
         match link {
             Link::LogsIn => {
                 let stands = self.links[slot as usize].2 + self.server.log_in(now);
@@ -552,45 +524,20 @@ impl<'s> World<'s> {
     }
 }
 
+/// Whether something still can happen: its connection is the one that it was said of.
+#[inline]
+fn can_happen(lines: &[Line], links: &[(u32, bool, Time)], &(_, _, what, conn, made): &Event) -> bool {
+    match what {
+        What::Cut => true,
+        What::Link(_) => links[conn as usize].0 == made,
+        _ => lines[conn as usize].made == made,
+    }
+}
+
 /// The pool of the Poolhouse in front, if it has one server for each client that is at work: those of Redis share theirs.
 pub fn own_pool(plan: &Plan) -> Option<&PoolhouseWishes> {
     plan.poolhouse.as_ref().filter(|_| !matches!(plan.target, Target::Redis(_)))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use bench::plan::{PoolWishes, PostgresTarget, QueryProtocol, Script};
-    use settings::Secret;
-
-    #[test]
-    fn what_goes_on_slowly_and_comes_to_nothing_has_an_end_too() {
-        let shape = Shape::Closed { clients: 1, think: PACE, duration: PACE, operations: None };
-        let target = Target::Postgres(PostgresTarget {
-            url: Secret::new(""),
-            scripts: vec![(Script::SelectOnly, 1)],
-            protocol: QueryProtocol::Prepared,
-            scale: 1,
-            schema: String::new(),
-            variables: Vec::new(),
-        });
-        let plan = Plan {
-            name: String::new(),
-            target,
-            pool: PoolWishes::default().pool(&shape),
-            shape,
-            faults: Vec::new(),
-            warmup: Duration::ZERO,
-            timeout: PACE,
-            seed: 1,
-            fail_if: Vec::new(),
-            freeze: None,
-            poolhouse: None,
-        };
-        let engine = Engine::new(&plan, Time(0));
-        let over = |moments: u64, rounds: u32| {
-            Patience { moments, ..Patience::default() }.is_fruitless(&engine, Time(0) + PACE * rounds)
-        };
-        assert_eq!([over(0, 0), over(0, 1), over(MOMENTS_SLOW, 1)], [true, false, true]);
-    }
-}
+mod tests;

@@ -1,28 +1,30 @@
 //! The best settings: the smallest max size, then the smallest min size, then the shortest idle time with which all objectives are met
-//! with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not tried. Knows no words about the result.
+//! with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not tried. The settings that follow from
+//! these by rules are simulated last, and each of them is taken only if what was met still is. Knows no words about the result.
+
+mod loads;
 
 use std::time::Duration;
 
 use bench::{
-    plan::{MAX_CONNECTIONS, Plan, PoolConfig, Shape},
+    plan::{MAX_CONNECTIONS, Plan, Shape},
     result::Measured,
     threshold::Threshold,
 };
-use workload::{Fault, Stage, Window};
 
 use crate::{
+    facts::Facts,
     front::hard_limit,
     question::{Missed, Question},
     run::{Outcome, own_pool, run},
     server::Spec,
+    sizes::Sizes,
+    upkeep::Upkeep,
 };
+use loads::{advised, highest_rate, shortened, with};
 
 /// Idle times that are tried, in the time of the real service.
 const IDLE_TIMES: [u64; 8] = [10, 30, 60, 2 * 60, 5 * 60, 10 * 60, 30 * 60, 60 * 60];
-/// A candidate is judged by at most about so many operations of each load; the answer itself by all.
-const MOST_OPERATIONS: f64 = 300_000.0;
-/// Periods of what goes wrong that a candidate sees at least.
-const LEAST_PERIODS: u32 = 4;
 /// Sizes beyond the last that was too small grow by this factor until one is large enough.
 const GROWTH: f64 = 1.25;
 /// Where more than this share has to be kept, all are.
@@ -33,29 +35,19 @@ const SHORTEST_WAIT: Duration = Duration::from_nanos(500);
 const MORE_SEEDS: u64 = 4;
 /// When all operations are looked at, the answer is raised in so many small steps, and then in larger ones.
 const MAX_RAISES: u32 = 8;
-
-/// Settings that are looked for; everything else is as given.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Sizes {
-    /// Most connections of a pool.
-    pub max_size: u32,
-    /// Connections that are kept.
-    pub min_size: u32,
-    /// When an idle one is closed; null: never.
-    #[serde(serialize_with = "seconds")]
-    pub max_idle_time: Option<Duration>,
-}
-
-fn seconds<S: serde::Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    serde::Serialize::serialize(&time.map(|time| time.as_secs_f64()), to)
-}
+/// With other settings a few more may fail by chance, as a factor.
+const CHANCE: f64 = 1.1;
 
 /// What the search has found.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The settings.
     pub sizes: Sizes,
-    /// What they do to each load of the question.
+    /// The others, by rule as far as the objectives hold with that, and else as given.
+    pub upkeep: Upkeep,
+    /// What the rules say, and what is missed with it; `None`: that is what was taken.
+    pub not_kept: Option<(Upkeep, Vec<Missed>)>,
+    /// What all of these settings do to each load of the question.
     pub outcomes: Vec<Outcome>,
     /// Objectives that are not met even so; empty: all are.
     pub missed: Vec<Missed>,
@@ -127,6 +119,8 @@ struct Judged {
     failed: f64,
     /// The 99th percentile of the response time in milliseconds; infinite where nothing was answered.
     p99: f64,
+    /// Connections that were made, of all loads that were played.
+    created: u64,
 }
 
 /// The largest size that was tried and too small, with what it misses.
@@ -154,7 +148,7 @@ impl<'q, 'p> Search<'q, 'p> {
             let same =
                 |load: &Plan| (&load.shape, &load.faults, load.freeze) == (&case.shape, &case.faults, case.freeze);
             if alike && !loads.iter().any(same) {
-                loads.push(advised(question, case));
+                loads.push(advised(question, first, case));
             }
         }
         // What is counted is less in a part of a load than in the whole.
@@ -178,8 +172,10 @@ impl<'q, 'p> Search<'q, 'p> {
         let is_whole = outcomes.iter().all(|outcome| outcome.is_whole);
         let (spread, seeds_that_met) = if is_whole { self.with_other_seeds(&sizes) } else { (Vec::new(), 0) };
         let with_margin = with_margin && self.missed(&outcomes, self.question.margin).is_empty();
-        Some(Found {
+        let found = Found {
             sizes,
+            upkeep: Upkeep::given(&self.loads[0].pool.config),
+            not_kept: None,
             outcomes,
             missed,
             with_margin,
@@ -188,7 +184,47 @@ impl<'q, 'p> Search<'q, 'p> {
             seeds_that_met,
             simulations: self.simulations,
             most: (most, bound),
-        })
+        };
+        let found = if is_whole { self.kept_up(found) } else { found };
+        Some(Found { simulations: self.simulations, ..found })
+    }
+
+    /// The same with the settings that follow by rules, if what was met is met with them, too; else with as many of them as that holds for.
+    fn kept_up(&mut self, mut found: Found) -> Found {
+        let facts = Facts::of(self.question, &self.loads[0]);
+        let by_rule = found.upkeep.by_rule(self.question.compression, &facts, &found.sizes, &found.outcomes);
+        // Where nothing meets the objectives, not every choice is worth being looked at.
+        let worth = if found.missed.is_empty() { usize::MAX } else { 1 };
+        for choice in by_rule.choices(found.upkeep).into_iter().take(worth) {
+            self.loads.iter_mut().chain(&mut self.short).for_each(|load| choice.set(&mut load.pool.config));
+            match self.played(choice, &found) {
+                Ok(played) => return played,
+                Err(missed) if choice == by_rule => found.not_kept = Some((by_rule, missed)),
+                Err(_) => {}
+            }
+        }
+        found
+    }
+
+    /// What was found, with these settings besides.
+    ///
+    /// # Errors
+    /// What is missed with them that was met, if it is a matter of objectives.
+    fn played(&mut self, upkeep: Upkeep, found: &Found) -> Result<Found, Vec<Missed>> {
+        let (outcomes, _) = self.judged_by_all(&found.sizes);
+        let margin = if found.with_margin { self.question.margin } else { 0.0 };
+        let (missed, tight) = (self.missed(&outcomes, 0.0), self.missed(&outcomes, margin));
+        let no_worse = if found.missed.is_empty() { tight.is_empty() } else { missed.len() <= found.missed.len() };
+        let fails_more = most_failed(&outcomes) > most_failed(&found.outcomes) * CHANCE;
+        if !no_worse || fails_more || outcomes.iter().any(|outcome| !outcome.is_whole) {
+            let is_new = |miss: &Missed| found.missed.iter().all(|known| known.objective != miss.objective);
+            return Err(tight.into_iter().filter(is_new).collect());
+        }
+        let (spread, seeds_that_met) = self.with_other_seeds(&found.sizes);
+        if seeds_that_met < found.seeds_that_met {
+            return Err(Vec::new());
+        }
+        Ok(Found { upkeep, outcomes, missed, spread, seeds_that_met, ..found.clone() })
     }
 
     /// The largest size that makes sense and that the limits allow; `None`: they allow none.
@@ -233,7 +269,7 @@ impl<'q, 'p> Search<'q, 'p> {
 
     /// The smallest size with which the objectives are met if all connections are there from the start, whether with the margin, and the
     /// largest that was too small. If none is large enough, the one with which the fewest are missed,
-    /// of several that which fails least, of these the fastest.
+    /// of several that which fails least, of these the fastest; or, if no pool can help, the one with which the server does most.
     fn max_size(&mut self, most: u32) -> (u32, bool, TooSmall) {
         let mut tried: Vec<(u32, Judged)> = Vec::new();
         let fewest = self.fewest(most);
@@ -256,6 +292,10 @@ impl<'q, 'p> Search<'q, 'p> {
             let (size, too_small) = self.between(fewest, too_small, tried[enough].0);
             return (size, with_margin, too_small);
         }
+        let last = tried.last().map(|(size, judged)| (*size, judged.missed.clone()));
+        if let Some(enough) = self.does_most() {
+            return (enough.clamp(fewest, most), false, last);
+        }
         let nearest = tried.iter().min_by(|(one, a), (other, b)| {
             // Whatever is missed: where nothing succeeds, nothing is near.
             let nothing = (a.failed >= 1.0).cmp(&(b.failed >= 1.0));
@@ -263,7 +303,16 @@ impl<'q, 'p> Search<'q, 'p> {
             fewer.then(a.failed.total_cmp(&b.failed)).then(a.p99.total_cmp(&b.p99)).then(one.cmp(other))
         });
         let nearest = nearest.map_or(most, |(size, _)| *size);
-        (nearest, false, tried.pop().map(|(size, judged)| (size, judged.missed)))
+        (nearest, false, last)
+    }
+
+    /// The size with which the server does the most it can, where more arrives than that; `None`: so much does not arrive. Larger pools fail
+    /// less while the load lasts, since operations pile up in the server, and would be its end.
+    fn does_most(&self) -> Option<u32> {
+        let load = &self.loads[0];
+        let (does, at_once) = Facts::of(self.question, load).server_best.filter(|_| own_pool(load).is_none())?;
+        let too_much = self.loads.iter().any(|load| highest_rate(load).is_some_and(|rate| rate > does));
+        too_much.then(|| at_once.div_ceil(load.pool.instances))
     }
 
     /// The smallest between one that was too small, or the fewest that are looked at, and one that is large enough.
@@ -284,13 +333,12 @@ impl<'q, 'p> Search<'q, 'p> {
 
     /// By Little's law, of the load's highest mean rate: fewer cannot be enough.
     fn least(&self) -> u32 {
-        let need = self.loads.iter().map(|load| match &load.shape {
-            Shape::Open { stages, .. } => {
-                let rate = stages.iter().map(|stage| f64::midpoint(stage.from, stage.to)).fold(0.0, f64::max);
+        let need = self.loads.iter().map(|load| match highest_rate(load) {
+            Some(rate) => {
                 // Of what is answered while nothing stalls; half, because objectives may allow a few to fail.
                 rate * self.spec.held(&load.faults).as_secs_f64() / f64::from(load.pool.instances) / 2.0
             }
-            Shape::Closed { .. } | Shape::Burst { .. } => 1.0,
+            None => 1.0,
         });
         need.fold(1.0, f64::max).floor() as u32
     }
@@ -302,7 +350,7 @@ impl<'q, 'p> Search<'q, 'p> {
         Sizes { max_size, min_size: max_size.min(each), max_idle_time: pool.config.max_idle_time }
     }
 
-    /// Fewer that are kept, and for less long.
+    /// Fewer that are kept, and for less long; but not so that what was closed is made again.
     fn shrunk(&mut self, full: Sizes) -> Sizes {
         let (mut low, mut high) = (0, full.min_size);
         // None first: often that is enough.
@@ -322,9 +370,11 @@ impl<'q, 'p> Search<'q, 'p> {
         let compression = self.question.compression;
         let times = IDLE_TIMES.iter().map(|seconds| Duration::from_secs_f64(*seconds as f64 / compression));
         let shorter = times.filter(|time| sizes.max_idle_time.is_none_or(|given| *time < given));
+        let created = self.look(&sizes).created;
         for time in shorter.collect::<Vec<_>>() {
             let shorter = Sizes { max_idle_time: Some(time), ..sizes };
-            if self.is_met(&shorter) {
+            let judged = self.look(&shorter);
+            if judged.tight.is_empty() && judged.created <= created {
                 return shorter;
             }
         }
@@ -446,6 +496,7 @@ impl<'q, 'p> Search<'q, 'p> {
                 is_whole: outcomes[0].is_whole,
                 failed: failed(&outcomes[0].result.total),
                 p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
+                created: judged.created + outcomes[0].result.total.connections.created,
             };
             if !judged.tight.is_empty() {
                 break;
@@ -472,62 +523,9 @@ fn has_waited(outcome: &Outcome) -> bool {
     outcome.longest_wait.is_none_or(|longest| longest >= SHORTEST_WAIT)
 }
 
-/// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen function.
-fn advised(question: &Question, case: &Plan) -> Plan {
-    let mut load = case.clone();
-    if let (Some(platform), Some(poolhouse)) = (question.platform, &mut load.poolhouse) {
-        poolhouse.client_idle_time = Some(Some(platform.outlived().div_f64(question.compression)));
-    }
-    load
-}
-
-/// A load on pools with these settings.
-pub fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
-    let mut plan = load.clone();
-    let Sizes { max_size, min_size, max_idle_time } = *sizes;
-    plan.pool.config = PoolConfig { max_size, min_size, max_idle_time, ..plan.pool.config };
-    plan.pool.warm = min_size > 0;
-    plan.seed = load.seed.wrapping_add(seed.wrapping_mul(0x9e37_79b9));
-    plan
-}
-
-/// The same load for less long, where it is long and nothing happens in it only once: whole periods of what goes wrong on the way, so
-/// that it goes wrong for the same share of the time.
-fn shortened(load: &Plan) -> Plan {
-    let mut plan = load.clone();
-    let windows: Vec<Window> = load.faults.iter().filter_map(window).chain(load.freeze).collect();
-    // What happens once, or begins late, is in no part of the load as it is in the whole.
-    if windows.iter().any(|window| window.every.is_none_or(|every| window.first > every)) {
-        return plan;
-    }
-    match &mut plan.shape {
-        Shape::Open { stages, .. } => {
-            let operations: f64 = stages.iter().map(Stage::expected).sum();
-            let part = MOST_OPERATIONS / operations;
-            let period = windows.iter().filter_map(|window| window.every).max().unwrap_or(Duration::from_secs(1));
-            for stage in stages.iter_mut().filter(|_| part < 1.0) {
-                let periods = (stage.duration.as_secs_f64() * part / period.as_secs_f64()).ceil() as u32;
-                stage.duration = (period * periods.max(LEAST_PERIODS)).min(stage.duration);
-            }
-        }
-        // What goes wrong on the way begins after some time, and not after some operations: there the whole is played.
-        Shape::Closed { operations, .. } if windows.is_empty() => {
-            *operations = Some(operations.unwrap_or(u64::MAX).min(MOST_OPERATIONS as u64));
-        }
-        Shape::Burst { size, rounds, .. } if windows.is_empty() => {
-            *rounds = (*rounds).min(((MOST_OPERATIONS / f64::from(*size)) as u32).max(LEAST_PERIODS));
-        }
-        Shape::Closed { .. } | Shape::Burst { .. } => {}
-    }
-    plan
-}
-
-/// When a fault happens; `None`: always.
-fn window(fault: &Fault) -> Option<Window> {
-    match fault {
-        Fault::Stall { window, .. } | Fault::BlackHole { window } | Fault::Cut { window } => Some(*window),
-        Fault::Delay { .. } | Fault::Forget { .. } => None,
-    }
+/// The largest share of a load's operations that failed.
+fn most_failed(outcomes: &[Outcome]) -> f64 {
+    outcomes.iter().map(|outcome| failed(&outcome.result.total)).fold(0.0, f64::max)
 }
 
 /// The share of operations that failed; all where none ended.

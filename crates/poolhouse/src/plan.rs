@@ -15,7 +15,7 @@ use planner::{
     prediction::Prediction,
     question::{self, ConnectWishes, Flags, Question, Wishes},
     report,
-    search::Sizes,
+    sizes::Sizes,
 };
 
 use crate::{

@@ -5,18 +5,18 @@ use bench::plan::{Plan, PoolConfig, Target};
 
 use super::Words;
 use crate::{
-    advice::Advice,
+    advice::{Advice, ClientLimits},
     prediction::Prediction,
     question::Question,
     run::own_pool,
-    search::Sizes,
+    sizes::Sizes,
     words::{counted, ms, number, percent, time},
 };
 
+/// Connections that a PostgreSQL lets in by default, and those of them that are anybody's.
+const USUAL_LIMIT: (u32, u64) = (100, 97);
 /// Poolhouses in front of which something is said.
 const MAX_FRONTS: usize = 4;
-/// A limit that is used by more than this leaves no room for a second set of instances during a deployment.
-const CROWDED: f64 = 0.5;
 
 pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
     front(question, load, prediction, words);
@@ -25,6 +25,7 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
     }
     if let Some(settings) = prediction.settings.as_ref().filter(|_| own_pool(load).is_none()) {
         budget(question, settings, words);
+        unlimited(question, load, settings, words);
         memory(question, settings, words);
     }
     if let Some(budget) = question.spec.budget {
@@ -138,17 +139,36 @@ fn budget(question: &Question, settings: &Advice, words: &mut Words) {
             share(most)
         ),
     );
+    let each = room / settings.instances.max(1);
+    let needed = settings.exclusive.map_or(1, |needs| needs.max_size);
     if most > u64::from(room) {
+        let way_out = match each < needed {
+            // So many there have to be.
+            true => "Raise the server's limit".to_owned(),
+            false => format!("Lower max_size to {each}"),
+        };
+        let or = if settings.instances > 1 { ", or put one pool in front of all instances" } else { "" };
         words.warn(format!(
-            "All pools together may want {most} connections, and {room} are free: some of them will be refused. Lower max_size to {}, or \
-             put one pool in front of all instances.",
-            (room / settings.instances.max(1)).max(1)
+            "All pools together may want {most} connections, and {room} are free: some of them will be refused. {way_out}{or}."
         ));
-    } else if most as f64 > f64::from(limit) * CROWDED && settings.instances > 1 {
+    } else if 2 * most > u64::from(room) && settings.instances > 1 && question.spec.budget.is_none() {
         words.warn(format!(
-            "At their largest the pools take {} of the server's limit: during a deployment, when old and new instances run side by side, \
-             that is twice as many.",
-            share(most)
+            "At their largest the pools take {most} of the {room} connections that are free: during a deployment, when old and new \
+             instances run side by side, they could want {}, and some would be refused.",
+            2 * most
+        ));
+    }
+}
+
+/// More connections than a server has of whose limit nothing was said.
+fn unlimited(question: &Question, load: &Plan, settings: &Advice, words: &mut Words) {
+    let most = in_all(question, settings);
+    let (usual, free) = USUAL_LIMIT;
+    if question.spec.limit.is_none() && matches!(load.target, Target::Postgres(_)) && most > free {
+        words.warn(format!(
+            "Nothing was said of how many connections the server lets in (`--server-limit`): a PostgreSQL lets in {usual} where nobody \
+             has set max_connections, and here {} are wanted.",
+            number(most as f64)
         ));
     }
 }
@@ -240,13 +260,14 @@ fn refused(question: &Question, prediction: &Prediction, words: &mut Words) {
 
 /// Limits for clients.
 fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
-    let limits = match &prediction.settings {
-        Some(settings) => settings.soft_limit.zip(settings.hard_limit),
+    let max_size = match &prediction.settings {
+        Some(settings) => settings.max_size,
         // They follow from the size of the pools, of which none is recommended.
         None if load.pool.reuse => return,
-        None => crate::advice::for_clients(question, load),
+        None => 0,
     };
-    let Some((soft, hard)) = limits else { return };
+    let Some(limits) = crate::advice::for_clients(question, load, max_size) else { return };
+    let ClientLimits { expected, seldom, soft, hard } = limits;
     if question.is_sweep {
         words.say(
             "clients",
@@ -257,26 +278,33 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mu
         return;
     }
     if load.pool.reuse {
-        let settings = prediction.settings.as_ref();
         words.say(
             "clients",
             format!(
-                "A Poolhouse in front of these pools has up to {}: soft_limit {soft} leaves a quarter of room, and hard_limit {hard} makes \
-                 that 80%.",
-                counted(settings.map_or(0, Advice::in_all), "client")
+                "A Poolhouse between these pools and the database has up to {}: soft_limit {soft} leaves a quarter of room, and hard_limit \
+                 {hard} makes that 80%. Where applications connect without such pools, count their connections instead.",
+                counted(expected as u64, "client")
             ),
         );
         return;
     }
     let evict = load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle);
+    let facts = &prediction.facts;
+    let in_stall = facts.held_in_stall_ms.map_or(String::new(), |held| {
+        format!(" (in the stall {})", ms(held + facts.connect_in_stall_ms.unwrap_or(facts.connect_ms)))
+    });
+    let room = match seldom {
+        Some(seldom) if seldom >= soft => "seldom has to make room for more".to_owned(),
+        _ => "leaves a quarter of room".to_owned(),
+    };
     words.say(
         "clients",
         format!(
-            "Each client needs its connection for {}, and is not sent away before it has been idle for {}. At this rate that are {} who \
-             cannot be sent away: soft_limit {soft} leaves a quarter of room, and hard_limit {hard} makes that 80%.",
-            crate::words::ms(prediction.facts.held_ms + prediction.facts.connect_ms),
+            "Each client needs its connection for {}{in_stall}, and is not sent away before it has been idle for {}. At this rate that are \
+             {} who cannot be sent away: soft_limit {soft} {room}, and hard_limit {hard} makes that 80%.",
+            ms(facts.held_ms + facts.connect_ms),
             evict.map_or("5 s (evict_min_idle)".to_owned(), time),
-            number(f64::from(soft) / 1.25)
+            number(expected)
         ),
     );
 }
@@ -319,7 +347,7 @@ fn exclusive(prediction: &Prediction, words: &mut Words) {
         "exclusive",
         format!(
             "Ordinary commands share one connection (one for each worker at most). Blocking commands need {} of their own, transactions {}, \
-             all subscribers together {}: more are wanted in less than one of 1,000 moments. So max_size is at least {}.",
+             all subscribers together {}: more are wanted in less than one of 1,000 moments. With those of the load that is a max_size of {}.",
             needs.blocking, needs.transactions, needs.subscribers, needs.max_size
         ),
     );

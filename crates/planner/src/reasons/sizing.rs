@@ -215,7 +215,9 @@ fn in_all(question: &Question, prediction: &Prediction) -> Option<u64> {
 fn rules(question: &Question, prediction: &Prediction, words: &mut Words) {
     let (Some(rule), Some(cpus)) = (prediction.facts.by_processors, question.cpus) else { return };
     let found = in_all(question, prediction);
-    let judged = found.map_or(String::new(), |found| {
+    // The nearest of settings that do not meet the objectives may be far from what would.
+    let met = prediction.best.as_ref().is_some_and(|best| best.met);
+    let judged = found.filter(|_| met).map_or(String::new(), |found| {
         let ratio = found as f64 / rule;
         let verdict = match ratio {
             r if r > 2.0 => {

@@ -7,6 +7,7 @@ use bench::{plan::Plan, result::BenchResult};
 
 use super::Words;
 use crate::{
+    advice::Advice,
     prediction::{Best, Prediction},
     question::Question,
     words::{counted, ms, number, time},
@@ -22,6 +23,7 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
     creations(question, prediction, words);
     let (Some(settings), Some(best)) = (&prediction.settings, &prediction.best) else { return };
     growing(load, prediction, words);
+    as_given(question, settings, best, words);
     idle(question, prediction, best, words);
     if let Some(life) = settings.max_life_time {
         let kept = settings.min_size.max(1);
@@ -71,7 +73,7 @@ fn growing(load: &Plan, prediction: &Prediction, words: &mut Words) {
     }
     if settings.max_connecting > given {
         text += &format!(
-            " With max_connecting {} it takes {}.",
+            " With max_connecting {} it takes {}, and that is what the best settings are shown with; their sizes were looked for with {given}.",
             settings.max_connecting,
             time(facts.growing(missing, settings.max_connecting))
         );
@@ -79,15 +81,44 @@ fn growing(load: &Plan, prediction: &Prediction, words: &mut Words) {
     words.say("connecting", text);
 }
 
-/// Creations an hour, by cause, of the given settings and the best.
+/// What the rules say and simulations do not confirm.
+fn as_given(question: &Question, settings: &Advice, best: &Best, words: &mut Words) {
+    let Some((by_rule, missed)) = best.not_kept.as_ref().filter(|_| !best.as_given.is_empty()) else { return };
+    let off = |time: Option<Duration>| time.map_or("off".to_owned(), crate::words::time);
+    let both = |name: &&str| match *name {
+        "max_connecting" => (settings.max_connecting.to_string(), by_rule.max_connecting.to_string()),
+        "max_life_time" => {
+            let life = by_rule.max_life_time.map(|time| time.mul_f64(question.compression));
+            (off(settings.max_life_time), off(life))
+        }
+        _ => (off(settings.max_wait_time), off(by_rule.max_wait_time)),
+    };
+    let told: Vec<String> = best.as_given.iter().map(|name| format!("{name} {}", both(name).0)).collect();
+    let instead: Vec<String> = best.as_given.iter().map(|name| format!("{name} {}", both(name).1)).collect();
+    let why = match &missed[..] {
+        [] => "more operations fail, or fewer other random arrivals meet the objectives".to_owned(),
+        [first, ..] => format!("{} comes to {}", first.objective, first.measured),
+    };
+    words.say(
+        "as given",
+        format!("{} as it was given: with what follows by rule ({}) {why}.", told.join(", "), instead.join(", ")),
+    );
+}
+
+/// Creations an hour, by cause, of the given settings and the best. Those that a pool grows by, to what it has in the end, happen once.
 fn creations(question: &Question, prediction: &Prediction, words: &mut Words) {
     let given = prediction.given.iter().map(|case| &case.result);
     let best = prediction.best.iter().flat_map(|best| best.cases.iter().map(|case| &case.result));
     let told = |result: &BenchResult| {
         let hours = result.total.duration_s * question.compression / 3600.0;
-        let all = &result.total.connections.created_for;
-        let rate = |cause: &str| all.get(cause).map_or(0.0, |count| *count as f64 / hours);
-        let causes = ["burst", "minimum", "rotation", "replacement", "ephemeral"].map(|cause| (cause, rate(cause)));
+        let connections = &result.total.connections;
+        let count = |cause: &str| connections.created_for.get(cause).copied().unwrap_or(0);
+        let mut growth = u64::from(connections.last).saturating_sub(count("start"));
+        let causes = ["burst", "minimum", "rotation", "replacement", "ephemeral"].map(|cause| {
+            let once = if ["burst", "minimum"].contains(&cause) { growth.min(count(cause)) } else { 0 };
+            growth -= once;
+            (cause, (count(cause) - once) as f64 / hours)
+        });
         let sum: f64 = causes.iter().map(|(_, rate)| rate).sum();
         let parts: Vec<String> = causes
             .iter()
@@ -103,7 +134,7 @@ fn creations(question: &Question, prediction: &Prediction, words: &mut Words) {
         return;
     }
     let best = if best.is_empty() { String::new() } else { format!("; with the best settings {}", best.join(" and ")) };
-    words.say("created an hour", format!("{} as given, after the start{best}.", given.join(" and ")));
+    words.say("created an hour", format!("{} as given, once the pools have grown{best}.", given.join(" and ")));
 }
 
 /// The idle time against the quiet between two bursts.

@@ -25,7 +25,8 @@ fn notes(prediction: &Prediction) -> Notes {
             [] => String::new(),
             names => format!(" (without a counterpart: {})", names.join(", ")),
         };
-        (format!("{}, {}{missing}", fragment.of, fragment.place), fragment.text.clone())
+        let misses = if prediction.is_nearest() { ", which misses the objectives" } else { "" };
+        (format!("{}, {}{missing}{misses}", fragment.of, fragment.place), fragment.text.clone())
     });
     Notes {
         title: format!("Plan: {}", prediction.name),

@@ -65,8 +65,9 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
             [] => String::new(),
             names => format!(" (without a counterpart: {})", names.join(", ")),
         };
+        let misses = if prediction.is_nearest() { ", which misses the objectives" } else { "" };
         writeln!(out)?;
-        line(out, "", &format!("{}, {}{missing}:", fragment.of, fragment.place))?;
+        line(out, "", &format!("{}, {}{missing}{misses}:", fragment.of, fragment.place))?;
         for text in fragment.text.lines() {
             writeln!(out, "{}", if text.is_empty() { String::new() } else { format!("    {text}") })?;
         }

@@ -237,3 +237,20 @@ fn stalls_that_the_objectives_cannot_see_are_warned_of() {
     assert!(!warned(rare(100), 400, &["p999<300ms"], "hardly sees"));
     assert!(!warned(rare(20), 60, &[], "hardly sees") && !warned(rare(20), 60, &[], "it never comes"));
 }
+
+#[test]
+fn more_connections_than_a_postgresql_lets_in_by_default_are_warned_of_where_nobody_said_its_limit() {
+    let often = Window { first: seconds(20), length: seconds(3), every: Some(seconds(20)) };
+    let warned = |limit: Option<u32>, objective: &str| {
+        let mut question = with_stall(often, None, &[objective]);
+        question.spec.limit = limit;
+        let prediction = ask(&question);
+        let size = prediction.settings.as_ref().unwrap().max_size;
+        (size, prediction.warnings.join(" ").contains("a PostgreSQL lets in 100"))
+    };
+    let (many, told) = warned(None, "pool_wait_p99<15ms");
+    assert!(many > 100 && told, "{many}");
+    assert!(!warned(Some(300), "pool_wait_p99<15ms").1);
+    let (few, told) = warned(None, "p50<1s");
+    assert!(few < 97 && !told, "{few}");
+}

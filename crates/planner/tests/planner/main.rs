@@ -1,6 +1,7 @@
 //! The planner as its users see it: questions in, predictions out. What must come out is known from queueing theory, from arithmetic, or
 //! from the rules of the pool.
 
+mod advised;
 mod asked;
 mod claims;
 mod edges;

@@ -102,6 +102,9 @@ fn a_server_that_more_connections_slow_down_gets_no_more_than_it_can_use() {
         "{:?}",
         prediction.warnings
     );
+    // Nor is one recommended in which all that piles up would reach the server.
+    let best = prediction.best.unwrap();
+    assert_eq!((best.sizes.max_size, prediction.settings.unwrap().max_size), (8, 8));
 }
 
 #[test]

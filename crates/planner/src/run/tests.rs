@@ -1,0 +1,115 @@
+//! Simulations that are not to go on for ever, and what they keep of what can no longer happen.
+
+use super::*;
+use bench::plan::{Fault, PoolConfig, PoolWishes, PostgresTarget, QueryProtocol, Script, Spacing, Stage};
+use settings::Secret;
+
+use crate::server::{Connect, Times};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn plan(shape: Shape) -> Plan {
+    let target = Target::Postgres(PostgresTarget {
+        url: Secret::new(""),
+        scripts: vec![(Script::SelectOnly, 1)],
+        protocol: QueryProtocol::Prepared,
+        scale: 1,
+        schema: String::new(),
+        variables: Vec::new(),
+    });
+    Plan {
+        name: String::new(),
+        target,
+        pool: PoolWishes::default().pool(&shape),
+        shape,
+        faults: Vec::new(),
+        warmup: Duration::ZERO,
+        timeout: PACE,
+        seed: 1,
+        fail_if: Vec::new(),
+        freeze: None,
+        poolhouse: None,
+    }
+}
+
+#[test]
+fn what_goes_on_slowly_and_comes_to_nothing_has_an_end_too() {
+    let plan = plan(Shape::Closed { clients: 1, think: PACE, duration: PACE, operations: None });
+    let engine = Engine::new(&plan, Time(0));
+    let over = |moments: u64, rounds: u32| {
+        Patience { moments, ..Patience::default() }.is_fruitless(&engine, Time(0) + PACE * rounds)
+    };
+    assert_eq!([over(0, 0), over(0, 1), over(MOMENTS_SLOW, 1)], [true, false, true]);
+}
+
+/// 500 operations a second of 5 ms, which give up after 100 ms, and from the second second on answers are an hour late, or those of a server
+/// that they share, or of one behind a Poolhouse, or connections are cut.
+fn overload(front: bool, cuts: bool) -> Plan {
+    let stages = vec![Stage { duration: MS * 5000, from: 500.0, to: 500.0 }];
+    let mut plan = plan(Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: 10_000 });
+    let late = Window { first: MS * 1000, length: MS * 4000, every: None };
+    plan.faults = vec![Fault::Delay { delay: MS, jitter: MS }, Fault::Stall { delay: MS * 3_600_000, window: late }];
+    if cuts {
+        plan.faults
+            .push(Fault::Cut { window: Window { first: MS * 700, length: Duration::ZERO, every: Some(MS * 700) } });
+    }
+    plan.timeout = MS * 100;
+    plan.pool.config = PoolConfig { max_size: 100, max_connecting: 100, ..PoolConfig::default() };
+    let wishes =
+        PoolhouseWishes { max_size: Some(20), max_wait_time: Some(Some(MS * 50)), ..PoolhouseWishes::default() };
+    plan.poolhouse = front.then_some(wishes);
+    plan
+}
+
+fn spec(curve: Option<crate::server::Curve>) -> Spec {
+    Spec {
+        service: Times::Exponential(MS * 5),
+        first: Duration::ZERO,
+        trips: 1,
+        pause: Duration::ZERO,
+        curve,
+        processors: None,
+        connect: Connect {
+            dns: None,
+            tcp: Some(Times::Constant(MS)),
+            tls: None,
+            auth: None,
+            ready: None,
+            tls_trips: 0,
+            auth_trips: 0,
+            ready_trips: 0,
+            work: Duration::ZERO,
+        },
+        limit: None,
+        reserved: 0,
+        full: "sqlstate 53300",
+        budget: None,
+    }
+}
+
+#[test]
+fn answers_that_nobody_waits_for_take_no_room_until_they_come() {
+    let outcome = run(&overload(false, false), &spec(None));
+    let failed: u64 = outcome.result.total.errors.values().sum();
+    assert!(failed > 1500, "{:?}", outcome.result.total.errors);
+    // A hundred connections at most, each with an operation, or being made or closed; and what has piled up since it was last looked for.
+    assert!(outcome.most_events <= 1024, "{}", outcome.most_events);
+}
+
+#[test]
+fn what_happens_is_the_same_however_soon_what_can_no_longer_happen_is_thrown_away() {
+    let slow = || Some(crate::server::Curve::parallel(2, 0.005));
+    for (front, cuts, curve) in
+        [(false, false, None), (false, true, None), (true, true, None), (false, true, slow()), (true, false, slow())]
+    {
+        let (plan, spec) = (overload(front, cuts), spec(curve));
+        let told = |least: usize| {
+            let outcome = played(&plan, &spec, Events::keeping(least));
+            let result = serde_json::to_string(&outcome.result).unwrap();
+            (outcome.most_events, (result, outcome.server, outcome.gate, outcome.longest_wait, outcome.is_whole))
+        };
+        let ((most, kept), (few, thrown)) = (told(usize::MAX), told(2));
+        assert_eq!(kept, thrown, "front {front}, cuts {cuts}");
+        assert!(few < most, "{few} of {most}: there was nothing to throw away");
+    }
+}
