@@ -1,25 +1,16 @@
 //! Simulations that are not to go on for ever, and what they keep of what can no longer happen.
 
 use super::*;
-use bench::plan::{Fault, PoolConfig, PoolWishes, PostgresTarget, QueryProtocol, Script, Spacing, Stage};
-use settings::Secret;
+use bench::plan::{Fault, PoolConfig, PoolWishes, Spacing, Stage};
 
 use crate::server::{Connect, Times};
 
 const MS: Duration = Duration::from_millis(1);
 
 fn plan(shape: Shape) -> Plan {
-    let target = Target::Postgres(PostgresTarget {
-        url: Secret::new(""),
-        scripts: vec![(Script::SelectOnly, 1)],
-        protocol: QueryProtocol::Prepared,
-        scale: 1,
-        schema: String::new(),
-        variables: Vec::new(),
-    });
     Plan {
         name: String::new(),
-        target,
+        target: Target::nowhere(),
         pool: PoolWishes::default().pool(&shape),
         shape,
         faults: Vec::new(),
