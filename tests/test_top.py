@@ -177,6 +177,17 @@ def test_the_screen_goes_on_when_poolhouse_is_gone(start):
     assert terminal.ends() == 0
 
 
+def test_the_screen_tells_that_no_answer_comes_and_takes_keys_meanwhile():
+    with Admin(lambda n: {"pools": [pool(), pool(1)], "delay": 0 if n < 3 else 30}) as admin:
+        terminal = Terminal([BINARY, "top", admin.url, "--every", "200ms"])
+        terminal.shows("database1")
+        terminal.shows("no answer for 2 s", within=5)
+        terminal.press("/zzz\r")
+        terminal.shows("/zzz", within=1)
+        terminal.press("q")
+        assert terminal.ends() == 0
+
+
 def test_the_program_ends_with_its_terminal_though_no_signal_reaches_it(start):
     pooler = start()
     terminal = Terminal(["/usr/bin/env", "--ignore-signal=HUP", BINARY, "top", pooler.admin_url, "--every", "200ms"])
