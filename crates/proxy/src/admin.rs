@@ -228,7 +228,7 @@ async fn metrics(State(admin): State<Admin>) -> Response {
             snapshot.pools.iter().map(|pool| (pool.id, reloader.suspicious(pool.id).len() as u64)).collect();
         let (dropped_log_lines, tuners) = ((inner.dropped_log_lines)(), inner.control.tuning.tuners());
         let process = Process { dropped_log_lines, reloads: reloader.count(), suspicious, tuners };
-        render(&snapshot, inner.config().admin.user_label, process)
+        render(snapshot, inner.config().admin.user_label, process)
     };
     match admin.ask(render).await {
         Some(text) => ([(CONTENT_TYPE, metrics::CONTENT)], text).into_response(),

@@ -113,6 +113,7 @@ fn pool(pool: &PoolSnapshot, (suspicious, tuner): &(Arc<[String]>, Option<&Tuner
         "address": pool.address,
         "clients": pool.clients,
         "waiters": pool.counts.waiters,
+        "oldest_hold_ms": pool.oldest_hold.map(ms),
         "oldest_wait_ms": pool.oldest_wait.map(ms),
         "servers": {
             "connecting": pool.counts.connecting,
