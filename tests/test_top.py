@@ -122,7 +122,7 @@ class Terminal:
         ioctl(self.fd if fd is None else fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def shows(self, words, within=10):
-        """Reads until the words have been seen since the last time; of what is drawn only changes arrive, so blanks do not count."""
+        """Reads until the words have been seen behind those of the last time; of what is drawn only changes arrive, so blanks do not count."""
         until, words = time.monotonic() + within, words.replace(" ", "")
         while words not in self.seen:
             left = until - time.monotonic()
@@ -130,7 +130,7 @@ class Terminal:
             piece = os.read(self.fd, 65536).decode(errors="replace")
             self.raw += piece
             self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]| ", "", piece)
-        self.seen = ""
+        self.seen = self.seen.partition(words)[2]
 
     def press(self, keys):
         os.write(self.fd, keys.encode())
