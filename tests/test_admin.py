@@ -21,8 +21,10 @@ METRICS = {
     "poolhouse_checkout_seconds_count": {"protocol", "database", "user", "path"},
     "poolhouse_checkout_seconds_bucket": {"protocol", "database", "user", "path", "le"},
     "poolhouse_hold_seconds_count": {"protocol", "database", "user"},
+    "poolhouse_oldest_hold_seconds": {"protocol", "database", "user"},
     "poolhouse_connect_phase_seconds_count": {"protocol", "database", "user", "phase"},
     "poolhouse_auth_failures_total": set(),
+    "poolhouse_last_reload_successful": set(),
     "poolhouse_session_panics_total": set(),
     "poolhouse_build_info": {"version", "reactor"},
 }
@@ -93,6 +95,28 @@ def test_metrics_count_what_happened(start, cluster):
     with pytest.raises(w.ServerError):
         pooler.wire(password="wrong")
     assert pooler.metric("poolhouse_auth_failures_total") == 1
+
+
+def test_a_transaction_that_does_not_end_is_seen_and_a_client_that_keeps_its_server_with_good_reason_is_not(start):
+    pooler = start(max_size=4)
+
+    def oldest():
+        return pooler.metric("poolhouse_oldest_hold_seconds", database="bench")
+
+    with pooler.wire() as listens, pooler.wire() as pinned, pooler.wire() as one:
+        listens.query("LISTEN news")
+        pinned.query("CREATE TEMP TABLE mine (n int)")
+        eventually("both are known to keep a server", lambda: sum(pooler.pools()[0]["pinned"].values()) == 2)
+        assert pooler.metric("poolhouse_servers", state="in_use") == 2
+        assert oldest() == 0
+        one.query("BEGIN")
+        time.sleep(0.3)
+        assert 0.3 <= oldest() < 5
+        one.query("SELECT 1")
+        assert oldest() >= 0.3, "a statement in it is no end of it"
+        assert pooler.pools()[0]["oldest_hold_ms"] >= 300
+        one.query("COMMIT")
+        eventually("nothing is held", lambda: oldest() == 0)
 
 
 def test_histograms_are_cumulative_and_complete(start):

@@ -130,10 +130,10 @@ def literals():
 
 @functools.cache
 def fields():
-    """The fields of result files."""
-    files = [path for path in SOURCES if path.name == "result.rs" and "bench" in path.parts]
-    found = {name for path in files for name in re.findall(r"^    pub (\w+):", path.read_text(), re.MULTILINE)}
-    assert {"response_ms", "created_for", "in_use"} <= found
+    """The fields of result files, and of the JSON at the admin address."""
+    files = [path for path in SOURCES if path.name == "result.rs" and "bench" in path.parts or path.parts[-2:] == ("admin", "api.rs")]
+    found = {name for path in files for name in re.findall(r"^    (?:pub )?(\w+):", path.read_text(), re.MULTILINE)}
+    assert {"response_ms", "created_for", "in_use", "bucket_bounds_ms"} <= found
     return found
 
 

@@ -48,7 +48,7 @@ def test_metrics_and_labels_are_those_that_are_exported(start):
             families[name + ending] = set()
     for name, labels in re.findall(r"^(\w+)\{([^}]*)\}", text, re.M):
         families[name] |= set(re.findall(r'(\w+)="', labels))
-    assert len(RULES) == 12
+    assert len(RULES) == 13
     told = {expression: set(re.findall(pattern, text)) for pattern, texts in (TEMPLATE, LEGEND) for expression, text in texts()}
     for expression in expressions():
         used = re.findall(r"\b(poolhouse_\w+)(?:\{([^}]*)\})?", expression)
@@ -76,7 +76,7 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian's
 @needs_promtool
 def test_prometheus_takes_the_rules():
     done = subprocess.run([PROMTOOL, "check", "rules", str(ALERTS)], capture_output=True, text=True)
-    assert done.returncode == 0 and "12 rules found" in done.stdout, done
+    assert done.returncode == 0 and "13 rules found" in done.stdout, done
 
 
 OF_POOL = '{protocol="postgres", database="shop", user="app", instance="a"}'
@@ -102,9 +102,15 @@ FIRES = [
     ("PoolhouseTransactionsAreLeftOpen",
      {f"poolhouse_hold_seconds_bucket{of}": series for of, series in zip(BUCKETS, ("0+10x60", "0+20x60", "0+20x60"))},
      {f"poolhouse_hold_seconds_bucket{of}": "0+20x60" for of in BUCKETS}),
+    # One that goes on, and one after another of nine minutes and a half.
+    ("PoolhouseTransactionDoesNotEnd", {f"poolhouse_oldest_hold_seconds{OF_POOL}": "0+30x60"},
+     {f"poolhouse_oldest_hold_seconds{OF_POOL}": "0+30x19 0+30x19 0+30x20"}),
     ("PoolhouseClientsVanish", {f"poolhouse_client_closes_unanswered_total{OF_LISTENER}": "0+12x60"},
      {f"poolhouse_client_closes_unanswered_total{OF_LISTENER}": "0+1x60"}),
-    ("PoolhouseReloadFailed", {'poolhouse_reloads_total{result="failed"}': ONCE}, {'poolhouse_reloads_total{result="done"}': ONCE}),
+    # One that failed long ago, and one that failed ten minutes ago, with one since that did not.
+    ("PoolhouseReloadFailed", {f"poolhouse_last_reload_successful{OF_PROCESS}": NEVER, 'poolhouse_reloads_total{result="failed"}': ALWAYS},
+     {f"poolhouse_last_reload_successful{OF_PROCESS}": "1+0x39 0+0x9 1+0x10", 'poolhouse_reloads_total{result="failed"}': "0+0x39 1+0x20",
+      'poolhouse_reloads_total{result="done"}': "0+0x49 1+0x10"}),
     ("PoolhousePauseForgotten", {f"poolhouse_pools_paused{OF_POOL}": ALWAYS}, {f"poolhouse_pools_paused{OF_POOL}": "0+0x50 1+0x10"}),
     ("PoolhouseSessionPanicked", {f"poolhouse_session_panics_total{OF_PROCESS}": ONCE}, {f"poolhouse_session_panics_total{OF_PROCESS}": LONG_AGO}),
     ("PoolhouseLogLinesLost", {f"poolhouse_log_lines_dropped_total{OF_PROCESS}": ONCE}, {f"poolhouse_log_lines_dropped_total{OF_PROCESS}": LONG_AGO}),

@@ -73,6 +73,10 @@ def test_an_error_keeps_the_old_configuration_and_says_where_it_is(start):
         eventually("it is told in the log as well", lambda: pooler.log().count("the old one stays in force") == 2)
         client.query("SELECT 1")
         assert pooler.pools()[0]["max_size"] == 2
+        assert pooler.metric("poolhouse_last_reload_successful") == 0
+        pooler.config_path.write_text(text)
+        reload(pooler)
+        assert pooler.metric("poolhouse_last_reload_successful") == 1
     with pooler.wire() as client:
         client.query("SELECT 1")
 
@@ -171,3 +175,4 @@ def test_without_a_file_there_is_nothing_to_read_again(start, cluster):
     pooler.signal(signal.SIGHUP)
     with psycopg.connect(**pooler.target()) as connection:
         connection.execute("SELECT 1")
+    assert pooler.metric("poolhouse_last_reload_successful") == 1, "no file differs from what runs"

@@ -122,7 +122,7 @@ class Terminal:
         ioctl(self.fd if fd is None else fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def shows(self, words, within=10):
-        """Reads until the words have been seen since the last time; of what is drawn only changes arrive, so blanks do not count."""
+        """Reads until the words have been seen behind those of the last time; of what is drawn only changes arrive, so blanks do not count."""
         until, words = time.monotonic() + within, words.replace(" ", "")
         while words not in self.seen:
             left = until - time.monotonic()
@@ -130,7 +130,7 @@ class Terminal:
             piece = os.read(self.fd, 65536).decode(errors="replace")
             self.raw += piece
             self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]| ", "", piece)
-        self.seen = ""
+        self.seen = self.seen.partition(words)[2]
 
     def press(self, keys):
         os.write(self.fd, keys.encode())
@@ -175,6 +175,17 @@ def test_the_screen_goes_on_when_poolhouse_is_gone(start):
     terminal.shows("s old: cannot ask")
     terminal.press("q")
     assert terminal.ends() == 0
+
+
+def test_the_screen_tells_that_no_answer_comes_and_takes_keys_meanwhile():
+    with Admin(lambda n: {"pools": [pool(), pool(1)], "delay": 0 if n < 3 else 30}) as admin:
+        terminal = Terminal([BINARY, "top", admin.url, "--every", "200ms"])
+        terminal.shows("database1")
+        terminal.shows("no answer for 2 s", within=5)
+        terminal.press("/zzz\r")
+        terminal.shows("/zzz", within=1)
+        terminal.press("q")
+        assert terminal.ends() == 0
 
 
 def test_the_program_ends_with_its_terminal_though_no_signal_reaches_it(start):

@@ -327,6 +327,7 @@ impl SharedPool {
             checkout: [("idle", idle), ("created", created), ("queued", queued)],
             connect: [("dns", dns), ("tcp", tcp), ("tls", tls), ("auth", auth), ("ready", ready)],
             hold: stats.hold.clone(),
+            oldest_hold: pool.oldest_hold(now),
             oldest_wait: pool.oldest_wait(now),
             unavailable_for: pool.is_unavailable().map(|since| now - since),
             last_error: self.last_error(),

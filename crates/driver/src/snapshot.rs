@@ -107,6 +107,9 @@ pub struct PoolSnapshot {
     pub connect: [(&'static str, DurationHistogram); 5],
     /// How long servers are held.
     pub hold: DurationHistogram,
+    /// For how long the server has been held that has been for longest, of those that are to come back at the end of a transaction: none
+    /// that is pinned, or kept for as long as others like.
+    pub oldest_hold: Option<Duration>,
     /// How long the oldest waiter has waited.
     pub oldest_wait: Option<Duration>,
     /// Since when the upstream cannot be reached, if so.

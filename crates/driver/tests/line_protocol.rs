@@ -332,7 +332,10 @@ fn a_waiter_is_told_when_all_servers_stay_busy() {
     let start = Instant::now();
     assert!(b.ask("x").starts_with("failed WaitTimeout"));
     assert!(start.elapsed() < Duration::from_millis(500));
+    let oldest_hold = || house.handle.snapshot().pools[0].oldest_hold;
+    assert!(oldest_hold() >= Some(Duration::from_millis(100)), "{:?}", oldest_hold());
     assert_eq!(a.hear(), "0:slow 600 x");
+    eventually("nothing is held any more", || oldest_hold().is_none());
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //! closed. It holds ids, never sockets; it has no clock, does no I/O and knows no protocol.
 //!
 //! Its parts: here what is asked of it; `supply` keeps servers and waiters matched, connections made and dead-lines kept;
-//! `errands` has servers see to what nobody waits for; `sharing` deals with the budget; `invariants` checks the whole state.
+//! `errands` has servers see to what nobody waits for; `sharing` deals with the budget; `holds` knows for how long servers have been
+//! held; `invariants` checks the whole state.
 
 mod errands;
+mod holds;
 mod invariants;
 mod sharing;
 mod supply;
@@ -368,6 +370,7 @@ impl Pool {
         }
         self.slots.set_state(server, State::InUse, now);
         self.slots.get_mut(server).used = true;
+        self.slots.set_kept(server, true);
         self.settle(now);
         true
     }

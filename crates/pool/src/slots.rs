@@ -62,6 +62,8 @@ pub(crate) struct Slot {
     pub(crate) cut: bool,
     /// It is in use by somebody who keeps it for long.
     lasting: bool,
+    /// It is in use, and known to be kept for other reasons than a transaction.
+    kept: bool,
 }
 
 /// All slots of a pool.
@@ -119,6 +121,21 @@ impl Slots {
         }
     }
 
+    /// Says of a server whether it is known to be kept. Void if it is not in use.
+    pub(crate) fn set_kept(&mut self, server: ServerId, kept: bool) {
+        let here = self.slots.get_mut(server.slot());
+        let slot = here.filter(|slot| slot.generation == server.generation && slot.state == State::InUse);
+        if let Some(slot) = slot {
+            slot.kept = kept;
+        }
+    }
+
+    /// Since when the server has been in use that has been so for longest, of those that are not known to be kept: O(n).
+    pub(crate) fn oldest_hold(&self) -> Option<Time> {
+        let held = self.slots.iter().filter(|slot| slot.state == State::InUse && !slot.lasting && !slot.kept);
+        held.map(|slot| slot.since).min()
+    }
+
     #[inline]
     pub(crate) fn count(&self, state: State) -> u32 {
         self.counts[state as usize]
@@ -157,6 +174,7 @@ impl Slots {
             used: false,
             cut: false,
             lasting: false,
+            kept: false,
         };
         let at = if self.free == NONE {
             self.slots.push(slot);
@@ -293,6 +311,7 @@ impl Slots {
         let old = slot.state;
         slot.state = state;
         slot.since = now;
+        slot.kept = false;
         if core::mem::replace(&mut slot.lasting, false) {
             self.lasting -= 1;
         }
@@ -348,6 +367,10 @@ impl Slots {
         assert_eq!(counts, self.counts, "the counts of servers are wrong");
         let lasting = self.all().filter(|(_, slot)| slot.lasting && slot.state == State::InUse).count();
         assert_eq!(lasting, self.lasting as usize, "the count of those kept for long is wrong");
+        assert!(
+            self.slots.iter().all(|slot| !slot.kept || slot.state == State::InUse),
+            "one is kept that is not in use"
+        );
         for (list, state) in [(self.connecting, State::Connecting), (self.checking, State::Checking)] {
             let (mut at, mut n, mut last) = (list.head, 0, Time(0));
             while at != NONE {

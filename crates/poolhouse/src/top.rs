@@ -94,7 +94,7 @@ pub fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
     let (reports, incoming) = sync_channel(1);
     // It ends with the process: an answer that does not come must not hold up the key that ends it.
     std::thread::spawn(move || watcher.run(every, &reports));
-    Ok(top::run(&address, has_colours, &incoming)?.into())
+    Ok(top::run(&address, has_colours, every, &incoming)?.into())
 }
 
 /// Looks, and remembers what it saw before.

@@ -12,6 +12,7 @@ use std::{
 
 use axum::{
     Router,
+    body::Body,
     extract::{Request, State},
     http::{Method, StatusCode, Uri, header::CONTENT_TYPE},
     middleware::{Next, from_fn_with_state},
@@ -23,10 +24,14 @@ use serde_json::Value;
 use settings::Secret;
 use tokio::sync::Semaphore;
 
-use self::findings::{Findings, Seen, Unseen};
+use self::{
+    body::Pieces,
+    findings::{Findings, Seen, Unseen},
+};
 use crate::config::Config;
 
 mod api;
+mod body;
 pub mod door;
 mod findings;
 mod guard;
@@ -69,14 +74,10 @@ impl Inner {
         self.control.reloader.in_force()
     }
 
-    /// `/api/pools`.
-    fn pools(&self) -> Value {
-        self.told(&self.handle.snapshot())
-    }
-
-    fn told(&self, snapshot: &Snapshot) -> Value {
-        let (reloader, tuners) = (&self.control.reloader, self.control.tuning.tuners());
-        let about = |id| (reloader.suspicious(id), tuners.get(&id));
+    /// `/api/pools`, in pieces.
+    fn told(&self, snapshot: Snapshot) -> impl Iterator<Item = Vec<u8>> + Send + Unpin + use<> {
+        let (reloader, tuners) = (Arc::clone(&self.control.reloader), self.control.tuning.tuners());
+        let about = move |id| (reloader.suspicious(id), tuners.get(&id).map(tuned::shown));
         api::pools(snapshot, (&self.instance, self.began.elapsed()), about)
     }
 
@@ -84,14 +85,15 @@ impl Inner {
     fn seen(&self) -> Result<Seen, Unseen> {
         let clients = |which, most| {
             let told = api::clients(&self.handle.clients(which, most));
-            serde_json::from_value::<watch::Clients>(told).map_err(|_| Unseen::Unread)
+            serde_json::from_slice::<watch::Clients>(&told).map_err(|_| Unseen::Unread)
         };
         let snapshot = self.handle.snapshot();
         if snapshot.pools.len() > findings::MAX_POOLS {
             return Err(Unseen::TooManyPools);
         }
+        let told = self.told(snapshot).collect::<Vec<_>>().concat();
         Ok(Seen {
-            look: serde_json::from_value(self.told(&snapshot)).map_err(|_| Unseen::Unread)?,
+            look: serde_json::from_slice(&told).map_err(|_| Unseen::Unread)?,
             holders: clients(Which::Holders, findings::MAX_HOLDERS)?.clients,
             clients: clients(Which::All, findings::MAX_CLIENTS)?.clients,
         })
@@ -186,6 +188,11 @@ fn json(value: Option<Value>) -> Response {
     value.map_or_else(busy, |value| axum::Json(value).into_response())
 }
 
+/// JSON that is written already, or will be.
+fn written(text: Option<impl Into<Body>>) -> Response {
+    text.map_or_else(busy, |text| ([(CONTENT_TYPE, "application/json")], text.into()).into_response())
+}
+
 async fn page() -> Response {
     (page::headers(), page::PAGE.as_str()).into_response()
 }
@@ -228,7 +235,7 @@ async fn metrics(State(admin): State<Admin>) -> Response {
             snapshot.pools.iter().map(|pool| (pool.id, reloader.suspicious(pool.id).len() as u64)).collect();
         let (dropped_log_lines, tuners) = ((inner.dropped_log_lines)(), inner.control.tuning.tuners());
         let process = Process { dropped_log_lines, reloads: reloader.count(), suspicious, tuners };
-        render(&snapshot, inner.config().admin.user_label, process)
+        render(snapshot, inner.config().admin.user_label, process)
     };
     match admin.ask(render).await {
         Some(text) => ([(CONTENT_TYPE, metrics::CONTENT)], text).into_response(),
@@ -237,7 +244,8 @@ async fn metrics(State(admin): State<Admin>) -> Response {
 }
 
 async fn pools(State(admin): State<Admin>) -> Response {
-    json(admin.ask(Inner::pools).await)
+    let told = admin.ask(|inner| inner.told(inner.handle.snapshot())).await;
+    written(told.map(|pieces| Body::new(Pieces::new(pieces))))
 }
 
 /// What the doctor says, with a look of its own if the last one was some time ago.
@@ -254,14 +262,14 @@ async fn findings(State(admin): State<Admin>) -> Response {
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
     match limit(&uri, true) {
-        Ok((limit, which)) => json(admin.ask(move |inner| api::clients(&inner.handle.clients(which, limit))).await),
+        Ok((limit, which)) => written(admin.ask(move |inner| api::clients(&inner.handle.clients(which, limit))).await),
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
 }
 
 async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
     match limit(&uri, false) {
-        Ok((limit, _)) => json(admin.ask(move |inner| api::servers(&inner.handle.servers(limit))).await),
+        Ok((limit, _)) => written(admin.ask(move |inner| api::servers(&inner.handle.servers(limit))).await),
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
 }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -33,6 +33,18 @@ pub struct Reloader {
     turn: Mutex<()>,
     failed: AtomicU64,
     done: AtomicU64,
+    is_behind: AtomicBool,
+}
+
+/// How often the configuration was read again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reloads {
+    /// In vain.
+    pub failed: u64,
+    /// With success.
+    pub done: u64,
+    /// The last time was in vain: the file is not what runs. Never so where there is no file.
+    pub is_behind: bool,
 }
 
 /// A configuration that is in force now.
@@ -53,8 +65,8 @@ impl Reloader {
     /// Of a configuration that was just put in force for the first time.
     pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let (opened, in_force) = (config.listeners.clone(), RwLock::new(config));
-        let (turn, failed, done) = (Mutex::new(()), AtomicU64::new(0), AtomicU64::new(0));
-        Self { handle, pools, tls, opened, in_force, turn, failed, done }
+        let (failed, done, is_behind) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        Self { handle, pools, tls, opened, in_force, turn: Mutex::new(()), failed, done, is_behind }
     }
 
     /// The configuration in force.
@@ -62,9 +74,10 @@ impl Reloader {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How often it was read again: in vain, and with success.
-    pub fn count(&self) -> (u64, u64) {
-        (self.failed.load(Relaxed), self.done.load(Relaxed))
+    /// How often it was read again, and what became of the last time.
+    pub fn count(&self) -> Reloads {
+        let (failed, done, is_behind) = (&self.failed, &self.done, &self.is_behind);
+        Reloads { failed: failed.load(Relaxed), done: done.load(Relaxed), is_behind: is_behind.load(Relaxed) }
     }
 
     /// Reads it again, with all files that it names. Both outcomes are logged. Reads files, so it may block.
@@ -80,12 +93,14 @@ impl Reloader {
         match &outcome {
             Ok(Reloaded { pools, notes, .. }) => {
                 self.done.fetch_add(1, Relaxed);
+                self.is_behind.store(false, Relaxed);
                 notes.iter().for_each(|note| tracing::warn!("{note}"));
                 let Succession { followed, renewed, left_behind } = *pools;
                 tracing::info!(followed, renewed, left_behind, "configuration read again");
             }
             Err(problems) => {
                 self.failed.fetch_add(1, Relaxed);
+                self.is_behind.store(self.in_force().source.is_some(), Relaxed);
                 let errors = problems.0.iter().filter(|problem| problem.severity == Severity::Error);
                 errors.for_each(|problem| tracing::error!("{}", one_line(problem)));
                 tracing::error!("the configuration was not read again: the old one stays in force");

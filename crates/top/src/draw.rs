@@ -1,5 +1,7 @@
 //! Draws a screen into a frame of whatever size, from 80 columns and 24 rows on without loss. Decides nothing about what is shown.
 
+use std::time::Instant;
+
 use ratatui::{
     Frame,
     layout::{Alignment, Constraint, Layout, Rect},
@@ -46,8 +48,9 @@ Only the time since the screen's last change counts in rates and percentiles.
 `poolhouse ctl ADMIN_URL kill ID` closes a client.";
 
 impl Screen {
-    /// Draws it.
-    pub fn draw(&mut self, frame: &mut Frame<'_>) {
+    /// Draws it as it is at this time.
+    pub fn draw(&mut self, frame: &mut Frame<'_>, now: Instant) {
+        self.told = self.silence(now);
         let doors = u16::try_from(self.report.listeners.len().clamp(1, 4)).unwrap_or(1);
         let parts = [Constraint::Length(1), Constraint::Length(doors), Constraint::Min(1), Constraint::Length(1)];
         let [title, listeners, body, foot] = Layout::vertical(parts).areas(frame.area());
@@ -65,7 +68,7 @@ impl Screen {
             }
             View::Clients | View::Pinned => self.list(frame, body, false),
         }
-        frame.render_widget(self.foot(), foot);
+        frame.render_widget(self.foot(now), foot);
     }
 
     /// For what is wrong.
@@ -77,7 +80,14 @@ impl Screen {
     fn title(&self) -> Line<'_> {
         let summary = &self.report.summary;
         let version = if summary.version.is_empty() { String::new() } else { name(&summary.version) };
-        let mut spans = vec![Span::styled(format!("Poolhouse {version} "), BOLD), Span::raw(&self.address)];
+        let mut spans = Vec::new();
+        // Before all else: whatever else there is must not push it out of sight.
+        if let Some(seconds) = self.told {
+            let what = if self.trouble.is_some() { "figures" } else { "answer" };
+            spans.push(Span::styled(format!("no {what} for {seconds} s"), self.alarm()));
+            spans.push(Span::raw("  "));
+        }
+        spans.extend([Span::styled(format!("Poolhouse {version} "), BOLD), Span::raw(&self.address)]);
         if !summary.cpu.is_empty() {
             spans.push(Span::raw(format!("  {}", cpu(&summary.cpu))));
         }
@@ -128,12 +138,13 @@ impl Screen {
         Paragraph::new(lines)
     }
 
-    fn foot(&self) -> Line<'_> {
+    fn foot(&self, now: Instant) -> Line<'_> {
         if self.is_writing {
             return Line::from(vec![Span::styled("filter: ", BOLD), Span::raw(&self.filter), Span::styled("_", BOLD)]);
         }
         if let Some(trouble) = &self.trouble {
-            return Line::styled(trouble.as_str(), self.alarm());
+            let age = self.at.map(|at| format!("{} s old: ", now.saturating_duration_since(at).as_secs()));
+            return Line::styled(age.unwrap_or_default() + trouble, self.alarm());
         }
         if self.at.is_none() {
             return Line::raw("looking …");
@@ -278,7 +289,7 @@ fn plain<R>(columns: &[Column<R>], rows: &[R]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::Duration;
 
     use ratatui::{Terminal, backend::TestBackend};
 
@@ -334,13 +345,13 @@ mod tests {
     }
 
     fn drawn_of(report: Report, width: u16, height: u16, keys: &[Key]) -> Vec<String> {
-        let mut screen = Screen::new("127.0.0.1:9930", true);
+        let mut screen = Screen::new("127.0.0.1:9930", true, Duration::from_secs(1), Instant::now());
         screen.show(report, Instant::now());
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        terminal.draw(|frame| screen.draw(frame, Instant::now())).unwrap();
         for key in keys {
             screen.press(*key);
-            terminal.draw(|frame| screen.draw(frame)).unwrap();
+            terminal.draw(|frame| screen.draw(frame, Instant::now())).unwrap();
         }
         let cells = terminal.backend().buffer().content();
         cells.chunks(usize::from(width)).map(|row| row.iter().map(|cell| cell.symbol()).collect()).collect()
@@ -360,6 +371,34 @@ mod tests {
         assert_eq!(cells, ["database99", "app", "99", "-", "3/20", "12345", "1.2ms", "-", "-", "0", "ready"]);
         let clients = lines.iter().position(|line| line.starts_with("  FOR ")).expect("the clients");
         assert!(lines[clients + 1].starts_with("199ms    199 transaction"), "{}", lines[clients + 1]);
+    }
+
+    #[test]
+    fn figures_that_are_old_are_told_to_be_in_the_header_and_what_is_wrong_in_the_foot() {
+        let began = Instant::now();
+        let mut screen = Screen::new(&"long.name.".repeat(12), true, Duration::from_secs(1), began);
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        let mut lines = |screen: &mut Screen, seconds| {
+            let now = began + Duration::from_secs(seconds);
+            terminal.draw(|frame| screen.draw(frame, now)).unwrap();
+            let cells = terminal.backend().buffer().content();
+            let line =
+                |row: usize| cells[80 * row..80 * (row + 1)].iter().map(|cell| cell.symbol()).collect::<String>();
+            (line(0), line(23))
+        };
+        assert!(lines(&mut screen, 4).0.starts_with("no answer for 4 s  Poolhouse "), "before the first answer, too");
+        screen.show(report(3, 3), began + Duration::from_secs(5));
+        assert!(lines(&mut screen, 6).0.starts_with("Poolhouse 0.1.0 "));
+        let (head, foot) = lines(&mut screen, 9);
+        assert!(head.starts_with("no answer for 4 s  Poolhouse 0.1.0 "), "{head}");
+        assert!(foot.starts_with("1 pools"), "keys go on doing what they do: {foot}");
+        screen.fail("no \u{1b}[2J\u{202e}answer");
+        let (head, foot) = lines(&mut screen, 15);
+        assert!(head.starts_with("no figures for 10 s  Poolhouse "), "{head}");
+        assert!(foot.starts_with("10 s old: no \u{fffd}[2J\u{fffd}answer"), "{foot}");
+        assert!(lines(&mut screen, 21).1.starts_with("16 s old: "), "its age goes on");
+        screen.show(report(3, 3), began + Duration::from_secs(21));
+        assert!(lines(&mut screen, 21).0.starts_with("Poolhouse 0.1.0 "));
     }
 
     #[test]
@@ -399,11 +438,11 @@ mod tests {
         let mut report = report(1, 1);
         let evil = || "a\u{202e}b".to_owned();
         (report.summary.version, report.listeners[0].protocol, report.clients[0].database) = (evil(), evil(), evil());
-        let mut screen = Screen::new("127.0.0.1:9930", true);
+        let mut screen = Screen::new("127.0.0.1:9930", true, Duration::from_secs(1), Instant::now());
         screen.show(report, Instant::now());
-        screen.fail(&evil(), Instant::now());
+        screen.fail(&evil());
         let mut terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();
-        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        terminal.draw(|frame| screen.draw(frame, Instant::now())).unwrap();
         let text: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
         assert!(!text.contains(printable::steers), "{text:?}");
         assert_eq!(text.matches("a\u{fffd}b").count(), 4, "{text}");
@@ -446,10 +485,10 @@ mod tests {
     #[test]
     fn whoever_wants_no_colours_gets_none_and_still_sees_alarms() {
         for has_colours in [true, false] {
-            let mut screen = Screen::new("127.0.0.1:9930", has_colours);
+            let mut screen = Screen::new("127.0.0.1:9930", has_colours, Duration::from_secs(1), Instant::now());
             screen.show(report(3, 3), Instant::now());
             let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-            terminal.draw(|frame| screen.draw(frame)).unwrap();
+            terminal.draw(|frame| screen.draw(frame, Instant::now())).unwrap();
             let cells = terminal.backend().buffer().content();
             let colours = cells.iter().filter(|cell| cell.fg != ratatui::style::Color::Reset).count();
             assert_eq!(colours > 0, has_colours);

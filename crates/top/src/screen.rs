@@ -1,6 +1,9 @@
 //! What the screen shows of the last report, and what keys change about that. Draws nothing.
 
-use std::{cmp::Ordering, time::Instant};
+use std::{
+    cmp::Ordering,
+    time::{Duration, Instant},
+};
 
 use crate::{
     columns::{CLIENTS, Column, POOLS},
@@ -10,6 +13,9 @@ use crate::{
 
 /// Characters of a filter.
 const MAX_FILTER: usize = 64;
+
+/// Figures are told to be old when no others have come for the time between two looks, or this if that is less, and this besides.
+const LATE: Duration = Duration::from_secs(1);
 
 /// What is listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +68,13 @@ pub struct Screen {
     pub(crate) report: Report,
     /// When the report was made.
     pub(crate) at: Option<Instant>,
-    /// Why there is no newer report, and how old the present one is.
+    /// When the last one came, though the screen stands still; before the first, when it was begun.
+    heard: Instant,
+    /// After so long without another one it is told.
+    patience: Duration,
+    /// What was told of that when it was last drawn.
+    pub(crate) told: Option<u64>,
+    /// Why there is no newer report.
     pub(crate) trouble: Option<String>,
     pub(crate) view: View,
     pub(crate) sort: [Sort; 2],
@@ -88,8 +100,8 @@ pub(crate) struct Sort {
 }
 
 impl Screen {
-    /// Before the first report.
-    pub fn new(address: &str, has_colours: bool) -> Self {
+    /// Before the first report. `every` is the time between two.
+    pub fn new(address: &str, has_colours: bool, every: Duration, now: Instant) -> Self {
         let at = |columns: Vec<&str>, head: &str| columns.iter().position(|own| *own == head).expect("a column");
         let by = |column| Sort { column, is_reversed: false };
         let sort = [
@@ -100,6 +112,9 @@ impl Screen {
             address: name(address),
             report: Report::default(),
             at: None,
+            heard: now,
+            patience: every.max(LATE).saturating_add(LATE),
+            told: None,
             trouble: None,
             view: View::Pools,
             sort,
@@ -115,19 +130,26 @@ impl Screen {
 
     /// There is a newer report.
     pub fn show(&mut self, report: Report, now: Instant) {
-        self.trouble = None;
+        (self.trouble, self.heard) = (None, now);
         if !self.is_frozen {
             (self.report, self.at) = (report, Some(now));
         }
     }
 
     /// There is none: the last one stays.
-    pub fn fail(&mut self, why: &str, now: Instant) {
-        let why = printable::line(why);
-        self.trouble = Some(match self.at {
-            Some(at) => format!("{} s old: {why}", now.saturating_duration_since(at).as_secs()),
-            None => why,
-        });
+    pub fn fail(&mut self, why: &str) {
+        self.trouble = Some(printable::line(why));
+    }
+
+    /// For how many seconds nothing new has come, if that is longer than usual.
+    pub(crate) fn silence(&self, now: Instant) -> Option<u64> {
+        let silence = now.saturating_duration_since(self.heard);
+        (silence >= self.patience).then_some(silence.as_secs())
+    }
+
+    /// Whether something is to be drawn that only time has changed.
+    pub(crate) fn has_aged(&self, now: Instant) -> bool {
+        self.silence(now) != self.told
     }
 
     /// A key was pressed.
@@ -251,7 +273,7 @@ mod tests {
             clients: vec![client(1, 5.0, None), client(2, 900.0, Some("listen")), client(3, 70.0, None)],
             ..Report::default()
         };
-        let mut screen = Screen::new("127.0.0.1:9930", true);
+        let mut screen = Screen::new("127.0.0.1:9930", true, LATE, Instant::now());
         screen.show(report, Instant::now());
         screen
     }
@@ -315,10 +337,26 @@ mod tests {
     }
 
     #[test]
-    fn how_old_a_report_is_stands_before_the_trouble_which_cannot_steer_the_terminal() {
+    fn two_seconds_without_an_answer_are_told_and_each_that_follows() {
         let mut screen = screen();
-        screen.fail("no \u{1b}[2J\u{202e}answer", screen.at.unwrap() + Duration::from_secs(7));
-        assert_eq!(screen.trouble.as_deref(), Some("7 s old: no \u{fffd}[2J\u{fffd}answer"));
+        let heard = screen.heard;
+        let told: Vec<_> = (0..5).map(|second| screen.silence(heard + Duration::from_millis(second * 999))).collect();
+        assert_eq!(told, [None, None, None, Some(2), Some(3)]);
+        assert!(screen.has_aged(heard + 2 * LATE) && !screen.has_aged(heard + LATE));
+        type_keys(&mut screen, " ");
+        screen.show(Report::default(), heard + 9 * LATE);
+        assert_eq!(screen.silence(heard + 10 * LATE), None, "one that stands still hears answers, too");
+        screen.fail("refused");
+        assert_eq!(screen.silence(heard + 12 * LATE), Some(3), "what went wrong is no answer");
+    }
+
+    #[test]
+    fn who_looks_seldom_is_not_told_that_figures_are_as_old_as_that() {
+        let now = Instant::now();
+        let screen = Screen::new("127.0.0.1:9930", true, 10 * LATE, now);
+        assert_eq!((screen.silence(now + 10 * LATE), screen.silence(now + 11 * LATE)), (None, Some(11)));
+        let screen = Screen::new("127.0.0.1:9930", true, LATE / 10, now);
+        assert_eq!((screen.silence(now + LATE), screen.silence(now + 2 * LATE)), (None, Some(2)));
     }
 
     #[test]

@@ -35,16 +35,22 @@ enum Next {
     End(u8),
 }
 
-/// Shows reports as they come, or why none comes, until a key or a signal ends it. Returns the exit status. The terminal is left as it was
-/// found, after a panic, too, and while the process is stopped. Where the terminal goes away, the process ends.
+/// Shows reports as they come, one in the time `every`, or why none comes, until a key or a signal ends it. Returns the exit status. The
+/// terminal is left as it was found, after a panic, too, and while the process is stopped. Where the terminal goes away, the process ends.
 ///
 /// # Errors
 /// The terminal fails, or whoever makes the reports has ended.
-pub fn run(address: &str, has_colours: bool, reports: &Receiver<Result<Report, String>>) -> io::Result<u8> {
+pub fn run(
+    address: &str,
+    has_colours: bool,
+    every: Duration,
+    reports: &Receiver<Result<Report, String>>,
+) -> io::Result<u8> {
     hangup::ends_the_process()?;
     let signals = Signals::watched()?;
     let mut terminal = ratatui::try_init()?;
-    let done = shown(&mut terminal, Screen::new(address, has_colours), reports, &signals);
+    let screen = Screen::new(address, has_colours, every, Instant::now());
+    let done = shown(&mut terminal, screen, reports, &signals);
     ratatui::try_restore()?;
     done
 }
@@ -56,7 +62,7 @@ fn shown(
     signals: &Signals,
 ) -> io::Result<u8> {
     loop {
-        terminal.draw(|frame| screen.draw(frame))?;
+        terminal.draw(|frame| screen.draw(frame, Instant::now()))?;
         match next(&mut screen, reports, signals)? {
             Next::Draw => {}
             Next::Stop => {
@@ -90,7 +96,7 @@ fn next(screen: &mut Screen, reports: &Receiver<Result<Report, String>>, signals
         if signals.goes_on() {
             return Ok(Next::GoOn);
         }
-        if has_news(screen, reports)? {
+        if has_news(screen, reports)? || screen.has_aged(Instant::now()) {
             return Ok(Next::Draw);
         }
         if !event::poll(PACE)? {
@@ -108,7 +114,7 @@ fn next(screen: &mut Screen, reports: &Receiver<Result<Report, String>>, signals
 fn has_news(screen: &mut Screen, reports: &Receiver<Result<Report, String>>) -> io::Result<bool> {
     match reports.try_recv() {
         Ok(Ok(report)) => screen.show(report, Instant::now()),
-        Ok(Err(why)) => screen.fail(&why, Instant::now()),
+        Ok(Err(why)) => screen.fail(&why),
         Err(TryRecvError::Empty) => return Ok(false),
         // It has panicked: what is on the screen would stay as it is for ever.
         Err(TryRecvError::Disconnected) => return Err(io::Error::other("nobody looks any more")),
@@ -163,7 +169,7 @@ mod tests {
 
     #[test]
     fn keys_that_are_held_with_control_write_nothing_and_sort_nothing() {
-        let mut screen = Screen::new("a", true);
+        let mut screen = Screen::new("a", true, PACE, Instant::now());
         press(&mut screen, KeyCode::Char('/'), KeyModifiers::NONE);
         for c in "abu".chars() {
             press(&mut screen, KeyCode::Char(c), KeyModifiers::NONE);
@@ -178,7 +184,7 @@ mod tests {
 
     #[test]
     fn it_does_not_go_on_for_ever_when_whoever_looks_has_ended() {
-        let mut screen = Screen::new("a", true);
+        let mut screen = Screen::new("a", true, PACE, Instant::now());
         let (reports, incoming) = sync_channel(1);
         assert!(!has_news(&mut screen, &incoming).unwrap());
         reports.send(Err("no answer".to_owned())).unwrap();

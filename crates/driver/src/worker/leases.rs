@@ -265,9 +265,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.part(slot);
         let server = &mut self.servers[slot];
         server.kept = true;
-        if std::mem::take(&mut server.served) {
-            self.transactions += 1;
-            server.pool.lock().stats.on_hold_ended(self.now - server.since);
+        let served = std::mem::take(&mut server.served);
+        self.transactions += u64::from(served);
+        {
+            let mut guarded = server.pool.lock();
+            if served {
+                guarded.stats.on_hold_ended(self.now - server.since);
+            }
+            guarded.pool.set_kept(server.id, true);
         }
         server.since = self.now;
         if briefly {

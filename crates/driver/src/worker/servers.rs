@@ -308,13 +308,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         {
-            let stats = &mut server.pool.lock().stats;
+            let mut guarded = server.pool.lock();
             if let Some(old) = server.pinned {
-                stats.on_pinned(old, -1);
+                guarded.stats.on_pinned(old, -1);
             }
             if let Some(new) = reason {
-                stats.on_pinned(new, 1);
+                guarded.stats.on_pinned(new, 1);
             }
+            guarded.pool.set_kept(server.id, server.kept || reason.is_some());
         }
         server.pinned = reason;
         let (holder, spec) = (server.holder, server.pool.spec());

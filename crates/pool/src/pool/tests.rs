@@ -1,6 +1,7 @@
 //! The rules of the pool, one by one: service here; what others under the same limits get in `sharing`; failures, pauses, clears and other limits in `trouble`.
 
 mod errands;
+mod holds;
 mod lasting;
 mod sharing;
 mod trouble;

@@ -1,187 +1,398 @@
 //! The JSON views. Times are in milliseconds, counters count from the start; what is not known is null.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use driver::{BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot};
 use pool::PoolConfig;
 use protocol::PoolId;
-use serde_json::{Map, Value, json};
-use tuner::Tuner;
-
-use super::tuned;
+use serde::Serialize;
+use serde_json::Value;
 
 /// Bytes of JSON that a pool takes in the answer of [`pools`] at most, and values in it: who asks needs no room for more.
 pub const POOL_BYTES: usize = 8 * 1024;
 /// See [`POOL_BYTES`].
 pub const POOL_VALUES: usize = 448;
 
-/// `/api/pools`. Of each pool: what is suspicious about its database, and its tuner if it has one.
-pub fn pools<'t>(
-    snapshot: &Snapshot,
-    (instance, uptime): (&str, Duration),
-    about: impl Fn(PoolId) -> (Arc<[String]>, Option<&'t Tuner>),
-) -> Value {
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "instance": instance,
-        "uptime_ms": ms(uptime),
-        "bucket_bounds_ms": BUCKET_BOUNDS_US.map(|us| us as f64 / 1e3),
-        "reactor": snapshot.reactor,
-        "draining": snapshot.draining,
-        "auth_failures": snapshot.auth_failures,
-        "listeners": snapshot.listeners.iter().map(listener).collect::<Vec<_>>(),
-        "pools": snapshot.pools.iter().map(|shown| pool(shown, &about(shown.id))).collect::<Vec<_>>(),
-        "workers": snapshot.workers.iter().map(|worker| json!({
-            "cpu_ms": ms(worker.cpu),
-            "clients": worker.clients,
-            "transactions": worker.transactions,
-            "moves": worker.moves,
-        })).collect::<Vec<_>>(),
-    })
+/// With this many bytes or more a piece of [`Pools`] ends; the pool that is being written then is written to its end.
+const PIECE: usize = 64 * 1024;
+
+/// What is told of a pool beside its snapshot: what is suspicious about its database, and its tuner if it has one.
+pub type About = (Arc<[String]>, Option<Value>);
+
+/// `/api/pools`, in pieces of text. Of thousands of pools the whole text, and a tree of its values all the more, would take many times the
+/// memory of their snapshot, so each pool is written when its piece is wanted.
+pub struct Pools<A> {
+    /// What stands before the pools, until it is given.
+    begin: Vec<u8>,
+    pools: std::vec::IntoIter<PoolSnapshot>,
+    about: A,
+    /// A pool has been written.
+    follows: bool,
+    /// What stands behind the pools, until it is given.
+    end: Option<Vec<u8>>,
+}
+
+/// `/api/pools` of this process.
+pub fn pools<A: Fn(PoolId) -> About>(snapshot: Snapshot, (instance, uptime): (&str, Duration), about: A) -> Pools<A> {
+    let mut begin = text(&Begin {
+        auth_failures: snapshot.auth_failures,
+        bucket_bounds_ms: BUCKET_BOUNDS_US.map(|us| us as f64 / 1e3),
+        draining: snapshot.draining,
+        instance,
+        listeners: snapshot.listeners.iter().map(listener).collect(),
+    });
+    // Of its three parts the outer two are objects of their own, opened and closed here.
+    begin.pop();
+    begin.extend_from_slice(b",\"pools\":[");
+    let workers = snapshot.workers.iter().map(|worker| Worker {
+        clients: worker.clients,
+        cpu_ms: ms(worker.cpu),
+        moves: worker.moves,
+        transactions: worker.transactions,
+    });
+    let behind = text(&End {
+        reactor: snapshot.reactor,
+        uptime_ms: ms(uptime),
+        version: env!("CARGO_PKG_VERSION"),
+        workers: workers.collect(),
+    });
+    let end = [&b"],"[..], &behind[1..]].concat();
+    Pools { begin, pools: snapshot.pools.into_iter(), about, follows: false, end: Some(end) }
+}
+
+impl<A: Fn(PoolId) -> About> Iterator for Pools<A> {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        self.end.as_ref()?;
+        let mut piece = std::mem::take(&mut self.begin);
+        while piece.len() < PIECE {
+            let Some(shown) = self.pools.next() else {
+                piece.append(&mut self.end.take().unwrap_or_default());
+                break;
+            };
+            if std::mem::replace(&mut self.follows, true) {
+                piece.push(b',');
+            }
+            write(&mut piece, &pool(&shown, &(self.about)(shown.id)));
+        }
+        Some(piece)
+    }
 }
 
 /// `/api/clients`.
-pub fn clients(clients: &[ClientInfo]) -> Value {
-    let client = |c: &ClientInfo| {
-        json!({
-            "id": c.id,
-            "address": c.address,
-            "listener": c.listener,
-            "protocol": c.protocol,
-            "database": c.database,
-            "user": c.user,
-            "state": c.state,
-            "state_ms": ms(c.state_for),
-            "connected_ms": ms(c.connected_for),
-            "pool": c.pool.map(|pool| pool.0),
-            "server": c.server,
-            "pinned": c.pinned,
-        })
-    };
-    json!({ "clients": clients.iter().map(client).collect::<Vec<_>>() })
+pub fn clients(clients: &[ClientInfo]) -> Vec<u8> {
+    listed("clients", clients, |c| Client {
+        address: &c.address,
+        connected_ms: ms(c.connected_for),
+        database: &c.database,
+        id: c.id,
+        listener: &c.listener,
+        pinned: c.pinned,
+        pool: c.pool.map(|pool| pool.0),
+        protocol: c.protocol,
+        server: c.server,
+        state: c.state,
+        state_ms: ms(c.state_for),
+        user: &c.user,
+    })
 }
 
 /// `/api/servers`.
-pub fn servers(servers: &[ServerInfo]) -> Value {
-    let server = |s: &ServerInfo| {
-        json!({
-            "id": s.id,
-            "protocol": s.protocol,
-            "database": s.database,
-            "user": s.user,
-            "address": s.address,
-            "state": s.state,
-            "state_ms": ms(s.state_for),
-            "age_ms": ms(s.age),
-            "backend": s.backend,
-            "client": s.client,
-            "pinned": s.pinned,
-            "worker": s.worker,
-        })
-    };
-    json!({ "servers": servers.iter().map(server).collect::<Vec<_>>() })
-}
-
-fn listener(listener: &ListenerSnapshot) -> Value {
-    json!({
-        "name": listener.name,
-        "protocol": listener.protocol,
-        "clients": {
-            "login": listener.login,
-            "idle": listener.idle,
-            "active": listener.active,
-            "waiting": listener.waiting,
-            "subscribed": listener.subscribed,
-        },
-        "soft_limit": listener.limits.0,
-        "hard_limit": listener.limits.1,
-        "accepted": listener.accepted,
-        "logins": listener.logins,
-        "rejections": counted(&listener.rejections),
-        "evictions": counted(&listener.evictions),
-        "unanswered": counted(&listener.unanswered),
-        "eviction_loops": listener.eviction_loops,
+pub fn servers(servers: &[ServerInfo]) -> Vec<u8> {
+    listed("servers", servers, |s| Server {
+        address: &s.address,
+        age_ms: ms(s.age),
+        backend: s.backend,
+        client: s.client,
+        database: &s.database,
+        id: s.id,
+        pinned: s.pinned,
+        protocol: s.protocol,
+        state: s.state,
+        state_ms: ms(s.state_for),
+        user: &s.user,
+        worker: s.worker,
     })
 }
 
-fn pool(pool: &PoolSnapshot, (suspicious, tuner): &(Arc<[String]>, Option<&Tuner>)) -> Value {
-    json!({
-        "id": pool.id.0,
-        "protocol": pool.protocol,
-        "database": pool.database,
-        "user": pool.user,
-        "address": pool.address,
-        "clients": pool.clients,
-        "waiters": pool.counts.waiters,
-        "oldest_wait_ms": pool.oldest_wait.map(ms),
-        "servers": {
-            "connecting": pool.counts.connecting,
-            "idle": pool.counts.idle,
-            "in_use": pool.counts.in_use,
-            "checking": pool.counts.checking,
-            "closing": pool.counts.closing,
-            "total": pool.counts.total,
+// ---- writing ----
+
+/// An object that has a list alone.
+fn listed<'t, T, S: Serialize>(name: &str, entries: &'t [T], shown: impl Fn(&'t T) -> S) -> Vec<u8> {
+    let mut text = format!("{{\"{name}\":[").into_bytes();
+    for (n, entry) in entries.iter().enumerate() {
+        if n > 0 {
+            text.push(b',');
+        }
+        write(&mut text, &shown(entry));
+    }
+    text.extend_from_slice(b"]}");
+    text
+}
+
+fn write(text: &mut Vec<u8>, shown: &impl Serialize) {
+    serde_json::to_writer(text, shown).expect("names are text, and memory takes all that is written");
+}
+
+fn text(shown: &impl Serialize) -> Vec<u8> {
+    let mut text = Vec::new();
+    write(&mut text, shown);
+    text
+}
+
+// ---- what is told, by the names that it has there, in the order of the alphabet ----
+
+type Counts = BTreeMap<&'static str, u64>;
+
+#[derive(Serialize)]
+struct Begin<'s> {
+    auth_failures: u64,
+    bucket_bounds_ms: [f64; BUCKET_BOUNDS_US.len()],
+    draining: bool,
+    instance: &'s str,
+    listeners: Vec<Listener<'s>>,
+}
+
+#[derive(Serialize)]
+struct End<'s> {
+    reactor: &'s str,
+    uptime_ms: f64,
+    version: &'static str,
+    workers: Vec<Worker>,
+}
+
+#[derive(Serialize)]
+struct Worker {
+    clients: u64,
+    cpu_ms: f64,
+    moves: u64,
+    transactions: u64,
+}
+
+#[derive(Serialize)]
+struct Listener<'s> {
+    accepted: u64,
+    clients: ListenerClients,
+    eviction_loops: u64,
+    evictions: Counts,
+    hard_limit: u32,
+    logins: u64,
+    name: &'s str,
+    protocol: &'static str,
+    rejections: Counts,
+    soft_limit: u32,
+    unanswered: Counts,
+}
+
+#[derive(Serialize)]
+struct ListenerClients {
+    active: u64,
+    idle: u64,
+    login: u64,
+    subscribed: u64,
+    waiting: u64,
+}
+
+fn listener(listener: &ListenerSnapshot) -> Listener<'_> {
+    Listener {
+        accepted: listener.accepted,
+        clients: ListenerClients {
+            active: listener.active,
+            idle: listener.idle,
+            login: listener.login,
+            subscribed: listener.subscribed,
+            waiting: listener.waiting,
         },
-        "max_size": pool.config.max_size,
-        "min_size": pool.config.min_size,
-        "settings": settings(&pool.config),
-        "created": pool.created,
-        "closed": counted(&pool.closed),
-        "checkout_failed": counted(&pool.checkout_failed),
-        "pinned": counted(&pool.pinned),
-        "suspicious": &**suspicious,
-        "tuning": tuner.map(tuned::shown),
-        "transactions": pool.transactions,
-        "checkout": histograms(&pool.checkout),
-        "connect": histograms(&pool.connect),
-        "hold": histogram(&pool.hold),
-        "unavailable_ms": pool.unavailable_for.map(ms),
-        "last_error": pool.last_error.as_deref(),
-        "paused": pool.paused,
-        "drained": pool.drained,
-    })
+        eviction_loops: listener.eviction_loops,
+        evictions: counted(&listener.evictions),
+        hard_limit: listener.limits.1,
+        logins: listener.logins,
+        name: &listener.name,
+        protocol: listener.protocol,
+        rejections: counted(&listener.rejections),
+        soft_limit: listener.limits.0,
+        unanswered: counted(&listener.unanswered),
+    }
+}
+
+#[derive(Serialize)]
+struct Client<'c> {
+    address: &'c str,
+    connected_ms: f64,
+    database: &'c str,
+    id: u64,
+    listener: &'c str,
+    pinned: Option<&'static str>,
+    pool: Option<u32>,
+    protocol: &'static str,
+    server: Option<u32>,
+    state: &'static str,
+    state_ms: f64,
+    user: &'c str,
+}
+
+#[derive(Serialize)]
+struct Server<'s> {
+    address: &'s str,
+    age_ms: f64,
+    backend: Option<u32>,
+    client: Option<u64>,
+    database: &'s str,
+    id: u32,
+    pinned: Option<&'static str>,
+    protocol: &'static str,
+    state: &'static str,
+    state_ms: f64,
+    user: &'s str,
+    worker: u8,
+}
+
+#[derive(Serialize)]
+struct Pool<'p> {
+    address: &'p str,
+    checkout: BTreeMap<&'static str, Histogram<'p>>,
+    checkout_failed: Counts,
+    clients: u64,
+    closed: Counts,
+    connect: BTreeMap<&'static str, Histogram<'p>>,
+    created: u64,
+    database: &'p str,
+    drained: bool,
+    hold: Histogram<'p>,
+    id: u32,
+    last_error: Option<&'p str>,
+    max_size: u32,
+    min_size: u32,
+    oldest_hold_ms: Option<f64>,
+    oldest_wait_ms: Option<f64>,
+    paused: bool,
+    pinned: Counts,
+    protocol: &'static str,
+    servers: Servers,
+    settings: Settings,
+    suspicious: &'p [String],
+    transactions: u64,
+    tuning: Option<&'p Value>,
+    unavailable_ms: Option<f64>,
+    user: &'p str,
+    waiters: u32,
+}
+
+#[derive(Serialize)]
+struct Servers {
+    checking: u32,
+    closing: u32,
+    connecting: u32,
+    idle: u32,
+    in_use: u32,
+    total: u32,
+}
+
+fn pool<'p>(pool: &'p PoolSnapshot, (suspicious, tuning): &'p About) -> Pool<'p> {
+    Pool {
+        address: &pool.address,
+        checkout: histograms(&pool.checkout),
+        checkout_failed: counted(&pool.checkout_failed),
+        clients: pool.clients,
+        closed: counted(&pool.closed),
+        connect: histograms(&pool.connect),
+        created: pool.created,
+        database: &pool.database,
+        drained: pool.drained,
+        hold: histogram(&pool.hold),
+        id: pool.id.0,
+        last_error: pool.last_error.as_deref(),
+        max_size: pool.config.max_size,
+        min_size: pool.config.min_size,
+        oldest_hold_ms: pool.oldest_hold.map(ms),
+        oldest_wait_ms: pool.oldest_wait.map(ms),
+        paused: pool.paused,
+        pinned: counted(&pool.pinned),
+        protocol: pool.protocol,
+        servers: Servers {
+            checking: pool.counts.checking,
+            closing: pool.counts.closing,
+            connecting: pool.counts.connecting,
+            idle: pool.counts.idle,
+            in_use: pool.counts.in_use,
+            total: pool.counts.total,
+        },
+        settings: settings(&pool.config),
+        suspicious,
+        transactions: pool.transactions,
+        tuning: tuning.as_ref(),
+        unavailable_ms: pool.unavailable_for.map(ms),
+        user: &pool.user,
+        waiters: pool.counts.waiters,
+    }
 }
 
 /// The rules of a pool that are in force, by the names that they have in the configuration; times in milliseconds, null is off or
 /// unlimited.
-fn settings(config: &PoolConfig) -> Value {
+#[derive(Serialize)]
+struct Settings {
+    check_after_idle: Option<f64>,
+    connect_time: f64,
+    max_connecting: u32,
+    max_idle_time: Option<f64>,
+    max_life_time: Option<f64>,
+    max_size: Option<u32>,
+    max_wait_time: Option<f64>,
+    max_waiters: Option<u32>,
+    min_size: u32,
+    unavailable_wait_time: Option<f64>,
+}
+
+fn settings(config: &PoolConfig) -> Settings {
     let unlimited = |most: u32| (most > 0).then_some(most);
-    json!({
-        "max_size": unlimited(config.max_size),
-        "min_size": config.min_size,
-        "max_connecting": config.max_connecting,
-        "max_waiters": unlimited(config.max_waiters),
-        "max_wait_time": config.max_wait_time.map(ms),
-        "unavailable_wait_time": config.unavailable_wait_time.map(ms),
-        "max_idle_time": config.max_idle_time.map(ms),
-        "max_life_time": config.max_life_time.map(ms),
-        "check_after_idle": config.check_after_idle.map(ms),
-        "connect_time": ms(config.connect_timeout),
-    })
+    Settings {
+        check_after_idle: config.check_after_idle.map(ms),
+        connect_time: ms(config.connect_timeout),
+        max_connecting: config.max_connecting,
+        max_idle_time: config.max_idle_time.map(ms),
+        max_life_time: config.max_life_time.map(ms),
+        max_size: unlimited(config.max_size),
+        max_wait_time: config.max_wait_time.map(ms),
+        max_waiters: unlimited(config.max_waiters),
+        min_size: config.min_size,
+        unavailable_wait_time: config.unavailable_wait_time.map(ms),
+    }
 }
 
-fn counted(counts: &[(&'static str, u64)]) -> Value {
-    counts.iter().map(|(reason, count)| ((*reason).to_owned(), json!(count))).collect::<Map<_, _>>().into()
-}
-
-fn histograms(histograms: &[(&'static str, DurationHistogram)]) -> Value {
-    histograms.iter().map(|(name, times)| ((*name).to_owned(), histogram(times))).collect::<Map<_, _>>().into()
+fn counted(counts: &[(&'static str, u64)]) -> Counts {
+    counts.iter().copied().collect()
 }
 
 /// Count, mean, for a few percentiles the bucket bound that they lie below, and all buckets, so that who asks twice can tell what happened
 /// in between.
-fn histogram(times: &DurationHistogram) -> Value {
+#[derive(Serialize)]
+struct Histogram<'h> {
+    buckets: &'h [u64],
+    count: u64,
+    mean_ms: Option<f64>,
+    p50_below_ms: Option<f64>,
+    p95_below_ms: Option<f64>,
+    p99_below_ms: Option<f64>,
+    sum_ms: f64,
+}
+
+fn histograms<'h>(histograms: &'h [(&'static str, DurationHistogram)]) -> BTreeMap<&'static str, Histogram<'h>> {
+    histograms.iter().map(|(name, times)| (*name, histogram(times))).collect()
+}
+
+fn histogram(times: &DurationHistogram) -> Histogram<'_> {
     let count: u64 = times.buckets.iter().sum();
     let mean = (count > 0).then(|| times.sum_ns as f64 / count as f64 / 1e6);
-    json!({
-        "count": count,
-        "mean_ms": mean,
-        "p50_below_ms": below(times, count, 0.5),
-        "p95_below_ms": below(times, count, 0.95),
-        "p99_below_ms": below(times, count, 0.99),
-        "buckets": times.buckets,
-        "sum_ms": times.sum_ns as f64 / 1e6,
-    })
+    Histogram {
+        buckets: &times.buckets,
+        count,
+        mean_ms: mean,
+        p50_below_ms: below(times, count, 0.5),
+        p95_below_ms: below(times, count, 0.95),
+        p99_below_ms: below(times, count, 0.99),
+        sum_ms: times.sum_ns as f64 / 1e6,
+    }
 }
 
 fn below(times: &DurationHistogram, count: u64, quantile: f64) -> Option<f64> {
@@ -200,22 +411,28 @@ fn ms(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn tree(shown: &impl Serialize) -> Value {
+        serde_json::to_value(shown).unwrap()
+    }
 
     #[test]
     fn unknown_values_are_null_and_percentiles_are_bounds() {
         let mut times = DurationHistogram::default();
-        assert_eq!(histogram(&times)["mean_ms"], Value::Null);
-        assert_eq!(histogram(&times)["p99_below_ms"], Value::Null);
+        assert_eq!(tree(&histogram(&times))["mean_ms"], Value::Null);
+        assert_eq!(tree(&histogram(&times))["p99_below_ms"], Value::Null);
         times.buckets[0] = 99;
         times.buckets[4] = 1;
         times.sum_ns = 100_000_000;
-        let shown = histogram(&times);
+        let shown = tree(&histogram(&times));
         assert_eq!(shown["mean_ms"], json!(1.0));
         assert_eq!(shown["p50_below_ms"], json!(0.05));
         assert_eq!(shown["p99_below_ms"], json!(0.05));
         *times.buckets.last_mut().unwrap() = 10;
-        assert_eq!(histogram(&times)["p99_below_ms"], Value::Null);
+        assert_eq!(tree(&histogram(&times))["p99_below_ms"], Value::Null);
     }
 
     fn values(value: &Value) -> usize {
@@ -261,24 +478,86 @@ mod tests {
             checkout: ["idle", "created", "queued"].map(|path| (path, full.clone())),
             connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, full.clone())),
             hold: full,
+            oldest_hold: Some(Duration::from_secs(999_999)),
             oldest_wait: Some(Duration::from_secs(999_999)),
             unavailable_for: Some(Duration::from_secs(999_999)),
             last_error: Some("e".repeat(255).into()),
             ..super::super::metrics::tests::pool(&name, &name)
         };
-        let shown = pool(&shown, &(Arc::from([]), None));
+        let about = (Arc::from([]), None);
+        let (shown, bytes) = (tree(&pool(&shown, &about)), text(&pool(&shown, &about)).len());
         // A tuner and a few suspicious functions come besides.
-        assert!(shown.to_string().len() + 1_400 <= POOL_BYTES, "{}", shown.to_string().len());
+        assert!(bytes + 1_400 <= POOL_BYTES, "{bytes}");
         assert!(values(&shown) + 60 <= POOL_VALUES, "{}", values(&shown));
+    }
+
+    fn pieces(count: u32) -> Vec<Vec<u8>> {
+        let pool =
+            |n: u32| PoolSnapshot { id: PoolId(n), ..super::super::metrics::tests::pool("d", &format!("u\"{n}")) };
+        let snapshot = Snapshot {
+            listeners: vec![ListenerSnapshot::default(); 2],
+            pools: (0..count).map(pool).collect(),
+            workers: vec![driver::WorkerSnapshot::default(); 2],
+            ..Snapshot::default()
+        };
+        let about = |id: PoolId| (Arc::from([]), (id.0 % 2 == 1).then(|| json!({ "state": "searching", "min": 1 })));
+        pools(snapshot, ("i", Duration::from_millis(1_500)), about).collect()
+    }
+
+    #[test]
+    fn pieces_are_together_what_a_tree_of_all_values_would_be() {
+        for count in [0, 1, 2, 500] {
+            let text = String::from_utf8(pieces(count).concat()).unwrap();
+            let tree: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(tree.to_string(), text, "the order of the alphabet, and no name twice");
+            let ids: Vec<_> =
+                tree["pools"].as_array().unwrap().iter().map(|pool| pool["id"].as_u64().unwrap()).collect();
+            assert_eq!(ids, (0..u64::from(count)).collect::<Vec<_>>());
+            assert_eq!((&tree["uptime_ms"], &tree["instance"]), (&json!(1500.0), &json!("i")));
+            assert_eq!(tree["workers"].as_array().map(Vec::len), Some(2));
+        }
+    }
+
+    #[test]
+    fn however_many_pools_there_are_a_piece_is_small_and_none_is_empty() {
+        let pieces = pieces(500);
+        assert!(pieces.len() > 10, "{}", pieces.len());
+        assert!(pieces.iter().all(|piece| (1..PIECE + POOL_BYTES).contains(&piece.len())));
+    }
+
+    #[test]
+    fn lists_of_clients_and_servers_are_json_with_one_entry_none_and_several() {
+        let server = ServerInfo {
+            id: 7,
+            protocol: "redis",
+            database: "d\"".to_owned(),
+            user: String::new(),
+            address: "a:1".to_owned(),
+            state: "idle",
+            state_for: Duration::from_millis(3),
+            age: Duration::from_secs(1),
+            backend: None,
+            client: Some(9),
+            pinned: None,
+            worker: 1,
+        };
+        for count in 0..3 {
+            let text = String::from_utf8(servers(&vec![server.clone(); count])).unwrap();
+            let tree: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((tree.to_string(), tree["servers"].as_array().map(Vec::len)), (text, Some(count)));
+            assert!(tree["servers"].as_array().unwrap().iter().all(|one| one["database"] == json!("d\"")));
+        }
+        assert_eq!(clients(&[]), b"{\"clients\":[]}");
     }
 
     #[test]
     fn a_pool_is_shown_with_all_its_parts() {
         let pool = PoolSnapshot { protocol: "redis", ..super::super::metrics::tests::pool("d", "u") };
         let snapshot = Snapshot { pools: vec![pool], ..Snapshot::default() };
-        let shown = pools(&snapshot, ("i", Duration::ZERO), |_| {
+        let pieces = pools(snapshot, ("i", Duration::ZERO), |_| {
             (Arc::from(["public.f (it sets parameters of the session)".to_owned()]), None)
         });
+        let shown: Value = serde_json::from_slice(&pieces.collect::<Vec<_>>().concat()).unwrap();
         assert_eq!(shown["pools"][0]["suspicious"].as_array().map(Vec::len), Some(1));
         assert_eq!(shown["pools"][0]["protocol"], json!("redis"));
         assert_eq!(shown["pools"][0]["servers"]["idle"], json!(2));

@@ -163,8 +163,8 @@ mod tests {
         let mut pool = metrics::tests::pool("d", "u");
         pool.unavailable_for = Some(Duration::from_secs(90));
         let snapshot = Snapshot { pools: vec![pool], ..Snapshot::default() };
-        let shown = api::pools(&snapshot, ("i", Duration::from_secs(100)), |_| ([].into(), None));
-        let look = serde_json::from_value(shown).expect("the doctor reads what is shown");
+        let shown = api::pools(snapshot, ("i", Duration::from_secs(100)), |_| ([].into(), None));
+        let look = serde_json::from_slice(&shown.collect::<Vec<_>>().concat()).expect("the doctor reads what is shown");
         Ok(Seen { look, holders: Vec::new(), clients: Vec::new() })
     }
 

@@ -3,28 +3,30 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::{Error, Write},
+    time::Duration,
 };
 
 use ::pool::CheckOutFailed;
 use driver::{BUCKET_BOUNDS_US, DurationHistogram, ListenerSnapshot, PoolSnapshot, Snapshot};
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, NoLabelSet, text::encode},
+    encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, LabelSetEncoder, NoLabelSet, text::encode},
     metrics::MetricType,
     registry::Registry,
 };
 use protocol::PoolId;
 use tuner::{Standing, Tuner};
 
+use crate::reload::Reloads;
+
 /// The content type of what [`render`] returns.
 pub const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The metrics of a snapshot. Without `user_label` the pools of a database are added up. Two databases of one name stay apart where they
 /// speak different protocols.
-pub fn render(snapshot: &Snapshot, user_label: bool, process: Process) -> String {
+pub fn render(snapshot: Snapshot, user_label: bool, process: Process) -> String {
     let mut registry = Registry::default();
-    let snapshot = Metrics { snapshot: snapshot.clone(), user_label, process };
-    registry.register_collector(Box::new(snapshot));
+    registry.register_collector(Box::new(Metrics { snapshot, user_label, process }));
     let mut text = String::new();
     encode(&mut text, &registry).expect("writing to a string does not fail");
     text
@@ -53,8 +55,8 @@ struct Metrics {
 pub struct Process {
     /// Log lines dropped because standard error was too slow.
     pub dropped_log_lines: u64,
-    /// How often the configuration was read again: in vain, and with success.
-    pub reloads: (u64, u64),
+    /// How often the configuration was read again.
+    pub reloads: Reloads,
     /// By pool: functions and the like that could touch sessions behind the text of a statement.
     pub suspicious: HashMap<PoolId, u64>,
     /// By pool: who tunes its size, where somebody does.
@@ -106,9 +108,11 @@ impl Metrics {
         counters(encoder, "poolhouse_session_panics", help, one(self.snapshot.session_panics))?;
         let help = "Log lines dropped because standard error was too slow";
         counters(encoder, "poolhouse_log_lines_dropped", help, one(self.process.dropped_log_lines))?;
-        let (failed, done) = self.process.reloads;
+        let Reloads { failed, done, is_behind } = self.process.reloads;
         let lines = vec![(vec![("result", "failed")], failed), (vec![("result", "done")], done)];
         counters(encoder, "poolhouse_reloads", "How often the configuration was read again", lines)?;
+        let help = "0 from a reload that failed until the next that does not: the file on disk is not what runs";
+        gauges(encoder, "poolhouse_last_reload_successful", help, one(u64::from(!is_behind)))?;
         gauges(encoder, "poolhouse_draining", "1 while shutting down", one(u64::from(self.snapshot.draining)))
     }
 
@@ -225,7 +229,10 @@ impl Metrics {
         let lines = labelled(&groups, "phase", |g| g.connect.iter());
         histograms(encoder, "poolhouse_connect_phase_seconds", "Phases of making a connection", lines)?;
         let lines = plain(&groups, |g| &g.hold);
-        histograms(encoder, "poolhouse_hold_seconds", "How long servers are held", lines)
+        histograms(encoder, "poolhouse_hold_seconds", "How long servers are held", lines)?;
+        let lines = plain(&groups, |g| g.oldest_hold.as_secs_f64());
+        let help = "For how long the server has been held that has been for longest, pinned ones apart; 0 if none is";
+        gauges(encoder, "poolhouse_oldest_hold_seconds", help, lines)
     }
 }
 
@@ -241,6 +248,7 @@ struct Group {
     checkout: BTreeMap<&'static str, DurationHistogram>,
     connect: BTreeMap<&'static str, DurationHistogram>,
     hold: DurationHistogram,
+    oldest_hold: Duration,
     max_size: u64,
     created: u64,
     clients: u64,
@@ -292,6 +300,7 @@ impl Group {
             add_times(self.connect.entry(name).or_default(), times);
         }
         add_times(&mut self.hold, &pool.hold);
+        self.oldest_hold = self.oldest_hold.max(pool.oldest_hold.unwrap_or_default());
         self.max_size += u64::from(pool.config.max_size);
         self.created += pool.created;
         self.clients += pool.clients;
@@ -368,7 +377,12 @@ fn float_counters(
     Ok(())
 }
 
-fn gauges(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, lines: Vec<Line<'_, u64>>) -> Result<(), Error> {
+fn gauges<T: EncodeGaugeValue>(
+    e: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    lines: Vec<Line<'_, T>>,
+) -> Result<(), Error> {
     let mut metric = e.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (labels, value) in lines {
         if labels.is_empty() {
@@ -427,6 +441,7 @@ pub(super) mod tests {
             checkout: ["idle", "created", "queued"].map(|path| (path, times.clone())),
             connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, times.clone())),
             hold: times,
+            oldest_hold: None,
             oldest_wait: None,
             unavailable_for: None,
             last_error: None,
@@ -469,7 +484,8 @@ pub(super) mod tests {
 
     #[test]
     fn every_promised_metric_is_there_with_its_labels() {
-        let text = render(&snapshot(), true, Process { dropped_log_lines: 11, reloads: (1, 2), ..Process::default() });
+        let reloads = Reloads { failed: 1, done: 2, is_behind: true };
+        let text = render(snapshot(), true, Process { dropped_log_lines: 11, reloads, ..Process::default() });
         let build = format!("poolhouse_build_info{{version=\"{}\",reactor=\"mio\"}} 1", env!("CARGO_PKG_VERSION"));
         has(
             &text,
@@ -493,12 +509,14 @@ pub(super) mod tests {
                 "poolhouse_checkout_failed_total{protocol=\"postgres\",database=\"d\",user=\"u\",reason=\"timeout\"} 3",
                 "poolhouse_connect_phase_seconds_sum{protocol=\"postgres\",database=\"d\",user=\"u\",phase=\"auth\"} 0.001",
                 "poolhouse_hold_seconds_count{protocol=\"postgres\",database=\"d\",user=\"u\"} 2",
+                "poolhouse_oldest_hold_seconds{protocol=\"postgres\",database=\"d\",user=\"u\"} 0.0",
                 "poolhouse_waiters{protocol=\"postgres\",database=\"d\",user=\"u\"} 4",
                 "poolhouse_transactions_total{protocol=\"postgres\",database=\"d\",user=\"u\"} 100",
                 "poolhouse_auth_failures_total 6",
                 "poolhouse_session_panics_total 1",
                 "poolhouse_log_lines_dropped_total 11",
                 "poolhouse_reloads_total{result=\"failed\"} 1",
+                "poolhouse_last_reload_successful 0",
                 "poolhouse_pools_paused{protocol=\"postgres\",database=\"d\",user=\"u\"} 0",
                 "# EOF",
             ],
@@ -509,7 +527,7 @@ pub(super) mod tests {
     fn only_pools_that_are_tuned_have_metrics_of_that() {
         let limits = tuner::Limits { least: 1, most: 60, window: std::time::Duration::from_secs(4) };
         let tuners = HashMap::from([(PoolId(0), Tuner::new(limits, 20))]);
-        let text = render(&snapshot(), true, Process { tuners, ..Process::default() });
+        let text = render(snapshot(), true, Process { tuners, ..Process::default() });
         has(
             &text,
             &[
@@ -518,20 +536,32 @@ pub(super) mod tests {
                 "poolhouse_tuning_found{protocol=\"postgres\",database=\"d\",user=\"u\"} 0",
             ],
         );
-        assert!(!render(&snapshot(), true, Process::default()).contains("poolhouse_tuning_changes_total{"));
+        assert!(!render(snapshot(), true, Process::default()).contains("poolhouse_tuning_changes_total{"));
+    }
+
+    #[test]
+    fn of_pools_with_the_same_labels_the_longest_hold_is_told() {
+        let held = |seconds: Option<u64>| PoolSnapshot {
+            oldest_hold: seconds.map(Duration::from_secs),
+            ..pool("d", &format!("{seconds:?}"))
+        };
+        let pools = vec![held(Some(7)), held(Some(90)), held(None)];
+        let text = render(Snapshot { pools, ..Snapshot::default() }, false, Process::default());
+        has(&text, &["poolhouse_oldest_hold_seconds{protocol=\"postgres\",database=\"d\"} 90.0"]);
+        has(&text, &["poolhouse_last_reload_successful 1"]);
     }
 
     #[test]
     fn label_values_are_escaped() {
         has(
-            &render(&snapshot(), true, Process::default()),
+            &render(snapshot(), true, Process::default()),
             &["poolhouse_waiters{protocol=\"postgres\",database=\"d\",user=\"v\\\"\\n\"} 4"],
         );
     }
 
     #[test]
     fn without_the_user_label_pools_of_a_database_are_added_up() {
-        let text = render(&snapshot(), false, Process::default());
+        let text = render(snapshot(), false, Process::default());
         has(
             &text,
             &[
@@ -546,7 +576,7 @@ pub(super) mod tests {
     #[test]
     fn databases_of_two_protocols_with_one_name_are_not_added_up() {
         let pools = vec![pool("0", "u"), PoolSnapshot { protocol: "redis", ..pool("0", "u") }, pool("0", "v")];
-        let text = render(&Snapshot { pools, ..Snapshot::default() }, false, Process::default());
+        let text = render(Snapshot { pools, ..Snapshot::default() }, false, Process::default());
         has(
             &text,
             &[
