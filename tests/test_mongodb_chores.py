@@ -196,7 +196,8 @@ def test_a_commit_that_waits_for_a_server_is_not_aborted_when_its_client_goes(st
                     eventually("it is gone", lambda: poolhouse.metric("poolhouse_clients", state="waiting") == 0)
             other.read()
         if aborted:
-            return eventually("it is aborted", lambda: not members.transactions, seconds=5)
+            eventually("it is aborted", lambda: not members.transactions, seconds=5)
+            return
         for _ in range(5):
             client.app.command("ping")
             time.sleep(0.05)
