@@ -317,19 +317,21 @@ def crowded_out(lane, kind, rng, load, stack):
     made = lane.pooler(stack, kind, max_size=20)
     load.crowd(made.wire, rng.randint(2, 4), sleep(0.01))
     time.sleep(0.5)
-    taken = rng.randint(2, 3)
+    taken, all_taken = rng.randint(2, 3), threading.Event()
 
     def take():
         clients = []
         with contextlib.suppress(Exception):
             while len(clients) < 100:
                 clients.append(lane.direct(application_name=f"other-{len(clients) % taken}"))
+        all_taken.set()
         load.over.wait()
         for client in clients:
             client.close()
 
     load.begin(take)
-    time.sleep(2)
+    if not all_taken.wait(20):
+        raise RuntimeError("the others do not get all connections")
     load.crowd(made.wire, rng.randint(8, 14), sleep(rng.uniform(0.01, 0.03)))
     time.sleep(0.5)
     return made.look_at, [], "5s"

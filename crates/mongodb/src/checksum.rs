@@ -8,8 +8,9 @@ use crate::wire::Number;
 /// Bytes of a checksum, which are the last ones of its message.
 pub const LENGTH: usize = 4;
 
-/// Bytes that are skipped one by one; more of them in an effort that grows with the logarithm of their number only.
-const MAX_STEP: usize = 256;
+/// Bytes that are skipped one by one; more of them in an effort that grows with the logarithm of their number only, and is as large as that.
+const MAX_STEP: usize = 16 << 10;
+static NO_DIFFERENCE: [u8; MAX_STEP] = [0; MAX_STEP];
 
 /// The difference of a message as it is told and as it came, from its beginning up to some place of it: the remainder of that for the
 /// polynomial of CRC-32C.
@@ -35,7 +36,7 @@ impl Difference {
         match place.saturating_sub(self.at) {
             0 => {}
             _ if self.remainder == 0 => self.at = place,
-            same @ ..=MAX_STEP => self.append(&[0; MAX_STEP][..same]),
+            same @ ..=MAX_STEP => self.append(&NO_DIFFERENCE[..same]),
             same => {
                 self.remainder = crc32c::crc32c_combine(self.remainder, 0, same);
                 self.at = place;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::room::Room;
 
 /// Bytes that all clients may have Poolhouse hold; those of one user alone, half of them.
-const MAX_HOLDING: usize = 256 << 20;
+const MAX_HOLDING: usize = 512 << 20;
 
 /// See the file's head.
 #[derive(Default)]
@@ -45,12 +45,12 @@ mod tests {
     fn nobody_holds_so_much_that_another_finds_no_room() {
         let (holding, [one, other]) = (Holding::default(), ["u", "v"].map(Arc::from));
         let takes = |user| (0..1_000).filter(|_| holding.take(user, 1 << 20)).count();
-        assert_eq!([takes(&one), takes(&other), takes(&one)], [128, 64, 0]);
+        assert_eq!([takes(&one), takes(&other), takes(&one)], [256, 128, 0]);
         holding.note(&one, MAX_HOLDING);
         assert_eq!(takes(&other), 0);
-        holding.give_back(&one, MAX_HOLDING + (128 << 20));
-        holding.give_back(&other, 64 << 20);
+        holding.give_back(&one, MAX_HOLDING + (256 << 20));
+        holding.give_back(&other, 128 << 20);
         assert_eq!(holding.room().taken(), 0);
-        assert_eq!(takes(&other), 128);
+        assert_eq!(takes(&other), 256);
     }
 }

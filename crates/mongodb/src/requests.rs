@@ -116,7 +116,7 @@ impl MongoDb {
         let taken = (client.request.header.length - client.held.len()).min(input.bytes.len());
         // Whoever is not let in yet has nothing to say that is so long.
         if client.stranger || !self.holding.take(&client.user, taken) {
-            let text = "Poolhouse: too much is held for large requests (256 MB for all clients, and 128 MB for a user), or before a login";
+            let text = "Poolhouse: too much is held for large requests (512 MB for all clients, and 256 MB for a user), or before a login";
             client.tell_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
             let left = client.request.header.length - client.held.len() - taken;
             self.forget_request(client);
@@ -339,7 +339,10 @@ impl MongoDb {
             if self.gather_failure(me, client, &failure, out) {
                 return;
             }
-            client.tell_failure(me, &failure, out);
+            match Self::gathered(client).filter(|_| client.request.wants_answer()) {
+                Some(mut error) => out.insert(Peer::Client(me), |to| to.append(&mut error)),
+                None => client.tell_failure(me, &failure, out),
+            }
             self.forget_request(client);
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
             out.push(Effect::Wake { client: me });
@@ -503,11 +506,15 @@ impl MongoDb {
 fn others(client: &Client, at: usize, piece: &[u8]) -> Vec<(usize, Number)> {
     let Request { header, flags, body_at, .. } = &client.request;
     let cursors = client.cursors.iter().filter(|named| named.told != named.own);
-    let mut numbers: Vec<_> = cursors.clone().map(|named| (body_at + named.at, Number::Long(named.own))).collect();
+    let places = cursors.map(|named| (body_at + named.at, named.told, Number::Long(named.own)));
+    // A piece may be short, and cursors many.
+    let near = |place: usize| place < at + piece.len() && at < place + size_of::<i64>();
+    let here = places.clone().filter(|(place, ..)| near(*place));
+    let mut numbers: Vec<_> = here.map(|(place, _, number)| (place, number)).collect();
     if flags & CHECKSUM != 0 && at + piece.len() + checksum::LENGTH > header.length {
         let mut differs = Difference::default();
-        for (named, (place, number)) in cursors.zip(&numbers) {
-            differs.note(*place, &named.told.to_le_bytes(), *number);
+        for (place, told, number) in places {
+            differs.note(place, &told.to_le_bytes(), number);
         }
         numbers.extend(differs.checksum(header.length, at, piece));
     }

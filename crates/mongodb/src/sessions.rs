@@ -133,7 +133,12 @@ impl MongoDb {
         };
         let first = Document::split(body).ok().and_then(|(body, _)| body.elements().next()?.ok());
         let Some(first) = first.filter(|first| first.name == "killSessions") else { return };
-        let Ok(killed) = first.value().and_then(sessions) else { return };
+        let Ok(named) = first.value() else { return };
+        // A chore names sessions of its own login, and knows no other user's.
+        if !named.array().is_some_and(is_by_id) {
+            return;
+        }
+        let Ok(killed) = sessions(named) else { return };
         let chores = Chore::end(Ending::Killed, &killed);
         let waits = if let State::Queued { host, .. } = client.state { Some(host as usize) } else { None };
         for host in client.others.iter().copied().chain(waits).filter(|_| !chores.is_empty()) {
@@ -145,6 +150,14 @@ impl MongoDb {
     pub(crate) fn gathered(client: &mut Client) -> Option<Vec<u8>> {
         client.gathered.as_mut()?.error.take()
     }
+}
+
+/// Whether all sessions of a command are named by nothing but their ids.
+fn is_by_id(named: Document<'_>) -> bool {
+    named.elements().all(|element| {
+        let session = element.and_then(|element| element.value()).ok().and_then(Value::document);
+        session.is_some_and(|session| session.elements().count() == 1)
+    })
 }
 
 /// The sessions that a command names.

@@ -126,7 +126,8 @@ pub fn for_clients(question: &Question, load: &Plan, max_size: u32) -> Option<Cl
         (true, Shape::Closed { clients, .. }) if question.is_sweep => (f64::from(*clients), false),
         (true, _) => (f64::from(load.pool.instances) * f64::from(max_size), false),
         (false, Shape::Open { spacing, .. }) => {
-            let evict = load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).unwrap_or(EVICT_MIN_IDLE);
+            let evict = load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle);
+            let evict = evict.map_or(EVICT_MIN_IDLE, |idle| idle.mul_f64(question.compression));
             let facts = Facts::of(question, load);
             // In a stall they stay for longer.
             let held_ms = facts.held_in_stall_ms.unwrap_or(facts.held_ms);

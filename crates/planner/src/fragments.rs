@@ -25,6 +25,8 @@ pub struct Fragment {
     pub of: &'static str,
     /// The file, or the place, it belongs to.
     pub place: &'static str,
+    /// It is of one pooler in front of all instances, where there are several.
+    pub is_for_all: bool,
     /// The text.
     pub text: String,
     /// Our settings that have no counterpart there.
@@ -46,7 +48,8 @@ pub fn fragments(pasted: &Pasted<'_>, target: Option<&Target>) -> Vec<Fragment> 
     let one_for_all = pasted.each.instances > 1 && pooler.is_some_and(|pooler| pooler.instances == 1);
     let of_pooler = |make: fn(&Advice) -> Fragment, place: &'static str| {
         let fragment = pooler.map(make);
-        fragment.map(|fragment| Fragment { place: if one_for_all { place } else { fragment.place }, ..fragment })
+        let place_of = |fragment: &Fragment| if one_for_all { place } else { fragment.place };
+        fragment.map(|fragment| Fragment { place: place_of(&fragment), is_for_all: one_for_all, ..fragment })
     };
     let all = [
         of_pooler(poolhouse, "poolhouse.toml of one in front of all instances"),
@@ -107,7 +110,7 @@ fn poolhouse(advice: &Advice) -> Fragment {
             " = ",
         ));
     }
-    Fragment { of: POOLHOUSE, place: "poolhouse.toml", text: text.join("\n"), missing: Vec::new() }
+    Fragment { of: POOLHOUSE, place: "poolhouse.toml", is_for_all: false, text: text.join("\n"), missing: Vec::new() }
 }
 
 fn pgbouncer(advice: &Advice) -> Fragment {
@@ -130,7 +133,10 @@ fn pgbouncer(advice: &Advice) -> Fragment {
     let mut missing = vec!["max_connecting"];
     missing.extend(advice.budget.map(|_| "max_server_connections"));
     missing.extend(advice.soft_limit.map(|_| "soft_limit"));
-    Fragment { of: PGBOUNCER, place: "pgbouncer.ini", text: format!("[pgbouncer]\n{}", text.join("\n")), missing }
+    missing.extend(advice.evict_min_idle.map(|_| "evict_min_idle"));
+    let note = "; for clients that keep nothing in their session from one transaction to the next";
+    let text = format!("[pgbouncer]\n{note}\n{}", text.join("\n"));
+    Fragment { of: PGBOUNCER, place: "pgbouncer.ini", is_for_all: false, text, missing }
 }
 
 fn hikaricp(advice: &Advice) -> Fragment {
@@ -151,6 +157,7 @@ fn hikaricp(advice: &Advice) -> Fragment {
     Fragment {
         of: "HikariCP",
         place: "each instance's properties",
+        is_for_all: false,
         text: text.join("\n"),
         missing: without_clients(advice),
     }
@@ -172,13 +179,14 @@ fn mongodb(advice: &Advice) -> Fragment {
     let text = text.join("&");
     let mut missing = vec!["max_life_time"];
     missing.extend(without_clients(advice).into_iter().filter(|name| *name != "max_connecting"));
-    Fragment { of: "MongoDB's drivers", place: "each instance's connection string", text, missing }
+    Fragment { of: "MongoDB's drivers", place: "each instance's connection string", is_for_all: false, text, missing }
 }
 
 /// What the pool of an application has no setting for.
 fn without_clients(advice: &Advice) -> Vec<&'static str> {
     let clients = [
         ("max_connecting", true),
+        ("evict_min_idle", advice.evict_min_idle.is_some()),
         ("max_server_connections", advice.budget.is_some()),
         ("soft_limit", advice.soft_limit.is_some()),
         ("hard_limit", advice.hard_limit.is_some()),
@@ -229,7 +237,7 @@ mod tests {
             text(poolhouse)
                 .starts_with("[[listener]]\nsoft_limit = 800\nhard_limit = 1000\nclient_idle_time = \"310s\"")
         );
-        assert!(text(pgbouncer).starts_with("[pgbouncer]\npool_mode = transaction\ndefault_pool_size = 200\nmin_pool_size = 30\nserver_idle_timeout = 300\nserver_lifetime = 31536000\nquery_wait_timeout = 3"));
+        assert!(text(pgbouncer).contains("\npool_mode = transaction\ndefault_pool_size = 200\nmin_pool_size = 30\nserver_idle_timeout = 300\nserver_lifetime = 31536000\nquery_wait_timeout = 3"));
         assert!(text(hikaricp).contains(
             "maximumPoolSize=200\nminimumIdle=30\nidleTimeout=300000\nmaxLifetime=0\nconnectionTimeout=2500"
         ));

@@ -125,9 +125,10 @@ impl Prediction {
         }
     }
 
-    /// What is to be pasted meets the objectives no more than anything else does: it is the nearest of what was tried.
-    pub fn is_nearest(&self) -> bool {
-        self.best.as_ref().is_some_and(|best| !best.met)
+    /// What is to be pasted there meets the objectives no more than anything else does: it is the nearest of what was tried.
+    pub fn misses(&self, fragment: &Fragment) -> bool {
+        let best = if fragment.is_for_all { &self.shared } else { &self.best };
+        best.as_ref().is_some_and(|best| !best.met)
     }
 
     /// The results of the given settings and of the best ones, each named, as measurements are shown.

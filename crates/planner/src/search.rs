@@ -292,10 +292,10 @@ impl<'q, 'p> Search<'q, 'p> {
             let (size, too_small) = self.between(fewest, too_small, tried[enough].0);
             return (size, with_margin, too_small);
         }
-        let last = tried.last().map(|(size, judged)| (*size, judged.missed.clone()));
         if let Some(enough) = self.does_most() {
-            return (enough.clamp(fewest, most), false, last);
+            return (enough.clamp(fewest, most), false, None);
         }
+        let last = tried.last().map(|(size, judged)| (*size, judged.missed.clone()));
         let nearest = tried.iter().min_by(|(one, a), (other, b)| {
             // Whatever is missed: where nothing succeeds, nothing is near.
             let nothing = (a.failed >= 1.0).cmp(&(b.failed >= 1.0));
@@ -306,13 +306,17 @@ impl<'q, 'p> Search<'q, 'p> {
         (nearest, false, last)
     }
 
-    /// The size with which the server does the most it can, where more arrives than that; `None`: so much does not arrive. Larger pools fail
-    /// less while the load lasts, since operations pile up in the server, and would be its end.
+    /// The size with which the server does the most it can, where more arrives than that at some time; `None`: so much does not arrive. By
+    /// Little's law that is as many as the server then works on, and as many as are held on the way and in pauses. Larger pools fail less
+    /// while the load lasts, since operations pile up in the server, and would be its end.
     fn does_most(&self) -> Option<u32> {
         let load = &self.loads[0];
         let (does, at_once) = Facts::of(self.question, load).server_best.filter(|_| own_pool(load).is_none())?;
-        let too_much = self.loads.iter().any(|load| highest_rate(load).is_some_and(|rate| rate > does));
-        too_much.then(|| at_once.div_ceil(load.pool.instances))
+        let peaks = self.loads.iter().filter_map(|load| Facts::of(self.question, load).peak_rate);
+        let too_much = peaks.into_iter().any(|rate| rate > does);
+        let elsewhere = self.spec.held(&load.faults).saturating_sub(self.spec.service.mean());
+        let connections = f64::from(at_once) + does * elsewhere.as_secs_f64();
+        too_much.then(|| (connections / f64::from(load.pool.instances)).ceil() as u32)
     }
 
     /// The smallest between one that was too small, or the fewest that are looked at, and one that is large enough.

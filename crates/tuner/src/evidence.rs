@@ -85,7 +85,7 @@ impl Reason {
             Self::Better => "the size that was tried does more",
             Self::Alike => "fewer do as much, which counts when a search is over",
             Self::Fewer => "the search is over, and fewer do as much",
-            Self::Worse => "the size that was tried does less",
+            Self::Worse => "the size that was tried does worse",
             Self::NoGain => "more gain nothing",
             Self::Unclear => "the noise is too large to tell",
             Self::Errors => "errors have risen",

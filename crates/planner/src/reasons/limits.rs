@@ -289,6 +289,7 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mu
         return;
     }
     let evict = load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle);
+    let evict = evict.map(|idle| idle.mul_f64(question.compression));
     let facts = &prediction.facts;
     let in_stall = facts.held_in_stall_ms.map_or(String::new(), |held| {
         format!(" (in the stall {})", ms(held + facts.connect_in_stall_ms.unwrap_or(facts.connect_ms)))

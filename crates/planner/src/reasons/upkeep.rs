@@ -97,12 +97,13 @@ fn as_given(question: &Question, settings: &Advice, best: &Best, words: &mut Wor
     let instead: Vec<String> = best.as_given.iter().map(|name| format!("{name} {}", both(name).1)).collect();
     let why = match &missed[..] {
         [] => "more operations fail, or fewer other random arrivals meet the objectives".to_owned(),
+        [first, ..] if first.measured.starts_with("unknown") => "the simulation does not come to its end".to_owned(),
+        [first, ..] if best.with_margin => {
+            format!("{} comes to {}, which does not leave the margin", first.objective, first.measured)
+        }
         [first, ..] => format!("{} comes to {}", first.objective, first.measured),
     };
-    words.say(
-        "as given",
-        format!("{} as it was given: with what follows by rule ({}) {why}.", told.join(", "), instead.join(", ")),
-    );
+    words.say("as given", format!("{}: with what follows by rule ({}) {why}.", told.join(", "), instead.join(", ")));
 }
 
 /// Creations an hour, by cause, of the given settings and the best. Those that a pool grows by, to what it has in the end, happen once.

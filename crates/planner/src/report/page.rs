@@ -25,7 +25,7 @@ fn notes(prediction: &Prediction) -> Notes {
             [] => String::new(),
             names => format!(" (without a counterpart: {})", names.join(", ")),
         };
-        let misses = if prediction.is_nearest() { ", which misses the objectives" } else { "" };
+        let misses = if prediction.misses(fragment) { ", which misses the objectives" } else { "" };
         (format!("{}, {}{missing}{misses}", fragment.of, fragment.place), fragment.text.clone())
     });
     Notes {

@@ -65,7 +65,7 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
             [] => String::new(),
             names => format!(" (without a counterpart: {})", names.join(", ")),
         };
-        let misses = if prediction.is_nearest() { ", which misses the objectives" } else { "" };
+        let misses = if prediction.misses(fragment) { ", which misses the objectives" } else { "" };
         writeln!(out)?;
         line(out, "", &format!("{}, {}{missing}{misses}:", fragment.of, fragment.place))?;
         for text in fragment.text.lines() {

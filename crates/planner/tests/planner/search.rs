@@ -105,6 +105,12 @@ fn a_server_that_more_connections_slow_down_gets_no_more_than_it_can_use() {
     // Nor is one recommended in which all that piles up would reach the server.
     let best = prediction.best.unwrap();
     assert_eq!((best.sizes.max_size, prediction.settings.unwrap().max_size), (8, 8));
+    // A connection is held on the way, too: 800/s for 40 ms more.
+    flags.faults.push(Fault::Delay { delay: ms(20), jitter: ms(0) });
+    let mut wishes = constant(ms(10), &["errors<0.1%", "p99<100ms"]);
+    wishes.parallel = Some(8);
+    let best = ask(&from_flags(&flags, wishes).unwrap()).best.unwrap();
+    assert_eq!((best.met, best.sizes.max_size, best.too_small), (false, 40, None));
 }
 
 #[test]

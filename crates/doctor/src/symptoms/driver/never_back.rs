@@ -58,7 +58,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         of: pool.name(),
         evidence: seen,
         rules_out: format!(
-            "the statements are not slow: what comes back was taken for {}, and these for all of {}. And the pool is not too small: who gives \
+            "the statements are not slow: what comes back was taken for {}, and these for all of {} (some that take so long the database would \
+             show). And the pool is not too small: who gives \
              connections back has {:.1} of {} at a time",
             pool.change.hold.mean_ms().map_or_else(|| "no time at all".to_owned(), |ms| format!("{} on average", time(ms))),
             time(kept.lasts_ms),
