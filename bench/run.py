@@ -15,7 +15,6 @@ import json
 import os
 import platform
 import re
-import signal
 import sys
 import time
 
@@ -43,7 +42,6 @@ def main():
         with open(options.render) as file:
             print(report.markdown(json.load(file)))
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     bench = Bench(options)
     try:
         bench.measure()

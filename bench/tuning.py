@@ -39,8 +39,10 @@ def main():
     directory = processes.directory()
     try:
         cluster = Cluster(directory, options.scale)
-        judged = [judge(directory, cluster, name, options) for name in options.scripts]
-        version = cluster.version()
+        judged = []
+        for name in options.scripts:
+            judged.append(judge(directory, cluster, name, options))
+            write(options.json, judged, cluster.version())
     finally:
         processes.stop_all()
     print("| script | size found | after | changes while measured | auto / fixed | interval | verdict |\n|-|-|-|-|-|-|-|")
@@ -49,9 +51,6 @@ def main():
         found = f"{row['size']}" if row["found"] else f"{row['size']} (still searching)"
         print(f"| {row['script']} | {found} | {row['searched_s'] / 60:.1f} min | {row['changes']} | {row['ratio']['median']:.3f} |"
               f" [{low:.3f}, {high:.3f}] | {row['verdict']} |")
-    if options.json:
-        result = {"command": " ".join(["bench/tuning.py", *sys.argv[1:]]), "machine": machine(), "PostgreSQL": version, "judged": judged}
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
     return 1 if any(row["verdict"] == "worse" for row in judged) else 0
 
 
@@ -93,6 +92,13 @@ def judge(directory, cluster, name, options):
         processes.stop(process)
     return {"script": name, "found": found, "size": size, "searched_s": searched, "changes": now["changes"] - before, "steps": now["steps"],
             "last": now["last"], "ratio": ratio, "verdict": verdict(ratio["interval"]), "tps": runs}
+
+
+def write(file, judged, version):
+    """What has been judged so far, if a file is wanted."""
+    if file:
+        result = {"command": " ".join(["bench/tuning.py", *sys.argv[1:]]), "machine": machine(), "PostgreSQL": version, "judged": judged}
+        file.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def verdict(interval):
