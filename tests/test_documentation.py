@@ -286,3 +286,10 @@ def test_every_link_leads_somewhere(path):
         there = path.parent / file if file else path
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
+
+
+def test_the_guide_lists_every_page():
+    text = (pooler.ROOT / "docs" / "guide.md").read_text()
+    listed = text.partition("Further pages:")[2].partition("\n## ")[0]
+    missing = [name for name in NAMES if name not in ("README.md", "guide.md") and f"]({name})" not in listed]
+    assert missing == []
