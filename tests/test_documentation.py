@@ -31,7 +31,7 @@ OTHERS = {
 # How many descriptors there are is this machine's affair; of the other one the page tells itself.
 EXPECTED_WARNINGS = ("descriptor", "in session mode each client of `billing` keeps a server")
 # Options of programs that are not Poolhouse.
-OTHER_OPTIONS = {"--example", "--release", "--quick", "--render", "--rounds", "--seconds", "--warmup", "--json"}
+OTHER_OPTIONS = {"--example", "--release", "--quick", "--render", "--rounds", "--search", "--seconds", "--warmup", "--json"}
 
 
 def fenced(text, language):
