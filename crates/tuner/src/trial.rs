@@ -235,8 +235,8 @@ mod tests {
     fn window(completed: u64, errors: u64, in_use: u32, waiters: u32) -> Window {
         let mut gauge = Gauge::default();
         let look = |completed, errors| Look { completed, errors, in_use, waiters, fit: true, ..Look::default() };
-        gauge.look(&look(0, 0), WINDOW, Time(0));
-        gauge.look(&look(completed, errors), WINDOW, Time(4_000_000_000)).unwrap()
+        gauge.look(&look(0, 0), WINDOW, false, Time(0));
+        gauge.look(&look(completed, errors), WINDOW, false, Time(4_000_000_000)).unwrap()
     }
 
     /// What comes of a trial in which each size has such windows; and after how many pairs.

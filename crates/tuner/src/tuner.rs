@@ -267,12 +267,12 @@ impl Tuner {
             self.search_from(floor, now);
             return Some(Step { from, to: floor, tries: None, reason: Reason::Bounds, evidence: None });
         }
-        let long = match (&self.trial, &self.stage) {
-            (Some(trial), _) => trial.window(),
-            (None, Stage::Searching(..)) => self.limits.window,
-            (None, Stage::Found(_)) => PACE,
+        let (long, to_turn) = match (&self.trial, &self.stage) {
+            (Some(trial), _) => (trial.window(), true),
+            (None, Stage::Searching(..)) => (self.limits.window, false),
+            (None, Stage::Found(_)) => (PACE, false),
         };
-        let window = self.gauge.look(look, long, now)?;
+        let window = self.gauge.look(look, long, to_turn, now)?;
         if let Some(trial) = &mut self.trial {
             return match trial.take(window) {
                 Some(outcome) => self.conclude(outcome, now),

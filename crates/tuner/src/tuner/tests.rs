@@ -104,6 +104,15 @@ fn a_trial_goes_on_where_clients_wait_only_now_and_then() {
 }
 
 #[test]
+fn a_database_in_which_nothing_ends_for_minutes_says_nothing_about_sizes() {
+    let grows = |size: u32| 100 * u64::from(size);
+    let mut course = Course::new(20);
+    course.until(Reason::Tries, grows);
+    assert!((0..900).all(|_| course.second(|_| 0).is_none()), "{:?}", course.tuner.last());
+    assert_eq!(course.until(Reason::Found, grows).to, 60);
+}
+
+#[test]
 fn a_pool_that_is_out_of_order_is_left_alone_and_gets_back_what_it_had() {
     let mut course = Course::new(20);
     course.until(Reason::Tries, knee);
