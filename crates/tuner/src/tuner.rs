@@ -29,7 +29,8 @@ const NEIGHBOUR: f64 = 1.25;
 /// Throughput that is higher or lower by this ratio for so many windows of the watch is no longer that of what was found.
 /// Not within half of the rest after it was found.
 const CHANGED: (f64, u32) = (1.25, 3);
-/// Errors are taken to have risen when they are more than this part, and twice what they were, in so many windows of the watch.
+/// Errors are taken to have risen when they are more than this part, and twice what they were, in so many windows of the watch in a row; or
+/// of the size that was found, while a neighbour is tried.
 const RISEN: (f64, u32) = (0.01, 2);
 /// A size that was found, or was last better than its neighbours, longer ago than this is no longer known to be the best. It is three times
 /// the longest rest: where there is demand, neighbours are tried after a rest of 30 minutes, in two trials of [`PROBE_PAIRS`] pairs of
@@ -273,6 +274,14 @@ impl Tuner {
             (None, Stage::Found(_)) => (PACE, false),
         };
         let window = self.gauge.look(look, long, to_turn, now)?;
+        if self.trial.is_none() {
+            self.demand = window.has_demand();
+        }
+        // More servers can be the cause of errors also where they are enough for everybody, and where others are tried beside them.
+        let is_present = self.trial.as_ref().is_none_or(|trial| trial.size() == trial.present());
+        if let Some(step) = is_present.then(|| self.take_back(&window, now)).flatten() {
+            return Some(step);
+        }
         if let Some(trial) = &mut self.trial {
             return match trial.take(window) {
                 Some(outcome) => self.conclude(outcome, now),
@@ -282,11 +291,6 @@ impl Tuner {
                     None
                 }
             };
-        }
-        self.demand = window.has_demand();
-        // More servers can be the cause of errors also where they are enough for everybody.
-        if let Some(step) = self.take_back(&window, now) {
-            return Some(step);
         }
         match self.stage {
             _ if !self.demand => None,
@@ -376,7 +380,7 @@ impl Tuner {
         Some(Step { from: present, to: self.size, tries: None, reason: outcome, evidence })
     }
 
-    /// Gives back what the last search has added, if errors have risen since.
+    /// Gives back what the last search has added, if errors have risen since. A neighbour is then tried no more.
     fn take_back(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Found(found) = &mut self.stage else { return None };
         let too_many = window.errors_part() > RISEN.0.max(2.0 * found.before.errors);
@@ -387,6 +391,7 @@ impl Tuner {
         let (from, to) = (self.size, found.before.size);
         (found.hold, found.level, found.bad, found.probe_at) = (None, None, 0, now + self.rest);
         (found.higher, found.lower) = (0, 0);
+        self.trial = None;
         self.change(to, now);
         Some(Step { from, to, tries: None, reason: Reason::Errors, evidence: None })
     }

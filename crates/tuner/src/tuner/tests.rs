@@ -190,6 +190,22 @@ fn errors_count_also_where_more_servers_are_enough_for_everybody() {
 }
 
 #[test]
+fn errors_that_rise_while_a_neighbour_is_tried_take_more_servers_back_too() {
+    let grows = |size: u32| 1000 * u64::from(size.min(40));
+    let mut course = Course::new(20);
+    course.until(Reason::Found, grows);
+    while course.tuner.standing() != Standing::Probing {
+        course.second(grows);
+    }
+    let step = (0..600).find_map(|_| {
+        course.look.errors += 900;
+        course.second(grows)
+    });
+    assert_eq!(step.map(|step| (step.reason, step.to)), Some((Reason::Errors, 20)));
+    assert_eq!((course.tuner.size(), course.tuner.standing()), (20, Standing::Found));
+}
+
+#[test]
 fn a_database_that_has_changed_is_searched_again() {
     let mut course = Course::new(20);
     course.until(Reason::Fewer, knee);
