@@ -240,10 +240,15 @@ impl Tuner {
     /// Puts other limits in force. The search begins anew, from the size that is known best: one that is only being tried is not.
     pub fn set_limits(&mut self, limits: Limits, now: Time) -> Step {
         (self.limits, self.usable) = (limits, limits);
-        let from = self.trial.as_ref().map_or(self.size, Trial::present);
+        let from = self.known_best();
         let to = limits.clamp(from);
         self.search_from(to, now);
         self.noted(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None })
+    }
+
+    /// The size that is in force, or beside the one that is only being tried.
+    fn known_best(&self) -> u32 {
+        self.trial.as_ref().map_or(self.size, Trial::present)
     }
 
     fn noted(&mut self, step: Step) -> Step {
@@ -264,9 +269,10 @@ impl Tuner {
         let floor = self.limits.clamp(look.kept.saturating_add(1));
         self.usable = Limits { least: floor, ..self.limits };
         if self.size < floor {
-            let from = self.size;
-            self.search_from(floor, now);
-            return Some(Step { from, to: floor, tries: None, reason: Reason::Bounds, evidence: None });
+            let from = self.known_best();
+            let to = from.max(floor);
+            self.search_from(to, now);
+            return Some(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None });
         }
         let (long, to_turn) = match (&self.trial, &self.stage) {
             (Some(trial), _) => (trial.window(), true),

@@ -230,6 +230,19 @@ fn servers_that_clients_keep_are_not_taken_into_account() {
 }
 
 #[test]
+fn servers_that_clients_keep_end_a_trial_of_fewer_and_what_is_known_stays() {
+    let mut course = Course::new(20);
+    while course.tuner.size() == 20 {
+        course.second(knee);
+    }
+    assert_eq!(course.tuner.size(), 16);
+    course.look.kept = 16;
+    let step = course.second(knee).unwrap();
+    assert_eq!((step.reason, step.from, step.to), (Reason::Bounds, 20, 20));
+    assert_eq!((course.tuner.size(), course.tuner.trial()), (20, None));
+}
+
+#[test]
 fn another_one_goes_on_with_what_was_found_and_does_not_search_again() {
     let mut course = Course::new(20);
     course.until(Reason::Tries, knee);
