@@ -357,7 +357,7 @@ impl Tuner {
                 } else {
                     searching.search.tell(candidate, outcome);
                 }
-                if outcome == Reason::Alike {
+                if outcome == Reason::Alike && searching.search.result() == candidate {
                     searching.alike = Some(evidence.clone());
                 }
                 let anchor = searching.search.anchor();

@@ -56,7 +56,8 @@ fn knee(size: u32) -> u64 {
 fn it_finds_the_knee_and_then_changes_at_most_once_a_minute() {
     let mut course = Course::new(20);
     let step = course.until(Reason::Fewer, knee);
-    assert!((8..=10).contains(&step.to) && step.evidence.is_some(), "{step:?}");
+    assert!((8..=10).contains(&step.to), "{step:?}");
+    assert_eq!(step.evidence.map(|evidence| (evidence.candidate, evidence.present)), Some((step.to, 20)));
     assert_eq!(course.tuner.standing(), Standing::Found);
     let (mut last, mut changes) = (course.now, 0);
     for _ in 0..24 * 3600 {
