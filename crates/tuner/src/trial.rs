@@ -250,6 +250,14 @@ mod tests {
         }
     }
 
+    /// A window with 5,000 holds, so many clients in the pool, and beside them 30 that keep their servers.
+    fn window_with_kept(in_use: u32, waiters: u32) -> Window {
+        let mut gauge = Gauge::default();
+        let look = |completed| Look { completed, in_use: 30 + in_use, kept: 30, waiters, fit: true, ..Look::default() };
+        gauge.look(&look(0), WINDOW, false, Time(0));
+        gauge.look(&look(5000), WINDOW, false, Time(4_000_000_000)).unwrap()
+    }
+
     fn noisy(random: &mut Random, mean: f64, deviation: f64) -> Window {
         window((mean * (1.0 + deviation * random.normal())).max(0.0) as u64, 0, 20, 30)
     }
@@ -365,6 +373,13 @@ mod tests {
             if size == 16 { window(if pairs == 3 { 4_950 } else { 5_750 }, 0, 16, 10) } else { window(5000, 0, 20, 3) }
         };
         assert_eq!(outcome(&mut trial, back_at_once).0, Reason::Alike);
+    }
+
+    #[test]
+    fn clients_that_keep_their_servers_do_not_hide_a_queue() {
+        // 26 in the pool instead of 21.
+        let queue = |size| if size == 46 { window_with_kept(16, 10) } else { window_with_kept(20, 1) };
+        assert_eq!(outcome(&mut Trial::new(50, 46, WINDOW, 40), queue), (Reason::Worse, 7));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub struct Window {
     pub(crate) looks: u32,
     /// Looks that saw somebody wait.
     pub(crate) waiting: u32,
-    /// Clients that had a server or waited for one, over all looks.
+    /// Clients that had a server, without those that keep theirs, or waited for one, over all looks.
     pub(crate) crowd: u64,
     /// Servers in use that clients do not keep, over all looks.
     pub(crate) busy: u64,
@@ -75,7 +75,8 @@ impl Window {
         seen(DEMAND) || (in_step && seen(DEMAND_IN_STEP))
     }
 
-    /// Clients that had a server or waited for one, on average. Divided by the throughput that is how long they took: Little's law.
+    /// Clients that had a server, without those that keep theirs, or waited for one, on average. Divided by the throughput that is how long
+    /// they took: Little's law.
     pub fn crowd(&self) -> f64 {
         self.crowd as f64 / f64::from(self.looks.max(1))
     }
@@ -137,8 +138,9 @@ impl Gauge {
         };
         self.seen.looks += 1;
         self.seen.waiting += u32::from(look.waiters > 0);
-        self.seen.crowd += u64::from(look.in_use) + u64::from(look.waiters);
-        self.seen.busy += u64::from(look.in_use.saturating_sub(look.kept));
+        let busy = u64::from(look.in_use.saturating_sub(look.kept));
+        self.seen.busy += busy;
+        self.seen.crowd += busy + u64::from(look.waiters);
         self.seen.time = now - began;
         self.seen.completed = look.completed.saturating_sub(first.completed);
         self.seen.held = look.held.saturating_sub(first.held);
