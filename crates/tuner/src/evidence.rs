@@ -41,7 +41,7 @@ pub enum Reason {
     Alike,
     /// Fewer servers do as much, and the search is over.
     Fewer,
-    /// The size that was tried has less throughput.
+    /// The size that was tried has less throughput, or clients are in the pool for longer.
     Worse,
     /// More servers gain nothing that is worth them.
     NoGain,

@@ -34,7 +34,8 @@ const CHANGED: (f64, u32) = (1.25, 3);
 const RISEN: (f64, u32) = (0.01, 2);
 /// A size that was found, or was last better than its neighbours, longer ago than this is no longer known to be the best. It is three times
 /// the longest rest: where there is demand, neighbours are tried after a rest of 30 minutes, in two trials of [`PROBE_PAIRS`] pairs of
-/// windows of a minute, which are half an hour each; so a size that is older has not been asked for, or its trials came to no end.
+/// windows of a minute, which are half an hour each; so a size that is older has not been asked for, or its trials came to no end, as where
+/// transactions take minutes.
 const LASTS: Duration = Duration::from_secs(3 * REST.1.as_secs());
 /// What part of a window a change gets to settle: servers have to be opened or closed.
 const SETTLE: u32 = 4;
