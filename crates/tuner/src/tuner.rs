@@ -101,7 +101,7 @@ struct Searching {
     before: Before,
     /// What the smallest size rests on that does as much as the best one.
     alike: Option<Evidence>,
-    /// A trial that was broken off because nobody waited any more.
+    /// A trial that was broken off because nobody waited any more, or nothing ended.
     paused: Option<Trial>,
 }
 
@@ -276,7 +276,7 @@ impl Tuner {
             return Some(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None });
         }
         let (long, to_turn) = match (&self.trial, &self.stage) {
-            (Some(trial), _) => (trial.window(), true),
+            (Some(trial), _) => (trial.window(), trial.is_to_turn()),
             (None, Stage::Searching(..)) => (self.limits.window, false),
             (None, Stage::Found(_)) => (PACE, false),
         };
@@ -326,9 +326,9 @@ impl Tuner {
             }
             let is_same = |trial: &Trial| (trial.present(), trial.candidate()) == (self.size, candidate);
             let Some(trial) = paused.take().filter(is_same) else {
-                return Some(self.try_out(candidate, self.limits.window, ranks::MOST));
+                return Some(self.try_out(candidate, (self.limits.window, window), ranks::MOST));
             };
-            self.trial = Some(trial);
+            self.trial = Some(trial.resumed(window));
             let (from, to) = (self.size, self.size);
             return Some(Step { from, to, tries: Some(candidate), reason: Reason::Tries, evidence: None });
         }
@@ -342,7 +342,7 @@ impl Tuner {
         Some(Step { from, to, tries: None, reason, evidence: evidence.filter(|_| to < from) })
     }
 
-    fn try_out(&mut self, candidate: u32, window: Duration, most: usize) -> Step {
+    fn try_out(&mut self, candidate: u32, window: (Duration, &Window), most: usize) -> Step {
         self.trial = Some(Trial::new(self.size, candidate, window, most));
         Step { from: self.size, to: self.size, tries: Some(candidate), reason: Reason::Tries, evidence: None }
     }
@@ -430,7 +430,7 @@ impl Tuner {
             (found.confirmed, found.probe_fewer, found.probe_at) = (Some(now), false, now + self.rest);
             return None;
         }
-        Some(self.try_out(candidate, PACE.max(limits.window), PROBE_PAIRS))
+        Some(self.try_out(candidate, (PACE.max(limits.window), window), PROBE_PAIRS))
     }
 
     fn search_from(&mut self, size: u32, now: Time) {

@@ -81,9 +81,9 @@ impl Window {
         self.crowd as f64 / f64::from(self.looks.max(1))
     }
 
-    /// Whether as many holds ended as there were servers in use: each came back once, on average.
-    pub(crate) fn has_turned(&self) -> bool {
-        self.completed.saturating_mul(self.looks.into()) >= self.busy
+    /// Whether so many times as many holds ended as there were servers in use: each came back so often, on average.
+    pub(crate) fn has_turned(&self, times: u64) -> bool {
+        self.completed.saturating_mul(self.looks.into()) >= self.busy.saturating_mul(times)
     }
 
     /// Errors, as a part of all that ended.
@@ -127,7 +127,7 @@ impl Gauge {
 
     /// Takes a look, and tells the window if it has become this long; the next one then begins with this look. Where servers are to turn,
     /// no window ends before each of them came back once, on average, and no change has settled before: with holds that take longer, what
-    /// ends with one size began with another; and where nothing ends, all sizes do as much.
+    /// ends with one size began with another.
     pub fn look(&mut self, look: &Look, long: Duration, to_turn: bool, now: Time) -> Option<Window> {
         self.last = Some((now, *look));
         // What was counted goes back where a pool was made anew in the place of another.
@@ -148,7 +148,7 @@ impl Gauge {
         self.seen.granted = look.granted.saturating_sub(first.granted);
         self.seen.waited = look.waited.saturating_sub(first.waited);
         let is_long = self.settles.map_or(self.seen.time >= long, |until| now >= until);
-        if !is_long || (to_turn && !self.seen.has_turned()) {
+        if !is_long || (to_turn && !self.seen.has_turned(1)) {
             return None;
         }
         self.began = self.last;

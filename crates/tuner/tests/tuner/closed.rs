@@ -39,7 +39,16 @@ impl Clients {
     /// So many clients, which all come now.
     pub fn new(course: Course, work: Work, clients: u32, seed: u64) -> Self {
         let served = Vec::new();
-        Self { course, work, random: Random::new(seed), now_s: 0.0, served, waiting: clients, completed: 0, held_s: 0.0 }
+        Self {
+            course,
+            work,
+            random: Random::new(seed),
+            now_s: 0.0,
+            served,
+            waiting: clients,
+            completed: 0,
+            held_s: 0.0,
+        }
     }
 
     /// Transactions under way, and clients that wait.
