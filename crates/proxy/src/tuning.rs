@@ -16,7 +16,8 @@ use tuner::{Known, Limits, Look, Standing, Tuner};
 
 use crate::generations::Generations;
 
-/// Looks at a pool in one window of its tuner, at least. With four, chance decided whether they saw those who wait most of the time.
+/// Looks at a pool in one window of its tuner, at least, unless they would be too close. With four, chance decided whether they saw those who
+/// wait most of the time.
 const LOOKS: u32 = 16;
 /// The longest time between two looks, and the shortest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(50));

@@ -41,7 +41,7 @@ pub enum Reason {
     Alike,
     /// Fewer servers do as much, and the search is over.
     Fewer,
-    /// The size that was tried has less throughput.
+    /// The size that was tried has less throughput, or clients are in the pool for longer.
     Worse,
     /// More servers gain nothing that is worth them.
     NoGain,
@@ -49,7 +49,7 @@ pub enum Reason {
     Unclear,
     /// Clients failed, or connections were lost, with the size that was tried or taken last.
     Errors,
-    /// Nobody waits any more, so that nothing can be learned.
+    /// Nobody waits any more, or nothing ends, so that nothing can be learned.
     NoDemand,
     /// The pool is paused, or its database out of reach.
     Unfit,
@@ -89,7 +89,7 @@ impl Reason {
             Self::NoGain => "more gain nothing",
             Self::Unclear => "the noise is too large to tell",
             Self::Errors => "errors have risen",
-            Self::NoDemand => "nobody waits any more",
+            Self::NoDemand => "nobody waits any more, or nothing ends",
             Self::Unfit => "the pool is paused, or its database out of reach",
             Self::Found => "the search is over",
             Self::Changed => "throughput is no longer what it was, so the search begins again",

@@ -34,8 +34,11 @@ const LONGER: f64 = 0.1;
 const BAD_PAIRS: u32 = 2;
 /// Errors in one window that are no sign of anything.
 const FEW_ERRORS: u64 = 3;
-/// Pairs without demand in a row, until there is no use in going on.
+/// Pairs that say nothing in a row, until there is no use in going on.
 const PATIENCE: u32 = 2;
+/// Where servers come back less often than this in a window, on average, each is to come back once before a window ends, or a change has
+/// settled.
+const TURNS: u64 = 4;
 
 /// Which size has its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +56,8 @@ pub struct Trial {
     window: Duration,
     /// The most pairs.
     most: usize,
+    /// Windows are not to end before each server came back.
+    to_turn: bool,
     /// Windows taken.
     taken: usize,
     /// Pairs that there were when it began, or went on after a pause.
@@ -69,14 +74,15 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Nothing measured yet. Windows are to be this long, and pairs at most so many.
-    pub fn new(present: u32, candidate: u32, window: Duration, most: usize) -> Self {
+    /// Nothing measured yet. Windows are to be this long, if that is long enough by what the one `before` showed, and pairs at most so many.
+    pub fn new(present: u32, candidate: u32, (window, before): (Duration, &Window), most: usize) -> Self {
         assert_ne!(present, candidate, "a size is not tried beside itself");
         Self {
             present,
             candidate,
             window,
             most: most.clamp(LOOKS[0], ranks::MOST),
+            to_turn: !before.has_turned(TURNS),
             taken: 0,
             from: 0,
             half: None,
@@ -93,6 +99,11 @@ impl Trial {
     pub fn paused(self) -> Self {
         let taken = self.taken.next_multiple_of(4);
         Self { taken, from: self.gains.len(), half: None, unasked: 0, ..self }
+    }
+
+    /// Goes on after a pause, of which this was the last window.
+    pub fn resumed(self, before: &Window) -> Self {
+        Self { to_turn: self.to_turn || !before.has_turned(TURNS), ..self }
     }
 
     /// Whether there are more pairs than when it began, or went on.
@@ -115,6 +126,11 @@ impl Trial {
         self.window
     }
 
+    /// Whether no window is to end before each server came back, and no change to have settled.
+    pub fn is_to_turn(&self) -> bool {
+        self.to_turn
+    }
+
     /// The size that has its turn.
     pub fn size(&self) -> u32 {
         match self.turn() {
@@ -132,7 +148,11 @@ impl Trial {
             return None;
         };
         let (present, candidate) = if turn == Turn::Candidate { (other, window) } else { (window, other) };
-        if !present.has_demand() {
+        // They come back often after all: what was seen before was a stall.
+        self.to_turn &= !(present.has_turned(TURNS) && candidate.has_turned(TURNS));
+        // Where next to nothing ends, with a table that is locked for one, all sizes do as much.
+        let stands_still = !present.has_turned(1) && !candidate.has_turned(1);
+        if !present.has_demand() || stands_still {
             self.unasked += 1;
             return (self.unasked >= PATIENCE).then_some(Reason::NoDemand);
         }
@@ -235,8 +255,12 @@ mod tests {
     fn window(completed: u64, errors: u64, in_use: u32, waiters: u32) -> Window {
         let mut gauge = Gauge::default();
         let look = |completed, errors| Look { completed, errors, in_use, waiters, fit: true, ..Look::default() };
-        gauge.look(&look(0, 0), WINDOW, Time(0));
-        gauge.look(&look(completed, errors), WINDOW, Time(4_000_000_000)).unwrap()
+        gauge.look(&look(0, 0), WINDOW, false, Time(0));
+        gauge.look(&look(completed, errors), WINDOW, false, Time(4_000_000_000)).unwrap()
+    }
+
+    fn trial(present: u32, candidate: u32) -> Trial {
+        Trial::new(present, candidate, (WINDOW, &window(5000, 0, present, 9)), 40)
     }
 
     /// What comes of a trial in which each size has such windows; and after how many pairs.
@@ -250,13 +274,21 @@ mod tests {
         }
     }
 
+    /// A window with 5,000 holds, so many clients in the pool, and beside them 30 that keep their servers.
+    fn window_with_kept(in_use: u32, waiters: u32) -> Window {
+        let mut gauge = Gauge::default();
+        let look = |completed| Look { completed, in_use: 30 + in_use, kept: 30, waiters, fit: true, ..Look::default() };
+        gauge.look(&look(0), WINDOW, false, Time(0));
+        gauge.look(&look(5000), WINDOW, false, Time(4_000_000_000)).unwrap()
+    }
+
     fn noisy(random: &mut Random, mean: f64, deviation: f64) -> Window {
         window((mean * (1.0 + deviation * random.normal())).max(0.0) as u64, 0, 20, 30)
     }
 
     #[test]
     fn the_turns_are_such_that_each_size_changes_once_a_pair() {
-        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let mut trial = self::trial(20, 16);
         let turns: Vec<u32> = (0..8)
             .map(|_| {
                 let size = trial.size();
@@ -270,12 +302,12 @@ mod tests {
     #[test]
     fn a_clear_gain_is_found_in_the_fewest_pairs_and_a_clear_loss_in_two() {
         let mut random = Random::new(7);
-        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let mut trial = self::trial(20, 16);
         let gain = |size| if size == 16 { 5500.0 } else { 5000.0 };
         assert_eq!(outcome(&mut trial, |size| noisy(&mut random, gain(size), 0.02)), (Reason::Better, 7));
         let evidence = trial.evidence();
         assert!((evidence.gain.unwrap() - 0.1).abs() < 0.03 && evidence.interval.unwrap().0 > 0.0, "{evidence}");
-        let mut trial = Trial::new(20, 10, WINDOW, 40);
+        let mut trial = self::trial(20, 10);
         let loss = |size| if size == 10 { 2500.0 } else { 5000.0 };
         assert_eq!(outcome(&mut trial, |size| noisy(&mut random, loss(size), 0.05)), (Reason::Worse, 2));
     }
@@ -283,14 +315,12 @@ mod tests {
     #[test]
     fn without_a_difference_fewer_servers_do_as_much_and_more_gain_nothing() {
         let mut random = Random::new(9);
-        let fewer: Vec<_> = (0..50)
-            .map(|_| outcome(&mut Trial::new(20, 16, WINDOW, 40), |_| noisy(&mut random, 5000.0, 0.02)).0)
-            .collect();
+        let fewer: Vec<_> =
+            (0..50).map(|_| outcome(&mut trial(20, 16), |_| noisy(&mut random, 5000.0, 0.02)).0).collect();
         assert!(fewer.iter().filter(|reason| **reason == Reason::Alike).count() >= 35, "{fewer:?}");
         assert!(fewer.iter().filter(|reason| **reason == Reason::Better).count() <= 3, "{fewer:?}");
-        let outcomes: Vec<_> = (0..50)
-            .map(|_| outcome(&mut Trial::new(20, 25, WINDOW, 40), |_| noisy(&mut random, 5000.0, 0.02)).0)
-            .collect();
+        let outcomes: Vec<_> =
+            (0..50).map(|_| outcome(&mut trial(20, 25), |_| noisy(&mut random, 5000.0, 0.02)).0).collect();
         assert!(outcomes.iter().filter(|reason| **reason == Reason::NoGain).count() >= 40, "{outcomes:?}");
     }
 
@@ -299,7 +329,7 @@ mod tests {
         let mut random = Random::new(3);
         let wrong = (0..400)
             .filter(|_| {
-                let trial = &mut Trial::new(20, 25, WINDOW, 40);
+                let trial = &mut self::trial(20, 25);
                 outcome(trial, |_| noisy(&mut random, 5000.0, 0.08)).0 == Reason::Better
             })
             .count();
@@ -309,20 +339,20 @@ mod tests {
     #[test]
     fn one_stall_does_not_give_a_size_up() {
         // The candidate's second window meets a stall, and its first one has a little less.
-        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let mut trial = self::trial(20, 16);
         let mut windows = [5000, 4950, 500, 5000].into_iter().map(|completed| window(completed, 0, 16, 20));
         assert!(windows.all(|window| trial.take(window).is_none()), "{}", trial.evidence());
         // Nor does it among the first four pairs, in all of which the candidate has a little less.
         let mut pairs = [[5000, 4950], [4950, 5000]].into_iter().cycle().take(2).flatten();
         assert!(pairs.all(|completed| trial.take(window(completed, 0, 16, 20)).is_none()), "{}", trial.evidence());
-        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let mut trial = self::trial(20, 16);
         let mut windows = [5000, 4100, 4100, 5000].into_iter();
         assert_eq!(windows.find_map(|completed| trial.take(window(completed, 0, 16, 20))), Some(Reason::Worse));
     }
 
     #[test]
     fn a_size_with_errors_is_given_up() {
-        let mut trial = Trial::new(20, 25, WINDOW, 40);
+        let mut trial = self::trial(20, 25);
         let with_errors = |size| window(5000, if size == 25 { 10 } else { 0 }, size, 9);
         assert_eq!(outcome(&mut trial, with_errors), (Reason::Errors, 2));
     }
@@ -341,7 +371,7 @@ mod tests {
         let mut noise = Random::new(12);
         let wrong = (0..200).filter(|_| {
             let completed = |noise: &mut Random| (5000.0 * (1.0 + 0.08 * noise.normal())) as u64;
-            let trial = &mut Trial::new(20, 25, WINDOW, 40);
+            let trial = &mut self::trial(20, 25);
             outcome(trial, |_| window(completed(&mut noise), errors(), 20, 30)).0 == Reason::Errors
         });
         let wrong = wrong.count();
@@ -350,15 +380,15 @@ mod tests {
 
     #[test]
     fn fewer_servers_before_which_a_queue_grows_do_not_do_as_much() {
-        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let mut trial = self::trial(20, 16);
         let queue = |size| window(5000, 0, size, if size == 16 { 60 } else { 10 });
         assert_eq!(outcome(&mut trial, queue), (Reason::Worse, 7));
-        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let mut trial = self::trial(20, 16);
         // As many clients as before: those that are not served wait.
         assert_eq!(outcome(&mut trial, |size| window(5000, 0, size, 50 - size)), (Reason::Alike, 7));
         // They are faster, and so more of them are back: 23 in the pool with 5,000 in a window stay as long as 26 with 5,750. One pair in seven
         // has a stall, so that it is not certain that fewer do more.
-        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let mut trial = self::trial(20, 16);
         let mut pairs = 0;
         let back_at_once = |size| {
             pairs += u32::from(size == 16);
@@ -368,8 +398,34 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_keep_their_servers_do_not_hide_a_queue() {
+        // 26 in the pool instead of 21.
+        let queue = |size| if size == 46 { window_with_kept(16, 10) } else { window_with_kept(20, 1) };
+        assert_eq!(outcome(&mut trial(50, 46), queue), (Reason::Worse, 7));
+    }
+
+    #[test]
+    fn a_database_that_stands_still_says_nothing() {
+        assert_eq!(outcome(&mut trial(20, 16), |size| window(3, 0, size, 30)).0, Reason::NoDemand);
+        // With one of the sizes only, it says something.
+        let stops = |size| window(if size == 25 { 0 } else { 5000 }, 0, size, 30);
+        assert_eq!(outcome(&mut trial(20, 25), stops), (Reason::Worse, 2));
+    }
+
+    #[test]
+    fn where_servers_seldom_come_back_they_are_to_turn() {
+        let is_to_turn = |completed| Trial::new(20, 16, (WINDOW, &window(completed, 0, 20, 9)), 40).is_to_turn();
+        assert_eq!([is_to_turn(0), is_to_turn(79), is_to_turn(80)], [true, true, false]);
+        let mut resumed = trial(20, 16).paused().resumed(&window(79, 0, 20, 9));
+        assert!(resumed.is_to_turn());
+        // That was a stall.
+        (0..2).for_each(|_| assert_eq!(resumed.take(window(5000, 0, resumed.size(), 9)), None));
+        assert!(!resumed.is_to_turn());
+    }
+
+    #[test]
     fn without_demand_there_is_no_verdict() {
-        let mut trial = Trial::new(20, 16, WINDOW, 40);
+        let mut trial = self::trial(20, 16);
         assert_eq!(outcome(&mut trial, |_| window(5000, 0, 10, 0)).0, Reason::NoDemand);
         assert_eq!(trial.evidence().gain, None);
     }

@@ -29,11 +29,13 @@ const NEIGHBOUR: f64 = 1.25;
 /// Throughput that is higher or lower by this ratio for so many windows of the watch is no longer that of what was found.
 /// Not within half of the rest after it was found.
 const CHANGED: (f64, u32) = (1.25, 3);
-/// Errors are taken to have risen when they are more than this part, and twice what they were, in so many windows of the watch.
+/// Errors are taken to have risen when they are more than this part, and twice what they were, in so many windows of the watch in a row; or
+/// of the size that was found, while a neighbour is tried.
 const RISEN: (f64, u32) = (0.01, 2);
 /// A size that was found, or was last better than its neighbours, longer ago than this is no longer known to be the best. It is three times
 /// the longest rest: where there is demand, neighbours are tried after a rest of 30 minutes, in two trials of [`PROBE_PAIRS`] pairs of
-/// windows of a minute, which are half an hour each; so a size that is older has not been asked for, or its trials came to no end.
+/// windows of a minute, which are half an hour each; so a size that is older has not been asked for, or its trials came to no end, as where
+/// transactions take minutes.
 const LASTS: Duration = Duration::from_secs(3 * REST.1.as_secs());
 /// What part of a window a change gets to settle: servers have to be opened or closed.
 const SETTLE: u32 = 4;
@@ -99,7 +101,7 @@ struct Searching {
     before: Before,
     /// What the smallest size rests on that does as much as the best one.
     alike: Option<Evidence>,
-    /// A trial that was broken off because nobody waited any more.
+    /// A trial that was broken off because nobody waited any more, or nothing ended.
     paused: Option<Trial>,
 }
 
@@ -239,10 +241,15 @@ impl Tuner {
     /// Puts other limits in force. The search begins anew, from the size that is known best: one that is only being tried is not.
     pub fn set_limits(&mut self, limits: Limits, now: Time) -> Step {
         (self.limits, self.usable) = (limits, limits);
-        let from = self.trial.as_ref().map_or(self.size, Trial::present);
+        let from = self.known_best();
         let to = limits.clamp(from);
         self.search_from(to, now);
         self.noted(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None })
+    }
+
+    /// The size that is in force, or beside the one that is only being tried.
+    fn known_best(&self) -> u32 {
+        self.trial.as_ref().map_or(self.size, Trial::present)
     }
 
     fn noted(&mut self, step: Step) -> Step {
@@ -263,16 +270,25 @@ impl Tuner {
         let floor = self.limits.clamp(look.kept.saturating_add(1));
         self.usable = Limits { least: floor, ..self.limits };
         if self.size < floor {
-            let from = self.size;
-            self.search_from(floor, now);
-            return Some(Step { from, to: floor, tries: None, reason: Reason::Bounds, evidence: None });
+            let from = self.known_best();
+            let to = from.max(floor);
+            self.search_from(to, now);
+            return Some(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None });
         }
-        let long = match (&self.trial, &self.stage) {
-            (Some(trial), _) => trial.window(),
-            (None, Stage::Searching(..)) => self.limits.window,
-            (None, Stage::Found(_)) => PACE,
+        let (long, to_turn) = match (&self.trial, &self.stage) {
+            (Some(trial), _) => (trial.window(), trial.is_to_turn()),
+            (None, Stage::Searching(..)) => (self.limits.window, false),
+            (None, Stage::Found(_)) => (PACE, false),
         };
-        let window = self.gauge.look(look, long, now)?;
+        let window = self.gauge.look(look, long, to_turn, now)?;
+        if self.trial.is_none() {
+            self.demand = window.has_demand();
+        }
+        // More servers can be the cause of errors also where they are enough for everybody, and where others are tried beside them.
+        let is_present = self.trial.as_ref().is_none_or(|trial| trial.size() == trial.present());
+        if let Some(step) = is_present.then(|| self.take_back(&window, now)).flatten() {
+            return Some(step);
+        }
         if let Some(trial) = &mut self.trial {
             return match trial.take(window) {
                 Some(outcome) => self.conclude(outcome, now),
@@ -282,11 +298,6 @@ impl Tuner {
                     None
                 }
             };
-        }
-        self.demand = window.has_demand();
-        // More servers can be the cause of errors also where they are enough for everybody.
-        if let Some(step) = self.take_back(&window, now) {
-            return Some(step);
         }
         match self.stage {
             _ if !self.demand => None,
@@ -315,9 +326,9 @@ impl Tuner {
             }
             let is_same = |trial: &Trial| (trial.present(), trial.candidate()) == (self.size, candidate);
             let Some(trial) = paused.take().filter(is_same) else {
-                return Some(self.try_out(candidate, self.limits.window, ranks::MOST));
+                return Some(self.try_out(candidate, (self.limits.window, window), ranks::MOST));
             };
-            self.trial = Some(trial);
+            self.trial = Some(trial.resumed(window));
             let (from, to) = (self.size, self.size);
             return Some(Step { from, to, tries: Some(candidate), reason: Reason::Tries, evidence: None });
         }
@@ -331,7 +342,7 @@ impl Tuner {
         Some(Step { from, to, tries: None, reason, evidence: evidence.filter(|_| to < from) })
     }
 
-    fn try_out(&mut self, candidate: u32, window: Duration, most: usize) -> Step {
+    fn try_out(&mut self, candidate: u32, window: (Duration, &Window), most: usize) -> Step {
         self.trial = Some(Trial::new(self.size, candidate, window, most));
         Step { from: self.size, to: self.size, tries: Some(candidate), reason: Reason::Tries, evidence: None }
     }
@@ -347,7 +358,7 @@ impl Tuner {
                 } else {
                     searching.search.tell(candidate, outcome);
                 }
-                if outcome == Reason::Alike {
+                if outcome == Reason::Alike && searching.search.result() == candidate {
                     searching.alike = Some(evidence.clone());
                 }
                 let anchor = searching.search.anchor();
@@ -376,7 +387,7 @@ impl Tuner {
         Some(Step { from: present, to: self.size, tries: None, reason: outcome, evidence })
     }
 
-    /// Gives back what the last search has added, if errors have risen since.
+    /// Gives back what the last search has added, if errors have risen since. A neighbour is then tried no more.
     fn take_back(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Found(found) = &mut self.stage else { return None };
         let too_many = window.errors_part() > RISEN.0.max(2.0 * found.before.errors);
@@ -387,6 +398,7 @@ impl Tuner {
         let (from, to) = (self.size, found.before.size);
         (found.hold, found.level, found.bad, found.probe_at) = (None, None, 0, now + self.rest);
         (found.higher, found.lower) = (0, 0);
+        self.trial = None;
         self.change(to, now);
         Some(Step { from, to, tries: None, reason: Reason::Errors, evidence: None })
     }
@@ -418,7 +430,7 @@ impl Tuner {
             (found.confirmed, found.probe_fewer, found.probe_at) = (Some(now), false, now + self.rest);
             return None;
         }
-        Some(self.try_out(candidate, PACE.max(limits.window), PROBE_PAIRS))
+        Some(self.try_out(candidate, (PACE.max(limits.window), window), PROBE_PAIRS))
     }
 
     fn search_from(&mut self, size: u32, now: Time) {

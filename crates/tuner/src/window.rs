@@ -51,8 +51,10 @@ pub struct Window {
     pub(crate) looks: u32,
     /// Looks that saw somebody wait.
     pub(crate) waiting: u32,
-    /// Clients that had a server or waited for one, over all looks.
+    /// Clients that had a server, without those that keep theirs, or waited for one, over all looks.
     pub(crate) crowd: u64,
+    /// Servers in use that clients do not keep, over all looks.
+    pub(crate) busy: u64,
 }
 
 impl Window {
@@ -73,9 +75,15 @@ impl Window {
         seen(DEMAND) || (in_step && seen(DEMAND_IN_STEP))
     }
 
-    /// Clients that had a server or waited for one, on average. Divided by the throughput that is how long they took: Little's law.
+    /// Clients that had a server, without those that keep theirs, or waited for one, on average. Divided by the throughput that is how long
+    /// they took: Little's law.
     pub fn crowd(&self) -> f64 {
         self.crowd as f64 / f64::from(self.looks.max(1))
+    }
+
+    /// Whether so many times as many holds ended as there were servers in use: each came back so often, on average.
+    pub(crate) fn has_turned(&self, times: u64) -> bool {
+        self.completed.saturating_mul(self.looks.into()) >= self.busy.saturating_mul(times)
     }
 
     /// Errors, as a part of all that ended.
@@ -95,6 +103,7 @@ impl Window {
             looks: self.looks + other.looks,
             waiting: self.waiting + other.waiting,
             crowd: self.crowd + other.crowd,
+            busy: self.busy + other.busy,
         }
     }
 }
@@ -102,41 +111,49 @@ impl Window {
 /// Makes windows out of looks.
 #[derive(Clone, Debug, Default)]
 pub struct Gauge {
-    /// What happens before is not to be seen: a change has to settle.
-    from: Time,
+    /// A change has to settle, until then at least: what happens meanwhile is not to be seen.
+    settles: Option<Time>,
+    /// When this window, or the settling, began.
     began: Option<(Time, Look)>,
+    last: Option<(Time, Look)>,
     seen: Window,
 }
 
 impl Gauge {
     /// Forgets what it has seen of the present window, and begins the next one then.
     pub fn begin_at(&mut self, from: Time) {
-        *self = Self { from, ..Self::default() };
+        *self = Self { settles: Some(from), began: self.last, last: self.last, seen: Window::default() };
     }
 
-    /// Takes a look, and tells the window if it has become this long; the next one then begins with this look.
-    pub fn look(&mut self, look: &Look, long: Duration, now: Time) -> Option<Window> {
-        if now < self.from {
-            return None;
-        }
-        let Some((began, first)) = self.began else {
-            self.began = Some((now, *look));
+    /// Takes a look, and tells the window if it has become this long; the next one then begins with this look. Where servers are to turn,
+    /// no window ends before each of them came back once, on average, and no change has settled before: with holds that take longer, what
+    /// ends with one size began with another.
+    pub fn look(&mut self, look: &Look, long: Duration, to_turn: bool, now: Time) -> Option<Window> {
+        self.last = Some((now, *look));
+        // What was counted goes back where a pool was made anew in the place of another.
+        let Some((began, first)) = self.began.filter(|(_, first)| first.completed <= look.completed) else {
+            (self.began, self.seen) = (self.last, Window::default());
+            self.settles = self.settles.filter(|until| now < *until);
             return None;
         };
         self.seen.looks += 1;
         self.seen.waiting += u32::from(look.waiters > 0);
-        self.seen.crowd += u64::from(look.in_use) + u64::from(look.waiters);
+        let busy = u64::from(look.in_use.saturating_sub(look.kept));
+        self.seen.busy += busy;
+        self.seen.crowd += busy + u64::from(look.waiters);
         self.seen.time = now - began;
         self.seen.completed = look.completed.saturating_sub(first.completed);
         self.seen.held = look.held.saturating_sub(first.held);
         self.seen.errors = look.errors.saturating_sub(first.errors);
         self.seen.granted = look.granted.saturating_sub(first.granted);
         self.seen.waited = look.waited.saturating_sub(first.waited);
-        if self.seen.time < long {
+        let is_long = self.settles.map_or(self.seen.time >= long, |until| now >= until);
+        if !is_long || (to_turn && !self.seen.has_turned(1)) {
             return None;
         }
-        (self.began, self.from) = (Some((now, *look)), now);
-        Some(std::mem::take(&mut self.seen))
+        self.began = self.last;
+        let seen = std::mem::take(&mut self.seen);
+        self.settles.take().is_none().then_some(seen)
     }
 }
 
@@ -162,7 +179,7 @@ mod tests {
         let mut gauge = Gauge::default();
         let long = Duration::from_secs(2);
         let ends: Vec<_> =
-            (0..5).filter_map(|s| gauge.look(&look(1000 + s * 100, 6), long, Time(s * SECOND))).collect();
+            (0..5).filter_map(|s| gauge.look(&look(1000 + s * 100, 6), long, false, Time(s * SECOND))).collect();
         assert_eq!(ends.len(), 2);
         assert_eq!((ends[1].throughput(), ends[1].hold()), (100.0, Duration::from_millis(10)));
         assert_eq!((ends[0].crowd(), ends[0].has_demand()), (10.0, true));
@@ -176,7 +193,7 @@ mod tests {
             let window = (0..=8).find_map(|s| {
                 let waiters = u32::from(s >= 1 && s <= looks);
                 let look = Look { granted: s * 125, waited: s * waited / 8, ..look(0, waiters) };
-                gauge.look(&look, Duration::from_secs(8), Time(s * SECOND))
+                gauge.look(&look, Duration::from_secs(8), false, Time(s * SECOND))
             });
             window.expect("eight seconds").has_demand()
         };
@@ -191,9 +208,36 @@ mod tests {
         let mut gauge = Gauge::default();
         gauge.begin_at(Time(SECOND));
         let long = Duration::from_secs(1);
-        assert_eq!(gauge.look(&look(900, 0), long, Time(SECOND / 2)), None);
-        assert_eq!(gauge.look(&look(1000, 0), long, Time(SECOND)), None);
-        let window = gauge.look(&look(1007, 0), long, Time(2 * SECOND)).unwrap();
+        assert_eq!(gauge.look(&look(900, 0), long, false, Time(SECOND / 2)), None);
+        assert_eq!(gauge.look(&look(1000, 0), long, false, Time(SECOND)), None);
+        let window = gauge.look(&look(1007, 0), long, false, Time(2 * SECOND)).unwrap();
         assert_eq!((window.completed, window.has_demand()), (7, false));
+    }
+
+    #[test]
+    fn where_servers_are_to_turn_a_change_settles_and_a_window_ends_when_as_many_holds_have_ended_as_are_under_way() {
+        // Four servers, of which one comes back every two seconds.
+        let ends = |to_turn| {
+            let mut gauge = Gauge::default();
+            let long = Duration::from_secs(2);
+            gauge.look(&look(0, 1), long, to_turn, Time(0));
+            gauge.begin_at(Time(SECOND));
+            (1..=24).find(|s| gauge.look(&look(s / 2, 1), long, to_turn, Time(s * SECOND)).is_some())
+        };
+        assert_eq!((ends(false), ends(true)), (Some(3), Some(16)));
+        // Three of them are kept.
+        let mut gauge = Gauge::default();
+        let kept = |s: u64| Look { kept: 3, ..look(s / 2, 1) };
+        let end = (0..=24).find(|s| gauge.look(&kept(*s), Duration::from_secs(1), true, Time(s * SECOND)).is_some());
+        assert_eq!(end, Some(2));
+    }
+
+    #[test]
+    fn a_pool_made_anew_begins_a_window_anew() {
+        let mut gauge = Gauge::default();
+        let long = Duration::from_secs(2);
+        gauge.look(&look(5000, 1), long, true, Time(0));
+        let windows = (1..=4).filter_map(|s| gauge.look(&look(s * 100, 1), long, true, Time(s * SECOND)));
+        assert_eq!(windows.map(|window| window.completed).collect::<Vec<_>>(), [200]);
     }
 }

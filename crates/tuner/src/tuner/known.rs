@@ -51,7 +51,7 @@ impl Tuner {
 
     /// What another one can go on with. A size that is only being tried is not known to be good.
     pub fn known(&self, now: Time) -> Known {
-        let size = self.trial.as_ref().map_or(self.size, |trial| trial.present());
+        let size = self.known_best();
         match &self.stage {
             Stage::Searching(searching) => {
                 let Before { size: before, errors } = searching.before;

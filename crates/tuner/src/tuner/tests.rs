@@ -56,7 +56,8 @@ fn knee(size: u32) -> u64 {
 fn it_finds_the_knee_and_then_changes_at_most_once_a_minute() {
     let mut course = Course::new(20);
     let step = course.until(Reason::Fewer, knee);
-    assert!((8..=10).contains(&step.to) && step.evidence.is_some(), "{step:?}");
+    assert!((8..=10).contains(&step.to), "{step:?}");
+    assert_eq!(step.evidence.map(|evidence| (evidence.candidate, evidence.present)), Some((step.to, 20)));
     assert_eq!(course.tuner.standing(), Standing::Found);
     let (mut last, mut changes) = (course.now, 0);
     for _ in 0..24 * 3600 {
@@ -101,6 +102,18 @@ fn a_trial_goes_on_where_clients_wait_only_now_and_then() {
     let evidence = outcome.and_then(|step| step.evidence).expect("an outcome within 20 minutes");
     assert_eq!((evidence.candidate, evidence.pairs), (16, 7));
     assert!(course.tuner.steps().any(|(reason, count)| reason == Reason::NoDemand && count > 1));
+}
+
+#[test]
+fn a_database_in_which_nothing_ends_for_minutes_says_nothing_about_sizes() {
+    let grows = |size: u32| 100 * u64::from(size);
+    let mut course = Course::new(20);
+    course.until(Reason::Tries, grows);
+    for _ in 0..900 {
+        let step = course.second(|_| 0);
+        assert!(step.is_none_or(|step| step.to == 20 && step.evidence.is_none()), "{:?}", course.tuner);
+    }
+    assert_eq!(course.until(Reason::Found, grows).to, 60);
 }
 
 #[test]
@@ -181,6 +194,22 @@ fn errors_count_also_where_more_servers_are_enough_for_everybody() {
 }
 
 #[test]
+fn errors_that_rise_while_a_neighbour_is_tried_take_more_servers_back_too() {
+    let grows = |size: u32| 1000 * u64::from(size.min(40));
+    let mut course = Course::new(20);
+    course.until(Reason::Found, grows);
+    while course.tuner.standing() != Standing::Probing {
+        course.second(grows);
+    }
+    let step = (0..600).find_map(|_| {
+        course.look.errors += 900;
+        course.second(grows)
+    });
+    assert_eq!(step.map(|step| (step.reason, step.to)), Some((Reason::Errors, 20)));
+    assert_eq!((course.tuner.size(), course.tuner.standing()), (20, Standing::Found));
+}
+
+#[test]
 fn a_database_that_has_changed_is_searched_again() {
     let mut course = Course::new(20);
     course.until(Reason::Fewer, knee);
@@ -202,6 +231,19 @@ fn servers_that_clients_keep_are_not_taken_into_account() {
     assert_eq!((step.reason, step.to), (Reason::Bounds, 31));
     course.until(Reason::Found, knee);
     assert!(course.tuner.size() >= 31);
+}
+
+#[test]
+fn servers_that_clients_keep_end_a_trial_of_fewer_and_what_is_known_stays() {
+    let mut course = Course::new(20);
+    while course.tuner.size() == 20 {
+        course.second(knee);
+    }
+    assert_eq!(course.tuner.size(), 16);
+    course.look.kept = 16;
+    let step = course.second(knee).unwrap();
+    assert_eq!((step.reason, step.from, step.to), (Reason::Bounds, 20, 20));
+    assert_eq!((course.tuner.size(), course.tuner.trial()), (20, None));
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::time::Duration;
 use pool::Time;
 use tuner::{Limits, Look, Reason, Standing, Tuner};
 
-use crate::database::{Course, Database, Events, Seconds};
+use crate::{
+    closed::Clients,
+    database::{Course, Database, Events, Seconds},
+};
 
 const LIMITS: Limits = Limits { least: 1, most: 60, window: Duration::from_secs(4) };
 const START: u32 = 20;
@@ -124,6 +127,34 @@ pub fn open(course: Course, rate: f64, size: u32, seed: u64) -> Open {
         tuner.look(&look, Time(second * SECOND));
     }
     Open { size: tuner.size(), changes: tuner.changes(), waiting: f64::from(waiting) / 600.0 }
+}
+
+/// What came of clients that come back.
+#[derive(Debug)]
+pub struct Closed {
+    /// The size at the end.
+    pub size: u32,
+    /// Transactions per second after the first quarter of the time.
+    pub throughput: f64,
+}
+
+/// So many hours of clients that come back, four looks a second: with a size that is tuned, or with a fixed one.
+pub fn closed(mut clients: Clients, hours: u64, fixed: Option<u32>) -> Closed {
+    let mut tuner = Tuner::new(LIMITS, START);
+    let looks = hours * 4 * 3600;
+    let mut before = 0;
+    for at in 1..=looks {
+        clients.until(at as f64 / 4.0, fixed.unwrap_or(tuner.size()));
+        let (in_use, waiters) = clients.present();
+        let (completed, held) = (clients.completed, Duration::from_secs_f64(clients.held_s));
+        let look = Look { completed, held, in_use, waiters, fit: true, ..Look::default() };
+        tuner.look(&look, Time(at * SECOND / 4));
+        if at == looks / 4 {
+            before = completed;
+        }
+    }
+    let counted_s = (looks - looks / 4) as f64 / 4.0;
+    Closed { size: tuner.size(), throughput: (clients.completed - before) as f64 / counted_s }
 }
 
 /// The value below which this share of the numbers lies.

@@ -1,11 +1,13 @@
 //! The tuner on virtual databases whose best size is known, in virtual time: how much throughput it gives away once it has found a size,
 //! and how often it changes the pool. `docs/tuning.md` has the table that the ignored test prints.
 
+mod closed;
 mod database;
 mod judge;
 
 use std::thread;
 
+use closed::{Clients, Work};
 use database::{Course, Database, Noise, Weather};
 use judge::{Judged, judged};
 
@@ -83,6 +85,29 @@ fn an_open_loop_beyond_the_capacity_of_a_small_pool_gets_more_servers_until_nobo
         let judged = judge::open(Course::Knee(40), 300.0, 8, seed);
         assert!(judged.size > 12 && judged.changes < 300, "{judged:?}, seed {seed}");
         assert!(judged.waiting < 0.8, "{judged:?}, seed {seed}");
+    }
+}
+
+/// Transactions that all take 5, 9 or 14 s, on a database that does the more the more servers there are: with windows of 4 s, what ends while
+/// one size has its turn began while the other one had its own.
+#[test]
+fn transactions_that_take_longer_than_a_window_do_not_mislead_it() {
+    for (took_s, seed) in [(5.0, 1), (9.0, 2), (14.0, 3)] {
+        let course = Course::Law(1.0 / took_s, 0.0, 0.0);
+        let judged = judge::closed(Clients::new(course, Work::Same, 100, seed), 4, None);
+        let is_best = judged.throughput > 0.95 * course.best(1..=60);
+        assert!(is_best && judged.size > 40, "{judged:?} with transactions of {took_s} s");
+    }
+}
+
+/// Jobs of 20 minutes, of which in most windows none ends: with any size as many as with any other.
+#[test]
+fn where_hardly_anything_ends_in_a_window_fewer_servers_do_not_do_as_much() {
+    for (work, seed) in [(Work::Same, 1), (Work::Drawn, 2), (Work::Drawn, 3)] {
+        let clients = || Clients::new(Course::Law(1.0 / 1200.0, 0.0, 0.0), work, 100, seed);
+        let (tuned, fixed) = (judge::closed(clients(), 24, None), judge::closed(clients(), 24, Some(20)));
+        // A trial of 16 servers, which takes hours, costs a tenth meanwhile.
+        assert!(tuned.throughput > 0.85 * fixed.throughput, "{tuned:?} beside {fixed:?}, seed {seed}");
     }
 }
 
