@@ -133,6 +133,39 @@ def test_who_needs_one_after_the_other_of_two_pools_waits_for_no_turn(house):
         assert time.monotonic() - began < 20 * 0.25
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_servers_that_nobody_uses_go_to_who_waits_and_come_back_when_they_are_needed(house, workers):
+    limit, half = 8, 4
+    served = house(limit=limit, workers=workers, kinds=("postgres",), rules=PATIENT, second=True)
+    servers = lambda: {pool["database"]: pool["servers"]["total"] for pool in served.pools()}
+    reclaimed = lambda: served.metric("poolhouse_servers_closed_total", reason="reclaimed")
+
+    def work(database):
+        """More clients than there could be servers, and the servers are what takes time."""
+        return Busy(lambda: served.wire(database=database, timeout=20), lambda client: client.query("SELECT pg_sleep(0.02)"), clients=12)
+
+    with contextlib.ExitStack() as open_clients:
+        sleepers = [open_clients.enter_context(served.wire(database="other")) for _ in range(half)]
+        for statement in ("BEGIN", "COMMIT"):
+            for client in sleepers:
+                client.query(statement)
+        assert servers()["other"] == half
+        with work("bench"):
+            eventually("the pool with waiting clients has all servers", lambda: servers() == {"bench": limit, "other": 0})
+            began = time.monotonic()
+            assert sleepers[0].query("SELECT 1") == [["1"]]
+            assert time.monotonic() - began < 2
+            with work("other"):
+                eventually("each has its share", lambda: servers() == {"bench": half, "other": half})
+                before = reclaimed()
+                for _ in range(25):
+                    time.sleep(0.1)
+                    assert servers() == {"bench": half, "other": half}
+                assert reclaimed() == before, "a server is taken from a pool that uses it"
+            eventually("they are taken again", lambda: servers() == {"bench": limit, "other": 0})
+    assert served.total() <= limit
+
+
 def test_the_error_names_the_limit_that_was_the_cause(house):
     served = house(limit=1, size=2, rules='max_wait_time = "1s"\n', kinds=("postgres", "redis"))
     with served.wire() as keeper, served.wire() as other_client:

@@ -63,6 +63,8 @@ pub(crate) enum Demand {
     Permit(Arc<SharedPool>),
     /// The pool is asked to give up an idle server.
     Reclaim(Arc<SharedPool>),
+    /// The same, but only one that nobody has used for long.
+    ReclaimUnused(Arc<SharedPool>),
 }
 
 impl Registry {
@@ -208,7 +210,17 @@ impl Registry {
         });
     }
 
-    /// Somebody has waited for long in this pool.
+    /// A pool had no server that nobody has used for long.
+    pub(crate) fn unused_failed(&self, member: MemberId, demands: &mut Vec<Demand>) {
+        self.with_budget(demands, |budget, _, _| budget.unused_failed(member));
+    }
+
+    /// Clients have waited for long in this pool, though its servers come free.
+    pub(crate) fn press(&self, member: MemberId, demands: &mut Vec<Demand>) {
+        self.with_budget(demands, |budget, _, _| budget.press(member));
+    }
+
+    /// Somebody has waited for long in this pool, and none of its servers comes free.
     pub(crate) fn insist(&self, member: MemberId, demands: &mut Vec<Demand>) {
         self.with_budget(demands, |budget, _, _| budget.insist(member));
     }
@@ -227,7 +239,7 @@ impl Registry {
         accounts.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
     }
 
-    /// A pool that could give up nothing before has an idle server to spare now.
+    /// A pool that could not give up what it was asked for may do so now.
     pub(crate) fn has_idle(&self, member: MemberId, demands: &mut Vec<Demand>) {
         self.with_budget(demands, |budget, _, _| budget.has_idle(member));
     }
@@ -287,9 +299,11 @@ impl Accounts {
 
     fn drain_actions(&mut self, demands: &mut Vec<Demand>) {
         while let Some(action) = self.budget.poll_action() {
+            let pool = Arc::clone(&self.seats[&action.member()].pool);
             demands.push(match action {
-                BudgetAction::Grant(member) => Demand::Permit(Arc::clone(&self.seats[&member].pool)),
-                BudgetAction::Reclaim(member) => Demand::Reclaim(Arc::clone(&self.seats[&member].pool)),
+                BudgetAction::Grant(_) => Demand::Permit(pool),
+                BudgetAction::Reclaim(_) => Demand::Reclaim(pool),
+                BudgetAction::ReclaimUnused(_) => Demand::ReclaimUnused(pool),
             });
         }
     }

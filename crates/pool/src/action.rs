@@ -120,7 +120,10 @@ pub enum Action {
     /// Somebody has waited for long, the servers that there are do not come free, and the budget permits no more: tell it
     /// with [`crate::Budget::insist`].
     Insist,
-    /// The budget asked in vain, and now there is a server to spare: tell it with [`crate::Budget::has_idle`].
+    /// Clients have waited for long, though the servers that there are come free, and the budget permits no more: tell it with
+    /// [`crate::Budget::press`].
+    Press,
+    /// The budget asked in vain, and now there is a server such as it asked for: tell it with [`crate::Budget::has_idle`].
     Spare,
     /// Start a connection; answer with `connected` or `connect_failed`.
     Connect {
@@ -178,7 +181,12 @@ impl Action {
     /// Where it has to be done; `None`: wherever it was ordered. What nobody in particular waits for is dialled by worker 0.
     pub fn place(&self) -> Option<Home> {
         match self {
-            Action::AskPermit | Action::WithdrawPermit | Action::Insist | Action::Spare | Action::Grant(_) => None,
+            Action::AskPermit
+            | Action::WithdrawPermit
+            | Action::Insist
+            | Action::Press
+            | Action::Spare
+            | Action::Grant(_) => None,
             Action::Connect { home, .. } => Some(home.unwrap_or(Home(0))),
             Action::Fail { home, .. }
             | Action::Close { home, .. }

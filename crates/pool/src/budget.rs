@@ -1,6 +1,7 @@
 //! Who may have how many connections: nested or overlapping caps (of the process, a database, a user, a pool), shared
 //! fairly among members (the pools). It counts permits; it knows neither servers nor what members do with them.
 
+mod asking;
 mod invariants;
 
 use alloc::{
@@ -42,6 +43,17 @@ pub enum BudgetAction {
     /// This member should give one permit back, by closing an idle connection and then `release`; if it cannot, the
     /// answer is `reclaim_failed`.
     Reclaim(MemberId),
+    /// The same, but only a connection that has been unused for long is worth it; if it has none, the answer is
+    /// `unused_failed`.
+    ReclaimUnused(MemberId),
+}
+
+impl BudgetAction {
+    /// Who it is for.
+    pub fn member(self) -> MemberId {
+        let (Self::Grant(member) | Self::Reclaim(member) | Self::ReclaimUnused(member)) = self;
+        member
+    }
 }
 
 /// Permits, shared fairly.
@@ -55,6 +67,10 @@ pub enum BudgetAction {
 /// members that need one, they take turns. How long a turn lasts is for the members to say, since they may answer that they have none
 /// to spare. A member that insists, because what it has is of no use to those who wait there, counts as having none
 /// until it is granted one more; but it comes behind those that have none, and nobody is asked for the last one for its sake.
+///
+/// A fair share is worth nothing while nobody uses it. For the sake of a member that presses, because clients there have waited for long
+/// although servers come back, others are asked for what they have not used for long, however few they have, and even for the last one.
+/// Only they know whether they have such a one. Who gives it up gets its fair share back, by the rules above, when it wishes for it.
 ///
 /// After every call, poll [`Budget::poll_action`] until it has no more. As long as there is enough for all, no call looks
 /// at more than one member; requests in vain, and permits that come back while others wish, look at all.
@@ -91,6 +107,8 @@ struct Scope {
     coming: u32,
     /// Scratch: none of its members has enough to give to any of those who still wish.
     dry: bool,
+    /// Scratch: none of its members has anything unused, as far as is known.
+    awake: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -100,12 +118,16 @@ struct Member {
     present: bool,
     /// It was asked for one when it had none to give, and has not had any since.
     barren: bool,
+    /// It was asked for one that it does not use when it used all, and has not said since that there is one.
+    awake: bool,
     /// What it has is of no use to those who wait.
     insists: bool,
     used: u32,
     /// When it last got one.
     granted: u64,
     wanting: u32,
+    /// Of these, those for whose sake others are asked for what they do not use.
+    pressing: u32,
     /// When it began to wish.
     wish: u64,
     reclaims: u32,
@@ -123,7 +145,7 @@ impl Budget {
     pub fn add_scope(&mut self, limit: u32) -> ScopeId {
         assert!(self.scopes.len() < MAX_SCOPES, "more than MAX_SCOPES caps in a budget");
         let ceiling = Scope::ceiling(limit);
-        self.scopes.push(Scope { limit, used: 0, ceiling, reclaims: 0, spare: 0, coming: 0, dry: false });
+        self.scopes.push(Scope { limit, used: 0, ceiling, reclaims: 0, spare: 0, coming: 0, dry: false, awake: false });
         ScopeId(u32::try_from(self.scopes.len() - 1).expect("fewer than MAX_SCOPES"))
     }
 
@@ -150,10 +172,12 @@ impl Budget {
             scope_count: 0,
             present: true,
             barren: false,
+            awake: false,
             insists: false,
             used: 0,
             granted: 0,
             wanting: 0,
+            pressing: 0,
             wish: 0,
             reclaims: 0,
             promised: 0,
@@ -208,8 +232,7 @@ impl Budget {
         self.wanting -= wanting;
         self.members[member.0 as usize].present = false;
         self.free_members.push(member.0);
-        self.actions
-            .retain(|action| !matches!(action, BudgetAction::Grant(m) | BudgetAction::Reclaim(m) if *m == member));
+        self.actions.retain(|action| action.member() != member);
         self.distribute();
         self.rebalance();
     }
@@ -247,6 +270,7 @@ impl Budget {
         }
         wishing.wanting -= 1;
         wishing.insists &= wishing.wanting > 0;
+        wishing.pressing = wishing.pressing.min(wishing.wanting);
         self.wanting -= 1;
         if self.kept {
             self.distribute();
@@ -286,6 +310,8 @@ impl Budget {
         if wishing.wanting == 0 {
             return;
         }
+        // What others would give up might not come back either.
+        wishing.pressing = 0;
         if !core::mem::replace(&mut wishing.insists, true) {
             wishing.wish = wish;
             self.wishes = wish;
@@ -294,11 +320,31 @@ impl Budget {
         self.rebalance();
     }
 
+    /// Somebody there has waited for long, although those that the member has come free: they are too few. What it wishes for now, others
+    /// are to give up if they have not used it for long.
+    pub fn press(&mut self, member: MemberId) {
+        let pressing = self.member_mut(member);
+        if pressing.wanting > 0 {
+            pressing.pressing = pressing.wanting;
+            self.rebalance();
+        }
+    }
+
     /// A member that was asked to give one up has none to spare. It will not be asked again before `has_idle` or
     /// `comes_free`.
     pub fn reclaim_failed(&mut self, member: MemberId) {
+        self.member_mut(member).barren = true;
+        self.asked_in_vain(member);
+    }
+
+    /// A member that was asked for one that it has not used for long has none. It will not be asked for such a one again before `has_idle`.
+    pub fn unused_failed(&mut self, member: MemberId) {
+        self.member_mut(member).awake = true;
+        self.asked_in_vain(member);
+    }
+
+    fn asked_in_vain(&mut self, member: MemberId) {
         let asked = self.member_mut(member);
-        asked.barren = true;
         if asked.reclaims == 0 {
             return;
         }
@@ -310,9 +356,12 @@ impl Budget {
         self.rebalance();
     }
 
-    /// A member that had none to spare may have one now.
+    /// A member that had none to spare, or none unused, may have one now.
     pub fn has_idle(&mut self, member: MemberId) {
-        if core::mem::take(&mut self.member_mut(member).barren) {
+        let told = self.member_mut(member);
+        let news = told.barren || told.awake;
+        (told.barren, told.awake) = (false, false);
+        if news {
             self.rebalance();
         }
     }
@@ -328,7 +377,7 @@ impl Budget {
         at.and_then(|at| self.actions.remove(at)).is_some()
     }
 
-    /// Whether this member was asked in vain, so that `has_idle` or `comes_free` would be news.
+    /// Whether this member was asked in vain for any that it can spare, so that `comes_free` would be news.
     pub fn awaits_idle(&self, member: MemberId) -> bool {
         self.member(member).barren
     }
@@ -403,31 +452,10 @@ impl Budget {
         // The next of its wishes is younger than those of others.
         member.wish = wish;
         member.insists = false;
+        member.pressing = member.pressing.saturating_sub(1);
         self.wanting -= 1;
         self.take(id);
         self.actions.push_back(BudgetAction::Grant(id));
-    }
-
-    /// Finds out which wishes are held up by members that have more, and asks these to give up one per wish.
-    fn rebalance(&mut self) {
-        for scope in &mut self.scopes {
-            scope.spare = scope.room() + i64::from(scope.reclaims);
-            scope.dry = false;
-        }
-        self.reclaim_excess();
-        if self.wanting == 0 {
-            return;
-        }
-        let mut order = self.start_order();
-        while let Some(Reverse((.., at))) = order.pop() {
-            let id = MemberId(at);
-            if self.make_room(id) {
-                self.scopes_of(id).for_each(|scope| self.scopes[scope].spare -= 1);
-                self.member_mut(id).promised += 1;
-                self.order_again(&mut order, id);
-            }
-        }
-        self.order = order;
     }
 
     /// All who wish, in the order in which they are to be helped.
@@ -448,80 +476,6 @@ impl Budget {
         if member.wanting > member.promised {
             order.push(Reverse((member.standing(member.promised), member.left() > 0, member.wish, id.0)));
         }
-    }
-
-    /// Whether each full cap above this member has somebody under it who could give one up for it.
-    fn might_be_helped(&self, id: MemberId) -> bool {
-        let least = self.member(id).too_much_for(0);
-        let mut full = self.scopes_of(id).filter(|scope| self.scopes[*scope].room() <= 0);
-        full.all(|scope| self.richest(&[scope], least, Some(id)).is_some())
-    }
-
-    /// Where a cap was lowered below what is used, asks those that have most.
-    fn reclaim_excess(&mut self) {
-        for scope in 0..self.scopes.len() {
-            while self.scopes[scope].spare < 0 {
-                let Some(richest) = self.richest(&[scope], 0, None) else { break };
-                self.reclaim(richest);
-            }
-        }
-    }
-
-    /// Sees to it that there will be a permit for this member under all its caps. False, and nothing is done, if that
-    /// cannot be had from members that have too much beside it.
-    fn make_room(&mut self, id: MemberId) -> bool {
-        let Member { promised, insists, .. } = *self.member(id);
-        let least = self.member(id).too_much_for(promised);
-        let mut full = [0; MAX_SCOPES_OF_A_MEMBER];
-        let mut count = 0;
-        for scope in self.scopes_of(id).filter(|scope| self.scopes[*scope].spare <= 0) {
-            full[count] = scope;
-            count += 1;
-        }
-        let full = &full[..count];
-        if full.is_empty() {
-            return true;
-        }
-        for scope in full {
-            // The members are asked for in the order of what they have, so that a cap once dry stays dry.
-            let dry = self.scopes[*scope].dry || self.scopes[*scope].spare < 0;
-            if dry || self.richest(&[*scope], least, Some(id)).is_none() {
-                // Unless it is one's own that could be had of it.
-                self.scopes[*scope].dry |= !insists;
-                return false;
-            }
-        }
-        // One who is under all of them at once costs one connection instead of several.
-        if let Some(richest) = self.richest(full, least, Some(id)) {
-            self.reclaim(richest);
-        }
-        for scope in full {
-            if self.scopes[*scope].spare <= 0 {
-                let richest = self.richest(&[*scope], least, Some(id)).expect("nobody under this cap was asked since");
-                self.reclaim(richest);
-            }
-        }
-        true
-    }
-
-    /// Of those under all these caps that have at least `least` (not counting what they were asked to give up) and may
-    /// have something to give: the one that has most, of equals the one that got its last one before the others. Not
-    /// the one for whose sake that is.
-    fn richest(&self, scopes: &[usize], least: u32, sake: Option<MemberId>) -> Option<MemberId> {
-        let candidates = self.present().filter(|(id, m)| {
-            let under_all = scopes.iter().all(|scope| m.scopes().iter().any(|s| *s as usize == *scope));
-            under_all && !m.barren && m.left() >= least.max(1) && Some(*id) != sake
-        });
-        candidates.max_by_key(|(_, m)| (m.left(), Reverse(m.granted))).map(|(id, _)| id)
-    }
-
-    fn reclaim(&mut self, member: MemberId) {
-        self.member_mut(member).reclaims += 1;
-        for scope in self.scopes_of(member) {
-            self.scopes[scope].reclaims += 1;
-            self.scopes[scope].spare += 1;
-        }
-        self.actions.push_back(BudgetAction::Reclaim(member));
     }
 
     fn take(&mut self, member: MemberId) {
@@ -578,13 +532,6 @@ impl Scope {
     }
 }
 
-/// How many permits a member must have to be asked for one, by somebody who has so many. One more than another is not
-/// too much, or the two would pass it to and fro; but one who has none must not wait for somebody's last one while that
-/// is idle.
-fn too_much_beside(has: u32) -> u32 {
-    if has == 0 { 1 } else { has + 2 }
-}
-
 impl Member {
     /// What it will have once it has given up what it was asked for.
     fn left(&self) -> u32 {
@@ -594,13 +541,6 @@ impl Member {
     /// The same with what it was promised, as it counts beside others who wish.
     fn standing(&self, promised: u32) -> u32 {
         if self.insists && promised == 0 { 0 } else { self.left() + promised }
-    }
-
-    /// How many another member must have to be asked for one for the sake of this one. A member that has some never gets the last one of
-    /// another, although it insists: what it gets may be kept, too, and would then never come back.
-    fn too_much_for(&self, promised: u32) -> u32 {
-        let least = too_much_beside(self.standing(promised));
-        if self.left() > 0 { least.max(2) } else { least }
     }
 
     fn scopes(&self) -> &[u32] {

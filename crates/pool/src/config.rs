@@ -10,6 +10,9 @@ pub const MAX_WAITERS: u32 = 1 << 24;
 /// The default of [`PoolConfig::turn`]: some fifty times what it takes to open a connection within a data centre, and well
 /// below the usual `max_wait_time`.
 pub const TURN: Duration = Duration::from_millis(250);
+/// For so many turns nobody must have used a server that is given up to a pool that has no less: a second with the usual turn. That is
+/// some hundred times what it takes to close it here and to open one there, so at most a hundredth of its time is lost to changing hands.
+pub const UNUSED_TURNS: u32 = 4;
 
 /// The options of one pool. An absent duration means "no limit".
 #[derive(Clone, PartialEq, Debug)]
@@ -44,7 +47,8 @@ pub struct PoolConfig {
     /// How long a connect may take; also a check and a reset.
     pub connect_timeout: Duration,
     /// Where there are fewer permits than pools that need one: how long a pool uses its last server before that is closed
-    /// for another pool; and after how long without a server for its first waiter a pool counts as having none.
+    /// for another pool; and after how long without a server for its first waiter a pool counts as having none. Also after how long
+    /// a queue that never becomes empty shows that a pool has too few; others then give up what they have not used for [`UNUSED_TURNS`].
     pub turn: Duration,
 }
 
@@ -176,6 +180,8 @@ pub(crate) struct Limits {
     pub(crate) backoff_max: u64,
     pub(crate) connect: u64,
     pub(crate) turn: u64,
+    /// Nobody uses a server that has been idle for so long.
+    pub(crate) unused: u64,
     pub(crate) max_size: u32,
     pub(crate) max_waiters: u32,
 }
@@ -198,6 +204,7 @@ impl Limits {
             backoff_max: nanos(config.backoff_max),
             connect: nanos(config.connect_timeout),
             turn: nanos(config.turn),
+            unused: nanos(config.turn).saturating_mul(u64::from(UNUSED_TURNS)),
             max_size: config.effective_max_size(),
             max_waiters: if config.max_waiters == 0 { MAX_WAITERS } else { config.max_waiters },
         }

@@ -14,10 +14,12 @@
 //! | [`Action::WithdrawPermit`] | [`Budget::withdraw`] |
 //! | [`BudgetAction::Grant`] | [`Pool::permit`]; if that is false, [`Budget::release`] |
 //! | [`BudgetAction::Reclaim`] | [`Pool::reclaim`]; if that is false, [`Budget::reclaim_failed`] |
+//! | [`BudgetAction::ReclaimUnused`] | [`Pool::reclaim_unused`]; if that is false, [`Budget::unused_failed`] |
 //! | (a server is gone: [`Pool::closed`], [`Pool::lost`], [`Pool::connect_failed`]) | [`Budget::release`] |
 //! | [`Action::Spare`] | [`Budget::has_idle`] |
 //! | (a check-in while [`Pool::may_spare`]) | [`Budget::comes_free`]; if that is true, [`CheckIn::Reclaim`] |
 //! | [`Action::Insist`] | [`Budget::insist`] |
+//! | [`Action::Press`] | [`Budget::press`] |
 //! | [`Admission::AcceptAndEvict`] | [`IdleQueue::pop_idle_for`], and [`Gate::evicted`] |
 //!
 //! Without a budget:
@@ -55,7 +57,7 @@ mod waiters;
 
 pub use action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Wish};
 pub use budget::{Budget, BudgetAction, MAX_MEMBERS, MAX_SCOPES, MAX_SCOPES_OF_A_MEMBER, MemberId, Permit, ScopeId};
-pub use config::{ConfigError, MAX_SERVERS, MAX_WAITERS, PoolConfig, TURN};
+pub use config::{ConfigError, MAX_SERVERS, MAX_WAITERS, PoolConfig, TURN, UNUSED_TURNS};
 pub use event::{CheckOutFailed, Closed, Event, MAX_EVENTS, Path};
 pub use gate::{Admission, Gate, GateConfig};
 pub use idle_queue::{IdleQueue, IdleTicket};

@@ -24,6 +24,8 @@ use crate::{
     waiters::{Ticket, WaiterId, Waiters},
 };
 
+use self::sharing::Sharing;
+
 /// A pool of servers: a state machine.
 ///
 /// **Call order.** A new pool is paused (it queues waiters and connects nothing) until [`Pool::ready`]. After *every* call
@@ -57,7 +59,8 @@ use crate::{
 ///
 /// **What is given up** for other pools, when the budget asks: an idle server, down to `min_size`. The last one that is not kept
 /// by a client for long is given up when it has been in service for a `turn`, or idle for a short part of one. A server that comes back may
-/// have to be given up although others wait for it: see [`Pool::may_spare`].
+/// have to be given up although others wait for it: see [`Pool::may_spare`]. Where clients wait for long elsewhere, it asks for servers that
+/// nobody has used for [`crate::UNUSED_TURNS`]: those are given up down to `min_size`, the last one too.
 ///
 /// Check-out and check-in are O(1) and, once its queues have grown to their working size, allocate nothing. At most
 /// one action per waiter and a few per server can be queued.
@@ -77,14 +80,8 @@ pub struct Pool {
     errand: bool,
     /// Incremented by each clear; servers of earlier ones are stale.
     generation: u32,
-    /// The budget has asked for a server, and there was none to spare.
-    refused: bool,
-    /// When somebody last got a server.
-    served: Time,
-    /// When the budget was last told that somebody has waited for long.
-    insisted: Time,
-    /// It has yet to be told.
-    insists: bool,
+    /// What it does for other pools, and asks of them.
+    sharing: Sharing,
     /// Connections wanted from the budget.
     asked: u32,
     /// Of these, how many the caller has been told of.
@@ -139,10 +136,7 @@ impl Pool {
             demanding: Waiters::new(),
             errand: false,
             generation: 0,
-            refused: false,
-            served: now,
-            insisted: now,
-            insists: false,
+            sharing: Sharing::new(now),
             asked: 0,
             announced: 0,
             ceiling: limits.max_size,
@@ -259,6 +253,9 @@ impl Pool {
             if self.waiting() >= self.limits.max_waiters {
                 return self.refuse(CheckOutFailed::QueueFull);
             }
+        }
+        if !held_back {
+            self.begins_to_wait(now);
         }
         let queue = match wish {
             Wish::Unused => &mut self.demanding,
@@ -463,25 +460,6 @@ impl Pool {
         true
     }
 
-    /// The budget wants one server back. True if an idle one is being closed. False if there is none to spare; then
-    /// [`Action::Spare`] tells when there is, and [`Pool::may_spare`] whether one that comes back will do.
-    pub fn reclaim(&mut self, now: Time) -> bool {
-        let now = self.tick(now);
-        let Some(server) = self.slots.oldest_idle().filter(|server| self.is_spare(*server, now)) else {
-            self.refused = true;
-            return false;
-        };
-        self.order_close(server, Closed::Reclaimed, now);
-        self.settle(now);
-        true
-    }
-
-    /// Whether this server, which is in use and about to come back, can be given up for another pool, and the budget has asked
-    /// in vain for one. If so, ask [`crate::Budget::comes_free`]; if that is true, check it in with [`CheckIn::Reclaim`].
-    pub fn may_spare(&self, server: ServerId, now: Time) -> bool {
-        self.refused && self.is_spare(server, now.max(self.now))
-    }
-
     /// Expires waiters, closes what is unused for too long or too old, gives up connects and checks that take too long,
     /// and connects again after a pause. To be called at the time of [`Pool::poll_deadline`]; at any other it does no
     /// harm.
@@ -504,10 +482,7 @@ impl Pool {
             return Some(Action::WithdrawPermit);
         }
         // Not before the wish that it is about.
-        if core::mem::take(&mut self.insists) && self.asked > 0 {
-            return Some(Action::Insist);
-        }
-        None
+        self.plea()
     }
 
     /// When [`Pool::handle_timeout`] is to be called next, unless something else happens before.
@@ -598,7 +573,7 @@ impl Pool {
     #[inline]
     fn grant_idle(&mut self, server: ServerId, waiter: WaiterId, waiter_home: Home, now: Time) -> Grant {
         self.slots.set_state(server, State::InUse, now);
-        self.served = now;
+        self.sharing.served = now;
         let slot = self.slots.get_mut(server);
         slot.used = true;
         let home = slot.home;

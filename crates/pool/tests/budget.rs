@@ -69,7 +69,7 @@ impl World {
                     let member = self.members.get_mut(&id).expect("present");
                     member.wanting = member.wanting.checked_sub(1).expect("a wish");
                 }
-                BudgetAction::Reclaim(id) => {
+                BudgetAction::Reclaim(id) | BudgetAction::ReclaimUnused(id) => {
                     let member = self.members.get_mut(&id).expect("present");
                     member.told += 1;
                     assert!(member.told <= member.used, "asked for more than it has");
@@ -119,7 +119,11 @@ impl World {
                 let member = self.members.get_mut(&id).expect("present");
                 if member.told > 0 {
                     member.told -= 1;
-                    self.budget.reclaim_failed(id);
+                    if m % 2 == 0 {
+                        self.budget.reclaim_failed(id);
+                    } else {
+                        self.budget.unused_failed(id);
+                    }
                     self.obey();
                 }
             }
@@ -139,7 +143,10 @@ impl World {
                 self.obey();
             }
             15 => self.add(m),
-            _ => {}
+            _ => {
+                self.budget.press(id);
+                self.obey();
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use pool::{
     Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, Hold, Home, Path, Pool, PoolConfig, ServerId,
-    Ticket, Time, WaiterId,
+    Ticket, Time, UNUSED_TURNS, WaiterId,
 };
 use proptest::prelude::*;
 
@@ -47,6 +47,8 @@ struct World {
     refused: u64,
     /// The budget has asked for a server and got none.
     in_vain: bool,
+    /// Since when the queue has not been empty, if it is not.
+    queued: Time,
     punctual: bool,
 }
 
@@ -66,6 +68,7 @@ impl World {
             left: 0,
             refused: 0,
             in_vain: false,
+            queued: Time(0),
             punctual: true,
         }
     }
@@ -154,6 +157,10 @@ impl World {
                     let first = self.queue.first().expect("somebody who has waited for long");
                     assert!(self.asked > 0 && self.now - first.since >= self.config.turn, "{first:?}");
                 }
+                Action::Press => {
+                    assert!(self.asked > 0 && !self.queue.is_empty(), "nobody needs more");
+                    assert!(self.now - self.queued >= self.config.turn, "{:?}", self.queue[0]);
+                }
                 Action::Spare => assert!(std::mem::take(&mut self.in_vain), "nobody asked in vain"),
                 Action::Grant(grant) => self.granted(grant),
                 Action::Fail { waiter, home, reason, waited } => self.fail(waiter, home, reason, waited),
@@ -224,6 +231,9 @@ impl World {
                 self.granted_at_once(grant, id, home);
             }
             CheckOut::Queued(ticket) => {
+                if self.queue.is_empty() {
+                    self.queued = self.now;
+                }
                 self.queue.push(Waiting { id, home, ticket, since: self.now, overtaken: 0 });
                 self.obey();
             }
@@ -336,12 +346,22 @@ impl World {
                 self.pool.clear(clear, self.now);
                 self.obey();
             }
-            _ => {
+            _ if m % 2 == 0 => {
                 self.in_vain |= !self.pool.reclaim(self.now);
                 self.obey();
             }
+            _ => self.reclaim_unused(),
         }
         self.compare();
+    }
+
+    fn reclaim_unused(&mut self) {
+        let established = self.count(|is| !matches!(is, Is::Connecting(_) | Is::Closing));
+        let unused = |is: &Is| matches!(is, Is::Idle(since) if *since + self.config.turn * UNUSED_TURNS <= self.now);
+        let there = established > self.config.min_size && self.count(unused) > 0;
+        assert_eq!(self.pool.reclaim_unused(self.now), there, "what nobody uses is given up, and nothing else");
+        self.in_vain |= !there;
+        self.obey();
     }
 
     fn moved(&mut self, n: u8, home: Home) {

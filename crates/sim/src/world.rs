@@ -47,6 +47,8 @@ pub enum Fault {
     ForgetInsisting,
     /// No server is closed for another pool when it comes back.
     KeepLast,
+    /// The budget does not hear of those who have too few servers.
+    ForgetPressing,
 }
 
 /// What happens at some time. A visit tells whether a client is still where it was.
@@ -93,6 +95,8 @@ enum Letter {
     Permit,
     /// A wish of the budget to have one back.
     Reclaim,
+    /// The same, for one that nobody uses.
+    ReclaimUnused,
 }
 
 struct Post {
@@ -112,6 +116,8 @@ struct Post {
     mail: VecDeque<(Time, Letter)>,
     /// Permits of the budget on their way to the pool.
     permits_sent: u32,
+    /// Since when it has wished for more permits, and got none.
+    wishes_since: Time,
     /// When a time-out is on the agenda.
     alarm: Time,
     closed: bool,
@@ -137,15 +143,16 @@ const MAX_CALM: u64 = 1_000_000;
 /// Letters in a moment beyond which pools and budget keep each other busy.
 const MAX_LETTERS: usize = 100_000;
 
-/// One world of so many is one in which pools take turns.
-const TIGHT: u64 = 32;
+/// Of so many worlds one is a world in which pools take turns, and one is a world in which most pools sleep.
+const SPECIAL: u64 = 32;
 
 /// Runs one schedule of so many steps before the calm; panics if something is wrong.
 pub fn run(seed: u64, steps: Option<u64>, fault: Fault, trace: bool) -> Tally {
     let mut rng = Rng::new(seed);
     let mut trouble_rng = Rng::new(seed ^ 0x5c1e5);
-    let mut plan = match seed % TIGHT {
+    let mut plan = match seed % SPECIAL {
         0 => plan::tight(&mut rng),
+        1 => plan::drowsy(&mut rng),
         _ => Plan { trouble: plan::trouble(&mut trouble_rng), ..plan::plan(&mut rng) },
     };
     plan.steps = steps.unwrap_or(plan.steps);
@@ -202,6 +209,7 @@ impl World {
                 least: pool.config.min_size,
                 mail: VecDeque::new(),
                 permits_sent: 0,
+                wishes_since: now,
                 alarm: Time::NEVER,
                 closed: false,
                 unasked: 0,
@@ -360,6 +368,9 @@ impl World {
                 post.oracle.check_wishes(wishes, post.permits_sent, post.unasked as u32);
             }
             assert_eq!(used, post.oracle.permits + post.permits_sent, "permits are lost or made up");
+            if wishes == 0 {
+                post.wishes_since = now;
+            }
         }
         self.budget.check_invariants();
         for (scope, &mut (id, limit, ref mut ceiling)) in self.scopes.iter_mut().enumerate() {
@@ -372,6 +383,25 @@ impl World {
         self.door.check();
         self.check_pins();
         self.check_turns();
+        self.check_unused();
+    }
+
+    /// No pool waits for a permit beside one that has a server which nobody uses: that one is being closed, or another.
+    fn check_unused(&self) {
+        if self.plan.doze.is_none() || self.calm {
+            return;
+        }
+        let now = self.now();
+        // A pool may press a moment after it could, and so may find another one awake that falls asleep in this moment.
+        let turn = self.plan.pools[0].config.turn;
+        let presses = |post: &Post| now - post.wishes_since > turn && post.oracle.clock == now && post.oracle.lacks();
+        let coming = |post: &Post| post.permits_sent > 0 || post.pool.counts().closing > 0;
+        if self.posts.iter().any(coming) {
+            return;
+        }
+        let Some(poor) = self.posts.iter().position(presses) else { return };
+        let sleeps = self.posts.iter().position(|post| post.oracle.has_unused(now, 1));
+        assert_eq!(sleeps, None, "pool {poor} waits, and another does not use what it has");
     }
 
     /// No pool starves beside others that are served, and none opens connections for nothing.

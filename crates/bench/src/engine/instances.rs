@@ -282,14 +282,15 @@ impl Instances {
     /// Takes up what the budget has decided.
     fn share(&mut self, now: Time) {
         while let Some(action) = self.budget.as_mut().and_then(Budget::poll_action) {
-            let (BudgetAction::Grant(member) | BudgetAction::Reclaim(member)) = action;
+            let member = action.member();
             let at =
                 self.pools.iter().position(|instance| instance.member == Some(member)).expect("a member is a pool");
             let (pool, budget) = (&mut self.pools[at].pool, self.budget.as_mut().expect("one that decides"));
             match action {
                 BudgetAction::Grant(_) if !pool.permit(now) => budget.release(member),
                 BudgetAction::Reclaim(_) if !pool.reclaim(now) => budget.reclaim_failed(member),
-                BudgetAction::Grant(_) | BudgetAction::Reclaim(_) => {}
+                BudgetAction::ReclaimUnused(_) if !pool.reclaim_unused(now) => budget.unused_failed(member),
+                BudgetAction::Grant(_) | BudgetAction::Reclaim(_) | BudgetAction::ReclaimUnused(_) => {}
             }
             self.drain_one(at as u32, now);
         }
@@ -330,7 +331,7 @@ impl Instances {
     fn act(&mut self, at: u32, action: Action, now: Time) {
         let instance = &mut self.pools[at as usize];
         match action {
-            Action::AskPermit | Action::WithdrawPermit | Action::Insist | Action::Spare => {
+            Action::AskPermit | Action::WithdrawPermit | Action::Insist | Action::Press | Action::Spare => {
                 let Some((budget, member)) = self.budget.as_mut().zip(instance.member) else {
                     assert!(matches!(action, Action::AskPermit | Action::WithdrawPermit), "nothing is asked back");
                     // False would mean that it is wanted no more: then there is nothing to do.
@@ -342,6 +343,7 @@ impl Instances {
                     Action::AskPermit if !instance.pool.permit(now) => budget.release(member),
                     Action::WithdrawPermit => _ = budget.withdraw(member),
                     Action::Insist => budget.insist(member),
+                    Action::Press => budget.press(member),
                     Action::Spare => budget.has_idle(member),
                     _ => {}
                 }

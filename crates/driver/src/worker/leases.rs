@@ -398,6 +398,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Action::AskPermit => self.host.registry.request(pool.member, &mut self.demands),
             Action::WithdrawPermit => self.host.registry.withdraw(pool.member, &mut self.demands),
             Action::Insist => self.host.registry.insist(pool.member, &mut self.demands),
+            Action::Press => self.host.registry.press(pool.member, &mut self.demands),
             Action::Spare => {
                 pool.awaits_idle.store(false, Relaxed);
                 self.host.registry.has_idle(pool.member, &mut self.demands);
@@ -483,6 +484,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.operate(&pool, |guarded| {
                     if !guarded.pool.reclaim(now) {
                         host.registry.reclaim_failed(pool.member, &mut demands);
+                    }
+                });
+                self.demands.append(&mut demands);
+            }
+            Demand::ReclaimUnused(pool) => {
+                let (host, mut demands) = (Arc::clone(&self.host), Vec::new());
+                // Both under the pool's lock, as above.
+                self.operate(&pool, |guarded| {
+                    if !guarded.pool.reclaim_unused(now) {
+                        host.registry.unused_failed(pool.member, &mut demands);
                     }
                 });
                 self.demands.append(&mut demands);

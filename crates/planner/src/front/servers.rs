@@ -157,7 +157,7 @@ impl Servers {
             match action {
                 // There is no limit over several pools. False would mean that it is wanted no more.
                 Action::AskPermit => _ = self.pool.permit(now),
-                Action::WithdrawPermit | Action::Insist | Action::Spare => {}
+                Action::WithdrawPermit | Action::Insist | Action::Press | Action::Spare => {}
                 Action::Connect { server, .. } => {
                     let slot = server.slot();
                     if self.servers.len() <= slot {

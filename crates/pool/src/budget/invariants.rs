@@ -21,6 +21,7 @@ impl Budget {
         assert_eq!(self.present().map(|(_, m)| m.wanting).sum::<u32>(), self.wanting, "the sum of wishes is wrong");
         for (id, member) in self.present() {
             assert!(member.reclaims <= member.used, "{id:?} is asked to give up more than it has");
+            assert!(member.pressing <= member.wanting, "{id:?} presses for more than it wishes for");
             assert!(member.wanting == 0 || self.kept || !self.fits(member), "{id:?} wishes for what is there");
         }
     }

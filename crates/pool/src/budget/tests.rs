@@ -1,5 +1,7 @@
 //! The rules of the budget, one by one.
 
+mod pressing;
+
 use alloc::vec::Vec;
 
 use super::*;
@@ -25,7 +27,7 @@ fn settle(budget: &mut Budget) -> u32 {
         match budget.poll_action() {
             None => return steps,
             Some(BudgetAction::Grant(_)) => {}
-            Some(BudgetAction::Reclaim(member)) => {
+            Some(BudgetAction::Reclaim(member) | BudgetAction::ReclaimUnused(member)) => {
                 budget.release(member);
                 let _ = budget.request(member);
             }

@@ -3,6 +3,7 @@
 
 use crate::{
     action::Action,
+    event::Closed,
     slots::{ServerId, State},
     time::Time,
 };
@@ -10,13 +11,96 @@ use crate::{
 use super::Pool;
 
 /// The last server is given up before its turn is over if nobody has used it for this part of a turn. Shorter, and two pools
-/// with one client each would open a connection for each request.
+/// with one client each would open a connection for each request. Also how often the budget hears of a pool that presses.
 const QUIET_PART: u64 = 16;
 
+/// What a pool and the budget have told each other, beside wishes and permits.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    /// What the budget has asked for in vain.
+    sought: Sought,
+    /// When somebody last got a server.
+    pub(super) served: Time,
+    /// Since when somebody has waited here, if anybody does: always somebody, but not the same one.
+    queued: Time,
+    /// When the budget was last told that nobody got a server for long.
+    insisted: Time,
+    /// It has yet to be told.
+    insists: bool,
+    /// When the budget was last told that there are too few servers for those who wait.
+    pressed: Time,
+    /// It has yet to be told.
+    presses: bool,
+}
+
+/// What the budget has asked for in vain, and wants to hear of when there is one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Sought {
+    Nothing,
+    /// A server that nobody has used for long.
+    Unused,
+    /// Any that can be spared, which such a one can.
+    Spare,
+}
+
+impl Sharing {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            sought: Sought::Nothing,
+            served: now,
+            queued: now,
+            insisted: now,
+            insists: false,
+            pressed: now,
+            presses: false,
+        }
+    }
+}
+
 impl Pool {
+    // ---- what others get ----
+
+    /// The budget wants one server back. True if an idle one is being closed. False if there is none to spare; then
+    /// [`Action::Spare`] tells when there is, and [`Pool::may_spare`] whether one that comes back will do.
+    pub fn reclaim(&mut self, now: Time) -> bool {
+        self.give_up(Sought::Spare, now)
+    }
+
+    /// The budget wants one server back, but only one that nobody has used for [`crate::UNUSED_TURNS`]. True if such a one is being closed.
+    /// False if there is none; then [`Action::Spare`] tells when there may be.
+    pub fn reclaim_unused(&mut self, now: Time) -> bool {
+        self.give_up(Sought::Unused, now)
+    }
+
+    fn give_up(&mut self, sought: Sought, now: Time) -> bool {
+        let now = self.tick(now);
+        let Some(server) = self.slots.oldest_idle().filter(|server| self.is_sought(sought, *server, now)) else {
+            self.sharing.sought = self.sharing.sought.max(sought);
+            return false;
+        };
+        self.order_close(server, Closed::Reclaimed, now);
+        self.settle(now);
+        true
+    }
+
+    /// Whether this server, which is in use and about to come back, can be given up for another pool, and the budget has asked
+    /// in vain for one. If so, ask [`crate::Budget::comes_free`]; if that is true, check it in with [`crate::CheckIn::Reclaim`].
+    pub fn may_spare(&self, server: ServerId, now: Time) -> bool {
+        self.sharing.sought == Sought::Spare && self.is_spare(server, now.max(self.now))
+    }
+
+    /// Whether this server, which is idle, is one that the budget would take.
+    fn is_sought(&self, sought: Sought, server: ServerId, now: Time) -> bool {
+        match sought {
+            Sought::Nothing => false,
+            Sought::Unused => self.slots.established() > self.config.min_size && self.unused_from(server) <= now,
+            Sought::Spare => self.is_spare(server, now),
+        }
+    }
+
     /// Whether this server, idle or coming back, can be given up for another pool: there are more than `min_size`, and
     /// either others here come free as well, or this one has had its turn, or nobody needs it.
-    pub(super) fn is_spare(&self, server: ServerId, now: Time) -> bool {
+    fn is_spare(&self, server: ServerId, now: Time) -> bool {
         self.slots.established() > self.config.min_size
             && (self.spare_from(server) <= now || self.another_comes_free(server, now))
     }
@@ -26,6 +110,11 @@ impl Pool {
         let slot = self.slots.get(server);
         let over = slot.ready_at.after(self.limits.turn);
         if slot.state == State::Idle { over.min(slot.since.after(self.limits.turn / QUIET_PART)) } else { over }
+    }
+
+    /// From when on an idle server counts as one that nobody uses.
+    fn unused_from(&self, server: ServerId) -> Time {
+        self.slots.get(server).since.after(self.limits.unused)
     }
 
     /// Whether this pool has another server beside this one that is idle, or that nobody has kept for a whole turn:
@@ -38,29 +127,56 @@ impl Pool {
         })
     }
 
-    /// Tells the budget, which asked in vain before, that there is an idle server to spare.
+    /// Tells the budget, which asked in vain before, that there is an idle server such as it asked for.
     #[inline]
     pub(super) fn tell_spare(&mut self, now: Time) {
-        if self.refused && self.slots.oldest_idle().is_some_and(|server| self.is_spare(server, now)) {
-            self.refused = false;
+        let sought = self.sharing.sought;
+        if sought != Sought::Nothing
+            && self.slots.oldest_idle().is_some_and(|server| self.is_sought(sought, server, now))
+        {
+            self.sharing.sought = Sought::Nothing;
             self.actions.push_back(Action::Spare);
         }
     }
 
-    /// When there will be an idle server to spare.
+    /// When there will be an idle server such as the budget asked for.
     #[inline]
     pub(super) fn spare_at(&self) -> Time {
-        let due = self.refused && self.slots.established() > self.config.min_size;
+        let sought = self.sharing.sought;
+        let due = sought != Sought::Nothing && self.slots.established() > self.config.min_size;
         let server = self.slots.oldest_idle().filter(|_| due);
-        server.map_or(Time::NEVER, |server| self.spare_from(server))
+        server.map_or(Time::NEVER, |server| match sought {
+            Sought::Unused => self.unused_from(server),
+            Sought::Nothing | Sought::Spare => self.spare_from(server),
+        })
+    }
+
+    // ---- what it asks of others ----
+
+    /// Somebody is about to wait for the next server that comes free or is made.
+    pub(super) fn begins_to_wait(&mut self, now: Time) {
+        if self.waiters.len() == 0 && self.demanding.len() == 0 {
+            self.sharing.queued = now;
+        }
+    }
+
+    /// A server came back for somebody who waited. If others still wait, and always somebody has for a whole turn, then servers come back
+    /// here, but there are too few of them: the budget is told, now and then. A pool whose servers are all kept never says so, since
+    /// what others gave up for it might be kept, too.
+    #[inline]
+    pub(super) fn press(&mut self, now: Time) {
+        let waits = self.waiters.len() > 0 || self.demanding.len() > 0;
+        let since = self.sharing.queued.max(self.good_since);
+        let again = self.sharing.pressed.after(self.limits.turn / QUIET_PART);
+        self.sharing.presses |= self.asked > 0 && waits && since.after(self.limits.turn) <= now && again <= now;
     }
 
     /// Tells the budget if somebody has waited for a whole turn in which nobody here got a server. Again and again, since
     /// nothing else may happen meanwhile.
     pub(super) fn insist(&mut self, now: Time) {
         if self.starves_at() <= now {
-            self.insisted = now;
-            self.insists = true;
+            self.sharing.insisted = now;
+            self.sharing.insists = true;
         }
     }
 
@@ -70,8 +186,25 @@ impl Pool {
         if self.asked == 0 || self.slots.count(State::Connecting) > 0 {
             return Time::NEVER;
         }
+        let Sharing { served, insisted, .. } = self.sharing;
         let first =
             [self.waiters.front(), self.demanding.front()].into_iter().flatten().map(|waiter| waiter.since).min();
-        first.map_or(Time::NEVER, |since| since.max(self.served).max(self.insisted).after(self.limits.turn))
+        first.map_or(Time::NEVER, |since| since.max(served).max(insisted).after(self.limits.turn))
+    }
+
+    /// What the budget is to be told of the wishes that it knows. If they are gone, so is the reason.
+    #[inline]
+    pub(super) fn plea(&mut self) -> Option<Action> {
+        let (insists, presses) = (self.sharing.insists, self.sharing.presses);
+        self.sharing.insists = false;
+        if insists && self.asked > 0 {
+            return Some(Action::Insist);
+        }
+        self.sharing.presses = false;
+        if presses && self.asked > 0 {
+            self.sharing.pressed = self.now;
+            return Some(Action::Press);
+        }
+        None
     }
 }

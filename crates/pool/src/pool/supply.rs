@@ -120,6 +120,9 @@ impl Pool {
         if self.mode == Mode::Ready && self.waiters.len() > 0 {
             self.expire_waiters(now);
             if let Some(waiter) = self.waiters.pop_for(home, self.config.max_overtakes) {
+                if path == Path::Queued {
+                    self.press(now);
+                }
                 return Some(self.grant(server, waiter, path, now));
             }
         }
@@ -136,7 +139,7 @@ impl Pool {
         if waiter.lasting {
             self.slots.set_lasting(server);
         }
-        self.served = now;
+        self.sharing.served = now;
         let slot = self.slots.get_mut(server);
         slot.used = true;
         let waited = now - waiter.since;
@@ -279,6 +282,7 @@ impl Pool {
     pub(super) fn let_in(&mut self, now: Time) {
         while self.held_back.len() > 0 && self.takes_lasting() {
             let waiter = self.held_back.pop_front().expect("somebody, just seen");
+            self.begins_to_wait(now);
             self.waiters.push(waiter.id, waiter.home, true, now);
         }
     }

@@ -92,7 +92,8 @@ impl World {
     fn sit(&mut self, client: u32) {
         let seat = self.door.sit(client, self.clients[client as usize].home, self.now());
         let visit = self.becomes(client, Doing::Idle(seat));
-        let after = self.rng.around(self.plan.think);
+        let sleepy = !(client as usize).is_multiple_of(self.posts.len());
+        let after = self.rng.around(self.plan.doze.filter(|_| sleepy).unwrap_or(self.plan.think));
         self.agenda.after(after, Event::Ask(client, visit));
     }
 
@@ -112,7 +113,8 @@ impl World {
         self.waiters += 1;
         let (waiter, home) = (self.waiters, Home(home));
         // Mostly a client stays with its pool.
-        let pool = if self.rng.percent(90) { client as usize } else { self.rng.next() as usize } % self.posts.len();
+        let stays = self.plan.doze.is_some() || self.rng.percent(90);
+        let pool = if stays { client as usize } else { self.rng.next() as usize } % self.posts.len();
         self.becomes(client, Doing::Waiting { pool, waiter });
         let clock = self.clock(pool);
         let unused = self.rng.percent(self.plan.unused);

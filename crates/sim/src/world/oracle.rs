@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use pool::{Action, CheckOutFailed, Counts, Grant, Home, Path, Pool, PoolConfig, ServerId, Ticket, Time};
+use pool::{Action, CheckOutFailed, Counts, Grant, Home, Path, Pool, PoolConfig, ServerId, Ticket, Time, UNUSED_TURNS};
 
 /// What a server is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +85,10 @@ pub struct Oracle {
     pub on_hold: bool,
     /// When somebody last got a server.
     pub served: Time,
+    /// When a server that came back last went to somebody who waited.
+    pub relayed: Time,
+    /// Since when somebody has waited here, if anybody does: always somebody, but not the same one.
+    pub queued_since: Time,
     /// It was asked for a server in vain.
     pub refused: bool,
     /// It has had an errand, for which it may want a server where it has none.
@@ -124,6 +128,8 @@ impl Oracle {
             failing: false,
             on_hold: true,
             served: now,
+            relayed: now,
+            queued_since: now,
             refused: false,
             errand: false,
             connects: 0,
@@ -172,6 +178,9 @@ impl Oracle {
 
     /// Somebody joins the queue, or waits apart for a new connection.
     pub fn queued(&mut self, waiter: u64, client: u32, home: Home, ticket: Ticket, unused: bool) {
+        if self.queue.is_empty() && self.apart.is_empty() {
+            self.queued_since = self.clock;
+        }
         let arrival = self.arrivals;
         self.arrivals += 1;
         let wait = Wait { client, home, since: self.clock, arrival, ticket, overtaken: 0, decided: false };
@@ -274,6 +283,20 @@ impl Oracle {
         Some(first.max(self.served))
     }
 
+    /// Whether a server came back just now for somebody who waited, others still wait, and there was always somebody for a turn.
+    pub fn lacks(&self) -> bool {
+        let waits = !self.queue.is_empty() || !self.apart.is_empty();
+        waits && self.relayed == self.clock && self.clock - self.queued_since >= self.config.turn
+    }
+
+    /// Whether there is a server that must be given up because nobody uses it: for so many turns longer than it takes.
+    pub fn has_unused(&self, now: Time, turns: u32) -> bool {
+        let established = |s: &&Server| matches!(s.state, State::Idle(_) | State::InUse(_) | State::Checking);
+        let long = self.config.turn * (UNUSED_TURNS + turns);
+        let unused = |s: &Server| matches!(s.state, State::Idle(since) if now - since >= long);
+        self.servers().filter(established).count() > self.config.min_size as usize && self.servers().any(unused)
+    }
+
     /// How many connections can be of use beyond those being made: for who waits, or up to the least number.
     fn wanted(&self) -> u32 {
         let count = |wanted: fn(State) -> bool| self.servers().filter(|s| wanted(s.state)).count() as u32;
@@ -309,6 +332,7 @@ impl Oracle {
                 let long = waited.is_some_and(|waited| waited >= self.config.turn);
                 assert!(long, "a pool insists whose waiters have waited for {waited:?}");
             }
+            Action::Press => assert!(self.lacks(), "a pool presses whose clients need not wait"),
             Action::Spare => assert!(std::mem::take(&mut self.refused), "a server to spare for nobody"),
             Action::Connect { server, home } => {
                 self.unused = self.unused.checked_sub(1).expect("a connection without a permit");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pool::{Action, BudgetAction, CheckIn, Grant, Home, Permit, ServerId, Time};
+use pool::{Action, BudgetAction, CheckIn, Grant, Home, Path, Permit, ServerId, Time};
 
 use super::{
     Event, Fault, Letter, MAX_LETTERS, World,
@@ -27,6 +27,9 @@ impl World {
         if let Some(grant) = returned {
             // Those who had waited too long were failed before the next of them got the server.
             let failed = orders.iter().take_while(|o| matches!(o, Action::Fail { .. })).count();
+            if grant.path == Path::Queued {
+                post.oracle.relayed = post.oracle.clock;
+            }
             orders.insert(failed, Action::Grant(grant));
         }
         for order in orders {
@@ -55,11 +58,11 @@ impl World {
             let now = self.now();
             while let Some(action) = self.budget.poll_action() {
                 self.tell(|| format!("  budget: {action:?}"));
-                let (BudgetAction::Grant(member) | BudgetAction::Reclaim(member)) = action;
-                let pool = self.posts.iter().position(|p| p.member == member).expect("a member is a pool");
+                let pool = self.posts.iter().position(|p| p.member == action.member()).expect("a member is a pool");
                 match action {
                     BudgetAction::Grant(_) => self.send_permit(pool),
                     BudgetAction::Reclaim(_) => self.send(pool, Letter::Reclaim),
+                    BudgetAction::ReclaimUnused(_) => self.send(pool, Letter::ReclaimUnused),
                 }
             }
             let due = |p: &super::Post| p.mail.front().is_some_and(|m| m.0 <= now);
@@ -72,6 +75,7 @@ impl World {
 
     fn send_permit(&mut self, pool: usize) {
         self.posts[pool].permits_sent += 1;
+        self.posts[pool].wishes_since = self.now();
         self.send(pool, Letter::Permit);
     }
 
@@ -95,6 +99,18 @@ impl World {
                     self.tell(|| format!("  pool {pool} has none to give"));
                     self.posts[pool].oracle.refused = true;
                     self.budget.reclaim_failed(self.posts[pool].member);
+                }
+                self.pump(pool, None);
+            }
+            Letter::ReclaimUnused => {
+                let now = self.clock(pool);
+                let unused = self.posts[pool].oracle.has_unused(self.posts[pool].oracle.clock, 0);
+                let given = self.posts[pool].pool.reclaim_unused(now);
+                assert_eq!(given, unused, "pool {pool} gives up as unused something else than what nobody uses");
+                if !given {
+                    self.tell(|| format!("  pool {pool} has none that nobody uses"));
+                    self.posts[pool].oracle.refused = true;
+                    self.budget.unused_failed(self.posts[pool].member);
                 }
                 self.pump(pool, None);
             }
@@ -123,6 +139,8 @@ impl World {
             }
             Action::Insist if self.fault == Fault::ForgetInsisting => {}
             Action::Insist => self.budget.insist(self.posts[pool].member),
+            Action::Press if self.fault == Fault::ForgetPressing => {}
+            Action::Press => self.budget.press(self.posts[pool].member),
             Action::Spare => self.budget.has_idle(self.posts[pool].member),
             Action::Connect { server, .. } if self.lacks_descriptors() => {
                 if self.posts[pool].oracle.server(server).is_some() {

@@ -99,6 +99,9 @@ pub struct Plan {
     pub endless: bool,
     /// The first so many clients keep their first server until the calm.
     pub keepers: u32,
+    /// The mean time between two check-outs of a client of any pool but the first. Then that one is never without clients that wait, each keeps
+    /// to its pool, and all that is ordered is done at once. Absent: all clients are alike.
+    pub doze: Option<Duration>,
     /// The longest that a pool may serve nobody though somebody waits there; nothing is said of that if absent.
     pub fair_within: Option<Duration>,
     /// Events before the calm.
@@ -197,6 +200,7 @@ pub fn plan(rng: &mut Rng) -> Plan {
         changes: rng.percent(40),
         endless,
         keepers: 0,
+        doze: None,
         fair_within: None,
         steps,
     }
@@ -247,7 +251,58 @@ pub fn tight(rng: &mut Rng) -> Plan {
         changes: false,
         endless: true,
         keepers,
+        doze: None,
         fair_within: Some(change * pools),
         steps: rng.within(3_000..=9_000),
+    }
+}
+
+/// Draws a world in which one pool could use all permits that there are, and clients of the others seldom come: it gets what they do not use,
+/// and they get it back.
+pub fn drowsy(rng: &mut Rng) -> Plan {
+    let pools = rng.within(2..=4) as u32;
+    let permits = rng.within(u64::from(pools)..=u64::from(pools) * 2) as u32;
+    // More of the first pool's than it could ever have servers.
+    let clients_of_each = permits + rng.within(4..=9) as u32;
+    let clients = pools * clients_of_each;
+    let (hold, connect, turn) = (micros(rng, 100, 150), micros(rng, 5, 100), micros(rng, 1_000, 1_500));
+    let config = PoolConfig {
+        max_size: permits,
+        max_connecting: rng.within(1..=3) as u32,
+        max_wait_time: None,
+        unavailable_wait_time: None,
+        max_idle_time: None,
+        max_life_time: None,
+        max_overtakes: rng.pick(&[0, 2, 32]),
+        turn,
+        ..PoolConfig::default()
+    };
+    let change = turn * 2 + (hold + connect + CLOSING) * 4;
+    Plan {
+        pools: (0..pools).map(|at| PoolPlan { config: config.clone(), database: at as usize % 2, user: 0 }).collect(),
+        caps: Caps { process: permits, databases: vec![0; 2], users: vec![0] },
+        gate: GateConfig { soft_limit: clients, hard_limit: clients, evict_min_idle: Duration::ZERO },
+        homes: rng.within(1..=3) as u8,
+        clients,
+        check_outs: u32::MAX,
+        think: micros(rng, 1, 20),
+        hold,
+        connect,
+        unreachable: 0,
+        for_good: 0,
+        resets: rng.pick(&[0, 20]),
+        discards: 0,
+        unused: 0,
+        chaos: None,
+        trouble: None,
+        delay: Duration::ZERO,
+        late: Duration::ZERO,
+        skewed: false,
+        changes: false,
+        endless: true,
+        keepers: 0,
+        doze: Some(turn * clients_of_each * rng.within(5..=30) as u32),
+        fair_within: Some(change * pools),
+        steps: rng.within(6_000..=15_000),
     }
 }

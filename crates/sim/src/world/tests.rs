@@ -88,6 +88,11 @@ fn a_pool_that_starves_because_another_keeps_its_last_server_is_noticed() {
 }
 
 #[test]
+fn a_pool_that_waits_beside_servers_that_nobody_uses_is_noticed() {
+    assert_found(Fault::ForgetPressing, &["does not use"]);
+}
+
+#[test]
 fn a_server_that_nobody_gives_back_is_noticed() {
     assert_found(Fault::KeepServer, &["a server is kept"]);
 }

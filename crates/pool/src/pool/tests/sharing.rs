@@ -4,10 +4,18 @@ use super::*;
 
 /// A turn, in milliseconds.
 const TURN: u64 = 250;
+/// For so long nobody must have used a server that is given up as unused, in milliseconds.
+const UNUSED: u64 = 1_000;
 
 impl Bench {
     fn reclaim(&mut self, ms: u64) -> bool {
         let given = self.pool.reclaim(at(ms));
+        self.run(ms);
+        given
+    }
+
+    fn reclaim_unused(&mut self, ms: u64) -> bool {
+        let given = self.pool.reclaim_unused(at(ms));
         self.run(ms);
         given
     }
@@ -131,4 +139,103 @@ fn a_pool_that_serves_its_waiters_one_after_another_does_not_insist() {
         bench.run_withdrawn();
     }
     assert!(!bench.insists());
+}
+
+#[test]
+fn a_server_that_nobody_has_used_for_long_is_given_up_even_if_it_is_the_last() {
+    let mut bench = Bench::new(config());
+    let last = bench.busy(1, 0)[0];
+    assert!(!bench.reclaim_unused(5), "it is in use");
+    bench.give(last, 10);
+    assert!(!bench.spares(), "it was used just now");
+    assert_eq!(bench.pool.poll_deadline(), Some(at(10 + UNUSED)));
+    bench.timeout(10 + UNUSED - 1);
+    assert!(!bench.reclaim_unused(10 + UNUSED - 1));
+    bench.timeout(10 + UNUSED);
+    assert!(bench.spares());
+    assert!(bench.reclaim_unused(10 + UNUSED));
+    assert_eq!(bench.closes(), [(last, Closed::Reclaimed)]);
+}
+
+#[test]
+fn a_server_that_is_used_now_and_then_is_never_given_up_as_unused() {
+    let mut bench = Bench::new(PoolConfig { max_size: 3, ..config() });
+    let s = bench.busy(2, 0);
+    bench.give(s[0], 1);
+    bench.give(s[1], 2);
+    for ms in (500..5_000).step_by(500) {
+        assert_eq!(bench.take(A, ms), s[1]);
+        bench.give(s[1], ms + 1);
+        assert_eq!(bench.reclaim_unused(ms + 2), ms == 1_000, "only the other one, once");
+    }
+}
+
+#[test]
+fn what_is_within_min_size_stays_though_nobody_uses_it() {
+    let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
+    bench.connected(0);
+    assert!(!bench.reclaim_unused(9_999));
+    assert_eq!(bench.pool.poll_deadline(), None);
+}
+
+#[test]
+fn a_server_that_comes_back_is_not_one_that_nobody_uses() {
+    let mut bench = Bench::new(config());
+    let s = bench.busy(2, 0);
+    assert!(!bench.reclaim_unused(9_999));
+    assert!(!bench.pool.may_spare(s[0], at(9_999)));
+    bench.give(s[0], 9_999);
+    assert!(!bench.spares());
+}
+
+#[test]
+fn a_pool_presses_when_somebody_has_waited_all_the_time_for_a_turn_though_servers_come_back() {
+    let (mut bench, busy) = without_permits(1, 0);
+    for _ in 0..40 {
+        wait(&mut bench, 5);
+    }
+    let mut pressed = Vec::new();
+    for ms in (10..=300).step_by(10) {
+        assert!(bench.pool.check_in(busy[0], A, CheckIn::Clean, at(ms)).is_some());
+        bench.run_withdrawn();
+        if bench.actions().contains(&Action::Press) {
+            pressed.push(ms);
+        }
+    }
+    // Nobody has waited for a whole turn. From then on the budget hears of it now and then, not each time.
+    assert_eq!(pressed, [260, 280, 300]);
+}
+
+#[test]
+fn a_queue_that_was_empty_for_a_moment_does_not_press() {
+    let (mut bench, busy) = without_permits(1, 0);
+    for ms in (0..2_000).step_by(200) {
+        wait(&mut bench, ms + 1);
+        wait(&mut bench, ms + 2);
+        for back in [150, 151] {
+            assert!(bench.pool.check_in(busy[0], A, CheckIn::Clean, at(ms + back)).is_some());
+            bench.run_withdrawn();
+        }
+    }
+    assert!(!bench.actions().contains(&Action::Press));
+}
+
+#[test]
+fn a_pool_whose_servers_do_not_come_back_insists_and_does_not_press() {
+    let (mut bench, _) = without_permits(2, 0);
+    for _ in 0..3 {
+        wait(&mut bench, 5);
+    }
+    for turn in 1..4 {
+        bench.pool.handle_timeout(at(5 + turn * TURN));
+        bench.run_withdrawn();
+    }
+    // A new server is no sign that those in use come back.
+    assert!(bench.pool.permit(at(800)));
+    let new = bench.pool.poll_action();
+    let Some(Action::Connect { server, .. }) = new else { panic!("{new:?}") };
+    assert!(bench.pool.connected(server, A, at(801)).is_some());
+    bench.run_withdrawn();
+    let told = bench.actions();
+    assert!(told.contains(&Action::Insist) && !told.contains(&Action::Press), "{told:?}");
 }

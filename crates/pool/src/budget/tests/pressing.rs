@@ -1,0 +1,201 @@
+//! What a member gets that others do not use, although they have no more.
+
+use super::*;
+
+use BudgetAction::{Grant, Reclaim, ReclaimUnused};
+
+/// A full cap, and members that have so many each.
+fn members<const N: usize>(has: [u32; N]) -> (Budget, [MemberId; N]) {
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(has.iter().sum());
+    let members = has.map(|permits| {
+        let member = budget.add_member(&[scope]);
+        for _ in 0..permits {
+            assert_eq!(budget.request(member), Permit::Granted);
+        }
+        member
+    });
+    (budget, members)
+}
+
+/// It wishes for so many more, and presses.
+fn press(budget: &mut Budget, member: MemberId, wishes: u32) -> Vec<BudgetAction> {
+    for _ in 0..wishes {
+        assert_eq!(budget.request(member), Permit::Denied);
+    }
+    assert_eq!(actions(budget), [], "nobody has too much");
+    budget.press(member);
+    actions(budget)
+}
+
+#[test]
+fn one_who_presses_gets_what_another_does_not_use_though_it_has_no_more() {
+    let (mut budget, [asleep, busy]) = members([2, 2]);
+    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(asleep)]);
+    budget.release(asleep);
+    assert_eq!(actions(&mut budget), [Grant(busy)]);
+    assert_eq!(used(&budget, &[asleep, busy]), [1, 3]);
+}
+
+#[test]
+fn even_the_last_one_and_all_of_them_in_the_end() {
+    let (mut budget, [asleep, drowsy, busy]) = members([2, 1, 1]);
+    for rest in [[1, 1, 2], [0, 1, 3], [0, 0, 4]] {
+        let asked = press(&mut budget, busy, 1);
+        let [ReclaimUnused(member)] = asked[..] else { panic!("{asked:?}") };
+        budget.release(member);
+        assert_eq!(actions(&mut budget), [Grant(busy)]);
+        assert_eq!(used(&budget, &[asleep, drowsy, busy]), rest);
+    }
+    assert_eq!(press(&mut budget, busy, 1), []);
+}
+
+#[test]
+fn one_who_wakes_gets_its_fair_share_back() {
+    let (mut budget, [asleep, busy]) = members([2, 2]);
+    let asked = press(&mut budget, busy, 2);
+    assert_eq!(asked, [ReclaimUnused(asleep), ReclaimUnused(asleep)]);
+    for _ in 0..2 {
+        budget.release(asleep);
+        assert_eq!(actions(&mut budget), [Grant(busy)]);
+    }
+    assert_eq!(budget.request(busy), Permit::Denied);
+    budget.press(busy);
+    assert_eq!(actions(&mut budget), []);
+    for (share, first) in [([1, 3], true), ([2, 2], false)] {
+        assert_eq!(budget.request(asleep), Permit::Denied);
+        assert_eq!(actions(&mut budget), [Reclaim(busy)]);
+        budget.release(busy);
+        let told = actions(&mut budget);
+        assert_eq!(told[0], Grant(asleep));
+        // Whether it uses that one the budget does not know, until it is told.
+        assert_eq!(told[1..] == [ReclaimUnused(asleep)], first, "{told:?}");
+        budget.unused_failed(asleep);
+        assert_eq!(used(&budget, &[asleep, busy]), share);
+    }
+    assert_eq!(actions(&mut budget), []);
+}
+
+#[test]
+fn nothing_moves_for_one_who_only_wishes() {
+    let (mut budget, [asleep, busy]) = members([2, 2]);
+    assert_eq!(budget.request(busy), Permit::Denied);
+    budget.has_idle(asleep);
+    assert_eq!(actions(&mut budget), []);
+    budget.press(asleep);
+    assert_eq!(actions(&mut budget), [], "it wishes for nothing");
+}
+
+#[test]
+fn two_who_press_get_nothing_from_each_other() {
+    let (mut budget, [a, b]) = members([2, 2]);
+    for member in [a, b] {
+        assert_eq!(budget.request(member), Permit::Denied);
+    }
+    for member in [a, b, a, b] {
+        budget.press(member);
+        assert_eq!(actions(&mut budget), []);
+    }
+}
+
+#[test]
+fn one_who_uses_all_is_asked_again_only_when_it_says_that_it_does_not() {
+    let (mut budget, [other, busy]) = members([2, 2]);
+    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(other)]);
+    budget.unused_failed(other);
+    budget.press(busy);
+    assert_eq!(actions(&mut budget), []);
+    assert!(!budget.awaits_idle(other), "what comes back there is in use");
+    budget.has_idle(other);
+    assert_eq!(actions(&mut budget), [ReclaimUnused(other)]);
+}
+
+#[test]
+fn one_who_uses_all_may_still_have_too_much() {
+    let (mut budget, [none, other, busy]) = members([0, 2, 2]);
+    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(other)]);
+    budget.unused_failed(other);
+    assert_eq!(budget.request(none), Permit::Denied);
+    assert_eq!(actions(&mut budget), [Reclaim(other)]);
+}
+
+#[test]
+fn one_who_has_most_is_asked_first_and_who_has_too_much_for_any_that_it_can_spare() {
+    let (mut budget, [few, more, busy]) = members([1, 3, 2]);
+    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(more)]);
+    budget.unused_failed(more);
+    assert_eq!(actions(&mut budget), [ReclaimUnused(few)]);
+    let mut budget = Budget::new();
+    let scope = budget.add_scope(5);
+    let [rich, busy] = [(); 2].map(|()| budget.add_member(&[scope]));
+    for member in [busy, rich, rich, rich, rich] {
+        assert_eq!(budget.request(member), Permit::Granted);
+    }
+    assert_eq!(budget.request(busy), Permit::Denied);
+    budget.press(busy);
+    assert_eq!(actions(&mut budget), [Reclaim(rich)]);
+}
+
+#[test]
+fn one_is_asked_for_each_wish_and_no_more_however_often_its_member_presses() {
+    let (mut budget, [asleep, busy]) = members([4, 4]);
+    assert_eq!(press(&mut budget, busy, 2), [ReclaimUnused(asleep), ReclaimUnused(asleep)]);
+    budget.press(busy);
+    assert_eq!(actions(&mut budget), []);
+    assert!(budget.withdraw(busy));
+    budget.release(asleep);
+    assert_eq!(actions(&mut budget), [Grant(busy)]);
+    assert_eq!(budget.request(busy), Permit::Denied);
+    assert_eq!(actions(&mut budget), [], "one more is on its way already");
+    budget.release(asleep);
+    assert_eq!(actions(&mut budget), [Grant(busy)]);
+    assert_eq!(budget.request(busy), Permit::Denied);
+    assert_eq!(actions(&mut budget), [], "what it wishes for later is another matter");
+}
+
+#[test]
+fn one_who_presses_no_more_takes_nobodys_last_one() {
+    let (mut budget, [other, busy]) = members([1, 2]);
+    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(other)]);
+    budget.unused_failed(other);
+    budget.insist(busy);
+    budget.has_idle(other);
+    assert_eq!(actions(&mut budget), [], "all that the busy one has is kept now");
+    budget.press(busy);
+    assert_eq!(actions(&mut budget), [ReclaimUnused(other)]);
+}
+
+#[test]
+fn what_is_not_used_goes_to_who_has_fewest() {
+    let (mut budget, [asleep, poor, busy]) = members([2, 1, 2]);
+    assert_eq!(budget.request(poor), Permit::Denied);
+    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(asleep)]);
+    budget.release(asleep);
+    assert_eq!(actions(&mut budget), [Grant(poor), ReclaimUnused(poor)]);
+    budget.unused_failed(poor);
+    assert_eq!(actions(&mut budget), [ReclaimUnused(asleep)]);
+    budget.release(asleep);
+    assert_eq!(actions(&mut budget), [Grant(busy)]);
+}
+
+#[test]
+fn under_two_full_caps_one_who_is_under_both_is_asked_or_one_under_each() {
+    let mut budget = Budget::new();
+    let (database, user) = (budget.add_scope(4), budget.add_scope(4));
+    let busy = budget.add_member(&[database, user]);
+    let of_database = budget.add_member(&[database]);
+    let of_user = budget.add_member(&[user]);
+    let of_both = budget.add_member(&[database, user]);
+    for member in [busy, busy, of_database, of_user, of_both] {
+        assert_eq!(budget.request(member), Permit::Granted);
+    }
+    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(of_both)]);
+    budget.unused_failed(of_both);
+    let mut asked = actions(&mut budget);
+    asked.sort_by_key(|action| action.member());
+    assert_eq!(asked, [ReclaimUnused(of_database), ReclaimUnused(of_user)]);
+    budget.release(of_database);
+    assert_eq!(actions(&mut budget), []);
+    budget.release(of_user);
+    assert_eq!(actions(&mut budget), [Grant(busy)]);
+}
