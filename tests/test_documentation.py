@@ -31,7 +31,7 @@ OTHERS = {
 # How many descriptors there are is this machine's affair; of the other one the page tells itself.
 EXPECTED_WARNINGS = ("descriptor", "in session mode each client of `billing` keeps a server")
 # Options of programs that are not Poolhouse.
-OTHER_OPTIONS = {"--example", "--release", "--quick", "--render", "--rounds", "--seconds", "--warmup", "--json"}
+OTHER_OPTIONS = {"--example", "--release", "--quick", "--render", "--rounds", "--search", "--seconds", "--warmup", "--json"}
 
 
 def fenced(text, language):
@@ -286,3 +286,10 @@ def test_every_link_leads_somewhere(path):
         there = path.parent / file if file else path
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
+
+
+def test_the_guide_lists_every_page():
+    text = (pooler.ROOT / "docs" / "guide.md").read_text()
+    listed = text.partition("Further pages:")[2].partition("\n## ")[0]
+    missing = [name for name in NAMES if name not in ("README.md", "guide.md") and f"]({name})" not in listed]
+    assert missing == []
