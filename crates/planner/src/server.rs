@@ -47,7 +47,7 @@ pub struct Spec {
 }
 
 /// What making a connection takes at both ends, without the way; `None`: there is no such phase.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Connect {
     /// The name's address.
     pub dns: Option<Times>,
@@ -72,6 +72,8 @@ pub struct Connect {
 
 /// What closing a connection takes.
 const CLOSE: u64 = 20_000;
+/// What a PostgreSQL answers to one connection too many.
+pub const POSTGRES_FULL: &str = "sqlstate 53300";
 
 impl Connect {
     /// The mean of all phases, without the way.
@@ -96,6 +98,24 @@ impl Connect {
 }
 
 impl Spec {
+    /// A server of which nothing else is said: no operation hinders another one, connecting is no more than TCP's round trip, and
+    /// everybody is let in. It speaks as PostgreSQL does.
+    pub fn new(service: Times) -> Self {
+        Self {
+            service,
+            first: Duration::ZERO,
+            trips: 1,
+            pause: Duration::ZERO,
+            curve: None,
+            processors: None,
+            connect: Connect::default(),
+            limit: None,
+            reserved: 0,
+            full: POSTGRES_FULL,
+            budget: None,
+        }
+    }
+
     /// Connections that there may be, of all who connect together.
     pub fn room(&self) -> Option<u32> {
         self.limit.map(|limit| limit.saturating_sub(self.reserved))
@@ -393,30 +413,9 @@ mod tests {
     }
 
     fn spec() -> Spec {
-        let connect = Connect {
-            dns: None,
-            tcp: Some(Times::Constant(ms(1))),
-            tls: None,
-            auth: Some(Times::Constant(ms(4))),
-            ready: None,
-            tls_trips: 2,
-            auth_trips: 3,
-            ready_trips: 0,
-            work: Duration::ZERO,
-        };
-        Spec {
-            service: Times::Constant(ms(2)),
-            first: Duration::ZERO,
-            trips: 1,
-            pause: Duration::ZERO,
-            curve: None,
-            processors: None,
-            connect,
-            limit: None,
-            reserved: 0,
-            full: "sqlstate 53300",
-            budget: None,
-        }
+        let (tcp, auth) = (Some(Times::Constant(ms(1))), Some(Times::Constant(ms(4))));
+        let connect = Connect { tcp, auth, auth_trips: 3, ..Connect::default() };
+        Spec { connect, ..Spec::new(Times::Constant(ms(2))) }
     }
 
     #[test]

@@ -53,29 +53,8 @@ fn overload(front: bool, cuts: bool) -> Plan {
 }
 
 fn spec(curve: Option<crate::server::Curve>) -> Spec {
-    Spec {
-        service: Times::Exponential(MS * 5),
-        first: Duration::ZERO,
-        trips: 1,
-        pause: Duration::ZERO,
-        curve,
-        processors: None,
-        connect: Connect {
-            dns: None,
-            tcp: Some(Times::Constant(MS)),
-            tls: None,
-            auth: None,
-            ready: None,
-            tls_trips: 0,
-            auth_trips: 0,
-            ready_trips: 0,
-            work: Duration::ZERO,
-        },
-        limit: None,
-        reserved: 0,
-        full: "sqlstate 53300",
-        budget: None,
-    }
+    let connect = Connect { tcp: Some(Times::Constant(MS)), ..Connect::default() };
+    Spec { curve, connect, ..Spec::new(Times::Exponential(MS * 5)) }
 }
 
 #[test]
