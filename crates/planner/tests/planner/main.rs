@@ -4,6 +4,7 @@
 mod advised;
 mod asked;
 mod claims;
+mod connecting;
 mod edges;
 mod front;
 mod queueing;
