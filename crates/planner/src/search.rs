@@ -18,13 +18,13 @@ use crate::{
     facts::Facts,
     front::hard_limit,
     question::{Missed, Question},
-    run::{Outcome, own_pool, run},
+    run::{Outcome, own_pool, run, run_until},
     server::Spec,
     sizes::Sizes,
     upkeep::Upkeep,
 };
 pub use connecting::HeldBack;
-use loads::{advised, highest_rate, shortened, with};
+use loads::{advised, highest_rate, most_operations, shortened, with};
 
 /// Idle times that are tried, in the time of the real service.
 const IDLE_TIMES: [u64; 8] = [10, 30, 60, 2 * 60, 5 * 60, 10 * 60, 30 * 60, 60 * 60];
@@ -124,6 +124,15 @@ struct Judged {
     p99: f64,
     /// Connections that were made, of all loads that were played.
     created: u64,
+}
+
+/// For how long a candidate is played.
+#[derive(Clone, Copy)]
+enum Until {
+    /// To its end.
+    End,
+    /// Until it is sure to miss an objective with this margin, and somebody has waited.
+    Missed(f64),
 }
 
 /// The largest size that was tried and too small, with what it misses.
@@ -296,8 +305,11 @@ impl<'q, 'p> Search<'q, 'p> {
         let mut tried: Vec<(u32, Judged)> = Vec::new();
         let fewest = self.fewest(most);
         let mut size = self.least().min(most).max(fewest);
+        // Which of those that are too small is nearest, the whole of each tells, and is not asked where no pool can help.
+        let does_most = self.does_most();
+        let until = if does_most.is_some() { Until::Missed(0.0) } else { Until::End };
         loop {
-            let judged = self.look(&self.full(size));
+            let judged = self.look(&self.full(size), until);
             // Where nobody has waited for a connection, more of them change nothing.
             let last = judged.tight.is_empty() || !judged.waited || !judged.is_whole || size >= most;
             tried.push((size, judged));
@@ -314,7 +326,7 @@ impl<'q, 'p> Search<'q, 'p> {
             let (size, too_small) = self.between(fewest, too_small, tried[enough].0);
             return (size, with_margin, too_small);
         }
-        if let Some(enough) = self.does_most() {
+        if let Some(enough) = does_most {
             return (enough.clamp(fewest, most), false, None);
         }
         let last = tried.last().map(|(size, judged)| (*size, judged.missed.clone()));
@@ -346,7 +358,7 @@ impl<'q, 'p> Search<'q, 'p> {
         let mut below = low.as_ref().map_or(fewest - 1, |(size, _)| *size);
         while high - below > 1 {
             let middle = below + (high - below) / 2;
-            let missed = self.look(&self.full(middle)).tight;
+            let missed = self.look(&self.full(middle), Until::Missed(self.margin)).tight;
             if missed.is_empty() {
                 high = middle;
             } else {
@@ -396,10 +408,10 @@ impl<'q, 'p> Search<'q, 'p> {
         let compression = self.question.compression;
         let times = IDLE_TIMES.iter().map(|seconds| Duration::from_secs_f64(*seconds as f64 / compression));
         let shorter = times.filter(|time| sizes.max_idle_time.is_none_or(|given| *time < given));
-        let created = self.look(&sizes).created;
+        let created = self.look(&sizes, Until::End).created;
         for time in shorter.collect::<Vec<_>>() {
             let shorter = Sizes { max_idle_time: Some(time), ..sizes };
-            let judged = self.look(&shorter);
+            let judged = self.look(&shorter, Until::Missed(self.margin));
             if judged.tight.is_empty() && judged.created <= created {
                 return shorter;
             }
@@ -408,21 +420,30 @@ impl<'q, 'p> Search<'q, 'p> {
     }
 
     fn is_met(&mut self, sizes: &Sizes) -> bool {
-        self.look(sizes).tight.is_empty()
+        self.look(sizes, Until::Missed(self.margin)).tight.is_empty()
+    }
+
+    /// Plays a plan for so long.
+    fn play(&self, plan: &Plan, until: Until) -> Outcome {
+        let Until::Missed(margin) = until else { return run(plan, self.spec) };
+        let most = most_operations(plan);
+        run_until(plan, self.spec, &mut |engine, now| {
+            is_wait(engine.longest_wait()) && self.question.is_lost(&engine.result(now), most, margin)
+        })
     }
 
     /// What is missed with these settings, up to the first load that misses anything.
-    fn look(&mut self, sizes: &Sizes) -> Judged {
+    fn look(&mut self, sizes: &Sizes, until: Until) -> Judged {
         let mut judged = Judged::default();
         for plan in self.short_plans(sizes, 0) {
             (self.progress)(self.simulations, sizes);
             self.simulations += 1;
-            let outcomes = [run(&plan, self.spec)];
+            let outcomes = [self.play(&plan, until)];
             judged = Judged {
                 tight: self.missed(&outcomes, self.margin),
                 missed: self.missed(&outcomes, 0.0),
                 waited: has_waited(&outcomes[0]),
-                is_whole: outcomes[0].is_whole,
+                is_whole: outcomes[0].is_whole || outcomes[0].is_enough,
                 failed: failed(&outcomes[0].result.total),
                 p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
                 created: judged.created + outcomes[0].result.total.connections.created,
@@ -449,7 +470,12 @@ impl<'q, 'p> Search<'q, 'p> {
 
 /// Somebody had to wait for a connection of the pools themselves.
 fn has_waited(outcome: &Outcome) -> bool {
-    outcome.longest_wait.is_none_or(|longest| longest >= SHORTEST_WAIT)
+    is_wait(outcome.longest_wait)
+}
+
+/// The same of the longest wait; `None`: nobody has got a connection.
+fn is_wait(longest: Option<Duration>) -> bool {
+    longest.is_none_or(|longest| longest >= SHORTEST_WAIT)
 }
 
 /// The largest share of a load's operations that failed.

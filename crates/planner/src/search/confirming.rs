@@ -1,7 +1,7 @@
 //! The answer, judged by all operations of the loads and by other seeds, and raised where parts of the loads were too few to tell. Knows
 //! candidates as sizes; which is tried first is its parent's to say.
 
-use super::{MORE_SEEDS, Missed, Outcome, Search, Sizes, TooSmall, has_waited, run};
+use super::{MORE_SEEDS, Missed, Outcome, Search, Sizes, TooSmall, Until, has_waited, run};
 
 /// When all operations are looked at, the answer is raised in so many small steps, and then in larger ones.
 const MAX_RAISES: u32 = 8;
@@ -85,7 +85,7 @@ impl Search<'_, '_> {
         (1..=MORE_SEEDS).all(|seed| {
             self.short_plans(sizes, seed).iter().all(|plan| {
                 self.simulations += 1;
-                self.missed(&[run(plan, self.spec)], 0.0).is_empty()
+                self.missed(&[self.play(plan, Until::Missed(0.0))], 0.0).is_empty()
             })
         })
     }
