@@ -128,8 +128,9 @@ fn forbidden(question: &Question, load: &Plan) -> Option<String> {
     let (limit, bound) = search::limits(load, &question.spec).find(|(limit, _)| *limit < instances)?;
     let whose = if bound == Bound::Gate { "the hard_limit of the Poolhouse in front" } else { "the server" };
     let count = crate::words::counted(instances.into(), "instance");
+    let beside = if question.spec.watchers > 0 { " beside those that watch it" } else { "" };
     Some(format!(
-        "Each of {count} needs a connection at least, and {whose} lets in {limit}. Raise that limit, or put one pool in front of all \
+        "Each of {count} needs a connection at least, and {whose} lets in {limit}{beside}. Raise that limit, or put one pool in front of all \
          instances."
     ))
 }

@@ -17,7 +17,7 @@ use workload::{Shape, Window};
 
 use crate::{
     front::{Front, Servers, Told},
-    server::{Answer, Dialled, Seen, Server, Spec},
+    server::{Answer, Dialled, POLLING_WATCHERS, Seen, Server, Spec},
 };
 use events::{Event, Events, Link, What};
 use patience::Patience;
@@ -178,7 +178,7 @@ struct World<'s> {
 impl<'s> World<'s> {
     fn new(plan: &Plan, spec: &'s Spec, events: Events) -> Self {
         Self {
-            server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED),
+            server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED).watched_by(watching(plan, spec)),
             front: plan.poolhouse.as_ref().map(|wishes| Front::new(wishes, &plan.target)),
             servers: own_pool(plan).map(|wishes| Servers::new(wishes, Time(0))),
             links: Vec::new(),
@@ -488,6 +488,20 @@ fn can_happen(lines: &[Line], links: &[(u32, bool, Time)], &(_, _, what, conn, m
         What::Link(_) => links[conn as usize].0 == made,
         _ => lines[conn as usize].made == made,
     }
+}
+
+/// Connections that watch the server while a plan is played: those of all instances, or that of the Poolhouse that they go through.
+pub fn watching(plan: &Plan, spec: &Spec) -> u32 {
+    match own_pool(plan).is_some() || spec.budget.is_some() {
+        true => spec.watchers.min(POLLING_WATCHERS),
+        false if plan.pool.reuse => spec.watchers.saturating_mul(plan.pool.instances),
+        false => 0,
+    }
+}
+
+/// Connections that the pools of a plan may have at the server, all together; `None`: any number.
+pub fn room(plan: &Plan, spec: &Spec) -> Option<u32> {
+    spec.room(watching(plan, spec))
 }
 
 /// The pool of the Poolhouse in front, if it has one server for each client that is at work: those of Redis share theirs.

@@ -18,7 +18,7 @@ use crate::{
     facts::Facts,
     front::hard_limit,
     question::{Missed, Question},
-    run::{Outcome, own_pool, run, run_until},
+    run::{Outcome, own_pool, room, run, run_until},
     server::Spec,
     sizes::Sizes,
     upkeep::Upkeep,
@@ -89,7 +89,7 @@ pub enum Bound {
 pub fn limits(load: &Plan, spec: &Spec) -> impl Iterator<Item = (u32, Bound)> {
     let gate = load.poolhouse.as_ref().map(hard_limit);
     // These pools may be the clients of another one, and how many of them reach the server is up to that.
-    let room = spec.room().filter(|_| own_pool(load).is_none());
+    let room = room(load, spec).filter(|_| own_pool(load).is_none());
     let limits = [(gate, Bound::Gate), (room, Bound::Server)].into_iter();
     limits.filter_map(|(limit, bound)| Some((limit?, bound))).filter(|(limit, _)| !is_kept_together(spec, *limit))
 }

@@ -14,7 +14,9 @@ use bench::{
 };
 use settings::Section;
 
-use crate::server::{Connect, Curve, LOW, MOST_P99, POSTGRES_FULL, Processors, Spec, Times};
+use crate::server::{
+    Connect, Curve, LOW, MONGODB_WATCHERS, MOST_P99, POLLING_WATCHERS, POSTGRES_FULL, Processors, Spec, Times,
+};
 
 /// The key that is to blame, and why, in words.
 type Wrong = (&'static str, String);
@@ -314,6 +316,12 @@ impl Wishes {
             reserved: self.reserved.unwrap_or(0),
             full,
             budget: self.budget,
+            watchers: match (target, self.platform) {
+                (Target::MongoDb(_), None) => MONGODB_WATCHERS,
+                // Drivers know that they run in a function.
+                (Target::MongoDb(_), Some(_)) => POLLING_WATCHERS,
+                _ => 0,
+            },
             ..Spec::new(service)
         })
     }

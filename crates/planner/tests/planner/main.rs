@@ -7,6 +7,7 @@ mod claims;
 mod connecting;
 mod edges;
 mod front;
+mod hosts;
 mod queueing;
 mod rules;
 mod scenarios;
