@@ -73,6 +73,9 @@ const TIMES: &[(&str, Read, Option<f64>)] = &[
     ("p999", |p| p.p999, Some(0.999)),
     ("max", |p| p.max, Some(1.0)),
 ];
+/// What a result tells of how its times are distributed.
+const KNOWN: &[(f64, Read)] =
+    &[(0.5, |p| p.p50), (0.9, |p| p.p90), (0.95, |p| p.p95), (0.99, |p| p.p99), (0.999, |p| p.p999), (1.0, |p| p.max)];
 const PREFIXES: &[(&str, Of)] =
     &[("response_", Of::Response), ("service_", Of::Service), ("pool_wait_", Of::PoolWait), ("connect_", Of::Connect)];
 const COUNTS: &[&str] = &["errors", "dropped", "rate", "requests", "created"];
@@ -125,6 +128,35 @@ impl Threshold {
             Compare::Below => value < self.limit * (1.0 - margin),
             Compare::AtMost => value <= self.limit * (1.0 - margin),
         })
+    }
+
+    /// Whether it is sure not to hold in the end with this margin: it is a limit from above, and what has been measured until now exceeds it,
+    /// whatever may come until `most` operations have been measured in all. False where nobody can tell yet.
+    pub fn is_lost(&self, measured: &Measured, most: u64, margin: f64) -> bool {
+        let limit = self.limit * (1.0 - margin);
+        let exceeds = |value: f64| match self.compare {
+            Compare::Below => value >= limit,
+            Compare::AtMost => value > limit,
+            Compare::Above | Compare::AtLeast => false,
+        };
+        let share = |count: u64| count > 0 && exceeds(count as f64 / most as f64 * 100.0);
+        match self.metric {
+            // They only grow.
+            Metric::Errors | Metric::Dropped | Metric::Requests | Metric::Created => {
+                self.metric.of(measured).is_some_and(exceeds)
+            }
+            Metric::ErrorsPercent => share(measured.errors.values().sum()),
+            Metric::DroppedPercent => share(measured.dropped),
+            // Of each operation there is one such time at most.
+            Metric::Time(of @ (Of::Response | Of::Service | Of::PoolWait), _, Some(rank)) => {
+                of.percentiles(measured).is_some_and(|times| {
+                    let needed = from_rank(times.count.max(most), rank);
+                    // One more, as ranks are rounded.
+                    KNOWN.iter().any(|(rank, take)| exceeds(take(times)) && from_rank(times.count, *rank) > needed)
+                })
+            }
+            Metric::Time(..) | Metric::Rate => false,
+        }
     }
 
     /// Whether it asks for what a result knows only of operations that there were: a time, or a share of them.
@@ -201,21 +233,29 @@ fn number_of(text: &str, whole: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("`{}` is no number: {FORM}", whole.escape_debug()))
 }
 
+impl Of {
+    fn percentiles(self, measured: &Measured) -> Option<&Percentiles> {
+        match self {
+            Self::Response => measured.response_ms.as_ref(),
+            Self::Service => measured.service_ms.as_ref(),
+            Self::PoolWait => measured.pool_wait_ms.as_ref(),
+            Self::Connect => measured.connect_ms.total.as_ref(),
+        }
+    }
+}
+
+/// Of so many values, those that are not before the one of this rank.
+fn from_rank(count: u64, rank: f64) -> u64 {
+    (count + 1).saturating_sub(((count as f64 * rank).ceil() as u64).max(1))
+}
+
 impl Metric {
     fn of(self, measured: &Measured) -> Option<f64> {
         let errors = measured.errors.values().sum::<u64>() as f64;
         let ended = measured.requests as f64 + errors;
         let part = |count: f64, of: f64| (of > 0.0).then(|| count / of * 100.0);
         match self {
-            Self::Time(of, take, _) => {
-                let percentiles = match of {
-                    Of::Response => &measured.response_ms,
-                    Of::Service => &measured.service_ms,
-                    Of::PoolWait => &measured.pool_wait_ms,
-                    Of::Connect => &measured.connect_ms.total,
-                };
-                percentiles.as_ref().map(take)
-            }
+            Self::Time(of, take, _) => of.percentiles(measured).map(take),
             Self::Errors => Some(errors),
             Self::ErrorsPercent => part(errors, ended),
             Self::Dropped => Some(measured.dropped as f64),
@@ -284,6 +324,51 @@ mod tests {
             ["p99<5ms", "connect_p50<5ms", "errors<1%", "dropped<1%"].iter().all(|text| kind(text) == (false, true))
         );
         assert_eq!(kind("rate>5"), (false, false));
+    }
+
+    #[test]
+    fn a_limit_is_lost_when_nothing_that_may_come_can_save_it() {
+        let lost = |text: &str, most| Threshold::parse(text).unwrap().is_lost(&measured(), most, 0.0);
+        // Ten have failed: that is 1% of 1,000, and less of one more.
+        assert_eq!([lost("errors<1%", 1000), lost("errors<1%", 1001), lost("errors<=1%", 1000)], [true, false, false]);
+        assert_eq!([lost("errors<10", 9999), lost("errors<11", 9999), lost("requests<990", 9999)], [true, false, true]);
+        assert!(
+            Threshold::parse("errors<11").unwrap().is_lost(&measured(), 9999, 0.1),
+            "a tenth below 11 is less than ten"
+        );
+        // Whatever may still be reached, and whatever knows no bound, is not lost.
+        for text in ["requests>=9999", "rate<9", "rate>9999", "errors>50", "dropped<1%", "mean<1ms", "connect_p50<1us"]
+        {
+            assert!(!lost(text, 1000), "{text}");
+        }
+        let times = Percentiles { count: 100, p50: 60.0, p90: 80.0, ..Percentiles::default() };
+        let slow = Measured { pool_wait_ms: Some(times), ..measured() };
+        let lost = |text: &str, most| Threshold::parse(text).unwrap().is_lost(&slow, most, 0.0);
+        // 51 are no shorter than 60 ms: of 4,900 operations the one of rank 99% is among them, and of 5,200 it need not be.
+        assert_eq!([lost("pool_wait_p99<50ms", 4900), lost("pool_wait_p99<50ms", 5200)], [true, false]);
+        assert_eq!([lost("pool_wait_p99<70ms", 800), lost("pool_wait_p99<70ms", 1200)], [true, false]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_lost_is_missed_whatever_comes(
+            first in proptest::collection::vec(1u64..100_000, 1..200),
+            then in proptest::collection::vec(1u64..100_000, 0..400),
+            unused in 0u64..100,
+            limit in 1u64..100_000,
+            which in 0usize..6,
+        ) {
+            let of = |micros: &[u64]| {
+                let mut histogram = crate::record::Histogram::new();
+                micros.iter().for_each(|n| histogram.record(std::time::Duration::from_micros(*n)));
+                Measured { response_ms: histogram.percentiles(false), ..Measured::default() }
+            };
+            let name = ["p50", "p90", "p95", "p99", "p999", "max"][which];
+            let threshold = Threshold::parse(&format!("{name}<{limit}us")).unwrap();
+            let all = [&first[..], &then[..]].concat();
+            let lost = threshold.is_lost(&of(&first), all.len() as u64 + unused, 0.0);
+            prop_assert!(!lost || !threshold.holds(&of(&all), 0.0));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     facts::{Facts, poisson_quantile},
     question::Question,
+    server::POLLING_WATCHERS,
     sizes::Sizes,
     upkeep::Upkeep,
 };
@@ -124,7 +125,11 @@ pub struct ClientLimits {
 pub fn for_clients(question: &Question, load: &Plan, max_size: u32) -> Option<ClientLimits> {
     let (expected, at_random) = match (load.pool.reuse, &load.shape) {
         (true, Shape::Closed { clients, .. }) if question.is_sweep => (f64::from(*clients), false),
-        (true, _) => (f64::from(load.pool.instances) * f64::from(max_size), false),
+        (true, _) => {
+            // Those that watch a Poolhouse are its clients, too.
+            let watching = question.spec.watchers.min(POLLING_WATCHERS);
+            (f64::from(load.pool.instances) * (f64::from(max_size) + f64::from(watching)), false)
+        }
         (false, Shape::Open { spacing, .. }) => {
             let evict = load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle);
             let evict = evict.map_or(EVICT_MIN_IDLE, |idle| idle.mul_f64(question.compression));

@@ -100,16 +100,20 @@ fn case(question: &Question, outcome: &Outcome) -> Case {
 
 /// The best settings, and what simulations of them have shown.
 fn best(question: &Question, found: &Found, instances: u32) -> Best {
+    let mut as_given = found.not_kept.as_ref().map_or(Vec::new(), |(by_rule, _)| by_rule.other_than(&found.upkeep));
+    // What was lifted is not as it was given.
+    as_given.retain(|name| found.held_back.is_none() || *name != "max_connecting");
     Best {
         sizes: found.sizes,
         instances,
         words: found.sizes.words(question.compression),
-        as_given: found.not_kept.as_ref().map_or(Vec::new(), |(by_rule, _)| by_rule.other_than(&found.upkeep)),
+        as_given,
         not_kept: found.not_kept.clone(),
         cases: found.outcomes.iter().map(|outcome| case(question, outcome)).collect(),
         met: found.missed.is_empty(),
         with_margin: found.with_margin,
         too_small: found.too_small.as_ref().map(|(size, _)| *size),
+        held_back: found.held_back,
         most: found.most.0,
         bound: found.most.1,
         other_seeds: found.spread.clone(),
@@ -124,8 +128,9 @@ fn forbidden(question: &Question, load: &Plan) -> Option<String> {
     let (limit, bound) = search::limits(load, &question.spec).find(|(limit, _)| *limit < instances)?;
     let whose = if bound == Bound::Gate { "the hard_limit of the Poolhouse in front" } else { "the server" };
     let count = crate::words::counted(instances.into(), "instance");
+    let beside = if question.spec.watchers > 0 { " beside those that watch it" } else { "" };
     Some(format!(
-        "Each of {count} needs a connection at least, and {whose} lets in {limit}. Raise that limit, or put one pool in front of all \
+        "Each of {count} needs a connection at least, and {whose} lets in {limit}{beside}. Raise that limit, or put one pool in front of all \
          instances."
     ))
 }

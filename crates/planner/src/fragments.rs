@@ -11,6 +11,8 @@ use crate::advice::Advice;
 
 const POOLHOUSE: &str = "Poolhouse";
 const PGBOUNCER: &str = "PgBouncer";
+/// Whose options a connection string has.
+pub const MONGODB: &str = "MongoDB's drivers";
 /// PgBouncer cannot switch a life time off: 0 would close each connection after one use. None lives for longer than a year.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 /// HikariCP takes its defaults (10 and 30 minutes, 30 s) for an idle time, a life time and a time-out that are shorter than these.
@@ -179,7 +181,9 @@ fn mongodb(advice: &Advice) -> Fragment {
     let text = text.join("&");
     let mut missing = vec!["max_life_time"];
     missing.extend(without_clients(advice).into_iter().filter(|name| *name != "max_connecting"));
-    Fragment { of: "MongoDB's drivers", place: "each instance's connection string", is_for_all: false, text, missing }
+    // A driver has such a pool for each host of a replica set.
+    let place = "each instance's connection string, for the pool of each host";
+    Fragment { of: MONGODB, place, is_for_all: false, text, missing }
 }
 
 /// What the pool of an application has no setting for.
@@ -307,7 +311,7 @@ mod tests {
             assert_eq!(fragments(&Pasted { each: &each, pooler: Some(&each) }, None).len(), count, "{budget}");
         }
         let drivers = fragments(&Pasted { each: &advice(), pooler: None }, None);
-        assert_eq!(drivers.iter().map(|one| one.of).collect::<Vec<_>>(), ["HikariCP", "MongoDB's drivers"]);
+        assert_eq!(drivers.iter().map(|one| one.of).collect::<Vec<_>>(), ["HikariCP", MONGODB]);
     }
 
     #[test]

@@ -5,7 +5,13 @@ use bench::result::BenchResult;
 use serde::Serialize;
 
 use crate::{
-    advice::Advice, facts::Facts, fragments::Fragment, question::Missed, search::Bound, sizes::Sizes, upkeep::Upkeep,
+    advice::Advice,
+    facts::Facts,
+    fragments::Fragment,
+    question::Missed,
+    search::{Bound, HeldBack},
+    sizes::Sizes,
+    upkeep::Upkeep,
 };
 
 /// The version of its JSON.
@@ -94,6 +100,9 @@ pub struct Best {
     pub with_margin: bool,
     /// The largest size that was tried and too small; null: the smallest was large enough.
     pub too_small: Option<u32>,
+    /// What the given `max_connecting` would have led to; absent: it holds nothing back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<HeldBack>,
     /// The most that was allowed.
     pub most: u32,
     /// By what.

@@ -227,6 +227,16 @@ impl Question {
         missed
     }
 
+    /// Whether an objective is sure to be missed with this margin in the end of a load of at most `most` operations, of which this was played.
+    pub fn is_lost(&self, played: &bench::result::BenchResult, most: u64, margin: f64) -> bool {
+        // Of stages each must keep them, and one that is alone has no more in it than the whole.
+        let parts: Vec<&Measured> = match played.about.shape == "open" {
+            true => played.steps.iter().map(|step| &step.measured).collect(),
+            false => vec![&played.total],
+        };
+        parts.into_iter().any(|part| self.objectives.iter().any(|objective| objective.is_lost(part, most, margin)))
+    }
+
     /// The first load that has a pool: the one whose settings are looked for.
     pub fn pooled(&self) -> Option<&Plan> {
         self.cases.iter().find(|case| case.pool.reuse)

@@ -2,6 +2,7 @@
 //! the same plan, server and seed give the same result. Knows neither where the question came from nor what follows from the answer.
 
 mod events;
+mod patience;
 
 use std::{borrow::Cow, time::Duration};
 
@@ -16,9 +17,10 @@ use workload::{Shape, Window};
 
 use crate::{
     front::{Front, Servers, Told},
-    server::{Answer, Dialled, Seen, Server, Spec},
+    server::{Answer, Dialled, POLLING_WATCHERS, Seen, Server, Spec},
 };
 use events::{Event, Events, Link, What};
+use patience::Patience;
 
 /// What a client learns whose connection the other side has ended.
 const ENDED: &str = "connection closed";
@@ -28,20 +30,6 @@ pub const NOT_BEGUN: &str = "The load did not begin";
 pub const CUT_SHORT: &str = "The simulation was cut short";
 /// The seed of the server, apart from that of the load.
 const SERVER_SEED: u64 = 0x5e12_7e12;
-/// Moments at which something happens before the load begins: with more of them than this, and this many for each connection that is to be
-/// there, the pools are never filled. Filling takes about three for each.
-const MOMENTS: u64 = 10_000;
-const MOMENTS_EACH: u64 = 100;
-/// The same while the load lasts: after each so many of them, an operation must have ended for every [`MOMENTS_EACH`] of these, or all that
-/// happens is that connections come and go, and the simulation ends there. An operation takes two to ten.
-const MOMENTS_LOADED: u64 = 500_000;
-/// Unless these took so long at least: then the rest is soon played, too, if it is not years of it.
-const PACE: Duration = Duration::from_secs(60);
-const MOMENTS_SLOW: u64 = 1_000_000_000;
-/// Where clients come again as soon as they have failed: after each so many times as many, an operation must have ended well for every
-/// [`MOMENTS_SERVED`] of these, or all that happens is that operations fail.
-const ROUNDS_LOADED: u64 = 4;
-const MOMENTS_SERVED: u64 = 1_000;
 
 /// What came out of a simulation.
 #[derive(Clone, Debug)]
@@ -56,6 +44,8 @@ pub struct Outcome {
     pub longest_wait: Option<Duration>,
     /// It was played to its end. If not, the result is of what was played.
     pub is_whole: bool,
+    /// It was not, as [`run_until`] was told that it was enough.
+    pub is_enough: bool,
     /// How often something happened.
     pub moments: u64,
     /// The most that was to happen at a time: for what a simulation needs of memory.
@@ -64,10 +54,18 @@ pub struct Outcome {
 
 /// Plays a plan to its end.
 pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
-    played(plan, spec, Events::new())
+    run_until(plan, spec, &mut |_, _| false)
 }
 
-fn played(plan: &Plan, spec: &Spec, events: Events) -> Outcome {
+/// The same until it is enough, which is asked from time to time while the load lasts.
+pub fn run_until(plan: &Plan, spec: &Spec, is_enough: Enough<'_>) -> Outcome {
+    played(plan, spec, Events::new(), is_enough)
+}
+
+/// Whether enough is known of what the engine has played.
+pub type Enough<'e> = &'e mut dyn FnMut(&Engine, Time) -> bool;
+
+fn played(plan: &Plan, spec: &Spec, events: Events, is_enough: Enough<'_>) -> Outcome {
     let mut world = World::new(plan, spec, events);
     let mut engine = Engine::with_limit(plan, spec.budget, Time(0));
     if world.servers.is_some() {
@@ -75,9 +73,8 @@ fn played(plan: &Plan, spec: &Spec, events: Events) -> Outcome {
     }
     let mut now = Time(0);
     let wanted = u64::from(plan.pool.config.min_size) * u64::from(plan.pool.instances);
-    let comes_again = matches!(plan.shape, Shape::Closed { .. });
-    let mut patience = Patience { comes_again, until: MOMENTS + MOMENTS_EACH * wanted, ..Patience::default() };
-    let mut is_whole = true;
+    let mut patience = Patience::new(wanted, matches!(plan.shape, Shape::Closed { .. }));
+    let (mut is_whole, mut left) = (true, false);
     loop {
         while let Some(order) = engine.poll_order(now) {
             world.obey(order, now);
@@ -89,7 +86,11 @@ fn played(plan: &Plan, spec: &Spec, events: Events) -> Outcome {
             && let Some(at) = engine.measured_from()
         {
             world.load_begins(at);
-            patience.until = patience.moments + MOMENTS_LOADED;
+            patience.load_begins();
+        }
+        if patience.is_look_due() && is_enough(&engine, now) {
+            (is_whole, left) = (false, true);
+            break;
         }
         if patience.is_over(&engine, world.began.is_some(), now) {
             is_whole = false;
@@ -102,7 +103,9 @@ fn played(plan: &Plan, spec: &Spec, events: Events) -> Outcome {
     }
     let mut result = engine.result(now);
     "virtual time".clone_into(&mut result.about.machine);
-    if let Some(failure) = engine.failure() {
+    if left {
+        result.interrupted = true;
+    } else if let Some(failure) = engine.failure() {
         result.warnings.push(format!(
             "{NOT_BEGUN}: {} of {} connections stood, and the next ones failed ({}).",
             failure.made, failure.wanted, failure.kind.0
@@ -126,56 +129,9 @@ fn played(plan: &Plan, spec: &Spec, events: Events) -> Outcome {
         gate: world.front.as_ref().map_or((0, 0), Front::seen),
         longest_wait: engine.longest_wait(),
         is_whole,
-        moments: patience.moments,
+        is_enough: left,
+        moments: patience.moments(),
         most_events: world.events.most(),
-    }
-}
-
-/// For how long a simulation goes on.
-#[derive(Default)]
-struct Patience {
-    /// Whoever fails comes again.
-    comes_again: bool,
-    /// How often something has happened.
-    moments: u64,
-    /// How often something may happen before it is asked what has come of it.
-    until: u64,
-    /// How often it was asked since the load began, and when last.
-    asked: u64,
-    checked: Time,
-    /// Operations that had ended when it was asked last.
-    ended: u64,
-    /// Operations that had ended well when it was asked for those last.
-    served: u64,
-}
-
-impl Patience {
-    /// Whether too much has happened for what has come of it. Something will happen next.
-    #[inline]
-    fn is_over(&mut self, engine: &Engine, has_begun: bool, now: Time) -> bool {
-        if self.moments < self.until {
-            self.moments += 1;
-            return false;
-        }
-        !has_begun || self.is_fruitless(engine, now)
-    }
-
-    #[cold]
-    fn is_fruitless(&mut self, engine: &Engine, now: Time) -> bool {
-        let progress = engine.progress(now);
-        let ended = progress.done + progress.errors + progress.dropped;
-        let newly = ended - std::mem::replace(&mut self.ended, ended);
-        self.until = self.moments + MOMENTS_LOADED;
-        self.asked += 1;
-        let is_slow = now - std::mem::replace(&mut self.checked, now) >= PACE;
-        if is_slow && self.moments < MOMENTS_SLOW {
-            return false;
-        }
-        if !self.comes_again || !self.asked.is_multiple_of(ROUNDS_LOADED) {
-            return newly * MOMENTS_EACH < MOMENTS_LOADED;
-        }
-        let served = progress.done - std::mem::replace(&mut self.served, progress.done);
-        newly * MOMENTS_EACH < MOMENTS_LOADED || served * MOMENTS_SERVED < ROUNDS_LOADED * MOMENTS_LOADED
     }
 }
 
@@ -222,7 +178,7 @@ struct World<'s> {
 impl<'s> World<'s> {
     fn new(plan: &Plan, spec: &'s Spec, events: Events) -> Self {
         Self {
-            server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED),
+            server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED).watched_by(watching(plan, spec)),
             front: plan.poolhouse.as_ref().map(|wishes| Front::new(wishes, &plan.target)),
             servers: own_pool(plan).map(|wishes| Servers::new(wishes, Time(0))),
             links: Vec::new(),
@@ -532,6 +488,20 @@ fn can_happen(lines: &[Line], links: &[(u32, bool, Time)], &(_, _, what, conn, m
         What::Link(_) => links[conn as usize].0 == made,
         _ => lines[conn as usize].made == made,
     }
+}
+
+/// Connections that watch the server while a plan is played: those of all instances, or that of the Poolhouse that they go through.
+pub fn watching(plan: &Plan, spec: &Spec) -> u32 {
+    match own_pool(plan).is_some() || spec.budget.is_some() {
+        true => spec.watchers.min(POLLING_WATCHERS),
+        false if plan.pool.reuse => spec.watchers.saturating_mul(plan.pool.instances),
+        false => 0,
+    }
+}
+
+/// Connections that the pools of a plan may have at the server, all together; `None`: any number.
+pub fn room(plan: &Plan, spec: &Spec) -> Option<u32> {
+    spec.room(watching(plan, spec))
 }
 
 /// The pool of the Poolhouse in front, if it has one server for each client that is at work: those of Redis share theirs.

@@ -2,6 +2,8 @@
 //! with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not tried. The settings that follow from
 //! these by rules are simulated last, and each of them is taken only if what was met still is. Knows no words about the result.
 
+mod confirming;
+mod connecting;
 mod loads;
 
 use std::time::Duration;
@@ -16,12 +18,13 @@ use crate::{
     facts::Facts,
     front::hard_limit,
     question::{Missed, Question},
-    run::{Outcome, own_pool, run},
+    run::{Outcome, own_pool, room, run, run_until},
     server::Spec,
     sizes::Sizes,
     upkeep::Upkeep,
 };
-use loads::{advised, highest_rate, shortened, with};
+pub use connecting::HeldBack;
+use loads::{advised, highest_rate, most_operations, shortened, with};
 
 /// Idle times that are tried, in the time of the real service.
 const IDLE_TIMES: [u64; 8] = [10, 30, 60, 2 * 60, 5 * 60, 10 * 60, 30 * 60, 60 * 60];
@@ -33,8 +36,6 @@ const NEARLY_ALL: f64 = 0.9;
 const SHORTEST_WAIT: Duration = Duration::from_nanos(500);
 /// Simulations with other seeds that tell how uncertain the answer is.
 const MORE_SEEDS: u64 = 4;
-/// When all operations are looked at, the answer is raised in so many small steps, and then in larger ones.
-const MAX_RAISES: u32 = 8;
 /// With other settings a few more may fail by chance, as a factor.
 const CHANCE: f64 = 1.1;
 
@@ -55,6 +56,8 @@ pub struct Found {
     pub with_margin: bool,
     /// The largest size that was tried and too small; `None`: the smallest was large enough.
     pub too_small: Option<(u32, Vec<Missed>)>,
+    /// What the given `max_connecting` would have led to; `None`: it holds nothing back.
+    pub held_back: Option<HeldBack>,
     /// Percentiles with other seeds: p50, p95, p99 in milliseconds, of the first load.
     pub spread: Vec<[f64; 3]>,
     /// How many of these other simulations met all objectives.
@@ -86,7 +89,7 @@ pub enum Bound {
 pub fn limits(load: &Plan, spec: &Spec) -> impl Iterator<Item = (u32, Bound)> {
     let gate = load.poolhouse.as_ref().map(hard_limit);
     // These pools may be the clients of another one, and how many of them reach the server is up to that.
-    let room = spec.room().filter(|_| own_pool(load).is_none());
+    let room = room(load, spec).filter(|_| own_pool(load).is_none());
     let limits = [(gate, Bound::Gate), (room, Bound::Server)].into_iter();
     limits.filter_map(|(limit, bound)| Some((limit?, bound))).filter(|(limit, _)| !is_kept_together(spec, *limit))
 }
@@ -123,8 +126,27 @@ struct Judged {
     created: u64,
 }
 
+/// For how long a candidate is played.
+#[derive(Clone, Copy)]
+enum Until {
+    /// To its end.
+    End,
+    /// Until it is sure to miss an objective with this margin, and somebody has waited.
+    Missed(f64),
+}
+
 /// The largest size that was tried and too small, with what it misses.
 type TooSmall = Option<(u32, Vec<Missed>)>;
+
+/// The smallest sizes, as far as parts of the loads tell.
+struct Candidate {
+    sizes: Sizes,
+    /// With these, all connections there from the start, all objectives are met.
+    is_met: bool,
+    /// With the margin, too.
+    with_margin: bool,
+    too_small: TooSmall,
+}
 
 struct Search<'q, 'p> {
     question: &'q Question,
@@ -159,14 +181,10 @@ impl<'q, 'p> Search<'q, 'p> {
 
     fn found(mut self) -> Option<Found> {
         let (most, bound) = self.most()?;
-        let (max_size, with_margin, mut too_small) = self.max_size(most);
+        let as_given = self.candidate(most);
+        let (candidate, held_back) = self.unhindered(as_given, most);
+        let Candidate { sizes, with_margin, mut too_small, .. } = candidate;
         self.margin = if with_margin { self.question.margin } else { 0.0 };
-        let full = self.full(max_size);
-        let sizes = match self.is_met(&full) {
-            // A sweep's clients use all connections all the time.
-            true if !self.question.is_sweep => self.shrunk(full),
-            _ => full,
-        };
         let (sizes, outcomes, missed) = self.confirmed(sizes, most, &mut too_small);
         // What was not played to its end is not known, by whatever seed.
         let is_whole = outcomes.iter().all(|outcome| outcome.is_whole);
@@ -180,6 +198,7 @@ impl<'q, 'p> Search<'q, 'p> {
             missed,
             with_margin,
             too_small,
+            held_back,
             spread,
             seeds_that_met,
             simulations: self.simulations,
@@ -187,6 +206,18 @@ impl<'q, 'p> Search<'q, 'p> {
         };
         let found = if is_whole { self.kept_up(found) } else { found };
         Some(Found { simulations: self.simulations, ..found })
+    }
+
+    /// The smallest sizes, with as many connections made at a time as the loads have it.
+    fn candidate(&mut self, most: u32) -> Candidate {
+        self.margin = self.question.margin;
+        let (max_size, with_margin, too_small) = self.max_size(most);
+        self.margin = if with_margin { self.question.margin } else { 0.0 };
+        let full = self.full(max_size);
+        let is_met = self.is_met(&full);
+        // A sweep's clients use all connections all the time.
+        let sizes = if is_met && !self.question.is_sweep { self.shrunk(full) } else { full };
+        Candidate { sizes, is_met, with_margin, too_small }
     }
 
     /// The same with the settings that follow by rules, if what was met is met with them, too; else with as many of them as that holds for.
@@ -274,8 +305,11 @@ impl<'q, 'p> Search<'q, 'p> {
         let mut tried: Vec<(u32, Judged)> = Vec::new();
         let fewest = self.fewest(most);
         let mut size = self.least().min(most).max(fewest);
+        // Which of those that are too small is nearest, the whole of each tells, and is not asked where no pool can help.
+        let does_most = self.does_most();
+        let until = if does_most.is_some() { Until::Missed(0.0) } else { Until::End };
         loop {
-            let judged = self.look(&self.full(size));
+            let judged = self.look(&self.full(size), until);
             // Where nobody has waited for a connection, more of them change nothing.
             let last = judged.tight.is_empty() || !judged.waited || !judged.is_whole || size >= most;
             tried.push((size, judged));
@@ -292,7 +326,7 @@ impl<'q, 'p> Search<'q, 'p> {
             let (size, too_small) = self.between(fewest, too_small, tried[enough].0);
             return (size, with_margin, too_small);
         }
-        if let Some(enough) = self.does_most() {
+        if let Some(enough) = does_most {
             return (enough.clamp(fewest, most), false, None);
         }
         let last = tried.last().map(|(size, judged)| (*size, judged.missed.clone()));
@@ -324,7 +358,7 @@ impl<'q, 'p> Search<'q, 'p> {
         let mut below = low.as_ref().map_or(fewest - 1, |(size, _)| *size);
         while high - below > 1 {
             let middle = below + (high - below) / 2;
-            let missed = self.look(&self.full(middle)).tight;
+            let missed = self.look(&self.full(middle), Until::Missed(self.margin)).tight;
             if missed.is_empty() {
                 high = middle;
             } else {
@@ -374,10 +408,10 @@ impl<'q, 'p> Search<'q, 'p> {
         let compression = self.question.compression;
         let times = IDLE_TIMES.iter().map(|seconds| Duration::from_secs_f64(*seconds as f64 / compression));
         let shorter = times.filter(|time| sizes.max_idle_time.is_none_or(|given| *time < given));
-        let created = self.look(&sizes).created;
+        let created = self.look(&sizes, Until::End).created;
         for time in shorter.collect::<Vec<_>>() {
             let shorter = Sizes { max_idle_time: Some(time), ..sizes };
-            let judged = self.look(&shorter);
+            let judged = self.look(&shorter, Until::Missed(self.margin));
             if judged.tight.is_empty() && judged.created <= created {
                 return shorter;
             }
@@ -385,119 +419,31 @@ impl<'q, 'p> Search<'q, 'p> {
         sizes
     }
 
-    /// The answer, judged by all operations and other seeds; raised where those that were looked at before were too few. Where a part of the
-    /// load has not shown what a smaller minimum does, it is looked for again by the whole. `too_small` learns of sizes that were.
-    fn confirmed(
-        &mut self,
-        mut sizes: Sizes,
-        most: u32,
-        too_small: &mut TooSmall,
-    ) -> (Sizes, Vec<Outcome>, Vec<Missed>) {
-        let hopeless = !self.is_met(&sizes);
-        let mut raises = 0;
-        loop {
-            let (outcomes, tight) = self.judged_by_all(&sizes);
-            let full = self.full(sizes.max_size);
-            let larger = |part: u32| (sizes.max_size + (sizes.max_size / part).max(1)).min(most);
-            let (next, leap) = (larger(20), larger(4));
-            if hopeless || (tight.is_empty() && self.holds_with_other_seeds(&sizes)) {
-                let leapt = sizes == full && raises > 0;
-                let (sizes, outcomes) =
-                    if leapt { self.lowered(sizes, outcomes, too_small) } else { (sizes, outcomes) };
-                let missed = self.missed(&outcomes, 0.0);
-                return (sizes, outcomes, missed);
-            }
-            if sizes != full && self.is_shortened() && self.judged_by_all(&full).1.is_empty() {
-                self.short.clone_from(&self.loads);
-                sizes = self.shrunk(full);
-            } else if sizes != full && raises < MAX_RAISES && next > sizes.max_size {
-                raises += 1;
-                let min_size = sizes.min_size + next - sizes.max_size;
-                sizes = Sizes { max_size: next, min_size: min_size.min(self.full(next).min_size), ..sizes };
-            } else if sizes != full {
-                sizes = full;
-            } else if next > sizes.max_size
-                && outcomes.iter().any(has_waited)
-                && outcomes.iter().all(|one| one.is_whole)
-            {
-                *too_small = Some((sizes.max_size, tight));
-                sizes = self.full(if raises < MAX_RAISES { next } else { leap });
-                raises += 1;
-            } else {
-                let missed = self.missed(&outcomes, 0.0);
-                return (sizes, outcomes, missed);
-            }
-        }
+    fn is_met(&mut self, sizes: &Sizes) -> bool {
+        self.look(sizes, Until::Missed(self.margin)).tight.is_empty()
     }
 
-    /// The smallest between one that was too small and this one, by all operations and other seeds, if all connections are kept.
-    fn lowered(&mut self, mut sizes: Sizes, mut outcomes: Vec<Outcome>, low: &mut TooSmall) -> (Sizes, Vec<Outcome>) {
-        while let Some(below) = low.as_ref().map(|(size, _)| *size).filter(|below| sizes.max_size > below + 1) {
-            let middle = self.full(below + (sizes.max_size - below) / 2);
-            let (all, tight) = self.judged_by_all(&middle);
-            if tight.is_empty() && self.holds_with_other_seeds(&middle) {
-                (sizes, outcomes) = (middle, all);
-            } else {
-                *low = Some((middle.max_size, tight));
-            }
-        }
-        (sizes, outcomes)
-    }
-
-    /// What all operations of the loads come to, and what is missed with the margin.
-    fn judged_by_all(&mut self, sizes: &Sizes) -> (Vec<Outcome>, Vec<Missed>) {
-        (self.progress)(self.simulations, sizes);
-        let outcomes: Vec<Outcome> = self.plans(sizes, 0).iter().map(|plan| run(plan, self.spec)).collect();
-        self.simulations += outcomes.len() as u32;
-        let tight = self.missed(&outcomes, self.margin);
-        (outcomes, tight)
-    }
-
-    /// Candidates are judged by a part of a load.
-    fn is_shortened(&self) -> bool {
-        self.short.iter().zip(&self.loads).any(|(short, load)| short.shape != load.shape)
-    }
-
-    /// Not by chance alone.
-    fn holds_with_other_seeds(&mut self, sizes: &Sizes) -> bool {
-        (1..=MORE_SEEDS).all(|seed| {
-            self.short_plans(sizes, seed).iter().all(|plan| {
-                self.simulations += 1;
-                self.missed(&[run(plan, self.spec)], 0.0).is_empty()
-            })
+    /// Plays a plan for so long.
+    fn play(&self, plan: &Plan, until: Until) -> Outcome {
+        let Until::Missed(margin) = until else { return run(plan, self.spec) };
+        let most = most_operations(plan);
+        run_until(plan, self.spec, &mut |engine, now| {
+            is_wait(engine.longest_wait()) && self.question.is_lost(&engine.result(now), most, margin)
         })
     }
 
-    fn with_other_seeds(&mut self, sizes: &Sizes) -> (Vec<[f64; 3]>, u64) {
-        let (mut spread, mut met) = (Vec::new(), 0);
-        for seed in 1..=MORE_SEEDS {
-            let outcomes: Vec<Outcome> =
-                self.short_plans(sizes, seed).iter().map(|plan| run(plan, self.spec)).collect();
-            self.simulations += outcomes.len() as u32;
-            (self.progress)(self.simulations, sizes);
-            met += u64::from(self.missed(&outcomes, 0.0).is_empty());
-            let response = outcomes.first().and_then(|outcome| outcome.result.total.response_ms.as_ref());
-            spread.extend(response.map(|response| [response.p50, response.p95, response.p99]));
-        }
-        (spread, met)
-    }
-
-    fn is_met(&mut self, sizes: &Sizes) -> bool {
-        self.look(sizes).tight.is_empty()
-    }
-
     /// What is missed with these settings, up to the first load that misses anything.
-    fn look(&mut self, sizes: &Sizes) -> Judged {
+    fn look(&mut self, sizes: &Sizes, until: Until) -> Judged {
         let mut judged = Judged::default();
         for plan in self.short_plans(sizes, 0) {
             (self.progress)(self.simulations, sizes);
             self.simulations += 1;
-            let outcomes = [run(&plan, self.spec)];
+            let outcomes = [self.play(&plan, until)];
             judged = Judged {
                 tight: self.missed(&outcomes, self.margin),
                 missed: self.missed(&outcomes, 0.0),
                 waited: has_waited(&outcomes[0]),
-                is_whole: outcomes[0].is_whole,
+                is_whole: outcomes[0].is_whole || outcomes[0].is_enough,
                 failed: failed(&outcomes[0].result.total),
                 p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
                 created: judged.created + outcomes[0].result.total.connections.created,
@@ -524,7 +470,12 @@ impl<'q, 'p> Search<'q, 'p> {
 
 /// Somebody had to wait for a connection of the pools themselves.
 fn has_waited(outcome: &Outcome) -> bool {
-    outcome.longest_wait.is_none_or(|longest| longest >= SHORTEST_WAIT)
+    is_wait(outcome.longest_wait)
+}
+
+/// The same of the longest wait; `None`: nobody has got a connection.
+fn is_wait(longest: Option<Duration>) -> bool {
+    longest.is_none_or(|longest| longest >= SHORTEST_WAIT)
 }
 
 /// The largest share of a load's operations that failed.

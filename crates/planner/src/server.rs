@@ -44,10 +44,12 @@ pub struct Spec {
     /// Connections that all pools together may have, because they are those of one Poolhouse (its `max_server_connections`); `None`: each
     /// has as many as it may have by itself.
     pub budget: Option<u32>,
+    /// Connections of each instance that watch the server and belong to no pool: see [`MONGODB_WATCHERS`].
+    pub watchers: u32,
 }
 
 /// What making a connection takes at both ends, without the way; `None`: there is no such phase.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Connect {
     /// The name's address.
     pub dns: Option<Times>,
@@ -72,6 +74,13 @@ pub struct Connect {
 
 /// What closing a connection takes.
 const CLOSE: u64 = 20_000;
+/// A driver of MongoDB has a pool for each host, and to each host two connections besides: one waits for news of it, one measures the round
+/// trip ("Server Monitoring" among the specifications of MongoDB's drivers). Each host has a limit of its own: it is the server here.
+pub const MONGODB_WATCHERS: u32 = 2;
+/// The same where drivers do not stream that news, but ask for it: in functions, and through a Poolhouse, which does not offer it.
+pub const POLLING_WATCHERS: u32 = 1;
+/// What a PostgreSQL answers to one connection too many.
+pub const POSTGRES_FULL: &str = "sqlstate 53300";
 
 impl Connect {
     /// The mean of all phases, without the way.
@@ -96,9 +105,28 @@ impl Connect {
 }
 
 impl Spec {
-    /// Connections that there may be, of all who connect together.
-    pub fn room(&self) -> Option<u32> {
-        self.limit.map(|limit| limit.saturating_sub(self.reserved))
+    /// A server of which nothing else is said: no operation hinders another one, connecting is no more than TCP's round trip, and
+    /// everybody is let in. It speaks as PostgreSQL does.
+    pub fn new(service: Times) -> Self {
+        Self {
+            service,
+            first: Duration::ZERO,
+            trips: 1,
+            pause: Duration::ZERO,
+            curve: None,
+            processors: None,
+            connect: Connect::default(),
+            limit: None,
+            reserved: 0,
+            full: POSTGRES_FULL,
+            budget: None,
+            watchers: 0,
+        }
+    }
+
+    /// Connections that there may be of all pools together, beside so many that watch the server.
+    pub fn room(&self, watching: u32) -> Option<u32> {
+        self.limit.map(|limit| limit.saturating_sub(self.reserved).saturating_sub(watching))
     }
 
     /// How long a connection is held by an operation on average while nothing stalls: the server's time, the way and the pause.
@@ -151,6 +179,8 @@ pub struct Server<'s> {
     random: Random,
     sharing: Option<Sharing>,
     queue: Option<Queue>,
+    /// Connections that it lets in; `None`: any number.
+    room: Option<u32>,
     open: u32,
     most: u32,
     refused: u64,
@@ -168,10 +198,17 @@ impl<'s> Server<'s> {
             random: Random::new(random.bits()),
             sharing: spec.curve.clone().map(Sharing::new),
             queue: spec.processors.filter(|_| spec.curve.is_none()).map(|all| Queue::new(all, &spec.service)),
+            room: spec.room(0),
             open: 0,
             most: 0,
             refused: 0,
         }
+    }
+
+    /// So many connections that nobody counts watch it.
+    #[must_use]
+    pub fn watched_by(self, connections: u32) -> Self {
+        Self { room: self.spec.room(connections), ..self }
     }
 
     /// What it answers to one too many.
@@ -194,7 +231,7 @@ impl<'s> Server<'s> {
     /// `counts`, until [`Self::gone`].
     pub fn dial(&mut self, front: bool, counts: bool, now: Time) -> Dialled {
         let connect = &self.spec.connect;
-        let full = !front && self.spec.room().is_some_and(|room| self.open >= room);
+        let full = !front && self.room.is_some_and(|room| self.open >= room);
         let begun = now.0;
         let mut phases = Phases::default();
         let mut at = begun;
@@ -314,7 +351,7 @@ impl<'s> Server<'s> {
         let mut draw = |times: &Option<Times>| times.as_ref().map_or(0.0, |times| times.draw(&mut self.random)) as u64;
         let before = [&connect.dns, &connect.tcp, &connect.tls].into_iter().map(&mut draw).sum::<u64>();
         let login = [&connect.auth, &connect.ready].into_iter().map(&mut draw).sum::<u64>();
-        let stands = self.spec.room().is_none_or(|room| self.open < room);
+        let stands = self.room.is_none_or(|room| self.open < room);
         self.open += u32::from(stands);
         self.most = self.most.max(self.open);
         self.refused += u64::from(!stands);
@@ -393,30 +430,9 @@ mod tests {
     }
 
     fn spec() -> Spec {
-        let connect = Connect {
-            dns: None,
-            tcp: Some(Times::Constant(ms(1))),
-            tls: None,
-            auth: Some(Times::Constant(ms(4))),
-            ready: None,
-            tls_trips: 2,
-            auth_trips: 3,
-            ready_trips: 0,
-            work: Duration::ZERO,
-        };
-        Spec {
-            service: Times::Constant(ms(2)),
-            first: Duration::ZERO,
-            trips: 1,
-            pause: Duration::ZERO,
-            curve: None,
-            processors: None,
-            connect,
-            limit: None,
-            reserved: 0,
-            full: "sqlstate 53300",
-            budget: None,
-        }
+        let (tcp, auth) = (Some(Times::Constant(ms(1))), Some(Times::Constant(ms(4))));
+        let connect = Connect { tcp, auth, auth_trips: 3, ..Connect::default() };
+        Spec { connect, ..Spec::new(Times::Constant(ms(2))) }
     }
 
     #[test]
@@ -460,6 +476,9 @@ mod tests {
         server.gone();
         assert!(stands(&mut server));
         assert_eq!(server.seen(), Seen { most: 2, refused: 1, at_once: None });
+        // One of the two is taken by somebody who watches.
+        let mut server = Server::new(&spec, &[], 1).watched_by(1);
+        assert_eq!([(); 2].map(|()| stands(&mut server)), [true, false]);
     }
 
     #[test]

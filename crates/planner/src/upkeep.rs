@@ -90,13 +90,18 @@ fn wait_time(given: Option<Duration>, facts: &Facts, outcomes: &[Outcome]) -> Op
     [remembered, given].into_iter().flatten().min()
 }
 
+/// The most at a time that are worth being made, and no fewer than are given.
+pub fn most_connecting(given: u32, facts: &Facts) -> u32 {
+    // More at a time than keep the server's processors busy are made no faster.
+    let busy = facts.connects_per_s.map_or(MOST_CONNECTING, |most| (most * facts.connect_ms / 1e3).ceil() as u32);
+    MOST_CONNECTING.min(busy).max(given)
+}
+
 /// So many at a time that a pool has grown before somebody has waited for half of what one may wait.
 fn connecting(given: u32, facts: &Facts, sizes: &Sizes, max_wait: Duration) -> u32 {
     let missing = sizes.max_size - sizes.min_size;
     let fast = |at_a_time: &u32| facts.growing(missing, *at_a_time) <= max_wait / 2;
-    // More at a time than keep the server's processors busy are made no faster.
-    let busy = facts.connects_per_s.map_or(MOST_CONNECTING, |most| (most * facts.connect_ms / 1e3).ceil() as u32);
-    (given..=MOST_CONNECTING).find(fast).unwrap_or(MOST_CONNECTING.min(busy).max(given))
+    (given..=MOST_CONNECTING).find(fast).unwrap_or_else(|| most_connecting(given, facts))
 }
 
 #[cfg(test)]

@@ -195,8 +195,9 @@ impl Engine {
     }
 
     pub(super) fn begin_if_filled(&mut self, now: Time) {
-        let filled = self.instances.as_ref().is_none_or(|instances| !self.warm || instances.are_filled());
-        if self.phase == Phase::Filling && filled {
+        // Pools may be many: they are asked only where it matters.
+        let filled = |instances: &Instances| !self.warm || instances.are_filled();
+        if self.phase == Phase::Filling && self.instances.as_ref().is_none_or(filled) {
             self.phase = Phase::Loading;
             self.books.begin(now);
             self.load.begin(now);

@@ -1,7 +1,10 @@
 //! The pools under test, one for each instance of the application. Turns what they order into changes that the engine carries out, and
 //! knows for what reason a connection is wanted. Knows no operation beyond the number of its client.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use pool::{
     Action, Budget, BudgetAction, CheckIn, CheckOut, CheckOutFailed, Closed, Grant, Home, MAX_SERVERS, MemberId,
@@ -69,8 +72,10 @@ pub struct Instances {
     /// Where each waiting client waits, by client.
     tickets: Vec<(u32, Option<Ticket>)>,
     changes: VecDeque<Change>,
-    /// No pool has anything to do before this.
-    deadline: Time,
+    /// When a pool has something to do next, perhaps later: those of which that is known, each once, the soonest first.
+    dues: BTreeSet<(Time, u32)>,
+    /// Those whose time has come, while they are looked at.
+    due: Vec<u32>,
     /// How long an unneeded connection stays, which is how long the loss of one may be the reason of a new one.
     idle: Duration,
 }
@@ -85,6 +90,8 @@ struct Instance {
     /// Connections that would still be there if they had not reached their life time or been lost: until when, and which of the two.
     gone: VecDeque<(Time, Cause)>,
     filled: bool,
+    /// Its place among [`Instances::dues`]; never: it has none.
+    due: Time,
 }
 
 impl Instances {
@@ -100,7 +107,8 @@ impl Instances {
             let mut pool = Pool::new(plan.config.clone(), seed.wrapping_add(u64::from(n)), now);
             pool.ready(now);
             let member = budget.as_mut().map(|(budget, scope)| budget.add_member(&[*scope]));
-            Instance { pool, member, conns: Vec::new(), gone: VecDeque::new(), filled: plan.config.min_size == 0 }
+            let filled = plan.config.min_size == 0;
+            Instance { pool, member, conns: Vec::new(), gone: VecDeque::new(), filled, due: Time::NEVER }
         };
         let pools: Vec<Instance> = (0..plan.instances).map(instance).collect();
         let mut instances = Self {
@@ -110,7 +118,8 @@ impl Instances {
             random: Random::new(seed ^ SPLIT),
             tickets: Vec::new(),
             changes: VecDeque::new(),
-            deadline: Time::NEVER,
+            dues: BTreeSet::new(),
+            due: Vec::new(),
             idle: plan.config.max_idle_time.unwrap_or(Duration::MAX),
         };
         (0..plan.instances).for_each(|n| instances.drain(n, now));
@@ -204,16 +213,23 @@ impl Instances {
         self.drain(instance, now);
     }
 
-    /// See [`Pool::handle_timeout`]: all whose time has come.
+    /// See [`Pool::handle_timeout`]: all whose time has come, in their order. Others are not looked at: there may be thousands.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.deadline = Time::NEVER;
-        for instance in 0..self.pools.len() {
-            let pool = &mut self.pools[instance].pool;
+        let mut due = std::mem::take(&mut self.due);
+        while self.deadline() <= now {
+            let (_, instance) = self.dues.pop_first().expect("the one that is due");
+            self.pools[instance as usize].due = Time::NEVER;
+            due.push(instance);
+        }
+        due.sort_unstable();
+        for instance in due.drain(..) {
+            let pool = &mut self.pools[instance as usize].pool;
             if pool.poll_deadline().is_some_and(|at| at <= now) {
                 pool.handle_timeout(now);
             }
-            self.drain(instance as u32, now);
+            self.drain(instance, now);
         }
+        self.due = due;
     }
 
     /// See [`Pool::close`]: all of them.
@@ -227,7 +243,7 @@ impl Instances {
     /// When [`Self::handle_timeout`] is to be called; perhaps before a pool has anything to do, never after.
     #[inline]
     pub fn deadline(&self) -> Time {
-        self.deadline
+        self.dues.first().map_or(Time::NEVER, |(at, _)| *at)
     }
 
     /// Whether all have had their minimum.
@@ -323,8 +339,10 @@ impl Instances {
             let counts = instance.pool.counts();
             instance.filled = counts.idle + counts.in_use >= instance.pool.config().min_size;
         }
-        if let Some(deadline) = instance.pool.poll_deadline() {
-            self.deadline = self.deadline.min(deadline);
+        if let Some(deadline) = instance.pool.poll_deadline().filter(|deadline| *deadline < instance.due) {
+            self.dues.remove(&(instance.due, at));
+            self.dues.insert((deadline, at));
+            instance.due = deadline;
         }
     }
 

@@ -14,7 +14,9 @@ use bench::{
 };
 use settings::Section;
 
-use crate::server::{Connect, Curve, LOW, MOST_P99, Processors, Spec, Times};
+use crate::server::{
+    Connect, Curve, LOW, MONGODB_WATCHERS, MOST_P99, POLLING_WATCHERS, POSTGRES_FULL, Processors, Spec, Times,
+};
 
 /// The key that is to blame, and why, in words.
 type Wrong = (&'static str, String);
@@ -304,7 +306,6 @@ impl Wishes {
         let connect = self.connect(&measured, auth_trips, assumed).map_err(|message| ("measured", message))?;
         check_login(&connect, processors.is_some()).map_err(|message| ("connect", message.to_owned()))?;
         Ok(Spec {
-            service,
             first: self.first.unwrap_or_default(),
             trips: self.trips.unwrap_or(trips),
             pause: self.pause.unwrap_or_default(),
@@ -315,6 +316,13 @@ impl Wishes {
             reserved: self.reserved.unwrap_or(0),
             full,
             budget: self.budget,
+            watchers: match (target, self.platform) {
+                (Target::MongoDb(_), None) => MONGODB_WATCHERS,
+                // Drivers know that they run in a function.
+                (Target::MongoDb(_), Some(_)) => POLLING_WATCHERS,
+                _ => 0,
+            },
+            ..Spec::new(service)
         })
     }
 
@@ -518,7 +526,7 @@ fn kind(target: &Target) -> (u32, &'static str, u32) {
                 Script::TpcbLike => TPCB_TRIPS,
                 Script::SimpleUpdate => SIMPLE_UPDATE_TRIPS,
             });
-            (LOGIN_TRIPS, "sqlstate 53300", trips.max().unwrap_or(1))
+            (LOGIN_TRIPS, POSTGRES_FULL, trips.max().unwrap_or(1))
         }
         Target::Redis(_) => (1, "too many clients", 1),
         // The first answer says what the server is, the others are SCRAM's.

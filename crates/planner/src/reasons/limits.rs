@@ -6,9 +6,11 @@ use bench::plan::{Plan, PoolConfig, Target};
 use super::Words;
 use crate::{
     advice::{Advice, ClientLimits},
+    fragments::MONGODB,
     prediction::Prediction,
     question::Question,
-    run::own_pool,
+    run::{own_pool, room, watching},
+    server::MONGODB_WATCHERS,
     sizes::Sizes,
     words::{counted, ms, number, percent, time},
 };
@@ -24,9 +26,12 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
         given(question, words);
     }
     if let Some(settings) = prediction.settings.as_ref().filter(|_| own_pool(load).is_none()) {
-        budget(question, settings, words);
+        let watching = u64::from(watching(load, &question.spec));
+        budget(question, load, settings, words);
+        hosts(question, settings, words);
+        drivers(question, load, prediction, words);
         unlimited(question, load, settings, words);
-        memory(question, settings, words);
+        memory(question, settings, watching, words);
     }
     if let Some(budget) = question.spec.budget {
         words.say(
@@ -52,15 +57,15 @@ fn most(case: &Plan) -> u64 {
 /// Whether the pools of a case could want more than the server has.
 pub(super) fn could_want_more(question: &Question, case: &Plan) -> bool {
     let shared = question.spec.budget.map_or(u64::MAX, u64::from);
-    case.pool.reuse && question.spec.room().is_some_and(|room| most(case).min(shared) > u64::from(room))
+    case.pool.reuse && room(case, &question.spec).is_some_and(|room| most(case).min(shared) > u64::from(room))
 }
 
 /// What the given pools could open at their largest, though this load does not make them.
 fn given(question: &Question, words: &mut Words) {
-    let Some(room) = question.spec.room() else { return };
     let shared = question.spec.budget.map_or(u64::MAX, u64::from);
     let more = question.cases.iter().filter(|case| could_want_more(question, case));
     let Some(case) = more.max_by_key(|case| most(case)) else { return };
+    let Some(room) = room(case, &question.spec) else { return };
     let instances = counted(case.pool.instances.into(), "instance");
     let wanted = match (case.pool.config.max_size, shared) {
         (_, shared) if shared < most(case) => format!("{shared} connections could be wanted by {instances} together"),
@@ -71,11 +76,19 @@ fn given(question: &Question, words: &mut Words) {
         0 => String::new(),
         _ if case.pool.instances == 1 => String::new(),
         1 => ", 1 for each".to_owned(),
-        each => format!(", {each} for each, or {} while a deployment runs old and new ones side by side", each / 2),
+        each => {
+            let of_two = room_for_two(question, case).unwrap_or(room) / (2 * case.pool.instances);
+            format!(", {each} for each, or {of_two} while a deployment runs old and new ones side by side")
+        }
     };
     words.warn(format!(
         "As given, {wanted}, and {room} are free{each}: a bad day, or a leak in one instance, takes those of the others."
     ));
+}
+
+/// Connections that pools may have while a deployment runs old and new instances side by side.
+fn room_for_two(question: &Question, load: &Plan) -> Option<u32> {
+    question.spec.room(watching(load, &question.spec).saturating_mul(2))
 }
 
 /// The most connections that the recommended pools have together.
@@ -118,8 +131,9 @@ fn front(question: &Question, load: &Plan, prediction: &Prediction, words: &mut 
 }
 
 /// The server's limit.
-fn budget(question: &Question, settings: &Advice, words: &mut Words) {
-    let (Some(limit), Some(room)) = (question.spec.limit, question.spec.room()) else { return };
+fn budget(question: &Question, load: &Plan, settings: &Advice, words: &mut Words) {
+    let (Some(limit), Some(room)) = (question.spec.limit, room(load, &question.spec)) else { return };
+    let watching = u64::from(watching(load, &question.spec));
     let share = |count: u64| percent(count as f64 / f64::from(limit));
     let (most, kept) = (in_all(question, settings), u64::from(settings.min_size) * u64::from(settings.instances));
     let together = if most < settings.in_all() { ", and all of them together" } else { "" };
@@ -128,10 +142,17 @@ fn budget(question: &Question, settings: &Advice, words: &mut Words) {
     } else {
         String::new()
     };
+    let watched = match watching {
+        0 => String::new(),
+        _ => {
+            let all = most + watching;
+            format!(" Watching it takes {} more: {all} ({}).", counted(watching, "connection"), share(all))
+        }
+    };
     words.say(
         "server's limit",
         format!(
-            "{} x {} kept = {kept} ({} of {limit}{reserved}), x {} at most{together} = {most} ({}).",
+            "{} x {} kept = {kept} ({} of {limit}{reserved}), x {} at most{together} = {most} ({}).{watched}",
             counted(settings.instances.into(), "instance"),
             settings.min_size,
             share(kept),
@@ -151,13 +172,61 @@ fn budget(question: &Question, settings: &Advice, words: &mut Words) {
         words.warn(format!(
             "All pools together may want {most} connections, and {room} are free: some of them will be refused. {way_out}{or}."
         ));
-    } else if 2 * most > u64::from(room) && settings.instances > 1 && question.spec.budget.is_none() {
+    } else if room_for_two(question, load).is_some_and(|room| 2 * most > u64::from(room))
+        && settings.instances > 1
+        && question.spec.budget.is_none()
+    {
         words.warn(format!(
             "At their largest the pools take {most} of the {room} connections that are free: during a deployment, when old and new \
              instances run side by side, they could want {}, and some would be refused.",
             2 * most
         ));
     }
+}
+
+/// What drivers of MongoDB have at each host.
+fn hosts(question: &Question, settings: &Advice, words: &mut Words) {
+    let watchers = question.spec.watchers;
+    if watchers == 0 || question.spec.budget.is_some() {
+        return;
+    }
+    let which = match watchers {
+        MONGODB_WATCHERS => {
+            "two connections besides, whatever maxPoolSize is: one waits for news of the host, one measures the way to it"
+        }
+        _ => "one connection besides, whatever maxPoolSize is, which asks the host what it is",
+    };
+    let at_each = (u64::from(settings.max_size) + u64::from(watchers)) * u64::from(settings.instances);
+    words.say(
+        "each host",
+        format!(
+            "A driver of MongoDB has such a pool for each host of a replica set, and {which}. Each host has a limit of its own, and at each \
+             {} x ({} + {watchers}) = {at_each} count.",
+            counted(settings.instances.into(), "instance"),
+            settings.max_size
+        ),
+    );
+}
+
+/// The same where it may be a MongoDB, for all that is known, and there is no room for them.
+fn drivers(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+    let Some(settings) = prediction.settings.as_ref().filter(|_| !question.knows_database) else { return };
+    let Some(room) = room(load, &question.spec) else { return };
+    let (instances, watchers) = (u64::from(settings.instances), u64::from(MONGODB_WATCHERS));
+    let wanted = settings.in_all() + watchers * instances;
+    let is_pasted = prediction.fragments.iter().any(|fragment| fragment.of == MONGODB);
+    // What the pools want alone is told elsewhere.
+    if !is_pasted || wanted <= u64::from(room) || settings.in_all() > u64::from(room) {
+        return;
+    }
+    let way_out = match (u64::from(room) / instances).saturating_sub(watchers) {
+        0 => "raise the server's limit".to_owned(),
+        size => format!("lower maxPoolSize to {size}"),
+    };
+    words.warn(format!(
+        "A driver of MongoDB has two connections to each host beside its pool, which watch it: at each host these settings could want \
+         {wanted}, and {room} are free. There {way_out}."
+    ));
 }
 
 /// More connections than a server has of whose limit nothing was said.
@@ -174,13 +243,15 @@ fn unlimited(question: &Question, load: &Plan, settings: &Advice, words: &mut Wo
 }
 
 /// Its memory and descriptors.
-fn memory(question: &Question, settings: &Advice, words: &mut Words) {
-    let (kept, most) = (u64::from(settings.min_size) * u64::from(settings.instances), in_all(question, settings));
+fn memory(question: &Question, settings: &Advice, watching: u64, words: &mut Words) {
+    let kept = u64::from(settings.min_size) * u64::from(settings.instances) + watching;
+    let most = in_all(question, settings) + watching;
+    let included = if watching > 0 { ", those that watch it included" } else { "" };
     let mb = |count: u64| number(count as f64 * question.memory_mb);
     words.say(
         "server's memory",
         format!(
-            "{} MB for each connection: {} MB for the {kept} that are kept, {} MB for {most}; and as many descriptors.",
+            "{} MB for each connection: {} MB for the {kept} that are kept, {} MB for {most}{included}; and as many descriptors.",
             number(question.memory_mb),
             mb(kept),
             mb(most)
@@ -246,8 +317,12 @@ fn shared(prediction: &Prediction, words: &mut Words) {
 
 /// Connections that the server has refused.
 fn refused(question: &Question, prediction: &Prediction, words: &mut Words) {
-    let refused: u64 = prediction.given.iter().map(|case| case.refused).max().unwrap_or(0);
-    if let (true, Some(room)) = (refused > 0, question.spec.room()) {
+    let most = question.cases.iter().zip(&prediction.given).max_by_key(|(_, given)| given.refused);
+    let Some((case, refused)) = most.map(|(case, given)| (case, given.refused)).filter(|(_, refused)| *refused > 0)
+    else {
+        return;
+    };
+    if let Some(room) = room(case, &question.spec) {
         words.say(
             "refused",
             format!(

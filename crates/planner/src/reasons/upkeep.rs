@@ -10,6 +10,7 @@ use crate::{
     advice::Advice,
     prediction::{Best, Prediction},
     question::Question,
+    search::HeldBack,
     words::{counted, ms, number, time},
 };
 
@@ -22,7 +23,7 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
     }
     creations(question, prediction, words);
     let (Some(settings), Some(best)) = (&prediction.settings, &prediction.best) else { return };
-    growing(load, prediction, words);
+    growing(load, best, prediction, words);
     as_given(question, settings, best, words);
     idle(question, prediction, best, words);
     if let Some(life) = settings.max_life_time {
@@ -54,7 +55,7 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
 }
 
 /// How long it takes to get from the minimum to the maximum.
-fn growing(load: &Plan, prediction: &Prediction, words: &mut Words) {
+fn growing(load: &Plan, best: &Best, prediction: &Prediction, words: &mut Words) {
     let facts = &prediction.facts;
     let Some(settings) = &prediction.settings else { return };
     let missing = settings.max_size - settings.min_size;
@@ -71,14 +72,55 @@ fn growing(load: &Plan, prediction: &Prediction, words: &mut Words) {
             if takes > SLOW { ", during which operations queue" } else { "" }
         );
     }
-    if settings.max_connecting > given {
+    if let Some(held) = &best.held_back {
+        text += &held_back(held);
+    }
+    if settings.max_connecting > given && missing > 0 {
+        let sized = best.held_back.map_or(given, |held| held.lifted_to);
+        let sized = if sized == settings.max_connecting { "that, too".to_owned() } else { sized.to_string() };
         text += &format!(
-            " With max_connecting {} it takes {}, and that is what the best settings are shown with; their sizes were looked for with {given}.",
+            " With max_connecting {} it takes {}, and that is what the best settings are shown with; their sizes were looked for with {sized}.",
             settings.max_connecting,
             time(facts.growing(missing, settings.max_connecting))
         );
     }
     words.say("connecting", text);
+    one_by_one(best, false, prediction, words);
+    if let Some(shared) = &prediction.shared {
+        one_by_one(shared, true, prediction, words);
+    }
+}
+
+/// What the given number of connections made at a time would cost.
+fn held_back(held: &HeldBack) -> String {
+    let HeldBack { max_connecting, lifted_to, sizes, met } = *held;
+    let alone = match met {
+        true => format!("max_size {} and min_size {} would be needed", sizes.max_size, sizes.min_size),
+        false => "no setting meets the objectives".to_owned(),
+    };
+    format!(
+        " The given max_connecting {max_connecting} holds the pool back: with it {alone}. So max_connecting is at least {lifted_to}."
+    )
+}
+
+/// Who makes one connection after the other, whatever is wanted: among the pools of each instance, or in front of all.
+fn one_by_one(best: &Best, for_all: bool, prediction: &Prediction, words: &mut Words) {
+    let Some(HeldBack { max_connecting, sizes, met, .. }) = best.held_back else { return };
+    let fragments = prediction.fragments.iter().filter(|fragment| fragment.is_for_all == for_all);
+    let unable = fragments.filter(|fragment| fragment.missing.contains(&"max_connecting"));
+    let names: Vec<&str> = unable.map(|fragment| fragment.of).collect();
+    if names.is_empty() {
+        return;
+    }
+    let needed = match met {
+        true => format!("they need a max_size of {} and a min_size of {} at least", sizes.max_size, sizes.min_size),
+        false => "they do not meet the objectives".to_owned(),
+    };
+    words.warn(format!(
+        "The pools of {} have no max_connecting, and make one connection after the other: like pools with a max_connecting of \
+         {max_connecting}, {needed}.",
+        names.join(" and ")
+    ));
 }
 
 /// What the rules say and simulations do not confirm.

@@ -1,4 +1,4 @@
-//! Simulations that are not to go on for ever, and what they keep of what can no longer happen.
+//! Simulations that are left when it is enough, and what they keep of what can no longer happen.
 
 use super::*;
 use bench::plan::{Fault, PoolConfig, PoolWishes, Spacing, Stage};
@@ -15,22 +15,12 @@ fn plan(shape: Shape) -> Plan {
         shape,
         faults: Vec::new(),
         warmup: Duration::ZERO,
-        timeout: PACE,
+        timeout: MS,
         seed: 1,
         fail_if: Vec::new(),
         freeze: None,
         poolhouse: None,
     }
-}
-
-#[test]
-fn what_goes_on_slowly_and_comes_to_nothing_has_an_end_too() {
-    let plan = plan(Shape::Closed { clients: 1, think: PACE, duration: PACE, operations: None });
-    let engine = Engine::new(&plan, Time(0));
-    let over = |moments: u64, rounds: u32| {
-        Patience { moments, ..Patience::default() }.is_fruitless(&engine, Time(0) + PACE * rounds)
-    };
-    assert_eq!([over(0, 0), over(0, 1), over(MOMENTS_SLOW, 1)], [true, false, true]);
 }
 
 /// 500 operations a second of 5 ms, which give up after 100 ms, and from the second second on answers are an hour late, or those of a server
@@ -53,29 +43,8 @@ fn overload(front: bool, cuts: bool) -> Plan {
 }
 
 fn spec(curve: Option<crate::server::Curve>) -> Spec {
-    Spec {
-        service: Times::Exponential(MS * 5),
-        first: Duration::ZERO,
-        trips: 1,
-        pause: Duration::ZERO,
-        curve,
-        processors: None,
-        connect: Connect {
-            dns: None,
-            tcp: Some(Times::Constant(MS)),
-            tls: None,
-            auth: None,
-            ready: None,
-            tls_trips: 0,
-            auth_trips: 0,
-            ready_trips: 0,
-            work: Duration::ZERO,
-        },
-        limit: None,
-        reserved: 0,
-        full: "sqlstate 53300",
-        budget: None,
-    }
+    let connect = Connect { tcp: Some(Times::Constant(MS)), ..Connect::default() };
+    Spec { curve, connect, ..Spec::new(Times::Exponential(MS * 5)) }
 }
 
 #[test]
@@ -95,7 +64,7 @@ fn what_happens_is_the_same_however_soon_what_can_no_longer_happen_is_thrown_awa
     {
         let (plan, spec) = (overload(front, cuts), spec(curve));
         let told = |least: usize| {
-            let outcome = played(&plan, &spec, Events::keeping(least));
+            let outcome = played(&plan, &spec, Events::keeping(least), &mut |_, _| false);
             let result = serde_json::to_string(&outcome.result).unwrap();
             (outcome.most_events, (result, outcome.server, outcome.gate, outcome.longest_wait, outcome.is_whole))
         };
@@ -103,4 +72,24 @@ fn what_happens_is_the_same_however_soon_what_can_no_longer_happen_is_thrown_awa
         assert_eq!(kept, thrown, "front {front}, cuts {cuts}");
         assert!(few < most, "{few} of {most}: there was nothing to throw away");
     }
+}
+
+#[test]
+fn what_is_enough_is_played_no_further() {
+    let (mut plan, spec) = (overload(false, false), spec(None));
+    let stages = vec![Stage { duration: MS * 60_000, from: 500.0, to: 500.0 }];
+    plan.shape = Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: 10_000 };
+    let mut asked = 0;
+    let whole = run_until(&plan, &spec, &mut |_, _| {
+        asked += 1;
+        false
+    });
+    assert!(whole.is_whole && !whole.is_enough && asked > 1, "{asked} times in {} moments", whole.moments);
+    assert_eq!(
+        serde_json::to_string(&whole.result).unwrap(),
+        serde_json::to_string(&run(&plan, &spec).result).unwrap()
+    );
+    let left = run_until(&plan, &spec, &mut |_, _| true);
+    assert!(left.is_enough && !left.is_whole && left.result.interrupted);
+    assert_eq!(left.moments, patience::FIRST_LOOK);
 }

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use bench::plan::{Plan, PoolConfig, Shape};
-use workload::{Fault, Stage, Window};
+use workload::{Fault, Spacing, Stage, Window};
 
 use crate::{question::Question, sizes::Sizes, upkeep::Upkeep};
 
 /// A candidate is judged by at most about so many operations of each load; the answer itself by all.
 const MOST_OPERATIONS: f64 = 300_000.0;
+/// Arrivals at random are no more than are expected, this many standard deviations, and this many besides (Chernoff's bound).
+const SIGMAS: f64 = 12.0;
+const FEW: f64 = 80.0;
 /// Periods of what goes wrong that a candidate sees at least.
 const LEAST_PERIODS: u32 = 4;
 
@@ -63,6 +66,20 @@ pub(super) fn shortened(load: &Plan) -> Plan {
         Shape::Closed { .. } | Shape::Burst { .. } => {}
     }
     plan
+}
+
+/// So many operations a load does not exceed, if that is known; by chance not once in 10^30 times.
+pub(super) fn most_operations(load: &Plan) -> u64 {
+    match &load.shape {
+        Shape::Open { stages, spacing, .. } => {
+            let warmup = stages.first().map_or(0.0, |stage| stage.from) * load.warmup.as_secs_f64();
+            let expected = stages.iter().map(Stage::expected).sum::<f64>() + warmup;
+            let chance = if *spacing == Spacing::Poisson { SIGMAS * expected.sqrt() + FEW } else { 1.0 };
+            (expected + chance).ceil() as u64
+        }
+        Shape::Closed { operations, .. } => operations.unwrap_or(u64::MAX),
+        Shape::Burst { size, rounds, .. } => u64::from(*size) * u64::from(*rounds),
+    }
 }
 
 /// When a fault happens; `None`: always.

@@ -86,3 +86,72 @@ fn where_a_part_has_not_shown_what_a_small_minimum_does_it_is_looked_for_by_the_
     // As large as the load needs, since that is not what was too small.
     assert!(found.sizes.max_size <= 11, "{:?}", found.sizes);
 }
+
+/// Loads on pools that are too small in several ways, and one that is large enough.
+fn loads() -> Vec<(&'static str, Question)> {
+    let of = |load: &str, pool: &str, plan: &str| {
+        question(&format!("[load]\n{load}\n[pool]\n{pool}\n[plan]\nservice = \"20ms\"\nmargin = 0.0\n{plan}\n"))
+    };
+    let open = "rate = 500\nduration = \"60s\"\nspacing = \"poisson\"";
+    let stages = "stages = [{ duration = \"40s\", from = 20, to = 20 }, { duration = \"80s\", from = 400, to = 400 }]";
+    let clients = "clients = 50\nduration = \"10m\"\noperations = 60000";
+    vec![
+        ("errors", of(open, "max_size = 5", "objectives = [\"errors<0.1%\"]")),
+        ("a few errors", of(open, "max_size = 5\nmin_size = 5", "objectives = [\"errors<50\"]")),
+        ("waits", of(open, "max_size = 9\nmax_wait_time = \"off\"", "objectives = [\"pool_wait_p99<20ms\"]")),
+        (
+            "responses in the second stage",
+            of(stages, "max_size = 5\nmax_wait_time = \"off\"", "objectives = [\"p99<200ms\"]"),
+        ),
+        ("clients", of(clients, "max_size = 5", "objectives = [\"pool_wait_p99<20ms\"]")),
+        (
+            "bursts",
+            of(
+                "burst = 2000\nidle = \"1s\"\nrounds = 40",
+                "max_size = 9\nmax_wait_time = \"4s\"",
+                "objectives = [\"errors<1%\"]",
+            ),
+        ),
+        ("created", of(open, "max_size = 40\nmax_life_time = \"2s\"", "objectives = [\"created<40\"]")),
+        (ENOUGH, of(open, "max_size = 40\nmin_size = 40", "objectives = [\"errors<0.1%\", \"pool_wait_p99<20ms\"]")),
+    ]
+}
+
+const ENOUGH: &str = "enough";
+
+#[test]
+fn whoever_is_left_early_is_known_to_miss_what_the_whole_misses() {
+    for (what, question) in loads() {
+        let (plan, mut progress) = (&question.cases[0], |_: u32, _: &Sizes| ());
+        let most = most_operations(plan);
+        let (mut looks, mut lost) = (0, 0);
+        let whole = run_until(plan, &question.spec, &mut |engine, now| {
+            looks += 1;
+            lost += u32::from(question.is_lost(&engine.result(now), most, 0.0));
+            false
+        });
+        let missed = !question.missed(&whole.result, 0.0).is_empty();
+        // What is lost stays lost, and is known before half of it has been played.
+        assert_eq!((lost > 1, missed), (what != ENOUGH, what != ENOUGH), "{what}: {lost} of {looks}");
+        let search = Search::new(&question, &mut progress).unwrap();
+        let left = search.play(plan, Until::Missed(0.0));
+        assert_eq!(left.is_enough, what != ENOUGH, "{what}");
+        assert!(what == ENOUGH || left.moments * 2 < whole.moments, "{what}: {} of {}", left.moments, whole.moments);
+        assert_eq!(search.missed(&[left], 0.0).is_empty(), what == ENOUGH, "{what}");
+        let ended: u64 = whole.result.total.errors.values().sum::<u64>() + whole.result.total.requests;
+        assert!(ended <= most, "{what}: {ended} of at most {most}");
+    }
+}
+
+#[test]
+fn the_nearest_of_sizes_that_miss_something_is_judged_by_the_whole() {
+    // 500/s of 20 ms need ten connections, and eight may be had: of these the most fail least.
+    let question = question(
+        "[load]\nrate = 500\nduration = \"30s\"\nspacing = \"poisson\"\n[pool]\nmax_size = 5\nmin_size = 5\nmax_wait_time = \"100ms\"\n\
+         [plan]\nservice = \"20ms\"\nserver_limit = 8\nobjectives = [\"errors<0.1%\"]\n",
+    );
+    let mut progress = |_: u32, _: &Sizes| ();
+    let found = Search::new(&question, &mut progress).unwrap().found().unwrap();
+    assert_eq!((found.sizes.max_size, found.missed.len()), (8, 1), "{:?}", found.missed);
+    assert!(found.outcomes[0].is_whole && found.missed[0].measured.ends_with('%'), "{:?}", found.missed);
+}

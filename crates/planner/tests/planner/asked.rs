@@ -67,7 +67,7 @@ fn without_a_service_time_it_is_asked_for() {
     let said = Wishes { service: Some(ms(3)), ..Wishes::default() };
     let question = from_text(Path::new("p.toml"), FILE, &|_| None, false, &said).unwrap();
     // The scenario's own server: PostgreSQL's default, of which three are the superuser's.
-    assert_eq!((question.spec.limit, question.spec.reserved, question.spec.room()), (Some(100), 3, Some(97)));
+    assert_eq!((question.spec.limit, question.spec.reserved, question.spec.room(0)), (Some(100), 3, Some(97)));
 }
 
 #[test]

@@ -4,8 +4,10 @@
 mod advised;
 mod asked;
 mod claims;
+mod connecting;
 mod edges;
 mod front;
+mod hosts;
 mod queueing;
 mod rules;
 mod scenarios;
@@ -76,29 +78,8 @@ fn open(rate: f64, duration: Duration, spacing: Spacing) -> Shape {
 
 /// One that connects in a millisecond.
 fn spec(service: Times) -> Spec {
-    Spec {
-        service,
-        first: Duration::ZERO,
-        trips: 1,
-        pause: Duration::ZERO,
-        curve: None,
-        processors: None,
-        connect: Connect {
-            dns: None,
-            tcp: Some(Times::Constant(ms(1))),
-            tls: None,
-            auth: None,
-            ready: None,
-            tls_trips: 2,
-            auth_trips: 0,
-            ready_trips: 0,
-            work: Duration::ZERO,
-        },
-        limit: None,
-        reserved: 0,
-        full: "sqlstate 53300",
-        budget: None,
-    }
+    let connect = Connect { tcp: Some(Times::Constant(ms(1))), ..Connect::default() };
+    Spec { connect, ..Spec::new(service) }
 }
 
 fn simulate(plan: &Plan, spec: &Spec) -> Outcome {

@@ -117,30 +117,8 @@ fn plan(shape: Shape, warmup: Duration, pool: &Sizes) -> Plan {
 
 /// A server to which one operation does nothing to another, as it was seen.
 fn spec(service: Times, connecting: Duration) -> Spec {
-    let connect = Connect {
-        dns: None,
-        tcp: None,
-        tls: None,
-        auth: Some(Times::Constant(connecting)),
-        ready: None,
-        tls_trips: 0,
-        auth_trips: 0,
-        ready_trips: 0,
-        work: Duration::ZERO,
-    };
-    Spec {
-        service,
-        first: Duration::ZERO,
-        trips: 1,
-        pause: Duration::ZERO,
-        curve: None,
-        processors: None,
-        connect,
-        limit: None,
-        reserved: 0,
-        full: "sqlstate 53300",
-        budget: None,
-    }
+    let connect = Connect { auth: Some(Times::Constant(connecting)), ..Connect::default() };
+    Spec { connect, ..Spec::new(service) }
 }
 
 /// For how long servers are held: within each bucket evenly, with the mean that they really had. Where only the mean is known they are

@@ -142,3 +142,15 @@ fn a_run_in_which_the_pool_is_not_warm_begins_at_once() {
     assert!((result.total.response_ms.unwrap().max - 1901.0).abs() < 10.0);
     assert!(world.over > Time(0) + Duration::from_secs(2));
 }
+
+#[test]
+fn whoever_waits_too_long_in_one_of_many_pools_fails_in_time_whatever_the_others_do() {
+    // Each of 40 pools has one connection for 20/s, and 25/s come.
+    let config = PoolConfig { max_wait_time: Some(ms(100)), ..fixed(1) };
+    let mut plan = plan(open(1000.0, seconds(3), Spacing::Even), config);
+    plan.pool.instances = 40;
+    let total = World::new(always(ms(50))).run(&plan).total;
+    assert!(total.errors["check-out timeout"] > 300, "{:?}", total.errors);
+    let (waited, response) = (total.pool_wait_ms.unwrap().max, total.response_ms.unwrap().max);
+    assert!(waited <= 100.1 && response <= 150.2, "{waited} {response}");
+}
