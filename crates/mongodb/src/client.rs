@@ -9,7 +9,6 @@ use crate::{
     chores::Belongings,
     command::Transaction,
     errors::{self, Code, Failure},
-    greeters::Greeter,
     login::Exchange,
     routes::{Goal, Named},
     selection::Wanted,
@@ -36,9 +35,9 @@ pub struct Client {
     pub(crate) closing: bool,
     /// Why it is turned away, when it has asked for something.
     pub(crate) refused: Option<Refused>,
-    /// It counts among those who only say `hello`.
-    pub(crate) greeter: Option<Greeter>,
-    /// It was one of them, and has said a part of something.
+    /// It has only said `hello`.
+    pub(crate) greeter: bool,
+    /// It had, and has said a part of something.
     pub(crate) was_greeter: bool,
     /// Since when its request waits, for a host or for a server.
     pub(crate) since: Option<Duration>,

@@ -56,9 +56,6 @@ pub trait Directory: Send + Sync + 'static {
     /// The replica set has a member of this name that the configuration does not list. Told once.
     fn note_unlisted(&self, member: &str);
 
-    /// How many connections may do nothing but say `hello`.
-    fn max_greeters(&self) -> u32;
-
     /// The name of the replica set that they must be of, if that is configured.
     fn replica_set(&self) -> Option<Arc<str>>;
 

@@ -48,10 +48,6 @@ impl Directory for Doors {
 
     fn note_unlisted(&self, _: &str) {}
 
-    fn max_greeters(&self) -> u32 {
-        10
-    }
-
     fn replica_set(&self) -> Option<Arc<str>> {
         None
     }

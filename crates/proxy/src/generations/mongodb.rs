@@ -63,10 +63,6 @@ impl Directory for Generations {
         );
     }
 
-    fn max_greeters(&self) -> u32 {
-        self.current().mongodb_max_greeters()
-    }
-
     fn replica_set(&self) -> Option<Arc<str>> {
         self.current().mongodb_replica_set()
     }

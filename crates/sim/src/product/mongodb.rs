@@ -114,10 +114,6 @@ impl Directory for Doors {
 
     fn note_unlisted(&self, _: &str) {}
 
-    fn max_greeters(&self) -> u32 {
-        3
-    }
-
     fn replica_set(&self) -> Option<Arc<str>> {
         self.name.clone()
     }
