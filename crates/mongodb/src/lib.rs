@@ -158,6 +158,9 @@ impl Protocol for MongoDb {
         if beats {
             self.chores.keep_only(|pool| self.directory.is_configured(pool));
         }
+        for (pool, count) in self.chores.tell_time(now) {
+            self.directory.note_undone(pool, count);
+        }
         for pool in self.chores.returned() {
             out.push(Effect::Errand { pool });
         }

@@ -114,6 +114,8 @@ impl Directory for Doors {
 
     fn note_unlisted(&self, _: &str) {}
 
+    fn note_undone(&self, _: PoolId, _: usize) {}
+
     fn replica_set(&self) -> Option<Arc<str>> {
         self.name.clone()
     }
