@@ -270,8 +270,16 @@ impl Client {
         verdict
     }
 
-    /// Its server is gone. `begun`: a part of the answer is with the client already.
-    pub(crate) fn on_server_lost(&mut self, me: ClientTag, begun: bool, out: &mut Outbox) {
+    /// Tells it why its request ends: `first` is what another host has said of it before, if one has.
+    pub(crate) fn tell_first(&mut self, me: ClientTag, first: Option<Vec<u8>>, failure: &Failure, out: &mut Outbox) {
+        match first.filter(|_| self.request.wants_answer()) {
+            Some(mut error) => out.insert(Peer::Client(me), |to| to.append(&mut error)),
+            None => self.tell_failure(me, failure, out),
+        }
+    }
+
+    /// Its server is gone. `begun`: a part of the answer is with the client already. `first`: what another host has said before.
+    pub(crate) fn on_server_lost(&mut self, me: ClientTag, begun: bool, first: Option<Vec<u8>>, out: &mut Outbox) {
         if begun {
             self.state = State::Idle;
             let text = "the server was lost in the middle of an answer".to_owned();
@@ -281,7 +289,7 @@ impl Client {
             State::Sending { left, .. } => left,
             _ => 0,
         };
-        self.tell_failure(me, &Failure::of_lost_server(), out);
+        self.tell_first(me, first, &Failure::of_lost_server(), out);
         self.drop_rest(left);
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
         out.push(Effect::Wake { client: me });

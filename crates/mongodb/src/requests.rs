@@ -339,10 +339,8 @@ impl MongoDb {
             if self.gather_failure(me, client, &failure, out) {
                 return;
             }
-            match Self::gathered(client).filter(|_| client.request.wants_answer()) {
-                Some(mut error) => out.insert(Peer::Client(me), |to| to.append(&mut error)),
-                None => client.tell_failure(me, &failure, out),
-            }
+            let first = Self::gathered(client);
+            client.tell_first(me, first, &failure, out);
             self.forget_request(client);
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
             out.push(Effect::Wake { client: me });
