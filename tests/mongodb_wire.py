@@ -13,8 +13,9 @@ MORE_TO_COME = 2
 class Raw:
     """A connection that has said hello."""
 
-    def __init__(self, port, hello=True):
-        self.socket = socket.create_connection(("127.0.0.1", port), 10)
+    def __init__(self, port, hello=True, source=None):
+        """From the address `source`, if one is given."""
+        self.socket = socket.create_connection(("127.0.0.1", port), 10, (source, 0) if source else None)
         if hello:
             self.greeting = self.ask({"hello": 1, "$db": "admin"})
 

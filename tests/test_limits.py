@@ -6,6 +6,7 @@ import time
 import pytest
 
 import wire as w
+from strangers import alone, strangers
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -84,6 +85,35 @@ def test_clients_that_never_log_in_count_too_and_give_way(start):
     with pooler.wire() as client:
         assert client.query("SELECT 1") == [["1"]]
     for client in silent:
+        client.close()
+
+
+def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(start):
+    pooler = start(soft_limit=10, hard_limit=10, login_time="60s", max_size=2)
+    # Ten of them hear at once that there is no room, when they say something.
+    with strangers(pooler, 20):
+        eventually("all places are taken", lambda: pooler.metric("poolhouse_clients", state="login") >= 20)
+        # The last one has as many as the newcomer then, and would have to be there for a while.
+        clients = [pooler.wire() for _ in range(9)]
+        assert all(client.query("SELECT 1") == [["1"]] for client in clients)
+        assert pooler.metric("poolhouse_client_evictions_total", reason="not_logged_in") == 9
+        assert pooler.metric("poolhouse_client_evictions_total") == 9
+        assert "one that has not logged in gives way to another" in pooler.log()
+        for client in clients:
+            client.close()
+
+
+def test_who_shares_an_address_with_a_silent_crowd_gets_in_when_that_takes_too_long(start):
+    pooler = start(soft_limit=4, hard_limit=5, login_time="60s", max_size=2)
+    alone(pooler)
+    silent = [pooler.open() for _ in range(5)]
+    time.sleep(2.2)
+    clients = [pooler.wire() for _ in range(5)]
+    assert all(client.query("SELECT 1") == [["1"]] for client in clients)
+    for client in silent:
+        error = client.error()
+        assert error.sqlstate == "53300" and client.closed_within(5), error
+    for client in clients:
         client.close()
 
 

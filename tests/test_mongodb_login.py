@@ -10,6 +10,8 @@ import pytest
 
 from mongodb_fixtures import pool, server
 from mongodb_server import GuardedFerretServer, directory
+from strangers import strangers
+from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -65,6 +67,17 @@ def test_the_right_password_lets_in(guarded):
     with guarded.connect(username="app, the =1st", password="pä/ss") as client:
         # As this user, whom MongoDB does not know here.
         with pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB"):
+            client.app.things.insert_one({"_id": 1})
+
+
+def test_a_stranger_who_takes_all_places_and_says_nothing_keeps_nobody_from_logging_in(pool, server):
+    listener = 'listen = "127.0.0.1:PORT"\nsoft_limit = 10\nhard_limit = 10\nlogin_time = "60s"\n'
+    poolhouse = pool(file=FILE.replace('listen = "127.0.0.1:PORT"\n', listener).replace("{url}", server.url()))
+    with strangers(poolhouse, 20):
+        eventually("all places are taken", lambda: poolhouse.metric("poolhouse_clients", state="login") >= 20)
+        # It is asked for as this user, whom MongoDB does not know here.
+        with poolhouse.connect(username="app, the =1st", password="pä/ss") as client, \
+                pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB"):
             client.app.things.insert_one({"_id": 1})
 
 

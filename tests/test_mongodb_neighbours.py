@@ -1,5 +1,6 @@
 """What a client of MongoDB does to others, whether out of malice or not: nothing. The members keep to a script (mock_mongodb.py)."""
 
+import contextlib
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ from mock_mongodb import ReplicaSet
 from mongodb_fixtures import members
 from mongodb_server import MongoPoolhouse, directory
 from mongodb_wire import Raw, message, section
+from strangers import ELSEWHERE, alone, silent
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -160,6 +162,40 @@ def test_who_only_says_hello_takes_half_of_the_connections_at_most(start):
         eventually("there is room again", answers)
     alive = [raw for raw in greeters if not raw.has_ended(0.2)]
     assert len(alive) == 10, "these are monitors of drivers, for all that anybody can tell"
+    for raw in greeters:
+        raw.socket.close()
+
+
+def test_a_stranger_who_takes_all_places_and_says_little_locks_nobody_out(start):
+    poolhouse = start(soft_limit=20, hard_limit=20, login_time="60s")
+    alone(poolhouse)
+    greeters = [Raw(poolhouse.port, source=ELSEWHERE) for _ in range(10)]
+    cleared = Cleared()
+    with contextlib.ExitStack() as stack:
+        for _ in range(30):
+            stack.enter_context(silent(poolhouse.port))
+        eventually("all places are taken", lambda: poolhouse.metric("poolhouse_clients", state="login") >= 30)
+        assert poolhouse.metric("poolhouse_clients", state="subscribed") == 10
+        with poolhouse.connect(event_listeners=[cleared]) as client:
+            client.app.things.insert_one({"_id": 1})
+            assert client.app.things.find_one() == {"_id": 1}
+        assert cleared.count == 0
+        assert poolhouse.metric("poolhouse_client_evictions_total", reason="not_logged_in") >= 2
+    for raw in greeters:
+        raw.socket.close()
+
+
+def test_a_stranger_who_only_says_hello_takes_no_driver_its_monitor(start):
+    poolhouse = start(hard_limit=20, login_time="500ms")
+    greeters = [Raw(poolhouse.port, source=ELSEWHERE) for _ in range(10)]
+    cleared = Cleared()
+    with poolhouse.connect(event_listeners=[cleared]) as client:
+        for _ in range(20):
+            client.admin.command("ping")
+            time.sleep(0.1)
+        assert cleared.count == 0
+        ended = [raw for raw in greeters if raw.has_ended(0.1)]
+        assert 1 <= len(ended) <= 3, "as many as the driver has monitoring connections"
     for raw in greeters:
         raw.socket.close()
 

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from redis_fixtures import own_redis, pool, server, talk
+from strangers import strangers
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -177,3 +178,15 @@ def test_where_nobody_has_a_password_logins_are_answered_as_by_redis(pool, serve
         for port in (server.port, poolhouse.port):
             said.append(talk(port, " ".join(words).encode() + b"\r\nPING\r\n", until=b"+PONG\r\n"))
         assert said[0] == said[1], words
+
+
+def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(pool, with_users):
+    listen = f'{LISTEN}soft_limit = 10\nhard_limit = 10\nlogin_time = "60s"\n'
+    poolhouse = pool(behind=with_users, file=f'{listen}[[database]]\nurl = "redis://127.0.0.1:{with_users.port}"\n{users(alice="wonder")}')
+    with strangers(poolhouse, 10):
+        eventually("all places are taken", lambda: poolhouse.metric("poolhouse_clients", state="login") >= 10)
+        clients = [poolhouse.connect(username="alice", password="wonder") for _ in range(9)]
+        assert all(client.ping() for client in clients)
+        assert poolhouse.metric("poolhouse_client_evictions_total", reason="not_logged_in") == 9
+        for client in clients:
+            client.close()

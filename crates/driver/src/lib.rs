@@ -20,6 +20,7 @@ mod histogram;
 mod host;
 mod lines;
 mod listener;
+mod lobby;
 mod mailbox;
 mod orders;
 mod pace;

@@ -1,7 +1,7 @@
 //! What all workers know of a listener: its gate, its rules and its counts. Knows no protocol.
 
 use std::sync::{
-    Arc, Mutex, PoisonError, RwLock,
+    Arc, Mutex, MutexGuard, PoisonError, RwLock,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -13,6 +13,7 @@ use protocol::ClientRules;
 use crate::{
     config::{ListenerSpec, Timeouts},
     evictions::Evictions,
+    lobby::{Displaced, Lobby, Net},
     snapshot::ListenerSnapshot,
     socket,
     tls::TlsAcceptor,
@@ -20,6 +21,9 @@ use crate::{
 
 /// Clients above the hard limit that are let in for the moment it takes to tell them so.
 pub(crate) const MAX_SURPLUS: u64 = 256;
+
+/// Clients whose places others have by now, and which are still here for the moment it takes to tell them so.
+const MAX_GIVING_WAY: u64 = 256;
 
 /// Why clients are sent away, as labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,10 +35,19 @@ pub(crate) enum Sent {
     TransactionIdleTimeout,
     ShuttingDown,
     Drained,
+    Crowded,
 }
 
-const EVICTIONS: [&str; 7] =
-    ["soft_limit", "client_idle_time", "login_time", "query_time", "transaction_idle_time", "shutdown", "drain"];
+const EVICTIONS: [&str; 8] = [
+    "soft_limit",
+    "client_idle_time",
+    "login_time",
+    "query_time",
+    "transaction_idle_time",
+    "shutdown",
+    "drain",
+    "not_logged_in",
+];
 
 /// See the file's head.
 pub(crate) struct Listener {
@@ -51,6 +64,9 @@ pub(crate) struct Listener {
     rules: RwLock<(GateConfig, Timeouts)>,
     /// Clients that are being told that there is no room.
     pub(crate) surplus: AtomicU64,
+    /// Clients that are being told that others have their places.
+    giving_way: AtomicU64,
+    lobby: Mutex<Lobby>,
     accepted: AtomicU64,
     logins: AtomicU64,
     rejected: AtomicU64,
@@ -77,6 +93,8 @@ impl Listener {
             gate: Mutex::new(Gate::new(limits)),
             rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),
+            giving_way: AtomicU64::new(0),
+            lobby: Mutex::default(),
             accepted: AtomicU64::new(0),
             logins: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
@@ -100,19 +118,62 @@ impl Listener {
     /// Other rules from now on, for those who are here as well.
     pub(crate) fn reconfigure(&self, limits: GateConfig, timeouts: Timeouts) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = (limits, timeouts);
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner).reconfigure(limits);
+        self.gate().reconfigure(limits);
     }
 
-    pub(crate) fn admit(&self) -> Admission {
-        let admission = self.gate.lock().unwrap_or_else(PoisonError::into_inner).admit();
-        let counted = if matches!(admission, Admission::Reject) { &self.rejected } else { &self.accepted };
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who has not logged in. To be held for one call.
+    pub(crate) fn lobby(&self) -> MutexGuard<'_, Lobby> {
+        self.lobby.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client asks to come in. Also says whose place it gets, if it gets somebody's: that one is to be told, and has
+    /// [given way](Self::gave_way) when it is gone.
+    pub(crate) fn admit(&self, net: impl FnOnce() -> Net, now: Time) -> (Admission, Option<Displaced>) {
+        let mut admission = self.gate().admit();
+        let mut displaced = None;
+        if admission != Admission::Accept {
+            let full = admission == Admission::Reject;
+            displaced = self.displace(net(), full, now);
+            if displaced.is_some() {
+                admission = Admission::Accept;
+                // The newcomer has the place of the other one. Below the hard limit it has got one of its own as well.
+                if !full {
+                    self.left();
+                }
+            }
+        }
+        let counted = if admission == Admission::Reject { &self.rejected } else { &self.accepted };
         counted.fetch_add(1, Relaxed);
-        admission
+        (admission, displaced)
+    }
+
+    fn displace(&self, net: Net, full: bool, now: Time) -> Option<Displaced> {
+        if self.giving_way.load(Relaxed) >= MAX_GIVING_WAY {
+            return None;
+        }
+        let displaced = self.lobby().make_room(net, full, now)?;
+        self.giving_way.fetch_add(1, Relaxed);
+        Some(displaced)
     }
 
     /// An admitted client has gone.
     pub(crate) fn left(&self) {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner).left();
+        self.gate().left();
+    }
+
+    /// A client has gone whose place another has.
+    pub(crate) fn gave_way(&self) {
+        self.giving_way.fetch_sub(1, Relaxed);
+    }
+
+    /// A client whose place another has got has logged in before it heard of that: it stays.
+    pub(crate) fn readmit(&self) {
+        self.gave_way();
+        self.gate().readmit();
     }
 
     pub(crate) fn count_login(&self) {

@@ -250,6 +250,9 @@ pub trait Reactor: 'static {
     /// Goes on accepting after [`Completion::AcceptFailed`].
     fn resume_accept(&mut self, id: ConnId);
 
+    /// The address of the peer of a socket that no reactor knows yet; `None` as below.
+    fn peer_of(socket: &Self::Socket) -> Option<SocketAddr>;
+
     /// The peer's address; `None` for a Unix socket or one that has gone.
     fn peer(&self, id: ConnId) -> Option<SocketAddr>;
 

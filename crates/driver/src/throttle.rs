@@ -227,7 +227,7 @@ impl Record {
 }
 
 /// What counts as one address.
-fn net(address: IpAddr) -> IpAddr {
+pub(crate) fn net(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
         address => address,

@@ -15,6 +15,7 @@
 //! | | [`held`], [`prelude`] | input that no session has consumed; a preface that waits for the request behind it |
 //! | | [`secure`], [`delays`] | TLS; logins from where passwords are guessed |
 //! | | [`standing`] | what clients are counted as, and their names for logs |
+//! | | [`entrance`] | clients that have not logged in, and give way to others |
 //! | | [`posts`], [`surveys`] | what sessions leave for each other, and ask each other |
 //! | lease | [`leases`], [`dials`], [`attempts`] | check-out and check-in; connections in the making, host by host |
 //! | share | [`sharing`], [`gathering`] | servers that clients share; the wait for more requests |
@@ -45,6 +46,7 @@ mod delays;
 mod dials;
 mod effects;
 mod ending;
+mod entrance;
 mod gathering;
 mod held;
 mod inspect;
@@ -184,6 +186,8 @@ struct Paces {
     pinned: Pace,
     no_server: Pace,
     sent_away: Pace,
+    crowded: Pace,
+    looks_away: Pace,
     client_error: Pace,
     server_lost: Pace,
     accept_failed: Pace,
@@ -361,6 +365,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Message::Survey(survey) => self.survey(survey),
             Message::SurveyDone(survey) => self.on_survey_done(&survey),
             Message::Evict { listener } => self.evict(listener),
+            Message::GiveWay { client, serial, of } => self.give_way(client, serial, of),
+            Message::LookAway { client, serial, of } => self.look_away(client, serial, of),
             Message::Command(command) => self.handle_command(command),
         }
     }

@@ -2,11 +2,13 @@
 //! answers it, sessions that have ended or are to be killed, and, where drivers believe in a load balancer, the cursors and the transaction
 //! of a connection that has ended: with `loadBalanced=true` these belong to the connection. A server connection of the pool that is idle sees
 //! to it at once, or the next one that is done with a request. If it is lost before it has answered, or has not aborted what it was to abort,
-//! one is asked once more: each of these may be done twice. Nobody has so much to be done that there is no room for what others leave.
+//! one is asked once more: each of these may be done twice. Nobody has so much to be done that there is no room for what others leave. What
+//! no server can see to, because its host is out of reach, is dropped when the host has ended it by itself.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use protocol::PoolId;
@@ -29,6 +31,17 @@ const MAX_SESSIONS: usize = 500;
 
 /// Sessions that all chores may name.
 const MAX_SESSIONS_OF_ALL: usize = 200_000;
+
+/// A server forgets a session that nobody has used for so long (`localLogicalSessionTimeoutMinutes`), with its cursors and its transaction.
+const LIFE: Duration = Duration::from_secs(30 * 60);
+
+/// The same of sessions that are to be killed. Their ids stay in use, so that a kill that comes late would end what somebody has begun since.
+/// What holds up others in them is over by then: a server aborts a transaction that is a minute old, and gives up what a connection that
+/// is lost had asked for.
+const LIFE_OF_KILL: Duration = Duration::from_secs(2 * 60);
+
+/// How often it is looked for what is to be dropped.
+const SWEEP: Duration = Duration::from_secs(10);
 
 /// The id of a session, as drivers make it.
 pub type SessionId = [u8; 16];
@@ -81,6 +94,8 @@ pub struct Chores(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
+    now: Duration,
+    swept: Duration,
     chores: HashMap<PoolId, VecDeque<Due>>,
     /// Sessions that these name.
     sessions: Room,
@@ -96,6 +111,8 @@ struct Due {
     chore: Chore,
     /// The user of the client that has left it.
     user: Arc<str>,
+    /// When it was left.
+    since: Duration,
     /// A server was lost that had been asked.
     again: bool,
 }
@@ -135,6 +152,29 @@ impl Table {
         self.sessions.give_back(&due.user, due.chore.sessions());
         Some(due)
     }
+
+    /// Drops what has waited for too long. Returns how many of which pools.
+    fn sweep(&mut self) -> Vec<(PoolId, usize)> {
+        self.swept = self.now;
+        let (now, sessions) = (self.now, &mut self.sessions);
+        let mut dropped = Vec::new();
+        self.chores.retain(|pool, of_pool| {
+            let before = of_pool.len();
+            of_pool.retain(|due| {
+                let keeps = now < due.since + due.chore.life();
+                if !keeps {
+                    sessions.give_back(&due.user, due.chore.sessions());
+                }
+                keeps
+            });
+            if of_pool.len() < before {
+                dropped.push((*pool, before - of_pool.len()));
+            }
+            !of_pool.is_empty()
+        });
+        dropped.sort_unstable();
+        dropped
+    }
 }
 
 fn locked(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
@@ -148,7 +188,16 @@ impl Chores {
 
     /// A server of this pool is to see to what a client of this user has left.
     pub fn add(&self, pool: PoolId, user: &Arc<str>, chore: Chore) {
-        self.table().put(pool, Due { chore, user: Arc::clone(user), again: false });
+        let mut table = self.table();
+        let due = Due { chore, user: Arc::clone(user), since: table.now, again: false };
+        table.put(pool, due);
+    }
+
+    /// So much time has passed. Returns how many chores of which pools are dropped, because nobody could see to them for so long.
+    pub fn tell_time(&self, now: Duration) -> Vec<(PoolId, usize)> {
+        let mut table = self.table();
+        table.now = table.now.max(now);
+        if table.now < table.swept + SWEEP { Vec::new() } else { table.sweep() }
     }
 
     /// Whether there is one.
@@ -231,6 +280,14 @@ impl Chore {
     /// Ends these sessions, so many at a time.
     pub fn end(how: Ending, sessions: &[SessionId]) -> Vec<Self> {
         sessions.chunks(MAX_SESSIONS).map(|sessions| Self::End { how, sessions: sessions.into() }).collect()
+    }
+
+    /// How long it may wait for a server.
+    fn life(&self) -> Duration {
+        match self {
+            Self::End { how: Ending::Killed, .. } => LIFE_OF_KILL,
+            Self::Kill { .. } | Self::Abort { .. } | Self::End { how: Ending::Unused, .. } => LIFE,
+        }
     }
 
     /// How many sessions it ends.
@@ -401,6 +458,27 @@ mod tests {
         drop(server);
         chores.keep_only(|pool| pool == stays);
         assert!(!chores.is_used(lives), "its last server is gone");
+    }
+
+    #[test]
+    fn what_no_server_can_see_to_is_dropped_when_its_host_has_ended_it_by_itself() {
+        let (chores, [user, _], [one, other]) = (Chores::default(), users(), [PoolId(1), PoolId(2)]);
+        let begin = Duration::from_secs(5);
+        assert!(chores.tell_time(begin).is_empty());
+        chores.add(one, &user, ended(2));
+        chores.add(one, &user, abort(1));
+        chores.add(other, &user, Chore::End { how: Ending::Killed, sessions: [[1; 16]].into() });
+        assert!(chores.tell_time(begin + LIFE_OF_KILL - Duration::from_secs(1)).is_empty() && chores.is_any(other));
+        assert_eq!(chores.tell_time(begin + LIFE_OF_KILL + SWEEP), [(other, 1)]);
+        assert!(!chores.is_any(other) && chores.is_any(one));
+        // What comes back has waited since it was left first.
+        let lost = chores.take(one);
+        assert!(chores.tell_time(begin + LIFE - Duration::from_secs(1)).is_empty());
+        drop(lost);
+        assert_eq!(chores.returned(), [one]);
+        assert_eq!(chores.tell_time(begin + LIFE + SWEEP), [(one, 2)]);
+        assert!(chores.take(one).is_none() && chores.table().sessions.taken() == 0);
+        assert!(chores.tell_time(begin + 2 * LIFE).is_empty(), "told once");
     }
 
     #[test]

@@ -9,7 +9,6 @@ use crate::{
     chores::Belongings,
     command::Transaction,
     errors::{self, Code, Failure},
-    greeters::Greeter,
     login::Exchange,
     routes::{Goal, Named},
     selection::Wanted,
@@ -36,9 +35,9 @@ pub struct Client {
     pub(crate) closing: bool,
     /// Why it is turned away, when it has asked for something.
     pub(crate) refused: Option<Refused>,
-    /// It counts among those who only say `hello`.
-    pub(crate) greeter: Option<Greeter>,
-    /// It was one of them, and has said a part of something.
+    /// It has only said `hello`.
+    pub(crate) greeter: bool,
+    /// It had, and has said a part of something.
     pub(crate) was_greeter: bool,
     /// Since when its request waits, for a host or for a server.
     pub(crate) since: Option<Duration>,
@@ -271,8 +270,16 @@ impl Client {
         verdict
     }
 
-    /// Its server is gone. `begun`: a part of the answer is with the client already.
-    pub(crate) fn on_server_lost(&mut self, me: ClientTag, begun: bool, out: &mut Outbox) {
+    /// Tells it why its request ends: `first` is what another host has said of it before, if one has.
+    pub(crate) fn tell_first(&mut self, me: ClientTag, first: Option<Vec<u8>>, failure: &Failure, out: &mut Outbox) {
+        match first.filter(|_| self.request.wants_answer()) {
+            Some(mut error) => out.insert(Peer::Client(me), |to| to.append(&mut error)),
+            None => self.tell_failure(me, failure, out),
+        }
+    }
+
+    /// Its server is gone. `begun`: a part of the answer is with the client already. `first`: what another host has said before.
+    pub(crate) fn on_server_lost(&mut self, me: ClientTag, begun: bool, first: Option<Vec<u8>>, out: &mut Outbox) {
         if begun {
             self.state = State::Idle;
             let text = "the server was lost in the middle of an answer".to_owned();
@@ -282,7 +289,7 @@ impl Client {
             State::Sending { left, .. } => left,
             _ => 0,
         };
-        self.tell_failure(me, &Failure::of_lost_server(), out);
+        self.tell_first(me, first, &Failure::of_lost_server(), out);
         self.drop_rest(left);
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
         out.push(Effect::Wake { client: me });

@@ -56,8 +56,9 @@ pub trait Directory: Send + Sync + 'static {
     /// The replica set has a member of this name that the configuration does not list. Told once.
     fn note_unlisted(&self, member: &str);
 
-    /// How many connections may do nothing but say `hello`.
-    fn max_greeters(&self) -> u32;
+    /// So many requests to end what clients have left at the host of a pool, none of which could be sent for so long that the host has ended
+    /// that by itself, are dropped. Told every 10 s at most, once for each pool.
+    fn note_undone(&self, pool: PoolId, count: usize);
 
     /// The name of the replica set that they must be of, if that is configured.
     fn replica_set(&self) -> Option<Arc<str>>;

@@ -157,6 +157,11 @@ impl Failure {
             }
             Refusal::ShuttingDown => (Code::CommandFailed, "shutting down".to_owned()),
             Refusal::Drained => (Code::CommandFailed, "the database is drained".to_owned()),
+            Refusal::Crowded => (
+                Code::TemporarilyUnavailable,
+                "too many connections, and this one took long to log in or shares its address with most of those who do"
+                    .to_owned(),
+            ),
             Refusal::Killed => (Code::CommandFailed, "closed by an operator".to_owned()),
         };
         Self::new(code, format!("Poolhouse: {text}"))

@@ -18,7 +18,6 @@ mod cursors;
 mod directory;
 mod errors;
 mod facts;
-mod greeters;
 mod hello;
 mod holding;
 mod login;
@@ -55,7 +54,6 @@ use self::{
     chores::Chores,
     cursors::Cursors,
     facts::{Facts, Role},
-    greeters::Greeters,
     holding::Holding,
     members::Unlisted,
     stalls::Stalls,
@@ -84,7 +82,6 @@ pub struct MongoDb {
     streams: Streams,
     chores: Chores,
     stalls: Stalls,
-    greeters: Greeters,
     unlisted: Unlisted,
     /// What clients are told as their connection's number.
     last_number: AtomicU32,
@@ -110,7 +107,6 @@ impl MongoDb {
             streams: Streams::default(),
             chores: Chores::default(),
             stalls: Stalls::default(),
-            greeters: Greeters::default(),
             unlisted: Unlisted::default(),
             last_number: AtomicU32::new(1),
             holding: Holding::default(),
@@ -161,6 +157,9 @@ impl Protocol for MongoDb {
         };
         if beats {
             self.chores.keep_only(|pool| self.directory.is_configured(pool));
+        }
+        for (pool, count) in self.chores.tell_time(now) {
+            self.directory.note_undone(pool, count);
         }
         for pool in self.chores.returned() {
             out.push(Effect::Errand { pool });

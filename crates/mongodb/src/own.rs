@@ -52,11 +52,8 @@ impl MongoDb {
                 });
                 if !client.counted && client.login.is_none() && client.refused.is_none() && !client.was_greeter {
                     // Monitors of drivers never do anything else: that is no login that takes long.
-                    client.greeter =
-                        client.greeter.take().or_else(|| self.greeters.enter(self.directory.max_greeters()));
-                    if client.greeter.is_some() {
-                        out.push(Effect::Standing { client: me, standing: Standing::Subscribed });
-                    }
+                    client.greeter = true;
+                    out.push(Effect::Standing { client: me, standing: Standing::Subscribed });
                 }
                 Ok(Some(Taken::Yes))
             }
@@ -67,7 +64,7 @@ impl MongoDb {
             "saslStart" => {
                 let (exchange, said) = Exchange::begin(command, &*self.directory, &self.mock)?;
                 client.login = Some(Box::new(exchange));
-                client.greeter = None;
+                client.greeter = false;
                 if client.refused.is_none() {
                     out.push(Effect::Standing { client: me, standing: Standing::Login });
                 }
@@ -148,7 +145,7 @@ impl MongoDb {
         let host = self.directory.hosts().first().copied().unwrap_or_default();
         let pool = self.directory.route(&client.user, host).map_err(|why| Failure::new(Code::Unauthorized, why))?;
         client.stranger = false;
-        client.greeter = None;
+        client.greeter = false;
         if client.refused.is_some() {
             // One too many is told so behind its login, which a driver takes for a part of the handshake, and goes when that takes too long.
             return Ok(());

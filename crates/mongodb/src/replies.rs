@@ -432,8 +432,9 @@ impl MongoDb {
                     self.note_transaction(client, server.host);
                     client.request.failed = true;
                     if answer.begun || !self.gather_failure(answer.client, client, &Failure::of_lost_server(), out) {
+                        let first = Self::gathered(client);
                         self.forget_request(client);
-                        client.on_server_lost(answer.client, answer.begun, out);
+                        client.on_server_lost(answer.client, answer.begun, first, out);
                     }
                 }
                 self.topology().ask_soon(out);

@@ -48,7 +48,7 @@ impl MongoDb {
             counted: false,
             closing: false,
             refused: refused.map(|failure| Refused::AtOnce(Box::new(failure))),
-            greeter: None,
+            greeter: false,
             was_greeter: false,
             since: None,
             waited: 0,
@@ -104,7 +104,7 @@ impl MongoDb {
     fn begin(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
         if client.held.is_empty() {
             let dealt_with = self.look_at(me, client, input.bytes, input.full, out);
-            if dealt_with == 0 && client.state == State::Idle && client.greeter.take().is_some() {
+            if dealt_with == 0 && client.state == State::Idle && std::mem::take(&mut client.greeter) {
                 // Whoever says only a part of what it says is no monitor, and is never taken for one again.
                 client.was_greeter = true;
                 out.push(Effect::Standing { client: me, standing: Standing::Login });
@@ -339,10 +339,8 @@ impl MongoDb {
             if self.gather_failure(me, client, &failure, out) {
                 return;
             }
-            match Self::gathered(client).filter(|_| client.request.wants_answer()) {
-                Some(mut error) => out.insert(Peer::Client(me), |to| to.append(&mut error)),
-                None => client.tell_failure(me, &failure, out),
-            }
+            let first = Self::gathered(client);
+            client.tell_first(me, first, &failure, out);
             self.forget_request(client);
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
             out.push(Effect::Wake { client: me });

@@ -196,7 +196,8 @@ impl MongoDb {
 
     /// The request that waits ends with this.
     pub(crate) fn give_up(&self, me: ClientTag, client: &mut Client, failure: &Failure, out: &mut Outbox) {
-        client.tell_failure(me, failure, out);
+        let first = Self::gathered(client);
+        client.tell_first(me, first, failure, out);
         let held = client.held.len();
         self.forget_request(client);
         client.drop_rest(client.request.header.length - held);

@@ -57,6 +57,11 @@ impl Gate {
         self.clients -= 1;
     }
 
+    /// A client that had [left](Gate::left), because another was to have its place, stays after all, whatever the limits are.
+    pub fn readmit(&mut self) {
+        self.clients += 1;
+    }
+
     /// A client has been told to go (it still counts, until [`Gate::left`]).
     pub fn evicted(&mut self) {
         self.evictions += 1;
@@ -115,6 +120,17 @@ mod tests {
         let mut gate = gate(1, 1);
         assert_eq!(gate.admit(), Admission::Accept);
         assert_eq!(gate.admit(), Admission::Reject);
+        gate.left();
+        assert_eq!(gate.admit(), Admission::Accept);
+    }
+
+    #[test]
+    fn a_client_that_stays_though_another_has_its_place_counts_beyond_all_limits() {
+        let mut gate = gate(1, 1);
+        assert_eq!(gate.admit(), Admission::Accept);
+        gate.readmit();
+        gate.left();
+        assert_eq!((gate.clients(), gate.admit()), (1, Admission::Reject));
         gate.left();
         assert_eq!(gate.admit(), Admission::Accept);
     }

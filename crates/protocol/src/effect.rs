@@ -67,7 +67,8 @@ pub enum Standing {
     /// Inside a transaction, and it is the client's turn; the transaction-idle time-out runs.
     InTransaction,
     /// Nothing is in progress, and the client waits for what others may send it: no time-out runs and it is not evicted, but it goes
-    /// when idle clients are sent away.
+    /// when idle clients are sent away. Of those who have not logged in half may stand so, who only look on; others stand as
+    /// [`Login`](Self::Login).
     Subscribed,
 }
 
@@ -215,7 +216,7 @@ pub enum Effect {
         /// To whom.
         client: ClientTag,
     },
-    /// The client logged in. From here on it counts towards `database` and `user` in the metrics.
+    /// The client logged in: its place is its own, which another might have got before. From here on it counts towards `database` and `user` in the metrics.
     LoggedIn {
         /// Who.
         client: ClientTag,

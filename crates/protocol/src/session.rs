@@ -109,6 +109,8 @@ pub enum Refusal {
     Drained,
     /// Closed by an operator.
     Killed,
+    /// It has not logged in, and another client has got its place.
+    Crowded,
 }
 
 /// How the driver treats clients because of what they speak.

@@ -47,6 +47,10 @@ pub fn of_refusal(why: &Refusal) -> String {
         Refusal::TransactionIdleTimeout => "ERR Poolhouse: a transaction idle for transaction_idle_time".to_owned(),
         Refusal::ShuttingDown => "ERR Poolhouse is shutting down. Connect again.".to_owned(),
         Refusal::Drained => "ERR Poolhouse: this database is being drained".to_owned(),
+        Refusal::Crowded => {
+            "ERR max number of clients reached, and this one took long to log in or shares its address with most of those who do"
+                .to_owned()
+        }
         Refusal::Killed => "ERR Poolhouse: closed by an operator".to_owned(),
     }
 }

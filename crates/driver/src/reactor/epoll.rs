@@ -374,6 +374,10 @@ impl Reactor for Epoll {
         self.enqueue(id);
     }
 
+    fn peer_of(socket: &OwnedFd) -> Option<SocketAddr> {
+        socket::peer(socket)
+    }
+
     fn peer(&self, id: ConnId) -> Option<SocketAddr> {
         socket::peer(self.socket(id))
     }

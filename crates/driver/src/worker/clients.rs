@@ -16,10 +16,11 @@ use super::{
 use crate::{
     client_state::State,
     listener::{MAX_SURPLUS, Sent},
+    lobby::{Displaced, Guest},
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner, Reactor},
     socket,
-    throttle::Place,
+    throttle::{self, Place},
 };
 
 /// One client. Tens of thousands of these are idle: every byte counts.
@@ -50,6 +51,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) admitted: Admitted,
     /// Being closed: its session gets no more input.
     pub(super) closing: bool,
+    /// It has not logged in: somebody else may get its place.
+    pub(super) in_lobby: bool,
     /// Where it logs in from passwords are guessed: it may have to wait for its turn.
     pub(super) turn: Turn,
     /// Its session panicked: it is shown nothing any more, and what it has goes with it.
@@ -83,7 +86,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if host.draining.load(Relaxed) {
             return;
         }
-        let admitted = match rules.admit() {
+        let net = || rules.tcp.then(|| R::peer_of(&socket)).flatten().map(|peer| throttle::net(peer.ip()));
+        let (admission, displaced) = rules.admit(net, self.now);
+        if let Some(Displaced { guest: Guest { worker, slot: client, serial }, of }) = displaced {
+            self.shared.mailboxes[usize::from(worker)].send(Message::GiveWay { client, serial, of });
+        }
+        let admitted = match admission {
             Admission::Reject if rules.surplus.fetch_add(1, Relaxed) >= MAX_SURPLUS => {
                 rules.surplus.fetch_sub(1, Relaxed);
                 return;
@@ -168,6 +176,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             standing: Standing::Login,
             admitted,
             closing: false,
+            in_lobby: admitted == Admitted::Welcome,
             turn: Turn::Free,
             broken: false,
             parted: false,
@@ -177,10 +186,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             sent_away: None,
         });
         self.states[listener as usize][State::Login as usize] += 1;
+        if admitted == Admitted::Welcome {
+            let net = peer.map(|peer| throttle::net(peer.ip()));
+            self.host.listeners[listener as usize].lobby().enter(self.guest(slot), net, self.now);
+        }
         self.execute(out, Source::NONE);
         let why = match admitted {
             Admitted::Welcome if self.draining => Some(Refusal::ShuttingDown),
-            Admitted::Welcome => None,
+            Admitted::Welcome | Admitted::Displaced => None,
             Admitted::Surplus => {
                 let limit = self.host.listeners[listener as usize].limits().hard_limit;
                 Some(Refusal::TooManyClients { limit })
@@ -198,6 +211,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(client) = self.clients.get_mut(slot) else { return };
         assert!(client.pool.is_none(), "a client logs in once");
         client.pool = Some(pool);
+        self.leave_lobby(slot);
+        let client = &self.clients[slot];
         shared.clients.fetch_add(1, Relaxed);
         let rules = &self.host.listeners[usize::from(client.listener)];
         // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.

@@ -43,7 +43,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let address = self.client_ip(slot);
         let client = &mut self.clients[slot];
-        if client.turn == Turn::Waived || client.admitted == Admitted::Surplus {
+        if client.turn == Turn::Waived || client.admitted != Admitted::Welcome {
             return false;
         }
         if self.host.throttle.is_turn(address, &mut client.place, self.now) {

@@ -34,6 +34,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Refusal::TransactionIdleTimeout => Some(Sent::TransactionIdleTimeout),
             Refusal::ShuttingDown => Some(Sent::ShuttingDown),
             Refusal::Drained => Some(Sent::Drained),
+            Refusal::Crowded => Some(Sent::Crowded),
             Refusal::TooManyClients { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
         };
         if let Some(counted) = counted {
@@ -48,7 +49,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 YOUNG.as_secs()
             );
         }
-        if !matches!(why, Refusal::ShuttingDown | Refusal::Drained)
+        // Of those who give way another line tells more.
+        if !matches!(why, Refusal::ShuttingDown | Refusal::Drained | Refusal::Crowded)
             && let Some(withheld) = self.paces.sent_away.permits(self.now)
         {
             tracing::info!(
@@ -97,6 +99,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.log_end(slot, reason);
         self.clients[slot].closing = true;
         self.clients[slot].held = Held::default();
+        self.leave_lobby(slot);
         self.part_from_session(slot);
         self.refresh_state(slot);
         if !self.clients[slot].muted {
@@ -119,8 +122,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn linger_or_remove(&mut self, slot: usize) {
-        if self.reactor.is_sending(self.clients[slot].conn) {
-            self.lingering.push_back((slot as u32, self.clients[slot].serial, self.now + LINGER));
+        let client = &self.clients[slot];
+        // Whoever has lost its place to another keeps no part of it by not reading.
+        if self.reactor.is_sending(client.conn) && client.admitted != Admitted::Displaced {
+            self.lingering.push_back((slot as u32, client.serial, self.now + LINGER));
         } else {
             self.reactor.part(self.clients[slot].conn);
             self.remove_client(slot);
@@ -171,6 +176,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.clients[slot].closing = true;
         self.part_from_session(slot);
         self.end_turn(slot);
+        self.leave_lobby(slot);
         self.forget_reader(slot);
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
@@ -205,6 +211,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Admitted::Surplus => {
                 listener.surplus.fetch_sub(1, Relaxed);
             }
+            Admitted::Displaced => listener.gave_way(),
         }
         self.host.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
     }

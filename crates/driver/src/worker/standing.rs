@@ -11,7 +11,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- where they stand ----
 
     pub(super) fn set_standing(&mut self, slot: usize, standing: Standing) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get(slot) else { return };
+        let standing = if client.pool.is_some() { standing } else { self.standing_of_stranger(slot, standing) };
+        let client = &mut self.clients[slot];
         client.standing = standing;
         if standing == Standing::Reading
             && let Some(ticket) = client.ticket.take_if(|_| client.state == State::Idle)

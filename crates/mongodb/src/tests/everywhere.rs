@@ -77,6 +77,19 @@ fn sessions_are_killed_at_all_hosts_though_their_client_leaves() {
 }
 
 #[test]
+fn sessions_are_not_killed_so_late_that_it_would_end_what_was_begun_since() {
+    for (passes, kills_them) in [(1, true), (3, false)] {
+        let (mut stage, servers) = Stage::with_hosts(2);
+        stage.hear(&silent(1, kills));
+        stage.leave();
+        stage.pass(passes * LONG);
+        for server in servers {
+            assert_eq!(is_killed_next(&mut stage, server), kills_them, "after {passes} minutes");
+        }
+    }
+}
+
+#[test]
 fn sessions_are_killed_at_the_other_hosts_though_one_takes_too_long() {
     let (mut stage, servers) = Stage::with_hosts(3);
     stage.ask(kills);
@@ -103,6 +116,32 @@ fn a_host_that_is_configured_no_longer_keeps_no_other_from_hearing_of_what_goes_
     let header = Header::read(&told).unwrap().unwrap();
     let body = wire::answered(&told, &header).unwrap();
     assert_eq!(body.get("errmsg").unwrap().unwrap().text(), Some("Poolhouse: no such host"));
+}
+
+#[test]
+fn the_first_error_of_several_hosts_is_told_however_the_last_one_fails() {
+    for (lost, code) in [(true, None), (true, Some(13)), (false, None), (false, Some(13))] {
+        let (mut stage, servers) = Stage::with_hosts(2);
+        stage.ask(kills);
+        stage.grant_held(servers[0]);
+        stage.answer(servers[0], stage.last_id, code);
+        if lost {
+            stage.grant_held(servers[1]);
+            stage.lose(servers[1]);
+        } else {
+            let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
+            stage.out.clear();
+            stage.mongodb.lease_failed(CLIENT, client, LeaseFailure::QueueFull, 0, &mut stage.out);
+        }
+        let told = stage.told(&[]);
+        let header = Header::read(&told).unwrap().unwrap();
+        assert_eq!((header.answers, header.length), (stage.last_id, told.len()), "one answer");
+        let body = wire::answered(&told, &header).unwrap();
+        let said = body.get("errmsg").unwrap().unwrap().text().unwrap().to_owned();
+        assert_eq!(said == "no", code.is_some(), "{said}");
+        stage.ask(|body| _ = body.text("insert", "things").text("$db", "app"));
+        assert!(stage.wanted().is_some(), "it is done");
+    }
 }
 
 #[test]

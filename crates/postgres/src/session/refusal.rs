@@ -42,6 +42,12 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
             "terminating connection: an administrator drains this database".to_owned(),
             "Connect again later.",
         ),
+        Refusal::Crowded => (
+            code::TOO_MANY_CONNECTIONS,
+            "too many clients, and this one took long to log in or shares its address with most of those who do"
+                .to_owned(),
+            "Connect again.",
+        ),
         Refusal::Killed => (code::ADMIN_SHUTDOWN, "terminating connection due to administrator command".to_owned(), ""),
     };
     if !client.mid_message && !matches!(client.phase, Phase::Closed) {
@@ -71,6 +77,7 @@ mod tests {
             (Refusal::TransactionIdleTimeout, "25P03"),
             (Refusal::ShuttingDown, "57P01"),
             (Refusal::Killed, "57P01"),
+            (Refusal::Crowded, "53300"),
         ] {
             let mut client = Client::new(Origin { listener: 0, address: None, port: 0 });
             let mut out = Outbox::new();

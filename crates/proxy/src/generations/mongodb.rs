@@ -63,8 +63,14 @@ impl Directory for Generations {
         );
     }
 
-    fn max_greeters(&self) -> u32 {
-        self.current().mongodb_max_greeters()
+    fn note_undone(&self, pool: PoolId, count: usize) {
+        let entry = self.entry(pool);
+        let (host, _) = entry.pools.mongodb_login(entry.id);
+        tracing::warn!(
+            %host, count,
+            "cursors, transactions or sessions that clients have left at this host were not ended: there was no connection to it for too \
+             long, and by now it has ended them by itself"
+        );
     }
 
     fn replica_set(&self) -> Option<Arc<str>> {

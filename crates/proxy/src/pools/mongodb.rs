@@ -86,12 +86,6 @@ impl Pools {
         config.and_then(|config| config.unavailable_wait_time).unwrap_or(LONG)
     }
 
-    /// Half of the connections that the narrowest listener takes.
-    pub(crate) fn mongodb_max_greeters(&self) -> u32 {
-        let listeners = self.config.listeners.iter().filter(|listener| listener.kind == Kind::MongoDb);
-        listeners.map(|listener| (listener.gate.hard_limit / 2).max(1)).min().unwrap_or(1)
-    }
-
     pub(crate) fn mongodb_route(&self, user: &str, host: &str) -> Result<PoolId, String> {
         let index = self.mongodb.ok_or("no MongoDB is configured any more")?;
         self.host(index, host).ok_or("this host is no longer configured")?;

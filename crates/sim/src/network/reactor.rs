@@ -362,6 +362,10 @@ impl Reactor for VirtualReactor {
 
     fn resume_accept(&mut self, _id: ConnId) {}
 
+    fn peer_of(socket: &Socket) -> Option<SocketAddr> {
+        socket.end.map(State::peer)
+    }
+
     fn peer(&self, id: ConnId) -> Option<SocketAddr> {
         self.with(id, |conn| conn.end.map(State::peer))
     }
