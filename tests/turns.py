@@ -7,7 +7,7 @@ TAKES = {
     "doctor_databases": 125, "scenarios": 118, "doctor": 110, "sweep": 110, "redis_silence": 109,
     "doctor_elsewhere": 101, "mongodb_cases": 100, "cleaning_that_fails": 75, "mongodb_suite": 70,
     "serverless_clients": 65, "leaks_out_of_sight": 64, "leaks": 63, "plan": 63, "leak_hunt": 60, "redis_sentinel": 58,
-    "tuning": 51, "clients_others_wrote": 47, "dashboard": 46, "adversary": 40, "doctor_hikaricp": 40,
+    "tuning": 51, "admin_many_pools": 50, "clients_others_wrote": 47, "dashboard": 46, "adversary": 40, "doctor_hikaricp": 40,
     "bench_postgres": 39, "mongodb_elections": 36, "rest_memory": 35, "bench_verb": 32, "leaks_of_sessions": 31,
     "pipelines_that_break_off": 31, "authentication": 30, "mongodb_reading": 26, "one_house": 26, "timeouts": 25,
     "cancel": 25, "mongodb_serverless": 25, "redis_differential": 25, "bench_redis": 22, "mongodb_neighbours": 21,

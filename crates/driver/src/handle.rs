@@ -45,6 +45,16 @@ impl Handle {
         self.host.snapshot()
     }
 
+    /// How many pools there are.
+    pub fn pool_count(&self) -> usize {
+        self.host.registry.count()
+    }
+
+    /// Whether it is shutting down, and accepts no new clients.
+    pub fn is_ending(&self) -> bool {
+        self.host.is_ending()
+    }
+
     /// What the pools of a database hold now, or all pools.
     pub fn pools(&self, database: Option<&DatabaseName>) -> Vec<PoolState> {
         self.host.pools(database).iter().map(|pool| pool.state()).collect()

@@ -159,6 +159,11 @@ impl Registry {
         accounts.caps.iter().map(usage).collect()
     }
 
+    /// How many pools there are.
+    pub(crate) fn count(&self) -> usize {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// All pools, in order of their ids.
     pub(crate) fn all(&self) -> Vec<Arc<SharedPool>> {
         let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);

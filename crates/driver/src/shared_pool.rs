@@ -270,6 +270,8 @@ impl SharedPool {
             user: spec.user.clone(),
             counts: guarded.pool.counts(),
             clients: self.clients.load(Relaxed),
+            created: guarded.stats.created,
+            unavailable: guarded.pool.is_unavailable().is_some(),
             paused: guarded.pool.is_paused(),
             drained: self.drained.load(Relaxed),
         }

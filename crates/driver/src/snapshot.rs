@@ -137,6 +137,10 @@ pub struct PoolState {
     pub counts: Counts,
     /// Clients logged in to it.
     pub clients: u64,
+    /// Connections made since the start.
+    pub created: u64,
+    /// Its upstream cannot be reached.
+    pub unavailable: bool,
     /// An operator paused it.
     pub paused: bool,
     /// An operator drains it.

@@ -14,19 +14,24 @@ use axum::{
     Router,
     body::Body,
     extract::{Request, State},
-    http::{Method, StatusCode, Uri, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, HeaderValue, Method, StatusCode, Uri,
+        header::{CONTENT_ENCODING, CONTENT_TYPE, VARY},
+    },
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
-use driver::{PoolSnapshot, Snapshot, Which};
+use driver::{PoolState, Which};
 use serde_json::Value;
 use settings::Secret;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::{
     body::Pieces,
     findings::{Findings, Seen, Unseen},
+    gzip::Packed,
+    metrics::{Metrics, Process},
 };
 use crate::config::Config;
 
@@ -35,17 +40,20 @@ mod body;
 pub mod door;
 mod findings;
 mod guard;
+mod gzip;
+mod listed;
 mod metrics;
 mod orders;
 mod page;
 mod tuned;
 
 pub use api::{POOL_BYTES, POOL_VALUES};
-pub use metrics::{Process, render};
 pub use orders::Control;
 
 /// Questions that may be in progress at once; further ones are answered with 503.
 const MAX_QUESTIONS: usize = 4;
+/// Long answers that may be on their way at once; further ones are 503. Each keeps a snapshot of all pools until it has been read.
+const MAX_LONG_ANSWERS: usize = 8;
 
 /// Entries of a list unless the question says otherwise.
 const DEFAULT_LIMIT: usize = 1_000;
@@ -65,6 +73,7 @@ struct Inner {
     began: Instant,
     draining: AtomicBool,
     questions: Semaphore,
+    long_answers: Arc<Semaphore>,
     findings: Findings,
 }
 
@@ -75,23 +84,36 @@ impl Inner {
     }
 
     /// `/api/pools`, in pieces.
-    fn told(&self, snapshot: Snapshot) -> impl Iterator<Item = Vec<u8>> + Send + Unpin + use<> {
+    fn told(&self) -> impl Iterator<Item = Vec<u8>> + Send + Unpin + use<> {
         let (reloader, tuners) = (Arc::clone(&self.control.reloader), self.control.tuning.tuners());
         let about = move |id| (reloader.suspicious(id), tuners.get(&id).map(tuned::shown));
-        api::pools(snapshot, (&self.instance, self.began.elapsed()), about)
+        api::pools(self.handle.snapshot(), (&self.instance, self.began.elapsed()), about)
+    }
+
+    /// `/metrics`, in pieces.
+    fn metrics(&self) -> Metrics {
+        let reloader = &self.control.reloader;
+        let snapshot = self.handle.snapshot();
+        let suspicious = |id| (id, reloader.suspicious(id).len() as u64);
+        let process = Process {
+            dropped_log_lines: (self.dropped_log_lines)(),
+            reloads: reloader.count(),
+            suspicious: snapshot.pools.iter().map(|pool| suspicious(pool.id)).filter(|(_, count)| *count > 0).collect(),
+            tuners: self.control.tuning.tuners(),
+        };
+        Metrics::new(snapshot, self.config().admin.user_label, process)
     }
 
     /// What the doctor looks at, as it would be told to one outside.
     fn seen(&self) -> Result<Seen, Unseen> {
         let clients = |which, most| {
-            let told = api::clients(&self.handle.clients(which, most));
+            let told = api::clients(self.handle.clients(which, most)).collect::<Vec<_>>().concat();
             serde_json::from_slice::<watch::Clients>(&told).map_err(|_| Unseen::Unread)
         };
-        let snapshot = self.handle.snapshot();
-        if snapshot.pools.len() > findings::MAX_POOLS {
+        if self.handle.pool_count() > findings::MAX_POOLS {
             return Err(Unseen::TooManyPools);
         }
-        let told = self.told(snapshot).collect::<Vec<_>>().concat();
+        let told = self.told().collect::<Vec<_>>().concat();
         Ok(Seen {
             look: serde_json::from_slice(&told).map_err(|_| Unseen::Unread)?,
             holders: clients(Which::Holders, findings::MAX_HOLDERS)?.clients,
@@ -120,6 +142,7 @@ impl Admin {
             began: Instant::now(),
             draining: AtomicBool::new(false),
             questions: Semaphore::new(MAX_QUESTIONS),
+            long_answers: Arc::new(Semaphore::new(MAX_LONG_ANSWERS)),
             findings: Findings::default(),
         }))
     }
@@ -161,6 +184,15 @@ impl Admin {
         let inner = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || question(&inner)).await.ok()
     }
+
+    /// The same where the answer is long, and made while it is read: with the place that it has until then.
+    async fn ask_long<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Inner) -> T + Send + 'static,
+    ) -> Option<(T, OwnedSemaphorePermit)> {
+        let place = Arc::clone(&self.0.long_answers).try_acquire_owned().ok()?;
+        Some((self.ask(question).await?, place))
+    }
 }
 
 fn instance() -> String {
@@ -188,9 +220,13 @@ fn json(value: Option<Value>) -> Response {
     value.map_or_else(busy, |value| axum::Json(value).into_response())
 }
 
-/// JSON that is written already, or will be.
-fn written(text: Option<impl Into<Body>>) -> Response {
-    text.map_or_else(busy, |text| ([(CONTENT_TYPE, "application/json")], text.into()).into_response())
+/// JSON that is written while it is read.
+fn written<I>(told: Option<(I, OwnedSemaphorePermit)>) -> Response
+where
+    I: Iterator<Item = Vec<u8>> + Send + Unpin + 'static,
+{
+    let Some((pieces, place)) = told else { return busy() };
+    ([(CONTENT_TYPE, "application/json")], Body::new(Pieces::new(pieces, place))).into_response()
 }
 
 async fn page() -> Response {
@@ -207,7 +243,7 @@ async fn ready(State(admin): State<Admin>) -> Response {
     if admin.0.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
     }
-    match admin.ask(|inner| unready(&inner.handle.snapshot(), &inner.names())).await {
+    match admin.ask(|inner| unready(&inner.handle.pools(None), inner.handle.is_ending(), &inner.names())).await {
         Some(None) => "ready\n".into_response(),
         Some(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
         None => busy(),
@@ -216,36 +252,32 @@ async fn ready(State(admin): State<Admin>) -> Response {
 
 /// Why new clients had better go elsewhere. A database that is not configured by name says nothing until it has been
 /// reached once: a client may have made it up.
-fn unready(snapshot: &Snapshot, databases: &HashSet<(&'static str, String)>) -> Option<&'static str> {
-    if snapshot.draining {
+fn unready(pools: &[PoolState], is_ending: bool, databases: &HashSet<(&'static str, String)>) -> Option<&'static str> {
+    if is_ending {
         return Some("draining\n");
     }
-    let named = |pool: &PoolSnapshot| databases.contains(&(pool.protocol, pool.database.clone()));
-    let counts = |pool: &&PoolSnapshot| pool.created > 0 || named(pool);
-    let mut pools = snapshot.pools.iter().filter(counts).peekable();
-    (pools.peek().is_some() && pools.all(|pool| pool.unavailable_for.is_some()))
-        .then_some("no upstream can be reached\n")
+    let named = |pool: &PoolState| databases.contains(&(pool.protocol, pool.database.clone()));
+    let counts = |pool: &&PoolState| pool.created > 0 || named(pool);
+    let mut pools = pools.iter().filter(counts).peekable();
+    (pools.peek().is_some() && pools.all(|pool| pool.unavailable)).then_some("no upstream can be reached\n")
 }
 
-async fn metrics(State(admin): State<Admin>) -> Response {
-    let render = |inner: &Inner| {
-        let reloader = &inner.control.reloader;
-        let snapshot = inner.handle.snapshot();
-        let suspicious =
-            snapshot.pools.iter().map(|pool| (pool.id, reloader.suspicious(pool.id).len() as u64)).collect();
-        let (dropped_log_lines, tuners) = ((inner.dropped_log_lines)(), inner.control.tuning.tuners());
-        let process = Process { dropped_log_lines, reloads: reloader.count(), suspicious, tuners };
-        render(snapshot, inner.config().admin.user_label, process)
+async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    let Some((pieces, place)) = admin.ask_long(Inner::metrics).await else { return busy() };
+    let is_packed = gzip::is_taken(&headers);
+    let body = match is_packed {
+        true => Body::new(Pieces::new(Packed::new(pieces), place)),
+        false => Body::new(Pieces::new(pieces, place)),
     };
-    match admin.ask(render).await {
-        Some(text) => ([(CONTENT_TYPE, metrics::CONTENT)], text).into_response(),
-        None => busy(),
+    let mut response = ([(CONTENT_TYPE, metrics::CONTENT), (VARY, "Accept-Encoding")], body).into_response();
+    if is_packed {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
+    response
 }
 
 async fn pools(State(admin): State<Admin>) -> Response {
-    let told = admin.ask(|inner| inner.told(inner.handle.snapshot())).await;
-    written(told.map(|pieces| Body::new(Pieces::new(pieces))))
+    written(admin.ask_long(Inner::told).await)
 }
 
 /// What the doctor says, with a look of its own if the last one was some time ago.
@@ -262,14 +294,16 @@ async fn findings(State(admin): State<Admin>) -> Response {
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
     match limit(&uri, true) {
-        Ok((limit, which)) => written(admin.ask(move |inner| api::clients(&inner.handle.clients(which, limit))).await),
+        Ok((limit, which)) => {
+            written(admin.ask_long(move |inner| api::clients(inner.handle.clients(which, limit))).await)
+        }
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
 }
 
 async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
     match limit(&uri, false) {
-        Ok((limit, _)) => written(admin.ask(move |inner| api::servers(&inner.handle.servers(limit))).await),
+        Ok((limit, _)) => written(admin.ask_long(move |inner| api::servers(inner.handle.servers(limit))).await),
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
 }
@@ -296,30 +330,40 @@ fn limit(uri: &Uri, of_clients: bool) -> Result<(usize, Which), String> {
 mod tests {
     use super::*;
 
-    fn why(pools: Vec<PoolSnapshot>, draining: bool) -> Option<&'static str> {
-        unready(&Snapshot { pools, draining, ..Snapshot::default() }, &HashSet::from([("postgres", "d".to_owned())]))
+    fn why(pools: &[PoolState], is_ending: bool) -> Option<&'static str> {
+        unready(pools, is_ending, &HashSet::from([("postgres", "d".to_owned())]))
     }
 
-    fn pool(database: &str, down: bool, created: u64) -> PoolSnapshot {
-        let unavailable_for = down.then_some(std::time::Duration::from_secs(1));
-        PoolSnapshot { unavailable_for, created, ..metrics::tests::pool(database, "u") }
+    fn pool(database: &str, unavailable: bool, created: u64) -> PoolState {
+        PoolState {
+            id: protocol::PoolId(0),
+            protocol: "postgres",
+            database: database.to_owned(),
+            user: "u".to_owned(),
+            counts: pool::Counts::default(),
+            clients: 1,
+            created,
+            unavailable,
+            paused: false,
+            drained: false,
+        }
     }
 
     #[test]
     fn a_driver_without_pools_is_ready_and_a_draining_one_is_not() {
-        assert_eq!(why(Vec::new(), false), None);
-        assert_eq!(why(Vec::new(), true), Some("draining\n"));
+        assert_eq!(why(&[], false), None);
+        assert_eq!(why(&[], true), Some("draining\n"));
     }
 
     #[test]
     fn it_is_unready_only_when_no_upstream_can_be_reached() {
-        assert_eq!(why(vec![pool("d", true, 0), pool("d", false, 0)], false), None);
-        assert!(why(vec![pool("d", true, 0), pool("other", true, 1)], false).is_some());
+        assert_eq!(why(&[pool("d", true, 0), pool("d", false, 0)], false), None);
+        assert!(why(&[pool("d", true, 0), pool("other", true, 1)], false).is_some());
     }
 
     #[test]
     fn a_database_that_a_client_made_up_does_not_make_it_unready() {
-        assert_eq!(why(vec![pool("made up", true, 0)], false), None);
+        assert_eq!(why(&[pool("made up", true, 0)], false), None);
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn configuration(listen: SocketAddr, server: SocketAddr, clients: u32) -> String
     )
 }
 
-/// A plain HTTP request; the answer's body.
+/// A plain HTTP request; the answer's body as it was sent, which may be in chunks of whole lines.
 fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;

@@ -8,32 +8,22 @@ use protocol::PoolId;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::listed::{Listed, write};
+
 /// Bytes of JSON that a pool takes in the answer of [`pools`] at most, and values in it: who asks needs no room for more.
 pub const POOL_BYTES: usize = 8 * 1024;
 /// See [`POOL_BYTES`].
 pub const POOL_VALUES: usize = 448;
 
-/// With this many bytes or more a piece of [`Pools`] ends; the pool that is being written then is written to its end.
-const PIECE: usize = 64 * 1024;
-
 /// What is told of a pool beside its snapshot: what is suspicious about its database, and its tuner if it has one.
 pub type About = (Arc<[String]>, Option<Value>);
 
-/// `/api/pools`, in pieces of text. Of thousands of pools the whole text, and a tree of its values all the more, would take many times the
-/// memory of their snapshot, so each pool is written when its piece is wanted.
-pub struct Pools<A> {
-    /// What stands before the pools, until it is given.
-    begin: Vec<u8>,
-    pools: std::vec::IntoIter<PoolSnapshot>,
+/// `/api/pools` of this process, in pieces.
+pub fn pools<A: Fn(PoolId) -> About>(
+    snapshot: Snapshot,
+    (instance, uptime): (&str, Duration),
     about: A,
-    /// A pool has been written.
-    follows: bool,
-    /// What stands behind the pools, until it is given.
-    end: Option<Vec<u8>>,
-}
-
-/// `/api/pools` of this process.
-pub fn pools<A: Fn(PoolId) -> About>(snapshot: Snapshot, (instance, uptime): (&str, Duration), about: A) -> Pools<A> {
+) -> impl Iterator<Item = Vec<u8>> + use<A> {
     let mut begin = text(&Begin {
         auth_failures: snapshot.auth_failures,
         bucket_bounds_ms: BUCKET_BOUNDS_US.map(|us| us as f64 / 1e3),
@@ -57,83 +47,21 @@ pub fn pools<A: Fn(PoolId) -> About>(snapshot: Snapshot, (instance, uptime): (&s
         workers: workers.collect(),
     });
     let end = [&b"],"[..], &behind[1..]].concat();
-    Pools { begin, pools: snapshot.pools.into_iter(), about, follows: false, end: Some(end) }
+    let write_pool = move |text: &mut Vec<u8>, shown: &PoolSnapshot| write(text, &pool(shown, &about(shown.id)));
+    Listed::new(begin, snapshot.pools, write_pool, end)
 }
 
-impl<A: Fn(PoolId) -> About> Iterator for Pools<A> {
-    type Item = Vec<u8>;
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        self.end.as_ref()?;
-        let mut piece = std::mem::take(&mut self.begin);
-        while piece.len() < PIECE {
-            let Some(shown) = self.pools.next() else {
-                piece.append(&mut self.end.take().unwrap_or_default());
-                break;
-            };
-            if std::mem::replace(&mut self.follows, true) {
-                piece.push(b',');
-            }
-            write(&mut piece, &pool(&shown, &(self.about)(shown.id)));
-        }
-        Some(piece)
-    }
+/// `/api/clients`, in pieces.
+pub fn clients(clients: Vec<ClientInfo>) -> impl Iterator<Item = Vec<u8>> {
+    Listed::alone("clients", clients, |text, client| write(text, &self::client(client)))
 }
 
-/// `/api/clients`.
-pub fn clients(clients: &[ClientInfo]) -> Vec<u8> {
-    listed("clients", clients, |c| Client {
-        address: &c.address,
-        connected_ms: ms(c.connected_for),
-        database: &c.database,
-        id: c.id,
-        listener: &c.listener,
-        pinned: c.pinned,
-        pool: c.pool.map(|pool| pool.0),
-        protocol: c.protocol,
-        server: c.server,
-        state: c.state,
-        state_ms: ms(c.state_for),
-        user: &c.user,
-    })
-}
-
-/// `/api/servers`.
-pub fn servers(servers: &[ServerInfo]) -> Vec<u8> {
-    listed("servers", servers, |s| Server {
-        address: &s.address,
-        age_ms: ms(s.age),
-        backend: s.backend,
-        client: s.client,
-        database: &s.database,
-        id: s.id,
-        pinned: s.pinned,
-        protocol: s.protocol,
-        state: s.state,
-        state_ms: ms(s.state_for),
-        user: &s.user,
-        worker: s.worker,
-    })
+/// `/api/servers`, in pieces.
+pub fn servers(servers: Vec<ServerInfo>) -> impl Iterator<Item = Vec<u8>> {
+    Listed::alone("servers", servers, |text, server| write(text, &self::server(server)))
 }
 
 // ---- writing ----
-
-/// An object that has a list alone.
-fn listed<'t, T, S: Serialize>(name: &str, entries: &'t [T], shown: impl Fn(&'t T) -> S) -> Vec<u8> {
-    let mut text = format!("{{\"{name}\":[").into_bytes();
-    for (n, entry) in entries.iter().enumerate() {
-        if n > 0 {
-            text.push(b',');
-        }
-        write(&mut text, &shown(entry));
-    }
-    text.extend_from_slice(b"]}");
-    text
-}
-
-fn write(text: &mut Vec<u8>, shown: &impl Serialize) {
-    serde_json::to_writer(text, shown).expect("names are text, and memory takes all that is written");
-}
 
 fn text(shown: &impl Serialize) -> Vec<u8> {
     let mut text = Vec::new();
@@ -232,6 +160,23 @@ struct Client<'c> {
     user: &'c str,
 }
 
+fn client(client: &ClientInfo) -> Client<'_> {
+    Client {
+        address: &client.address,
+        connected_ms: ms(client.connected_for),
+        database: &client.database,
+        id: client.id,
+        listener: &client.listener,
+        pinned: client.pinned,
+        pool: client.pool.map(|pool| pool.0),
+        protocol: client.protocol,
+        server: client.server,
+        state: client.state,
+        state_ms: ms(client.state_for),
+        user: &client.user,
+    }
+}
+
 #[derive(Serialize)]
 struct Server<'s> {
     address: &'s str,
@@ -246,6 +191,23 @@ struct Server<'s> {
     state_ms: f64,
     user: &'s str,
     worker: u8,
+}
+
+fn server(server: &ServerInfo) -> Server<'_> {
+    Server {
+        address: &server.address,
+        age_ms: ms(server.age),
+        backend: server.backend,
+        client: server.client,
+        database: &server.database,
+        id: server.id,
+        pinned: server.pinned,
+        protocol: server.protocol,
+        state: server.state,
+        state_ms: ms(server.state_for),
+        user: &server.user,
+        worker: server.worker,
+    }
 }
 
 #[derive(Serialize)]
@@ -414,6 +376,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::admin::body::PIECE;
 
     fn tree(shown: &impl Serialize) -> Value {
         serde_json::to_value(shown).unwrap()
@@ -542,12 +505,12 @@ mod tests {
             worker: 1,
         };
         for count in 0..3 {
-            let text = String::from_utf8(servers(&vec![server.clone(); count])).unwrap();
+            let text = String::from_utf8(servers(vec![server.clone(); count]).collect::<Vec<_>>().concat()).unwrap();
             let tree: Value = serde_json::from_str(&text).unwrap();
             assert_eq!((tree.to_string(), tree["servers"].as_array().map(Vec::len)), (text, Some(count)));
             assert!(tree["servers"].as_array().unwrap().iter().all(|one| one["database"] == json!("d\"")));
         }
-        assert_eq!(clients(&[]), b"{\"clients\":[]}");
+        assert_eq!(clients(Vec::new()).collect::<Vec<_>>().concat(), b"{\"clients\":[]}");
     }
 
     #[test]

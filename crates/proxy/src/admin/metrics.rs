@@ -1,54 +1,29 @@
-//! A snapshot in Prometheus' text format. Names and labels are promises to users.
+//! `/metrics`: a snapshot in Prometheus' words, in pieces of text that are made while they are read. Of thousands of pools the whole text would
+//! take ten times the memory of their snapshot. All of it is of one snapshot, so that the samples of a pool agree with each other.
+//!
+//! - [`families`]: which metrics there are;
+//! - [`groups`]: pools that have the same labels;
+//! - [`text`]: the format.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt::{Error, Write},
-    time::Duration,
-};
+use std::collections::HashMap;
 
-use ::pool::CheckOutFailed;
-use driver::{BUCKET_BOUNDS_US, DurationHistogram, ListenerSnapshot, PoolSnapshot, Snapshot};
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, LabelSetEncoder, NoLabelSet, text::encode},
-    metrics::MetricType,
-    registry::Registry,
-};
+use driver::Snapshot;
 use protocol::PoolId;
-use tuner::{Standing, Tuner};
+use tuner::Tuner;
 
+use self::{
+    families::{FAMILIES, Of},
+    groups::Groups,
+    text::Samples,
+};
+use super::body::PIECE;
 use crate::reload::Reloads;
 
-/// The content type of what [`render`] returns.
-pub const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+mod families;
+mod groups;
+mod text;
 
-/// The metrics of a snapshot. Without `user_label` the pools of a database are added up. Two databases of one name stay apart where they
-/// speak different protocols.
-pub fn render(snapshot: Snapshot, user_label: bool, process: Process) -> String {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Metrics { snapshot, user_label, process }));
-    let mut text = String::new();
-    encode(&mut text, &registry).expect("writing to a string does not fail");
-    text
-}
-
-/// Why check-outs fail.
-const FAILED: [CheckOutFailed; 7] = [
-    CheckOutFailed::PoolClosed,
-    CheckOutFailed::PoolCleared,
-    CheckOutFailed::Timeout,
-    CheckOutFailed::Unavailable,
-    CheckOutFailed::Refused,
-    CheckOutFailed::QueueFull,
-    CheckOutFailed::Paused,
-];
-
-#[derive(Debug)]
-struct Metrics {
-    snapshot: Snapshot,
-    user_label: bool,
-    process: Process,
-}
+pub use text::CONTENT;
 
 /// What is counted outside the driver.
 #[derive(Clone, Debug, Default)]
@@ -57,366 +32,103 @@ pub struct Process {
     pub dropped_log_lines: u64,
     /// How often the configuration was read again.
     pub reloads: Reloads,
-    /// By pool: functions and the like that could touch sessions behind the text of a statement.
+    /// By pool, where there are any: functions and the like that could touch sessions behind the text of a statement.
     pub suspicious: HashMap<PoolId, u64>,
     /// By pool: who tunes its size, where somebody does.
     pub tuners: HashMap<PoolId, Tuner>,
 }
 
-/// Label names and values of one line.
-#[derive(Debug)]
-struct Labels<'a>(&'a [(&'a str, &'a str)]);
-
-impl EncodeLabelSet for Labels<'_> {
-    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), Error> {
-        for (name, value) in self.0 {
-            let mut label = encoder.encode_label();
-            let mut key = label.encode_label_key()?;
-            key.write_str(name)?;
-            let mut encoded = key.encode_label_value()?;
-            encoded.write_str(value)?;
-            encoded.finish()?;
-        }
-        Ok(())
-    }
+/// What all is written from.
+pub struct Told {
+    /// Without its pools.
+    snapshot: Snapshot,
+    groups: Groups,
+    process: Process,
 }
 
-/// One line of a metric: its own labels, beside those of the pool, and its value.
-type Line<'a, T> = (Vec<(&'a str, &'a str)>, T);
-
-impl Collector for Metrics {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let encoder = &mut encoder;
-        self.process(encoder)?;
-        self.clients(encoder)?;
-        self.workers(encoder)?;
-        self.servers(encoder)?;
-        self.tuning(encoder)?;
-        self.checkouts(encoder)
-    }
+/// The pieces. All samples of a family stand together, as the format wants it, so the pools are gone through once for each.
+pub struct Metrics {
+    told: Told,
+    /// The family that is being written, and behind how many pools.
+    family: usize,
+    many: usize,
+    has_ended: bool,
 }
 
 impl Metrics {
-    fn process(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let labels = Labels(&[("version", env!("CARGO_PKG_VERSION")), ("reactor", self.snapshot.reactor)]);
-        encoder
-            .encode_descriptor("poolhouse_build", "Which Poolhouse this is", None, MetricType::Info)?
-            .encode_info(&labels)?;
-        let one = |value| vec![(Vec::new(), value)];
-        counters(encoder, "poolhouse_auth_failures", "Failed logins of clients", one(self.snapshot.auth_failures))?;
-        let help = "Calls into sessions that panicked, which is a defect";
-        counters(encoder, "poolhouse_session_panics", help, one(self.snapshot.session_panics))?;
-        let help = "Log lines dropped because standard error was too slow";
-        counters(encoder, "poolhouse_log_lines_dropped", help, one(self.process.dropped_log_lines))?;
-        let Reloads { failed, done, is_behind } = self.process.reloads;
-        let lines = vec![(vec![("result", "failed")], failed), (vec![("result", "done")], done)];
-        counters(encoder, "poolhouse_reloads", "How often the configuration was read again", lines)?;
-        let help = "0 from a reload that failed until the next that does not: the file on disk is not what runs";
-        gauges(encoder, "poolhouse_last_reload_successful", help, one(u64::from(!is_behind)))?;
-        gauges(encoder, "poolhouse_draining", "1 while shutting down", one(u64::from(self.snapshot.draining)))
+    /// Without `user_label` the pools of a database are added up.
+    pub fn new(mut snapshot: Snapshot, user_label: bool, process: Process) -> Self {
+        let groups = Groups::new(std::mem::take(&mut snapshot.pools), user_label);
+        Self { told: Told { snapshot, groups, process }, family: 0, many: 0, has_ended: false }
     }
 
-    fn clients(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let listeners = &self.snapshot.listeners;
-        let each = |of: &dyn Fn(usize) -> Vec<(&'static str, u64)>, label: &'static str| -> Vec<Line<'_, u64>> {
-            let lines = listeners.iter().enumerate().flat_map(|(i, listener)| {
-                of(i).into_iter().map(move |(name, n)| ([&listener_labels(listener)[..], &[(label, name)]].concat(), n))
-            });
-            lines.collect()
-        };
-        let states = |i: usize| {
-            let l = &listeners[i];
-            let busy = [("active", l.active), ("waiting", l.waiting), ("subscribed", l.subscribed)];
-            [vec![("login", l.login), ("idle", l.idle)], busy.to_vec()].concat()
-        };
-        gauges(encoder, "poolhouse_clients", "Clients now", each(&states, "state"))?;
-        let limits = |i: usize| {
-            let (soft, hard) = listeners[i].limits;
-            vec![("soft", u64::from(soft)), ("hard", u64::from(hard))]
-        };
-        gauges(encoder, "poolhouse_clients_limit", "Limits of clients", each(&limits, "limit"))?;
-        let lines = listeners.iter().map(|l| (listener_labels(l).to_vec(), l.accepted)).collect();
-        counters(encoder, "poolhouse_clients_accepted", "Clients let in", lines)?;
-        let lines = listeners.iter().map(|l| (listener_labels(l).to_vec(), l.logins)).collect();
-        counters(encoder, "poolhouse_client_logins", "Clients that logged in", lines)?;
-        let rejections = |i: usize| listeners[i].rejections.clone();
-        let lines = each(&rejections, "reason");
-        counters(encoder, "poolhouse_client_rejections", "Clients turned away at the door", lines)?;
-        let evictions = |i: usize| listeners[i].evictions.clone();
-        counters(encoder, "poolhouse_client_evictions", "Clients sent away", each(&evictions, "reason"))?;
-        let unanswered = |i: usize| listeners[i].unanswered.clone();
-        let help = "Clients sent away that never ended their side of the connection";
-        counters(encoder, "poolhouse_client_closes_unanswered", help, each(&unanswered, "reason"))?;
-        let lines = listeners.iter().map(|l| (listener_labels(l).to_vec(), l.eviction_loops)).collect();
-        let help = "Times that clients were seen to come back as fast as they were evicted";
-        counters(encoder, "poolhouse_eviction_loops", help, lines)
-    }
-
-    fn workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let names: Vec<String> = (0..self.snapshot.workers.len()).map(|n| n.to_string()).collect();
-        let workers = || names.iter().map(String::as_str).zip(&self.snapshot.workers);
-        let lines = workers().map(|(n, w)| (vec![("worker", n)], w.cpu.as_secs_f64())).collect();
-        let help = "CPU time of the worker's thread";
-        float_counters(encoder, "poolhouse_worker_cpu_seconds", help, lines)?;
-        let lines = workers().map(|(n, w)| (vec![("worker", n)], w.clients)).collect();
-        gauges(encoder, "poolhouse_worker_clients", "Clients of the worker", lines)?;
-        let lines = workers().map(|(n, w)| (vec![("worker", n)], w.transactions)).collect();
-        counters(encoder, "poolhouse_worker_transactions", "Transactions of the worker's clients", lines)?;
-        let lines = workers().map(|(n, w)| (vec![("worker", n)], w.moves)).collect();
-        counters(encoder, "poolhouse_worker_moves", "Servers that moved to the worker", lines)
-    }
-
-    fn servers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let groups = groups(&self.snapshot.pools, self.user_label);
-        let lines = labelled(&groups, "state", |g| g.states.iter().copied());
-        gauges(encoder, "poolhouse_servers", "Connections to databases now", lines)?;
-        let lines = plain(&groups, |g| g.max_size);
-        gauges(encoder, "poolhouse_servers_max", "Most connections a pool may have", lines)?;
-        let lines = plain(&groups, |g| g.created);
-        counters(encoder, "poolhouse_servers_created", "Connections made", lines)?;
-        let lines = labelled(&groups, "reason", |g| g.closed.iter().map(|(k, v)| (*k, *v)));
-        counters(encoder, "poolhouse_servers_closed", "Connections closed", lines)?;
-        let lines = labelled(&groups, "reason", |g| g.pinned.iter().map(|(k, v)| (*k, *v)));
-        gauges(encoder, "poolhouse_pinned", "Servers pinned to a client now", lines)?;
-        let lines = plain(&groups, |g| {
-            g.pools.iter().map(|id| self.process.suspicious.get(id).copied().unwrap_or(0)).max().unwrap_or(0)
-        });
-        let help = "Functions and the like that could touch a session behind the text of a statement";
-        gauges(encoder, "poolhouse_suspicious_functions", help, lines)?;
-        let lines = plain(&groups, |g| g.paused);
-        gauges(encoder, "poolhouse_pools_paused", "Pools that an operator paused", lines)?;
-        let lines = plain(&groups, |g| g.unavailable);
-        gauges(encoder, "poolhouse_pools_unavailable", "Pools that cannot reach their upstream", lines)
-    }
-
-    /// Of pools whose size is tuned only.
-    fn tuning(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let tuners = &self.process.tuners;
-        let groups = groups(&self.snapshot.pools, self.user_label);
-        let tuned: Vec<Group> =
-            groups.into_iter().filter(|g| g.pools.iter().any(|id| tuners.contains_key(id))).collect();
-        let of = |g: &Group| g.pools.iter().filter_map(|id| tuners.get(id)).collect::<Vec<_>>();
-        let steps = |g: &Group| {
-            let mut sums = BTreeMap::new();
-            for (reason, count) in of(g).iter().flat_map(|tuner| tuner.steps()) {
-                *sums.entry(reason.as_str()).or_insert(0) += count;
+    /// Writes a family, or what it has of one group of pools. False if there is nothing left.
+    fn write(&mut self, text: &mut String) -> bool {
+        let Some(family) = FAMILIES.get(self.family) else { return false };
+        if self.many == 0 {
+            text::begin(text, family.kind, family.name, family.help);
+        }
+        let (told, mut to) = (&self.told, Samples::new(text, family.kind, family.name));
+        match family.of {
+            Of::Process(write) => write(told, &mut to),
+            Of::Listener(write) => {
+                for listener in &told.snapshot.listeners {
+                    to.share(&[("listener", &*listener.name), ("protocol", listener.protocol)]);
+                    write(listener, &mut to);
+                }
             }
-            sums.into_iter()
-        };
-        let help = "Decisions about the size of pools that is tuned";
-        counters(encoder, "poolhouse_tuning_steps", help, labelled(&tuned, "reason", steps))?;
-        let changes = |g: &Group| of(g).iter().map(|tuner| tuner.changes()).sum::<u64>();
-        let help = "Changes of the size of pools that is tuned, each turn of a trial included";
-        counters(encoder, "poolhouse_tuning_changes", help, plain(&tuned, changes))?;
-        let found = |tuner: &&&Tuner| matches!(tuner.standing(), Standing::Found | Standing::Probing);
-        let found = |g: &Group| of(g).iter().filter(found).count() as u64;
-        gauges(encoder, "poolhouse_tuning_found", "Pools whose best size is found", plain(&tuned, found))
-    }
-
-    fn checkouts(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let groups = groups(&self.snapshot.pools, self.user_label);
-        gauges(encoder, "poolhouse_waiters", "Clients waiting for a server", plain(&groups, |g| g.waiters))?;
-        gauges(encoder, "poolhouse_pool_clients", "Clients logged in", plain(&groups, |g| g.clients))?;
-        let lines = plain(&groups, |g| g.transactions);
-        counters(encoder, "poolhouse_transactions", "Transactions (leases ended)", lines)?;
-        // A series that is not there before its first failure hides that one from `increase()`.
-        let failed =
-            |g: &Group| FAILED.map(|why| (why.as_str(), g.checkout_failed.get(why.as_str()).copied().unwrap_or(0)));
-        let lines = labelled(&groups, "reason", move |g| failed(g).into_iter());
-        counters(encoder, "poolhouse_checkout_failed", "Check-outs that failed", lines)?;
-        let lines = labelled(&groups, "path", |g| g.checkout.iter());
-        histograms(encoder, "poolhouse_checkout_seconds", "Time to check out a server", lines)?;
-        let lines = labelled(&groups, "phase", |g| g.connect.iter());
-        histograms(encoder, "poolhouse_connect_phase_seconds", "Phases of making a connection", lines)?;
-        let lines = plain(&groups, |g| &g.hold);
-        histograms(encoder, "poolhouse_hold_seconds", "How long servers are held", lines)?;
-        let lines = plain(&groups, |g| g.oldest_hold.as_secs_f64());
-        let help = "For how long the server has been held that has been for longest, pinned ones apart; 0 if none is";
-        gauges(encoder, "poolhouse_oldest_hold_seconds", help, lines)
-    }
-}
-
-/// Pools with the same labels, added up.
-#[derive(Default)]
-struct Group {
-    labels: Vec<(&'static str, String)>,
-    pools: Vec<PoolId>,
-    states: [(&'static str, u64); 5],
-    closed: BTreeMap<&'static str, u64>,
-    checkout_failed: BTreeMap<&'static str, u64>,
-    pinned: BTreeMap<&'static str, u64>,
-    checkout: BTreeMap<&'static str, DurationHistogram>,
-    connect: BTreeMap<&'static str, DurationHistogram>,
-    hold: DurationHistogram,
-    oldest_hold: Duration,
-    max_size: u64,
-    created: u64,
-    clients: u64,
-    waiters: u64,
-    transactions: u64,
-    paused: u64,
-    unavailable: u64,
-}
-
-fn groups(pools: &[PoolSnapshot], user_label: bool) -> Vec<Group> {
-    let mut groups: BTreeMap<Vec<(&'static str, &str)>, Group> = BTreeMap::new();
-    for pool in pools {
-        let mut labels = vec![("protocol", pool.protocol), ("database", &*pool.database)];
-        labels.extend(user_label.then_some(("user", &*pool.user)));
-        groups.entry(labels).or_default().add(pool);
-    }
-    let named = |(labels, group): (Vec<(&'static str, &str)>, Group)| {
-        let labels = labels.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
-        Group { labels, ..group }
-    };
-    groups.into_iter().map(named).collect()
-}
-
-fn listener_labels(listener: &ListenerSnapshot) -> [(&str, &str); 2] {
-    [("listener", &listener.name), ("protocol", listener.protocol)]
-}
-
-impl Group {
-    fn add(&mut self, pool: &PoolSnapshot) {
-        let counts = &pool.counts;
-        self.pools.push(pool.id);
-        let states = [
-            ("connecting", counts.connecting),
-            ("idle", counts.idle),
-            ("in_use", counts.in_use),
-            ("checking", counts.checking),
-            ("closing", counts.closing),
-        ];
-        for (sum, (name, count)) in self.states.iter_mut().zip(states) {
-            *sum = (name, sum.1 + u64::from(count));
+            Of::Worker(write) => {
+                for (number, worker) in told.snapshot.workers.iter().enumerate() {
+                    to.share(&[("worker", &*number.to_string())]);
+                    write(worker, &mut to);
+                }
+            }
+            Of::Pools(write) => {
+                if let Some(group) = told.groups.behind(self.many) {
+                    to.share(&group.labels());
+                    write(told, &group, &mut to);
+                    self.many += group.many();
+                    return true;
+                }
+            }
         }
-        add_counts(&mut self.closed, &pool.closed);
-        add_counts(&mut self.checkout_failed, &pool.checkout_failed);
-        add_counts(&mut self.pinned, &pool.pinned);
-        for (name, times) in &pool.checkout {
-            add_times(self.checkout.entry(name).or_default(), times);
+        (self.family, self.many) = (self.family + 1, 0);
+        true
+    }
+}
+
+impl Iterator for Metrics {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        if self.has_ended {
+            return None;
         }
-        for (name, times) in &pool.connect {
-            add_times(self.connect.entry(name).or_default(), times);
+        let mut piece = String::with_capacity(PIECE);
+        while piece.len() < PIECE {
+            if !self.write(&mut piece) {
+                piece.push_str(text::END);
+                self.has_ended = true;
+                break;
+            }
         }
-        add_times(&mut self.hold, &pool.hold);
-        self.oldest_hold = self.oldest_hold.max(pool.oldest_hold.unwrap_or_default());
-        self.max_size += u64::from(pool.config.max_size);
-        self.created += pool.created;
-        self.clients += pool.clients;
-        self.waiters += u64::from(counts.waiters);
-        self.transactions += pool.transactions;
-        self.paused += u64::from(pool.paused);
-        self.unavailable += u64::from(pool.unavailable_for.is_some());
+        Some(piece.into_bytes())
     }
-}
-
-fn add_counts(sums: &mut BTreeMap<&'static str, u64>, counts: &[(&'static str, u64)]) {
-    for (name, count) in counts {
-        *sums.entry(name).or_default() += count;
-    }
-}
-
-fn add_times(sum: &mut DurationHistogram, times: &DurationHistogram) {
-    for (sum, count) in sum.buckets.iter_mut().zip(times.buckets) {
-        *sum += count;
-    }
-    sum.sum_ns += times.sum_ns;
-}
-
-/// One line for each group.
-fn plain<'g, T>(groups: &'g [Group], of: impl Fn(&'g Group) -> T) -> Vec<Line<'g, T>> {
-    groups.iter().map(|group| (own_labels(group), of(group))).collect()
-}
-
-/// One line for each value of a label in each group.
-fn labelled<'g, K: AsRef<str> + ?Sized + 'g, T, I: Iterator<Item = (&'g K, T)>>(
-    groups: &'g [Group],
-    label: &'g str,
-    of: impl Fn(&'g Group) -> I,
-) -> Vec<Line<'g, T>> {
-    let lines = groups.iter().flat_map(|group| {
-        of(group).map(move |(name, value)| {
-            let mut labels = own_labels(group);
-            labels.push((label, name.as_ref()));
-            (labels, value)
-        })
-    });
-    lines.collect()
-}
-
-fn own_labels(group: &Group) -> Vec<(&str, &str)> {
-    group.labels.iter().map(|(name, value)| (*name, &**value)).collect()
-}
-
-/// The `_total` of a counter's name is added by the encoder.
-fn counters(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, lines: Vec<Line<'_, u64>>) -> Result<(), Error> {
-    let mut metric = e.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (labels, value) in lines {
-        if labels.is_empty() {
-            metric.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
-            continue;
-        }
-        let labels = Labels(&labels);
-        metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
-    }
-    Ok(())
-}
-
-fn float_counters(
-    e: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    lines: Vec<Line<'_, f64>>,
-) -> Result<(), Error> {
-    let mut metric = e.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (labels, value) in lines {
-        let labels = Labels(&labels);
-        metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
-    }
-    Ok(())
-}
-
-fn gauges<T: EncodeGaugeValue>(
-    e: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    lines: Vec<Line<'_, T>>,
-) -> Result<(), Error> {
-    let mut metric = e.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (labels, value) in lines {
-        if labels.is_empty() {
-            metric.encode_gauge(&value)?;
-            continue;
-        }
-        let labels = Labels(&labels);
-        metric.encode_family(&labels)?.encode_gauge(&value)?;
-    }
-    Ok(())
-}
-
-fn histograms(
-    e: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    lines: Vec<Line<'_, &DurationHistogram>>,
-) -> Result<(), Error> {
-    let mut metric = e.encode_descriptor(name, help, None, MetricType::Histogram)?;
-    for (labels, times) in lines {
-        let bounds = BUCKET_BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
-        let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
-        let (sum, count) = (times.sum_ns as f64 / 1e9, times.buckets.iter().sum());
-        let labels = Labels(&labels);
-        metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::*;
+    use std::time::Duration;
+
+    use driver::{DurationHistogram, ListenerSnapshot, PoolSnapshot};
     use pool::Counts;
-    use protocol::PoolId;
+
+    use super::*;
+
+    /// All pieces together.
+    fn render(snapshot: Snapshot, user_label: bool, process: Process) -> String {
+        String::from_utf8(Metrics::new(snapshot, user_label, process).collect::<Vec<_>>().concat()).unwrap()
+    }
 
     /// A pool with something of everything.
     pub fn pool(database: &str, user: &str) -> PoolSnapshot {
@@ -525,7 +237,7 @@ pub(super) mod tests {
 
     #[test]
     fn only_pools_that_are_tuned_have_metrics_of_that() {
-        let limits = tuner::Limits { least: 1, most: 60, window: std::time::Duration::from_secs(4) };
+        let limits = tuner::Limits { least: 1, most: 60, window: Duration::from_secs(4) };
         let tuners = HashMap::from([(PoolId(0), Tuner::new(limits, 20))]);
         let text = render(snapshot(), true, Process { tuners, ..Process::default() });
         has(
@@ -584,5 +296,47 @@ pub(super) mod tests {
                 "poolhouse_waiters{protocol=\"redis\",database=\"0\"} 4",
             ],
         );
+    }
+
+    fn of_many_pools() -> Vec<String> {
+        let pools = (0..500).map(|n| PoolSnapshot { id: PoolId(n), ..pool("d", &format!("u{n}")) }).collect();
+        let pieces = Metrics::new(Snapshot { pools, ..snapshot() }, true, Process::default());
+        pieces.map(|piece| String::from_utf8(piece).unwrap()).collect()
+    }
+
+    #[test]
+    fn however_many_pools_there_are_a_piece_is_small_and_none_is_empty() {
+        let pieces = of_many_pools();
+        assert!(pieces.len() > 50, "{}", pieces.len());
+        // What a family has of one group of pools may be written beyond the end of a piece.
+        assert!(pieces.iter().all(|piece| (1..PIECE + 20_000).contains(&piece.len())));
+    }
+
+    #[test]
+    fn all_samples_of_a_family_stand_together_behind_its_type() {
+        let text = of_many_pools().concat();
+        let (mut seen, mut family, mut samples) = (std::collections::HashSet::new(), "", HashMap::new());
+        for line in text.lines() {
+            if let Some(named) = line.strip_prefix("# TYPE ") {
+                family = named.split(' ').next().unwrap();
+                assert!(seen.insert(family), "{family} comes twice");
+            } else if !line.starts_with('#') {
+                let suffix = line.split(['{', ' ']).next().and_then(|name| name.strip_prefix(family));
+                let suffixes = ["", "_info", "_total", "_sum", "_count", "_bucket"];
+                assert!(suffix.is_some_and(|suffix| suffixes.contains(&suffix)), "{line} stands behind {family}");
+                *samples.entry(family).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(seen.len(), FAMILIES.len());
+        assert_eq!((samples["poolhouse_waiters"], samples["poolhouse_hold_seconds"]), (500, 500 * 22));
+        assert_eq!(text.matches("# EOF\n").count(), 1);
+        assert!(text.ends_with("} 0.0\n# EOF\n"));
+    }
+
+    #[test]
+    fn a_snapshot_without_pools_has_every_family_too() {
+        let text = render(Snapshot { pools: Vec::new(), ..snapshot() }, true, Process::default());
+        assert_eq!(text.matches("# TYPE ").count(), FAMILIES.len());
+        assert!(!text.contains("poolhouse_waiters{"));
     }
 }
