@@ -28,11 +28,13 @@ def crowded(start):
     """All pools are there from the start, because each is to have a server; only one may connect, and waits in vain."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgres://127.0.0.1:{silent.getsockname()[1]}"
-        yield start(
+        pooler = start(
             users={f"user_{n}": {"password": "p", "min_size": 1} for n in range(USERS)},
             databases={f"database_{n}": {"url": f"{url}/database_{n}"} for n in range(DATABASES)},
             max_server_connections=1, connect_time="60s",
         )
+        pooler.settle()
+        yield pooler
 
 
 @contextlib.contextmanager

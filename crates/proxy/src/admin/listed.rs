@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn pieces(count: u32) -> Vec<Vec<u8>> {
-        Listed::alone("numbers", (0..count).collect(), |text, number| write(text, number)).collect()
+        Listed::alone("numbers", (0..count).collect(), write).collect()
     }
 
     #[test]
