@@ -398,14 +398,14 @@ impl MongoDb {
                 _ => {}
             }
         }
+        if let (State::Parked { .. }, Refusal::QueryTimeout) = (client.state, why) {
+            self.topology().forget(client.key);
+            return self.give_up(me, client, &failure, out);
+        }
         let told = !client.request.begun
             && matches!(client.state, State::Parked { .. } | State::Queued { .. } | State::Awaiting(_));
         if told {
             client.tell_failure(me, &failure, out);
-        }
-        if let (State::Parked { .. }, Refusal::QueryTimeout) = (client.state, why) {
-            self.topology().forget(client.key);
-            return self.give_up(me, client, &failure, out);
         }
         if let (State::Awaiting(server), Refusal::QueryTimeout, true) = (client.state, why, told) {
             // Only this request ends: a driver whose connection ends closes all the others as well.
