@@ -3,10 +3,10 @@
 //! of a connection that has ended: with `loadBalanced=true` these belong to the connection. A server connection of the pool that is idle sees
 //! to it at once, or the next one that is done with a request. If it is lost before it has answered, or has not aborted what it was to abort,
 //! one is asked once more: each of these may be done twice. Nobody has so much to be done that there is no room for what others leave. What
-//! no server can see to, because its host is out of reach, is dropped when the host has ended it by itself.
+//! no server can see to, because its host is out of reach, is dropped when it is too late for it.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -103,6 +103,8 @@ struct Table {
     used: HashMap<PoolId, Used>,
     /// Pools that have got a chore back, and whose servers have not heard of it.
     returned: BTreeSet<PoolId>,
+    /// How many of which pools a server would have come to too late, since it was looked last.
+    late: BTreeMap<PoolId, usize>,
 }
 
 /// A chore that waits for a server.
@@ -142,7 +144,22 @@ impl Table {
         true
     }
 
+    /// The next one for which it is not too late.
     fn take(&mut self, pool: PoolId) -> Option<Due> {
+        loop {
+            let due = self.pop(pool)?;
+            if !due.is_late(self.now) {
+                return Some(due);
+            }
+            self.note_late(pool, 1);
+        }
+    }
+
+    fn note_late(&mut self, pool: PoolId, count: usize) {
+        *self.late.entry(pool).or_default() += count;
+    }
+
+    fn pop(&mut self, pool: PoolId) -> Option<Due> {
         let of_pool = self.chores.get_mut(&pool)?;
         let due = of_pool.pop_front();
         if of_pool.is_empty() {
@@ -153,27 +170,32 @@ impl Table {
         Some(due)
     }
 
-    /// Drops what has waited for too long. Returns how many of which pools.
+    /// Drops what has waited for too long. Returns how many of which pools were dropped since it was asked last.
     fn sweep(&mut self) -> Vec<(PoolId, usize)> {
         self.swept = self.now;
-        let (now, sessions) = (self.now, &mut self.sessions);
-        let mut dropped = Vec::new();
+        let (now, sessions, late) = (self.now, &mut self.sessions, &mut self.late);
         self.chores.retain(|pool, of_pool| {
             let before = of_pool.len();
             of_pool.retain(|due| {
-                let keeps = now < due.since + due.chore.life();
-                if !keeps {
+                let drops = due.is_late(now);
+                if drops {
                     sessions.give_back(&due.user, due.chore.sessions());
                 }
-                keeps
+                !drops
             });
             if of_pool.len() < before {
-                dropped.push((*pool, before - of_pool.len()));
+                *late.entry(*pool).or_default() += before - of_pool.len();
             }
             !of_pool.is_empty()
         });
-        dropped.sort_unstable();
-        dropped
+        std::mem::take(late).into_iter().collect()
+    }
+}
+
+impl Due {
+    /// Whether it has waited for so long that it must not be done any more.
+    fn is_late(&self, now: Duration) -> bool {
+        now >= self.since + self.chore.life()
     }
 }
 
@@ -233,7 +255,7 @@ impl Chores {
         let mut table = self.table();
         let gone: Vec<PoolId> = table.chores.keys().copied().filter(|pool| !is_configured(*pool)).collect();
         for pool in gone {
-            while table.take(pool).is_some() {}
+            while table.pop(pool).is_some() {}
         }
         table.used.retain(|pool, used| Arc::strong_count(used) > 1 || is_configured(*pool));
     }
@@ -265,7 +287,9 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         let Some(due) = self.due.take().filter(|due| !due.again) else { return };
         let mut table = locked(&self.table);
-        if table.put(self.pool, Due { again: true, ..due }) {
+        if due.is_late(table.now) {
+            table.note_late(self.pool, 1);
+        } else if table.put(self.pool, Due { again: true, ..due }) {
             table.returned.insert(self.pool);
         }
     }
@@ -479,6 +503,25 @@ mod tests {
         assert_eq!(chores.tell_time(begin + LIFE + SWEEP), [(one, 2)]);
         assert!(chores.take(one).is_none() && chores.table().sessions.taken() == 0);
         assert!(chores.tell_time(begin + 2 * LIFE).is_empty(), "told once");
+    }
+
+    #[test]
+    fn nothing_is_seen_to_too_late_between_two_looks_for_it() {
+        let (chores, [user, _], pool) = (Chores::default(), users(), PoolId(1));
+        let killed = || Chore::End { how: Ending::Killed, sessions: [[1; 16]].into() };
+        let second = Duration::from_secs(1);
+        chores.add(pool, &user, killed());
+        chores.add(pool, &user, killed());
+        chores.add(pool, &user, ended(2));
+        let under_way = chores.take(pool);
+        assert!(
+            chores.tell_time(LIFE_OF_KILL - second).is_empty() && chores.tell_time(LIFE_OF_KILL + second).is_empty()
+        );
+        drop(under_way);
+        assert!(chores.returned().is_empty());
+        let next = chores.take(pool).unwrap();
+        assert!(matches!(&next.due, Some(due) if due.chore == ended(2)));
+        assert_eq!((chores.tell_time(LIFE_OF_KILL + SWEEP), chores.table().sessions.taken()), (vec![(pool, 2)], 0));
     }
 
     #[test]

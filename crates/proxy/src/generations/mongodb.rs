@@ -68,8 +68,8 @@ impl Directory for Generations {
         let (host, _) = entry.pools.mongodb_login(entry.id);
         tracing::warn!(
             %host, count,
-            "cursors, transactions or sessions that clients have left at this host were not ended: there was no connection to it for too \
-             long, and by now it has ended them by itself"
+            "cursors, transactions or sessions that clients have left at this host were not ended, since no connection to it could be had for \
+             too long: it ends by itself what nobody uses"
         );
     }
 
