@@ -133,15 +133,21 @@ impl Listener {
     /// A client asks to come in. Also says whose place it gets, if it gets somebody's: that one is to be told, and has
     /// [given way](Self::gave_way) when it is gone.
     pub(crate) fn admit(&self, net: impl FnOnce() -> Net, now: Time) -> (Admission, Option<Displaced>) {
-        let mut admission = self.gate().admit();
+        let (mut admission, over) = {
+            let mut gate = self.gate();
+            (gate.admit(), gate.clients() > gate.config().hard_limit)
+        };
         let mut displaced = None;
         if admission != Admission::Accept {
             let full = admission == Admission::Reject;
             displaced = self.displace(net(), full, now);
             if displaced.is_some() {
-                admission = Admission::Accept;
-                // The newcomer has the place of the other one. Below the hard limit it has got one of its own as well.
-                if !full {
+                // The newcomer has the place of the other one, if that may be anybody's. Below the hard limit it has got one of its own
+                // as well.
+                if !(full && over) {
+                    admission = Admission::Accept;
+                }
+                if !full || over {
                     self.left();
                 }
             }
@@ -152,12 +158,15 @@ impl Listener {
     }
 
     fn displace(&self, net: Net, full: bool, now: Time) -> Option<Displaced> {
-        if self.giving_way.load(Relaxed) >= MAX_GIVING_WAY {
-            return None;
+        let displaced = if self.giving_way.fetch_add(1, Relaxed) < MAX_GIVING_WAY {
+            self.lobby().make_room(net, full, now)
+        } else {
+            None
+        };
+        if displaced.is_none() {
+            self.gave_way();
         }
-        let displaced = self.lobby().make_room(net, full, now)?;
-        self.giving_way.fetch_add(1, Relaxed);
-        Some(displaced)
+        displaced
     }
 
     /// An admitted client has gone.

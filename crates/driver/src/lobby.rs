@@ -2,12 +2,12 @@
 //! and a stranger may keep one by saying nothing: he is not to lock others out by keeping all. Knows no worker, no gate and no clock.
 //!
 //! Behind a load balancer many clients have one address, so that no address has a limit of its own. Only when there is no room does
-//! somebody go: of the address that has most of these clients, the one who came first. That address has at least two more than the
-//! newcomer's, so that places are never taken to and fro; or the one who goes takes longer than a login does, and then gives way to anybody,
-//! and above the soft limit, too, where otherwise somebody who has logged in would go.
+//! somebody go. First the one who has been there longest, if that is for longer than a login takes: it gives way to anybody, and above the
+//! soft limit, too, where otherwise somebody who has logged in would go. Else, at the hard limit, the first of the address that has most of
+//! these clients, if that has at least two more than the newcomer's, so that places are never taken to and fro.
 //!
-//! Some may look on, as monitors of drivers do, which never log in. They have a share of the places, which is shared in the same way, and
-//! they go after those of their address who are to log in.
+//! Some may look on, as monitors of drivers do, which never log in. They have a share of the places, which addresses share in the same way,
+//! and give way to nobody but each other: a driver that loses its monitor gives up all its connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -54,10 +54,11 @@ pub(crate) enum LooksOn {
 #[derive(Default, Debug)]
 pub(crate) struct Lobby {
     guests: HashMap<Guest, Seat>,
-    /// By address, those who are to log in before those who look on, each in the order in which they came.
-    order: BTreeSet<(Net, bool, u64, Guest)>,
-    all: Tally,
-    onlookers: Tally,
+    /// Those who are to log in, in the order in which they came.
+    queue: BTreeSet<(u64, Guest)>,
+    /// Those who are to log in, and those who look on.
+    logins: Crowd,
+    onlookers: Crowd,
     next: u64,
 }
 
@@ -69,32 +70,35 @@ struct Seat {
     since: Time,
 }
 
-/// How many each address has.
+/// Clients by the address that they come from.
 #[derive(Default, Debug)]
-struct Tally {
+struct Crowd {
+    /// Those of an address in the order in which they came.
+    order: BTreeSet<(Net, u64, Guest)>,
     counts: BTreeMap<Net, usize>,
     by_count: BTreeSet<(usize, Net)>,
-    total: usize,
 }
 
-impl Tally {
+impl Crowd {
     fn of(&self, net: Net) -> usize {
         self.counts.get(&net).copied().unwrap_or(0)
     }
 
-    /// The address that has most, and how many.
-    fn most(&self) -> Option<(usize, Net)> {
-        self.by_count.last().copied()
+    /// The first one of the address that has most, if a newcomer from there may take its place; and how many that address has.
+    fn first_of_most(&self, newcomer: Net) -> Option<Displaced> {
+        let (of, most) = *self.by_count.last()?;
+        let (.., guest) = *self.order.range((most, 0, FIRST)..).next()?;
+        (of >= self.of(newcomer) + 2).then_some(Displaced { guest, of })
     }
 
-    fn add(&mut self, net: Net) {
-        self.total += 1;
-        self.set(net, self.of(net) + 1);
+    fn add(&mut self, seat: Seat, guest: Guest) {
+        self.order.insert((seat.net, seat.number, guest));
+        self.set(seat.net, self.of(seat.net) + 1);
     }
 
-    fn subtract(&mut self, net: Net) {
-        self.total -= 1;
-        self.set(net, self.of(net) - 1);
+    fn remove(&mut self, seat: Seat, guest: Guest) {
+        self.order.remove(&(seat.net, seat.number, guest));
+        self.set(seat.net, self.of(seat.net) - 1);
     }
 
     fn set(&mut self, net: Net, count: usize) {
@@ -122,15 +126,17 @@ impl Lobby {
     /// Somebody from there comes and there is no room; if not even `full`, there is none below the soft limit. Who goes for it, if anybody
     /// does: it has left.
     pub(crate) fn make_room(&mut self, net: Net, full: bool, now: Time) -> Option<Displaced> {
-        let (of, most) = self.all.most()?;
-        let (_, looks_on, _, guest) = *self.order.range((most, false, 0, FIRST)..).next()?;
-        let slow = !looks_on && now - self.guests[&guest].since >= SLOW;
-        let has_more = full && of >= self.all.of(net) + 2;
-        if !(slow || has_more) {
-            return None;
-        }
-        self.take(guest);
-        Some(Displaced { guest, of })
+        let slow =
+            || self.queue.first().map(|(_, guest)| *guest).filter(|guest| now - self.guests[guest].since >= SLOW);
+        let slow = slow().map(|guest| Displaced { guest, of: self.logins.of(self.guests[&guest].net) });
+        let displaced = slow.or_else(|| full.then(|| self.logins.first_of_most(net)).flatten())?;
+        self.take(displaced.guest);
+        Some(displaced)
+    }
+
+    /// Whether it looks on.
+    pub(crate) fn looks_on(&self, guest: Guest) -> bool {
+        self.guests.get(&guest).is_some_and(|seat| seat.looks_on)
     }
 
     /// Somebody wants to look on only, as `most` may.
@@ -140,15 +146,10 @@ impl Lobby {
             return LooksOn::Yes { instead_of: None };
         }
         let mut instead_of = None;
-        if self.onlookers.total >= most {
-            let Some((of, crowd)) = self.onlookers.most().filter(|(of, _)| *of >= self.onlookers.of(seat.net) + 2)
-            else {
-                return LooksOn::No;
-            };
-            let first = self.order.range((crowd, true, 0, FIRST)..).next();
-            let (.., other) = *first.expect("the address has some who look on");
-            self.stand(other, false, now);
-            instead_of = Some(Displaced { guest: other, of });
+        if self.onlookers.order.len() >= most {
+            let Some(displaced) = self.onlookers.first_of_most(seat.net) else { return LooksOn::No };
+            self.stand(displaced.guest, false, now);
+            instead_of = Some(displaced);
         }
         self.stand(guest, true, now);
         LooksOn::Yes { instead_of }
@@ -156,7 +157,7 @@ impl Lobby {
 
     /// Somebody looks on no longer, and has its login before it.
     pub(crate) fn log_in(&mut self, guest: Guest, now: Time) {
-        if self.guests.get(&guest).is_some_and(|seat| seat.looks_on) {
+        if self.looks_on(guest) {
             self.stand(guest, false, now);
         }
     }
@@ -171,23 +172,23 @@ impl Lobby {
     fn put(&mut self, guest: Guest, seat: Seat) {
         self.next += 1;
         let seat = Seat { number: self.next, ..seat };
-        self.order.insert((seat.net, seat.looks_on, seat.number, guest));
-        self.all.add(seat.net);
-        if seat.looks_on {
-            self.onlookers.add(seat.net);
+        if !seat.looks_on {
+            self.queue.insert((seat.number, guest));
         }
+        self.crowd(seat).add(seat, guest);
         let before = self.guests.insert(guest, seat);
         assert!(before.is_none(), "a client comes in once");
     }
 
     fn take(&mut self, guest: Guest) -> Option<Seat> {
         let seat = self.guests.remove(&guest)?;
-        self.order.remove(&(seat.net, seat.looks_on, seat.number, guest));
-        self.all.subtract(seat.net);
-        if seat.looks_on {
-            self.onlookers.subtract(seat.net);
-        }
+        self.queue.remove(&(seat.number, guest));
+        self.crowd(seat).remove(seat, guest);
         Some(seat)
+    }
+
+    fn crowd(&mut self, seat: Seat) -> &mut Crowd {
+        if seat.looks_on { &mut self.onlookers } else { &mut self.logins }
     }
 }
 
@@ -245,7 +246,7 @@ mod tests {
                 came += 1;
             }
         }
-        assert_eq!((lobby.all.of(net(1)), lobby.all.of(net(2)), came), (5, 4, 13));
+        assert_eq!((lobby.logins.of(net(1)), lobby.logins.of(net(2)), came), (5, 4, 13));
     }
 
     #[test]
@@ -268,17 +269,27 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_on_goes_last_and_for_another_address_only() {
-        let mut lobby = crowd(&[1, 1, 1, 1]);
+    fn who_takes_too_long_goes_before_those_of_the_address_with_most() {
+        let mut lobby = crowd(&[1, 1]);
+        (2..50).for_each(|slot| lobby.enter(guest(slot), net(2), LATER));
+        let oldest = Some(Displaced { guest: guest(0), of: 2 });
+        assert_eq!(lobby.make_room(net(2), true, LATER), oldest, "for somebody of the busiest address, too");
+        assert_eq!((goes(&mut lobby, 3, LATER), goes(&mut lobby, 3, LATER)), (Some(1), Some(2)));
+        assert_eq!(goes(&mut lobby, 2, LATER), None);
+    }
+
+    #[test]
+    fn who_looks_on_gives_way_to_nobody_who_is_to_log_in() {
+        let mut lobby = crowd(&[1, 1, 1, 1, 3, 3]);
         for slot in 0..3 {
             assert_eq!(lobby.look_on(guest(slot), 3, NOW), LooksOn::Yes { instead_of: None });
         }
-        assert_eq!(goes(&mut lobby, 2, NOW), Some(3));
-        assert_eq!(goes(&mut lobby, 1, LATER), None);
-        assert_eq!(goes(&mut lobby, 2, NOW), Some(0));
+        assert_eq!([2, 2].map(|last| goes(&mut lobby, last, NOW)), [Some(4), None], "of address 1 one is to log in");
+        assert_eq!([2, 2, 2].map(|last| goes(&mut lobby, last, LATER)), [Some(3), Some(5), None]);
         lobby.log_in(guest(2), LATER);
-        assert_eq!(goes(&mut lobby, 2, LATER), Some(2));
-        assert_eq!((lobby.all.total, lobby.onlookers.total, lobby.order.len()), (1, 1, 1));
+        assert!(lobby.looks_on(guest(1)) && !lobby.looks_on(guest(2)));
+        assert_eq!([2, 2].map(|last| goes(&mut lobby, last, Time(9_000_000_000))), [Some(2), None]);
+        assert_eq!((lobby.guests.len(), lobby.onlookers.of(net(1)), lobby.queue.len()), (2, 2, 0));
     }
 
     #[test]
@@ -292,11 +303,11 @@ mod tests {
         let instead_of = Some(Displaced { guest: guest(1), of: 3 });
         assert_eq!(lobby.look_on(guest(6), 4, NOW), LooksOn::Yes { instead_of });
         assert_eq!([7, 0, 9].map(|slot| lobby.look_on(guest(slot), 4, NOW)), [LooksOn::No; 3], "they have as many");
-        assert_eq!((lobby.onlookers.total, lobby.all.total), (4, 8));
+        assert_eq!((lobby.onlookers.order.len(), lobby.guests.len()), (4, 8));
         (0..8).for_each(|slot| assert!(lobby.leave(guest(slot))));
-        assert!(lobby.guests.is_empty() && lobby.order.is_empty());
-        for tally in [&lobby.all, &lobby.onlookers] {
-            assert!(tally.total == 0 && tally.counts.is_empty() && tally.by_count.is_empty());
+        assert!(lobby.guests.is_empty() && lobby.queue.is_empty());
+        for crowd in [&lobby.logins, &lobby.onlookers] {
+            assert!(crowd.order.is_empty() && crowd.counts.is_empty() && crowd.by_count.is_empty());
         }
     }
 }

@@ -49,7 +49,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tracing::warn!(
                 withheld,
                 listener = %self.listener_of(slot).name, client = %self.client_address(slot), of_its_address = of,
-                "too many clients: one that has not logged in gives way to another; its address has most of those"
+                "too many clients: one that has not logged in gives way to another"
             );
         }
         self.refuse(slot, Refusal::Crowded);
