@@ -86,6 +86,8 @@ pub struct Budget {
     actions: VecDeque<BudgetAction>,
     /// Some permits are kept for one that waits for others to come back.
     kept: bool,
+    /// Somebody wishes for nothing any more, who did when others were last asked: what it has it may not use from now on.
+    drowsy: bool,
     /// Scratch: those who wish, the one with the fewest first.
     order: Order,
 }
@@ -271,6 +273,7 @@ impl Budget {
         wishing.wanting -= 1;
         wishing.insists &= wishing.wanting > 0;
         wishing.pressing = wishing.pressing.min(wishing.wanting);
+        self.drowsy |= wishing.wanting == 0;
         self.wanting -= 1;
         if self.kept {
             self.distribute();
@@ -323,9 +326,12 @@ impl Budget {
     /// Somebody there has waited for long, although those that the member has come free: they are too few. What it wishes for now, others
     /// are to give up if they have not used it for long.
     pub fn press(&mut self, member: MemberId) {
+        let drowsy = self.drowsy;
         let pressing = self.member_mut(member);
-        if pressing.wanting > 0 {
-            pressing.pressing = pressing.wanting;
+        // It presses again and again. Whatever else could help it is looked at when it happens.
+        let is_news = pressing.pressing < pressing.wanting || (drowsy && pressing.wanting > 0);
+        pressing.pressing = pressing.wanting;
+        if is_news {
             self.rebalance();
         }
     }
@@ -453,6 +459,7 @@ impl Budget {
         member.wish = wish;
         member.insists = false;
         member.pressing = member.pressing.saturating_sub(1);
+        self.drowsy |= member.wanting == 0;
         self.wanting -= 1;
         self.take(id);
         self.actions.push_back(BudgetAction::Grant(id));

@@ -22,6 +22,7 @@ impl Budget {
     /// Finds out which wishes are held up by members that have more, or that do not use what they have, and asks these to give up one
     /// per wish.
     pub(super) fn rebalance(&mut self) {
+        self.drowsy = false;
         for scope in &mut self.scopes {
             scope.spare = scope.room() + i64::from(scope.reclaims);
             (scope.dry, scope.awake) = (false, false);

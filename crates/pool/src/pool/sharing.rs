@@ -162,7 +162,7 @@ impl Pool {
 
     /// A server came back for somebody who waited. If others still wait, and always somebody has for a whole turn, then servers come back
     /// here, but there are too few of them: the budget is told, now and then. A pool whose servers are all kept never says so, since
-    /// what others gave up for it might be kept, too.
+    /// what others gave up for it might be kept, too. (What they give up for another pool may reach it all the same, by its own wish.)
     #[inline]
     pub(super) fn press(&mut self, now: Time) {
         let waits = self.waiters.len() > 0 || self.demanding.len() > 0;

@@ -199,3 +199,14 @@ fn under_two_full_caps_one_who_is_under_both_is_asked_or_one_under_each() {
     budget.release(of_user);
     assert_eq!(actions(&mut budget), [Grant(busy)]);
 }
+
+#[test]
+fn one_who_wishes_no_more_is_asked_at_the_next_pressing() {
+    let (mut budget, [other, busy]) = members([2, 2]);
+    assert_eq!(budget.request(other), Permit::Denied);
+    assert_eq!(press(&mut budget, busy, 1), [], "both wish");
+    assert!(budget.withdraw(other));
+    assert_eq!(actions(&mut budget), []);
+    budget.press(busy);
+    assert_eq!(actions(&mut budget), [ReclaimUnused(other)]);
+}
