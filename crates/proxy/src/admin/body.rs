@@ -3,12 +3,13 @@
 
 use std::{
     pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hyper::body::{Body, Bytes, Frame};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::{sync::OwnedSemaphorePermit, task::AbortHandle, time::sleep};
 
 /// With so many bytes or more a piece ends; what is being written then is written to its end.
 pub const PIECE: usize = 64 * 1024;
@@ -18,23 +19,52 @@ const TIME: Duration = Duration::from_secs(120);
 
 /// It was not read in time, and ends before its end.
 #[derive(Debug, thiserror::Error)]
-#[error("a long answer was not read within {} s", TIME.as_secs())]
+#[error("a long answer was not read in time")]
 pub struct TooSlow;
 
 /// Pieces, one after another, each made when all before it are on their way.
 pub struct Pieces<I> {
-    pieces: I,
+    /// `None` when their time is over. Nobody asks for the next one before a slow reader has taken what was given, so that is seen to
+    /// by a task.
+    left: Arc<Mutex<Option<Left<I>>>>,
+    ends: AbortHandle,
     /// It has just given one.
     rests: bool,
-    until: Instant,
+}
+
+/// What is still to come.
+struct Left<I> {
+    pieces: I,
     /// Others may have it when this has been read, or given up.
     _place: OwnedSemaphorePermit,
 }
 
-impl<I> Pieces<I> {
-    /// None is made yet. From now on it is to be read in time.
+impl<I: Send + 'static> Pieces<I> {
+    /// None is made yet. From now on it is to be read in time. Needs a runtime.
     pub fn new(pieces: I, place: OwnedSemaphorePermit) -> Self {
-        Self { pieces, rests: false, until: Instant::now() + TIME, _place: place }
+        Self::within(pieces, place, TIME)
+    }
+
+    fn within(pieces: I, place: OwnedSemaphorePermit, time: Duration) -> Self {
+        let left = Arc::new(Mutex::new(Some(Left { pieces, _place: place })));
+        let late = Arc::clone(&left);
+        let task = tokio::spawn(async move {
+            sleep(time).await;
+            give_up(&late);
+        });
+        Self { left, ends: task.abort_handle(), rests: false }
+    }
+}
+
+fn give_up<I>(left: &Mutex<Option<Left<I>>>) {
+    let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
+    drop(left);
+}
+
+impl<I> Drop for Pieces<I> {
+    fn drop(&mut self) {
+        self.ends.abort();
+        give_up(&self.left);
     }
 }
 
@@ -43,11 +73,11 @@ impl<I: Iterator<Item = Vec<u8>> + Unpin> Body for Pieces<I> {
     type Error = TooSlow;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, TooSlow>>> {
-        if Instant::now() >= self.until {
-            return Poll::Ready(Some(Err(TooSlow)));
-        }
         if !std::mem::take(&mut self.rests) {
-            let piece = self.pieces.next();
+            let piece = match &mut *self.left.lock().unwrap_or_else(PoisonError::into_inner) {
+                Some(left) => left.pieces.next(),
+                None => return Poll::Ready(Some(Err(TooSlow))),
+            };
             // There is nothing to send of an empty one, but it took its time.
             if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
                 self.rests = true;
@@ -96,13 +126,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_piece_is_made_when_it_is_asked_for_and_others_have_their_turn_between_two() {
-        let (made, woken, places) =
-            (AtomicU32::new(0), Arc::new(Woken(AtomicU32::new(0))), Arc::new(Semaphore::new(1)));
+    #[tokio::test]
+    async fn each_piece_is_made_when_it_is_asked_for_and_others_have_their_turn_between_two() {
+        let made = Arc::new(AtomicU32::new(0));
+        let (woken, places) = (Arc::new(Woken(AtomicU32::new(0))), Arc::new(Semaphore::new(1)));
         let waker = Waker::from(Arc::clone(&woken));
         let pieces = ["a", "b", "", "", "c"].into_iter().map(|text| text.as_bytes().to_vec());
-        let mut body = Pieces::new(pieces.inspect(|_| _ = made.fetch_add(1, Relaxed)), place(&places));
+        let making = Arc::clone(&made);
+        let mut body = Pieces::new(pieces.inspect(move |_| _ = making.fetch_add(1, Relaxed)), place(&places));
         let expected = [
             (1, 0, "a"),
             (1, 1, "..."),
@@ -120,14 +151,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn it_has_a_place_until_it_is_over_and_is_over_when_it_was_not_read_in_time() {
+    #[tokio::test]
+    async fn it_has_a_place_until_it_is_over_and_is_over_when_it_was_not_read_in_time() {
         let places = Arc::new(Semaphore::new(1));
-        let mut body = Pieces::new(std::iter::repeat(b"a".to_vec()), place(&places));
+        let endless = || std::iter::repeat(b"a".to_vec());
+        let mut body = Pieces::new(endless(), place(&places));
         assert_eq!((&*poll(&mut body, Waker::noop()), places.available_permits()), ("a", 0));
-        body.until = Instant::now();
-        assert_eq!(poll(&mut body, Waker::noop()), "a long answer was not read within 120 s");
         drop(body);
-        assert_eq!(places.available_permits(), 1);
+        assert_eq!(places.available_permits(), 1, "who asked is gone");
+        let mut body = Pieces::within(endless(), place(&places), Duration::from_millis(5));
+        assert_eq!(poll(&mut body, Waker::noop()), "a");
+        // Nobody asks for more meanwhile.
+        let _again = places.acquire().await.unwrap();
+        assert_eq!(
+            ["...", "a long answer was not read in time"].map(|_| poll(&mut body, Waker::noop())),
+            ["...", "a long answer was not read in time"]
+        );
     }
 }
