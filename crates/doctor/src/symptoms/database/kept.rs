@@ -59,7 +59,8 @@ pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
         setting: Some(Setting { key: "max_size", from: None, to: to.to_string() }),
         advice: format!(
             "Let the applications' pools keep fewer, or put one pool in front of the database for all of them, such as `poolhouse serve` with \
-             max_size {to}: twice what was ever seen at work at once in {}. Look over a busy hour before you decide.",
+             max_size {to}: twice what was ever seen at work at once in {}. Look over a busy hour before you decide. A connection that an \
+             application holds between two statements, or while its answer is on a slow way, looks idle from here: its own pool knows.",
             time(window.lasts().as_millis() as f64)
         ),
     })
