@@ -1,5 +1,5 @@
 //! Clients that do not log in, from several addresses: they give way where there is no room. A client here says words: `in` logs it in,
-//! `look` makes it one that only looks on, and each is said back.
+//! `look` makes it one that only looks on, `wait` has it wait for a server that never comes, and each is said back.
 
 mod house;
 
@@ -14,12 +14,12 @@ use driver::Timeouts;
 use house::{Client, House, POOL, eventually};
 use pool::{GateConfig, PoolConfig};
 use protocol::{
-    ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag,
-    Sessions, Standing,
+    ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
+    ServerTag, Sessions, Standing,
 };
 use socket2::{Domain, Socket, Type};
 
-/// Nobody asks for a server.
+/// No server is ever ready.
 struct Words;
 
 impl Protocol for Words {
@@ -44,6 +44,7 @@ impl Protocol for Words {
                 out.push(Effect::LoggedIn { client: me, pool: POOL });
                 out.push(Effect::Standing { client: me, standing: Standing::Idle });
             }
+            b"wait" => out.push(Effect::Lease { client: me, pool: POOL, kind: LeaseKind::Exclusive }),
             b"look" => out.push(Effect::Standing { client: me, standing: Standing::Subscribed }),
             _ => {}
         }
@@ -202,6 +203,26 @@ fn who_takes_long_to_log_in_gives_way_to_its_own_address_and_before_anybody_idle
     eventually("it is gone", || here() == 1);
     assert_eq!(from(&above_soft, 3).ask("in"), "in");
     assert_eq!(idle.ask("again"), "again");
+}
+
+#[test]
+fn whoever_waits_for_a_server_to_finish_its_login_keeps_its_place() {
+    let silent_upstream = |stream: TcpStream, _| {
+        thread::sleep(LONG);
+        drop(stream);
+    };
+    let gate = GateConfig { soft_limit: 2, hard_limit: 2, evict_min_idle: Duration::ZERO };
+    let config = PoolConfig { connect_timeout: LONG, ..PoolConfig::default() };
+    let house = House::of(Words, silent_upstream, (2, config, gate, Timeouts::default()));
+    let mut waiting = from(&house, 1);
+    assert_eq!(waiting.ask("wait"), "wait");
+    let mut silent_one = silent(&house, 1, 1).remove(0);
+    thread::sleep(Duration::from_millis(2_100));
+    let mut client = from(&house, 2);
+    assert_eq!(client.ask("in"), "in");
+    assert_eq!(silent_one.last_words(), "refused Crowded\n", "the one that waits came before");
+    assert_eq!(from(&house, 3).hear(), "refused TooManyClients { limit: 2 }");
+    assert_eq!(gave_way(&house), 1);
 }
 
 #[test]
