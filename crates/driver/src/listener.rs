@@ -142,8 +142,8 @@ impl Listener {
             let full = admission == Admission::Reject;
             displaced = self.displace(net(), full, now);
             if displaced.is_some() {
-                // The newcomer has the place of the other one, if that may be anybody's. Below the hard limit it has got one of its own
-                // as well.
+                // The newcomer takes the place of the one that goes; or nobody does, where there are more clients than there may be, as
+                // after a reload. Below the hard limit the newcomer has got a place of its own as well.
                 if !(full && over) {
                     admission = Admission::Accept;
                 }

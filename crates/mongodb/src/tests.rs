@@ -12,6 +12,7 @@ use crate::{
 
 mod checksums;
 mod everywhere;
+mod waits;
 
 /// Pools of those who watch hosts have the numbers of these behind this one.
 const MONITORS: u32 = 100;
@@ -475,26 +476,6 @@ fn a_host_that_a_new_configuration_adds_is_used_as_soon_as_it_has_said_what_it_i
     stage.pass(topology::BEAT);
     stage.watch(1, false);
     assert!(!stage.mongodb.topology().is_up(1));
-}
-
-#[test]
-fn a_request_that_waits_for_a_host_for_too_long_is_answered_once_and_its_connection_stays() {
-    let mut stage = Stage::new();
-    let bytes = stage.ask(|body| {
-        body.text("find", "things").text("$db", "app");
-        body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
-    });
-    assert_eq!(stage.wanted(), None);
-    let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
-    stage.out.clear();
-    stage.mongodb.refuse(CLIENT, client, Refusal::QueryTimeout, &mut stage.out);
-    let told = stage.told(&[]);
-    let header = Header::read(&told).unwrap().unwrap();
-    assert_eq!((header.answers, header.length), (stage.last_id, told.len()));
-    assert!(!stage.did(|effect| matches!(effect, Effect::Close { .. })));
-    assert_eq!((stage.hear(&bytes), stage.told(&bytes).len()), (bytes.len(), 0), "what was said of it is dropped");
-    stage.ask(|body| _ = body.text("insert", "things").text("$db", "app"));
-    assert_eq!(stage.wanted(), Some(PoolId(0)));
 }
 
 fn get_more(id: i64) -> impl FnOnce(&mut Writer<'_>) {
