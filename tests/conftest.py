@@ -35,6 +35,14 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(skip)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Names the tests that failed to scripts/e2e.sh, which runs them once more."""
+    path = os.environ.get("FAILED_TESTS_FILE")
+    if path:
+        reports = terminalreporter.stats.get("failed", []) + terminalreporter.stats.get("error", [])
+        pathlib.Path(path).write_text("".join(f"{name}\n" for name in dict.fromkeys(r.nodeid for r in reports)))
+
+
 @pytest.fixture(scope="session")
 def workspace():
     """A directory that unprivileged servers can reach, with a path short enough for Unix sockets."""
