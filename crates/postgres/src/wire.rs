@@ -6,4 +6,5 @@ pub(crate) mod encryption;
 pub(crate) mod error;
 pub(crate) mod md5;
 pub(crate) mod message;
+mod options;
 pub(crate) mod startup;

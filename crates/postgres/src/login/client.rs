@@ -93,6 +93,10 @@ impl Postgres {
                 self.pass_on_cancel(me, client, pid, secret, out);
                 Progress::Wait
             }
+            Packet::Terminate => {
+                client.close(me, CloseReason::Goodbye, out);
+                Progress::Wait
+            }
             Packet::Tls => {
                 self.direct_tls(me, client, out);
                 Progress::Wait
@@ -483,7 +487,9 @@ fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mu
         }
         StartError::Option(option) => {
             let message = format!("unsupported word in the start-up parameter \"options\": {option}");
-            (code::INVALID_PARAMETER_VALUE, message, "Use -c name=value or --name=value.")
+            let hint =
+                "Use -c name=value or --name=value, or a switch of `postgres` for a session's settings (-e, -S 8MB).";
+            (code::INVALID_PARAMETER_VALUE, message, hint)
         }
     };
     fail(me, client, code, &message, hint, out);

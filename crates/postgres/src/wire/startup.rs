@@ -6,7 +6,8 @@ use protocol::Origin;
 
 use crate::wire::{
     cancel_key,
-    message::{CANCEL_REQUEST, GSSENC_REQUEST, PROTOCOL_3_2, SMALL_LIMIT, SSL_REQUEST, take_text, take_u32},
+    message::{CANCEL_REQUEST, GSSENC_REQUEST, PROTOCOL_3_2, SMALL_LIMIT, SSL_REQUEST, front, take_text, take_u32},
+    options,
 };
 
 /// Most start-up settings of one client.
@@ -28,6 +29,8 @@ pub(crate) enum Packet {
         /// What was sent as its secret; see [`cancel_key::secret`](crate::wire::cancel_key::secret).
         secret: u64,
     },
+    /// Terminate, of a client that leaves before it has said who it is.
+    Terminate,
     /// StartupMessage.
     Start(Box<Start>),
 }
@@ -80,6 +83,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Packet, usize)>, StartError> 
     }
     if first[..2] == [0x16, 0x03] {
         return Ok(Some((Packet::Tls, 0)));
+    }
+    if *first == [front::TERMINATE, 0, 0, 0] {
+        return Ok(Some((Packet::Terminate, 0)));
     }
     let length = u32::from_be_bytes(*first);
     if !(8..=SMALL_LIMIT).contains(&length) {
@@ -138,7 +144,7 @@ impl Start {
         if start.database.is_empty() {
             start.database.clone_from(&start.user);
         }
-        for (name, value) in parse_options(&options)?.into_iter().chain(given) {
+        for (name, value) in options::parse(&options).map_err(StartError::Option)?.into_iter().chain(given) {
             // At the start of a session it has no effect; set later, it would.
             if name.eq_ignore_ascii_case("seed") {
                 continue;
@@ -187,46 +193,6 @@ fn text<'a>(body: &mut &'a [u8]) -> Result<&'a str, StartError> {
 
 fn is_off(value: &str) -> bool {
     ["false", "off", "no", "0", "f", "n"].iter().any(|off| value.eq_ignore_ascii_case(off))
-}
-
-/// Reads `options` as PostgreSQL's command line: words separated by white space, a backslash takes the next character
-/// as it is; `-c name=value` and `--name=value` are settings, and a dash in a name means an underscore.
-fn parse_options(options: &str) -> Result<Vec<(String, String)>, StartError> {
-    let mut settings = Vec::new();
-    let mut words = split_words(options).into_iter();
-    while let Some(word) = words.next() {
-        let assignment = if word == "-c" {
-            words.next().ok_or_else(|| StartError::Option(word.clone()))?
-        } else if let Some(rest) = word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
-            rest.to_owned()
-        } else {
-            return Err(StartError::Option(word));
-        };
-        match assignment.split_once('=') {
-            Some((name, value)) if !name.is_empty() => settings.push((name.replace('-', "_"), value.to_owned())),
-            _ => return Err(StartError::Option(assignment)),
-        }
-    }
-    Ok(settings)
-}
-
-fn split_words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = None;
-    let mut characters = text.chars();
-    while let Some(c) = characters.next() {
-        if c.is_ascii_whitespace() || c == '\x0b' {
-            words.extend(word.take());
-            continue;
-        }
-        let word = word.get_or_insert_with(String::new);
-        match c {
-            '\\' => word.extend(characters.next()),
-            _ => word.push(c),
-        }
-    }
-    words.extend(word);
-    words
 }
 
 #[cfg(test)]
@@ -312,26 +278,12 @@ mod tests {
     fn strangers_are_recognized() {
         assert_eq!(read(b"GET / HTTP/1.1\r\n"), Err(StartError::Http));
         assert_eq!(read(&[0x16, 0x03, 0x01, 0x02, 0x00]), Ok(Some((Packet::Tls, 0))));
+        assert_eq!(read(b"X\0\0\0\x04"), Ok(Some((Packet::Terminate, 0))));
         assert_eq!(start(2 << 16, ""), Err(StartError::Version(2, 0)));
         assert_eq!(start(PROTOCOL_3_0, "user app replication database  "), Err(StartError::Replication));
         assert!(start(PROTOCOL_3_0, "user app replication off  ").is_ok());
         assert_eq!(start(PROTOCOL_3_0, "database x  "), Err(StartError::NoUser));
         assert!(matches!(start(PROTOCOL_3_0, "user app"), Err(StartError::Malformed(_))));
         assert!(matches!(start(PROTOCOL_3_0, "user app  x"), Err(StartError::Malformed(_))));
-    }
-
-    #[test]
-    fn options_are_read_as_on_a_command_line() {
-        let pairs = |text: &str| parse_options(text).unwrap();
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(
-            pairs(r"-c geqo=off  -cwork_mem=1MB --search-path=a,\ b"),
-            [pair("geqo", "off"), pair("work_mem", "1MB"), pair("search_path", "a, b")]
-        );
-        assert_eq!(pairs(r"-c x=\\\\"), [pair("x", r"\\")]);
-        assert_eq!(pairs("  "), []);
-        for bad in ["-c", "-c x", "-d 5", "x=y", "--=y"] {
-            assert!(matches!(parse_options(bad), Err(StartError::Option(_))), "{bad}");
-        }
     }
 }

@@ -164,10 +164,37 @@ fn whoever_cannot_be_served_is_told_why() {
     assert!(go(&startup(2 << 16, &[])).contains("unsupported frontend protocol 2.0"));
     assert!(go(&startup(v3, &[])).contains("28000"));
     assert!(go(&startup(v3, &[("user", "app"), ("replication", "true")])).contains("0A000"));
-    assert!(go(&startup(v3, &[("user", "app"), ("options", "-d 5")])).contains("22023"));
+    let refused = go(&startup(v3, &[("user", "app"), ("options", "-e -P")]));
+    assert!(refused.contains("22023") && refused.contains("options\": -P~"), "{refused}");
     assert!(go(&startup(v3, &[("user", "app"), ("database", "nowhere")])).contains("3D000"));
     let forbidden = go(&startup(v3, &[("user", "remote")]));
     assert!(forbidden.contains("28000") && forbidden.contains("only from loopback: true"));
+}
+
+#[test]
+fn a_client_that_leaves_before_it_has_said_who_it_is_hears_nothing() {
+    for pieces in [Pieces::Whole, Pieces::Of(1), Pieces::SplitAt(4)] {
+        for first in [&b""[..], &[0, 0, 0, 8, 4, 210, 22, 47]] {
+            let mut stage = trusting(PoolMode::Transaction);
+            stage.pieces = pieces;
+            let client = stage.client();
+            stage.says(client, first);
+            stage.got(client);
+            stage.says(client, b"X\0\0\0\x04");
+            assert_eq!((text(&stage.got(client)), stage.is_over(client)), (String::new(), true), "{pieces:?}");
+        }
+    }
+}
+
+#[test]
+fn switches_of_the_command_line_are_settings() {
+    let mut stage = trusting(PoolMode::Transaction);
+    let server = add_server(&mut stage);
+    asks(&mut stage, &[("user", "app"), ("options", "-S 8192 -fs -e")]);
+    let asked = text(&stage.got(server));
+    for (name, value) in [("work_mem", "8192"), ("enable_seqscan", "false"), ("datestyle", "euro")] {
+        assert!(asked.to_lowercase().contains(&format!("set \"{name}\" = '{value}'")), "{asked}");
+    }
 }
 
 #[test]
