@@ -112,3 +112,26 @@ def test_what_cleaned_a_server_is_not_a_clients_statement(start, mode, message, 
             got, _ = two.until_ready()
             assert w.error_fields(got[-1][1])["C"] == "26000"
             assert answers(two, [message, w.SYNC])[0][0] == ["26000"]
+
+
+@pytest.mark.parametrize("within", ["", "BEGIN"])
+@pytest.mark.parametrize("length", [20_000, 70_000, 3_000_000])
+def test_a_long_one_is_bound_in_the_next_round_trip_by_more_clients_than_there_are_servers(start, length, within):
+    pooler = start(max_size=1)
+    text = f"SELECT length('{'x' * length}')"
+    clients = [pooler.wire() for _ in range(1 if within else 4)]
+    try:
+        for _ in range(2):
+            for client in clients:
+                if within:
+                    client.query(within)
+                assert answers(client, [w.parse(text), DESCRIBE, w.SYNC])[0][0][0] == b"1"
+            for client in clients:
+                assert answers(client, [RUN, w.SYNC])[0][0][1] == [str(length)]
+                if within:
+                    client.query("COMMIT")
+        parsed = f'poolhouse_statements_forgotten_total{{kind="unnamed"}} 0'
+        assert parsed in pooler.get("/metrics")[1]
+    finally:
+        for client in clients:
+            client.close()

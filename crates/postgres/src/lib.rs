@@ -42,7 +42,7 @@ pub use requester::{
     Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
 };
 pub use session::server::Server;
-pub use session::shared::Postgres;
+pub use session::shared::{Memory, Postgres};
 pub use session::statements::PREFIX as STATEMENT_PREFIX;
 pub use wire::encryption::{Binding, ServerEncryption, Tls};
 pub use wire::md5::{is_md5_hash, md5_hash};

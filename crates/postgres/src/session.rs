@@ -25,5 +25,6 @@ pub(crate) mod shared;
 pub(crate) mod soil;
 pub(crate) mod statements;
 pub(crate) mod survey;
+pub(crate) mod texts;
 pub(crate) mod unnamed;
 pub(crate) mod version;

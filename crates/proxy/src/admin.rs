@@ -68,6 +68,7 @@ struct Inner {
     handle: driver::Handle,
     control: Control,
     dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
+    statements: Box<dyn Fn() -> postgres::Memory + Send + Sync>,
     /// Tells this process from those before and after it.
     instance: String,
     began: Instant,
@@ -97,6 +98,7 @@ impl Inner {
         let suspicious = |id| (id, reloader.suspicious(id).len() as u64);
         let process = Process {
             dropped_log_lines: (self.dropped_log_lines)(),
+            statements: (self.statements)(),
             reloads: reloader.count(),
             suspicious: snapshot.pools.iter().map(|pool| suspicious(pool.id)).filter(|(_, count)| *count > 0).collect(),
             tuners: self.control.tuning.tuners(),
@@ -133,11 +135,13 @@ impl Admin {
         handle: driver::Handle,
         control: Control,
         dropped_log_lines: impl Fn() -> u64 + Send + Sync + 'static,
+        statements: impl Fn() -> postgres::Memory + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Inner {
             handle,
             control,
             dropped_log_lines: Box::new(dropped_log_lines),
+            statements: Box::new(statements),
             instance: instance(),
             began: Instant::now(),
             draining: AtomicBool::new(false),

@@ -114,6 +114,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     }
     let pools = Arc::new(Generations::new(Pools::new(Arc::clone(&config), Arc::clone(&tls))));
     let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
+    let statements = postgres.memory();
     let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
     let protocols =
         Protocols::new(postgres, Redis::new(pools.clone()), MongoDb::new(pools.clone()), spoken, pools.clone());
@@ -126,7 +127,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
     let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
     let control = Control { reloader, tuning: Arc::clone(&tuning), drain: tokio::sync::Notify::new() };
-    let admin = Admin::new(driver.handle(), control, move || dropped.dropped_lines() as u64);
+    let admin = Admin::new(driver.handle(), control, move || dropped.dropped_lines() as u64, statements);
     let handle = driver.handle();
     let limits = Arc::new(Limits::new(driver.handle()));
     if let Some(inherited) = inherited {

@@ -18,3 +18,5 @@ mod relay;
 mod state;
 #[path = "dialogues/statements.rs"]
 mod statements;
+#[path = "dialogues/unnamed.rs"]
+mod unnamed;

@@ -38,7 +38,7 @@ use crate::{
     },
     wire::{
         error::{CANCELLED, Failure, Report, Severity},
-        message::{Header, front, take_text, write, write_query},
+        message::{HEADER, Header, front, take_text, write, write_query},
     },
 };
 
@@ -355,7 +355,9 @@ impl Client {
             front::BIND => {
                 let (Some(_), Some(name)) = (take_text(&mut body), take_text(&mut body)) else { return true };
                 match (name, &self.unnamed, &self.named) {
-                    (b"", Some(parse), _) => self.text_may_go_ahead(server, &parse[crate::wire::message::HEADER + 1..]),
+                    (b"", Some(parse), _) => parse.bytes().is_some_and(|parse| {
+                        parse.is_read_whole() && self.text_may_go_ahead(server, &parse[HEADER + 1..])
+                    }),
                     (b"", None, _) | (_, _, None) => true,
                     (name, _, Some(named)) => {
                         named.expected(name).is_none_or(|statement| self.findings_may(server, &statement.findings))

@@ -7,7 +7,7 @@ use protocol::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Se
 
 use crate::{
     exchange::Admission,
-    features::preface::ends_request,
+    features::{preface::ends_request, prepared::unnamed},
     relay::requests::look,
     session::{
         client::{Client, Phase, Skip, may_release},
@@ -58,7 +58,7 @@ impl Postgres {
         let mut kept = None;
         let to = self.relay((me, client), servers, input, from, &mut kept, out);
         if let Some(parse) = kept {
-            client.unnamed = Some(input.bytes[parse].into());
+            client.unnamed = Some(self.texts.keep(&input.bytes[parse]));
         }
         if !prefaced || matches!(client.phase, Phase::Closed) {
             if let Phase::Refused(unaware) = &mut client.phase {
@@ -97,6 +97,7 @@ impl Postgres {
                 if client.body_to_server {
                     let (tag, _) = lease.as_ref().expect("a message under way has a server");
                     out.span(Peer::Server(*tag), at..at + part);
+                    unnamed::follow_part(client, &bytes[at..at + part]);
                 }
                 at += part;
                 client.body -= part as u32;

@@ -74,7 +74,7 @@ pub(crate) fn look(
         }
         // The server discards it.
         _ if server.exchange.is_skipping() => Step::Forward,
-        front::QUERY => query((me, client), (tag, server), message, kept, out),
+        front::QUERY => query(postgres, (me, client), (tag, server), message, kept, out),
         front::FUNCTION_CALL => {
             if message.may_wait() {
                 return Step::Wait;
@@ -98,7 +98,9 @@ pub(crate) fn look(
         front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => match message.statement_name() {
             None if message.may_wait() => Step::Wait,
             None | Some(None) => Step::Forward,
-            Some(Some(name)) if name.is_empty() => unnamed::follow((me, client), (tag, server), message, kept, out),
+            Some(Some(name)) if name.is_empty() => {
+                unnamed::follow(&postgres.texts, (me, client), (tag, server), message, kept, out)
+            }
             Some(Some(name)) => named::follow(postgres, (me, client), (tag, server), message, name, out),
         },
         _ => Step::Forward,
@@ -151,6 +153,7 @@ fn function_call(server: &mut Server, message: &Arrived<'_>) {
 
 /// A simple query.
 fn query(
+    postgres: &Postgres,
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
@@ -199,7 +202,7 @@ fn query(
             server.suspect(&findings);
         }
     }
-    if let Some(step) = unnamed::query((me, client), (tag, server), message, kept, out) {
+    if let Some(step) = unnamed::query(&postgres.texts, (me, client), (tag, server), message, kept, out) {
         return step;
     }
     amended.unwrap_or(Step::Forward)

@@ -10,7 +10,7 @@ use crate::{
     directory::PoolMode,
     session::{
         client_login::Login, copy::Copies, listen::Listening, pins::Pin, server::Server, statements::Named,
-        unnamed::Owner,
+        texts::Text, unnamed::Owner,
     },
     sql::parameters::Settings,
     wire::{
@@ -74,7 +74,11 @@ pub struct Client {
     /// Its named statements, if it has any.
     pub(crate) named: Option<Box<Named>>,
     /// The Parse of its unnamed statement, if it may be needed again.
-    pub(crate) unnamed: Option<Box<[u8]>>,
+    pub(crate) unnamed: Option<Arc<Text>>,
+    /// The message of which a part was forwarded is that Parse.
+    pub(crate) unnamed_grows: bool,
+    /// No Sync has come since that Parse.
+    pub(crate) unnamed_is_new: bool,
     /// That has the server forget all prepared statements.
     pub(crate) unnamed_forgets: bool,
     /// Counts its unnamed statements.
@@ -133,6 +137,8 @@ impl Client {
             last_values: false,
             listening: None,
             unnamed: None,
+            unnamed_grows: false,
+            unnamed_is_new: false,
             unnamed_forgets: false,
             unnamed_version: 0,
             pool: PoolId(u32::MAX),
@@ -284,6 +290,7 @@ pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
     if let Some(named) = &mut client.named {
         named.end_pipeline();
     }
+    client.unnamed_is_new = false;
     server.mid_pipeline = false;
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::sql::parameters::Settings;
+use crate::{session::texts::Text, sql::parameters::Settings};
 
 /// What is under way ahead of a request.
 pub(crate) struct Preface {
@@ -20,11 +20,11 @@ pub(crate) struct Preface {
     /// A cancel that came was passed on, without waiting for the outcome.
     pub(crate) cancel_sent: bool,
     /// The client's unnamed statement when it began: the request may have changed that.
-    pub(crate) unnamed: Option<Box<[u8]>>,
+    pub(crate) unnamed: Option<Arc<Text>>,
 }
 
 impl Preface {
-    pub(crate) fn new(settings: Arc<Settings>, cleaned: bool, steps: u16, unnamed: Option<Box<[u8]>>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, cleaned: bool, steps: u16, unnamed: Option<Arc<Text>>) -> Self {
         Self { settings, cleaned, fresh: false, steps, hurried: false, cancel_sent: false, unnamed }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     directory::Directory,
     random::random,
-    session::{keyring::Keyring, listen::Hubs, pins::Pins, statements::Statements},
+    session::{keyring::Keyring, listen::Hubs, pins::Pins, statements::Statements, texts::Texts},
     sql::{catalogue::Catalogues, parameters::Parameters},
     wire::{cancel_key::MAX_NODE, encryption::SecondTries},
 };
@@ -21,12 +21,22 @@ pub struct Postgres {
     pub(crate) keyring: Keyring,
     pub(crate) parameters: Parameters,
     pub(crate) statements: Statements,
+    pub(crate) texts: Texts,
     pub(crate) pins: Pins,
     pub(crate) hubs: Hubs,
     pub(crate) catalogues: Catalogues,
     pub(crate) second_tries: SecondTries,
     /// Which of several Poolhouses behind one address this is.
     pub(crate) node: u8,
+}
+
+/// What is held of clients' statements.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// Bytes of long unnamed statements between their Parse and their Bind.
+    pub unnamed_bytes: u64,
+    /// Long unnamed statements that were forgotten because there were too many bytes of them.
+    pub unnamed_forgotten: u64,
 }
 
 impl Postgres {
@@ -39,11 +49,21 @@ impl Postgres {
             keyring: Keyring::default(),
             parameters: Parameters::default(),
             statements: Statements::default(),
+            texts: Texts::default(),
             pins: Pins::default(),
             hubs: Hubs::default(),
             catalogues: Catalogues::default(),
             second_tries: SecondTries::default(),
             node: 0,
+        }
+    }
+
+    /// Tells what is held of clients' statements whenever it is called.
+    pub fn memory(&self) -> impl Fn() -> Memory + Send + Sync + 'static {
+        let texts = self.texts.clone();
+        move || {
+            let (bytes, unnamed_forgotten) = texts.told();
+            Memory { unnamed_bytes: bytes as u64, unnamed_forgotten }
         }
     }
 

@@ -4,11 +4,13 @@
 //! What stands behind something else in its pipeline may be skipped because of an error there, and then the statement is what it was
 //! before. Where that matters, what was before is remembered until the answers have come ([`Doubt`]).
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use protocol::ClientTag;
 
-/// Most bytes of Parses that are remembered of a pipeline in case what is behind them is skipped.
+use crate::session::texts::Text;
+
+/// Most bytes of Parses that are remembered of a pipeline in case what is behind them is skipped, but for those that are counted elsewhere.
 const MAX_DOUBTED: usize = 256 * 1024;
 
 /// Whose statement a server has, and which of its statements: servers that it used before may have older ones.
@@ -59,7 +61,7 @@ enum Asked {
     /// One of ours, which has the server have what the client has.
     Bring,
     /// The client's: it replaces or destroys its statement. The Parse of the one before, if that was kept.
-    Replace(Option<Box<[u8]>>),
+    Replace(Option<Arc<Text>>),
 }
 
 impl Unnamed {
@@ -108,7 +110,7 @@ impl Unnamed {
 
     /// A noted request was answered, or (not `done`) it failed, or was skipped because of an error before it; `reached`: it is not known
     /// to be the latter. `holder` has the server: who that is, with which statement, and its Parse.
-    pub(crate) fn settle(&mut self, done: bool, reached: bool, holder: Option<(Owner, &mut Option<Box<[u8]>>)>) {
+    pub(crate) fn settle(&mut self, done: bool, reached: bool, holder: Option<(Owner, &mut Option<Arc<Text>>)>) {
         let Some(doubt) = &mut self.doubt else {
             self.pending -= 1;
             if let Some((_, parse)) = holder
@@ -151,9 +153,9 @@ impl Unnamed {
 
 impl Doubt {
     /// The client's statement is replaced.
-    pub(crate) fn replace(&mut self, before: Option<Box<[u8]>>) {
-        let before = before.filter(|parse| self.bytes + parse.len() <= MAX_DOUBTED);
-        self.bytes += before.as_ref().map_or(0, |parse| parse.len());
+    pub(crate) fn replace(&mut self, before: Option<Arc<Text>>) {
+        let before = before.filter(|parse| self.bytes + parse.uncounted() <= MAX_DOUBTED);
+        self.bytes += before.as_ref().map_or(0, |parse| parse.uncounted());
         self.asked.push_back(Asked::Replace(before));
     }
 

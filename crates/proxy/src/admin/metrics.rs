@@ -30,6 +30,8 @@ pub use text::CONTENT;
 pub struct Process {
     /// Log lines dropped because standard error was too slow.
     pub dropped_log_lines: u64,
+    /// What is held of clients' statements for PostgreSQL.
+    pub statements: postgres::Memory,
     /// How often the configuration was read again.
     pub reloads: Reloads,
     /// By pool, where there are any: functions and the like that could touch sessions behind the text of a statement.
@@ -197,7 +199,9 @@ pub(super) mod tests {
     #[test]
     fn every_promised_metric_is_there_with_its_labels() {
         let reloads = Reloads { failed: 1, done: 2, is_behind: true };
-        let text = render(snapshot(), true, Process { dropped_log_lines: 11, reloads, ..Process::default() });
+        let statements = postgres::Memory { unnamed_bytes: 12, unnamed_forgotten: 13 };
+        let text =
+            render(snapshot(), true, Process { dropped_log_lines: 11, reloads, statements, ..Process::default() });
         let build = format!("poolhouse_build_info{{version=\"{}\",reactor=\"mio\"}} 1", env!("CARGO_PKG_VERSION"));
         has(
             &text,
@@ -227,6 +231,8 @@ pub(super) mod tests {
                 "poolhouse_auth_failures_total 6",
                 "poolhouse_session_panics_total 1",
                 "poolhouse_log_lines_dropped_total 11",
+                "poolhouse_statement_bytes{kind=\"unnamed\"} 12",
+                "poolhouse_statements_forgotten_total{kind=\"unnamed\"} 13",
                 "poolhouse_reloads_total{result=\"failed\"} 1",
                 "poolhouse_last_reload_successful 0",
                 "poolhouse_pools_paused{protocol=\"postgres\",database=\"d\",user=\"u\"} 0",

@@ -1,11 +1,12 @@
 //! The unnamed prepared statement. A client may parse it in one round trip and use it in the next, and in between the
 //! server may have served somebody else. Then it is parsed again if its text was kept, else closed, so that the
-//! server itself says that it does not exist. A client never meets the statement of another.
+//! server itself says that it does not exist. Where the text was kept until there were too many long ones, the client is told so. A client
+//! never meets the statement of another.
 //!
 //! The text is kept only of a statement that was not bound together with its parsing: most are, and those cost
 //! nothing here. Named statements are followed elsewhere.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
@@ -15,7 +16,7 @@ use crate::{
     features::{
         plans,
         prepared::named,
-        rejection::reject,
+        rejection::{refuse, reject},
         sequences,
         settings::{bound_names::note_bound_names, reset},
     },
@@ -23,6 +24,7 @@ use crate::{
         client::Client,
         request::{Arrived, Step},
         server::Server,
+        texts::{Text, Texts},
         unnamed::Owner,
     },
     sql::{
@@ -33,8 +35,11 @@ use crate::{
     wire::message::{HEADER, front, write, write_parse},
 };
 
-/// Longest Parse that is kept for a client, in bytes.
-const MAX_KEPT: usize = 16 * 1024;
+/// Tells a client that its statement is gone, as PostgreSQL would, and why.
+const FORGOTTEN: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '26000', \
+    MESSAGE = 'unnamed prepared statement does not exist', \
+    DETAIL = 'Poolhouse has forgotten its text, which is long: it was bound too late, or is above 32 MB.', \
+    HINT = 'Send Bind together with Parse, or prepare the statement under a name.'; END $poolhouse$";
 
 /// Whether the server has the client's unnamed statement, and nothing more need be known of it.
 #[inline]
@@ -45,6 +50,7 @@ pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> boo
 /// A simple query is forwarded, which destroys the statement. `Some`: it has to wait.
 #[inline]
 pub(crate) fn query(
+    texts: &Texts,
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
@@ -52,7 +58,7 @@ pub(crate) fn query(
     out: &mut Outbox,
 ) -> Option<Step> {
     if server.mid_pipeline {
-        keep(client, message, kept);
+        keep(texts, client, message, kept);
         if server.unnamed.is_undecided() {
             client.awaits_answers = true;
             return Some(Step::Wait);
@@ -81,6 +87,7 @@ fn doubt_next((me, client): (ClientTag, &mut Client), (tag, server): (ServerTag,
 /// The Parse of a DEALLOCATE is forwarded in another form, whose answer is that of the statement it is about. The statement stays with this
 /// server.
 fn deallocate(
+    texts: &Texts,
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
@@ -89,7 +96,7 @@ fn deallocate(
     out: &mut Outbox,
 ) -> Step {
     if server.mid_pipeline {
-        keep(client, message, kept);
+        keep(texts, client, message, kept);
         let loses = server.unnamed.owner != Some(client.unnamed_owner(me)) || client.unnamed.is_some();
         if loses || server.unnamed.is_in_doubt() {
             doubt_next((me, client), (tag, server), out);
@@ -121,15 +128,16 @@ pub(crate) fn lose(me: ClientTag, client: &mut Client, server: &mut Server) {
 }
 
 /// Makes a span that was to be kept a Parse that is.
-fn keep(client: &mut Client, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
+fn keep(texts: &Texts, client: &mut Client, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
     if let Some(span) = kept.take() {
-        client.unnamed = Some(message.bytes[span].into());
+        client.unnamed = Some(texts.keep(&message.bytes[span]));
     }
 }
 
 /// A Parse or Close of the statement is about to be forwarded. What there was before is remembered if it
 /// may be skipped.
 fn replace(
+    texts: &Texts,
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
@@ -138,7 +146,7 @@ fn replace(
 ) {
     let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
     if server.mid_pipeline {
-        keep(client, message, kept);
+        keep(texts, client, message, kept);
     } else {
         server.unnamed.supersede();
         *kept = None;
@@ -161,6 +169,7 @@ fn replace(
 
 /// Follows a message about the unnamed statement. `kept` is the span of a Parse that has not been bound.
 pub(crate) fn follow(
+    texts: &Texts,
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
@@ -177,42 +186,50 @@ pub(crate) fn follow(
             if message.may_wait() {
                 return Step::Wait;
             }
-            let text = if message.is_whole() { message.body().get(1..) } else { None };
+            let whole = message.is_whole();
+            let text = message.body().get(1..).unwrap_or_default();
             match named::deallocated(client, server, message) {
                 None => {}
                 Some(Err(step)) => return step,
-                Some(Ok(name)) => return deallocate((me, client), (tag, server), message, &name, kept, out),
+                Some(Ok(name)) => return deallocate(texts, (me, client), (tag, server), message, &name, kept, out),
             }
             let mut amended = None;
-            if let Some(step) = suspect((me, client), (tag, server), (message, text), &mut amended, out) {
+            if let Some(step) = suspect((me, client), (tag, server), (message, text, whole), &mut amended, out) {
                 return step;
             }
-            replace((me, client), (tag, server), message, kept, out);
-            client.unnamed_forgets = text.is_some_and(forgets_all);
+            replace(texts, (me, client), (tag, server), message, kept, out);
+            client.unnamed_forgets = whole && forgets_all(text);
+            client.unnamed_is_new = true;
             if let Some(body) = amended {
                 // It is kept in this form, so that its Bind is known as that of an amended statement.
                 let mut parse = Vec::new();
                 write_parse(&mut parse, b"", &body);
                 out.insert(Peer::Server(tag), |to| to.extend_from_slice(&parse));
-                client.unnamed = Some(parse.into());
+                client.unnamed = Some(Arc::new(Text::Short(parse.into())));
                 return Step::Replaced(message.end());
             }
-            let span = message.at..message.end();
-            *kept = (message.is_whole() && span.len() <= MAX_KEPT).then_some(span);
+            if whole {
+                *kept = Some(message.at..message.end());
+            } else {
+                client.unnamed = Some(texts.begin(message.header.total(), &message.bytes[message.at..]));
+                client.unnamed_grows = true;
+            }
             return Step::Replaced(message.at);
         }
         front::CLOSE => {
-            replace((me, client), (tag, server), message, kept, out);
+            replace(texts, (me, client), (tag, server), message, kept, out);
             return Step::Replaced(message.at);
         }
         kind => {
             if kind == front::BIND {
-                if let Some(parse) = &client.unnamed {
-                    let text = parse[HEADER + 1..].to_vec();
-                    if let Some(step) = suspect((me, client), (tag, server), (message, Some(&text)), &mut None, out) {
+                if let Some(text) = client.unnamed.clone()
+                    && let Some(parse) = text.bytes()
+                {
+                    let (text, whole) = (&parse.read()[HEADER + 1..], parse.is_read_whole());
+                    if let Some(step) = suspect((me, client), (tag, server), (message, text, whole), &mut None, out) {
                         return step;
                     }
-                    server.note_amended_bind(message.body(), &text);
+                    server.note_amended_bind(message.body(), text);
                 }
                 note_bound_names(server, message);
                 server.note_bound(message, client.unnamed_forgets);
@@ -222,26 +239,39 @@ pub(crate) fn follow(
                 bring(client, (tag, server), owner, out);
             } else if kind == front::BIND {
                 *kept = None;
+                if client.unnamed_is_new && client.unnamed.as_ref().is_some_and(|text| text.is_long()) {
+                    // It is bound together with its Parse.
+                    client.unnamed = None;
+                }
             }
         }
     }
     Step::Forward
 }
 
-/// Looks at the text of a statement; `None` if it may be forwarded, and with `amended` in its place if that is set.
+/// A further part of a message is forwarded.
+#[inline]
+pub(crate) fn follow_part(client: &mut Client, part: &[u8]) {
+    if client.unnamed_grows {
+        client.unnamed.iter().for_each(|text| text.append(part));
+        client.unnamed_grows = client.body as usize > part.len();
+    }
+}
+
+/// Looks at the text of a statement, or if that is not `whole`, at its beginning; `None` if it may be forwarded, and with `amended` in its
+/// place if that is set.
 fn suspect(
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
-    (message, text): (&Arrived<'_>, Option<&[u8]>),
+    (message, text, whole): (&Arrived<'_>, &[u8], bool),
     amended: &mut Option<Vec<u8>>,
     out: &mut Outbox,
 ) -> Option<Step> {
     if server.policy.on_state == OnState::Allow && server.prepared.is_none() && client.named.is_none() {
         return None;
     }
-    // Of a text that is too long, what has arrived of it comes behind its name.
-    let beginning = || scan_beginning(message.body().get(1..).unwrap_or_default());
-    let mut findings = server.judge(text.map_or_else(beginning, scan), text.unwrap_or_default());
+    let findings = if whole { scan(text) } else { scan_beginning(text) };
+    let mut findings = server.judge(findings, if whole { text } else { b"" });
     if findings.suspects == Suspects::NONE {
         return None;
     }
@@ -254,7 +284,7 @@ fn suspect(
     if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
         reject(tag, server, front::PARSE, out);
     }
-    if let Some(text) = text.filter(|_| server.policy.on_state != OnState::Allow) {
+    if whole && server.policy.on_state != OnState::Allow {
         *amended = reset::parse(client, server, text, &mut findings);
     }
     server.suspect(&findings);
@@ -263,8 +293,12 @@ fn suspect(
 
 /// Makes sure that the server has the client's unnamed statement, or none.
 fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner, out: &mut Outbox) {
-    out.insert(Peer::Server(tag), |to| match &client.unnamed {
-        Some(parse) => to.extend_from_slice(parse),
+    let parse = client.unnamed.as_ref().map(|text| text.bytes());
+    if matches!(parse, Some(None)) {
+        return refuse(tag, server, front::BIND, FORGOTTEN, out);
+    }
+    out.insert(Peer::Server(tag), |to| match parse.flatten() {
+        Some(parse) => to.extend_from_slice(&parse),
         None => write(to, front::CLOSE, |to| to.extend_from_slice(b"S\0")),
     });
     server.unnamed.doubt(false).bring();

@@ -75,6 +75,18 @@ pub const FAMILIES: &[Family] = &[
         Process(|told, to| to.count(&[], told.process.dropped_log_lines)),
     ),
     family(
+        Gauge,
+        "poolhouse_statement_bytes",
+        "Bytes of clients' statements for PostgreSQL that are held",
+        Process(|told, to| each(to, "kind", [("unnamed", told.process.statements.unnamed_bytes)])),
+    ),
+    family(
+        Counter,
+        "poolhouse_statements_forgotten",
+        "Statements that clients might have used, and that had to go because there were too many bytes of them",
+        Process(|told, to| each(to, "kind", [("unnamed", told.process.statements.unnamed_forgotten)])),
+    ),
+    family(
         Counter,
         "poolhouse_reloads",
         "How often the configuration was read again",

@@ -1,0 +1,182 @@
+//! Parses of unnamed statements, kept between that and their Binds in later round trips. Long ones are counted over all clients: where there
+//! are too many bytes, those go that have been kept longest, and their clients are told when they use them. It knows no connection.
+
+use std::{
+    collections::BTreeMap,
+    ops::Deref,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Longest Parse that is kept without being counted, in bytes.
+const MAX_SHORT: usize = 16 * 1024;
+
+/// Longest Parse that is kept.
+pub(crate) const MAX_LONG: usize = 32 << 20;
+
+/// Most bytes of all long Parses that are kept.
+const MAX_BYTES_OF_LONG: usize = 128 << 20;
+
+/// Longest Parse that is read as a whole when it is bound, as when it came.
+const MAX_READ: usize = 64 * 1024;
+
+/// All long Parses that are kept.
+#[derive(Clone, Default)]
+pub(crate) struct Texts(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    /// The oldest has the lowest number.
+    long: BTreeMap<u64, Arc<Vec<u8>>>,
+    bytes: usize,
+    last_number: u64,
+    /// Those that had to go though their clients might have used them.
+    forgotten: u64,
+}
+
+/// A Parse that is kept, or that was until there were too many.
+pub(crate) enum Text {
+    Short(Box<[u8]>),
+    Long(Long),
+}
+
+/// A Parse that is counted.
+pub(crate) struct Long {
+    number: u64,
+    of: Texts,
+}
+
+/// The bytes of a Parse.
+pub(crate) enum Bytes<'a> {
+    Short(&'a [u8]),
+    Long(Arc<Vec<u8>>),
+}
+
+impl Texts {
+    /// Bytes of all long Parses that are kept, and how many had to go.
+    pub(crate) fn told(&self) -> (usize, u64) {
+        let kept = self.lock();
+        (kept.bytes, kept.forgotten)
+    }
+
+    /// Keeps a Parse.
+    pub(crate) fn keep(&self, parse: &[u8]) -> Arc<Text> {
+        if parse.len() <= MAX_SHORT { Arc::new(Text::Short(parse.into())) } else { self.begin(parse.len(), parse) }
+    }
+
+    /// Keeps a long Parse of `total` bytes, of which this part has come.
+    pub(crate) fn begin(&self, total: usize, part: &[u8]) -> Arc<Text> {
+        let mut kept = self.lock();
+        kept.last_number += 1;
+        let number = kept.last_number;
+        if total <= MAX_LONG {
+            kept.long.insert(number, Arc::default());
+            kept.append(number, part);
+        }
+        Arc::new(Text::Long(Long { number, of: self.clone() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Adds to a Parse, unless that is gone.
+    fn append(&mut self, number: u64, part: &[u8]) {
+        let Some(parse) = self.long.get_mut(&number) else { return };
+        Arc::make_mut(parse).extend_from_slice(part);
+        self.bytes += part.len();
+        while self.bytes > MAX_BYTES_OF_LONG {
+            let (_, oldest) = self.long.pop_first().expect("what has bytes is there");
+            self.bytes -= oldest.len();
+            self.forgotten += 1;
+        }
+    }
+}
+
+impl Text {
+    /// More of it has come.
+    pub(crate) fn append(&self, part: &[u8]) {
+        if let Self::Long(long) = self {
+            long.of.lock().append(long.number, part);
+        }
+    }
+
+    /// Its bytes; `None` if they are gone.
+    pub(crate) fn bytes(&self) -> Option<Bytes<'_>> {
+        match self {
+            Self::Short(bytes) => Some(Bytes::Short(bytes)),
+            Self::Long(long) => long.of.lock().long.get(&long.number).cloned().map(Bytes::Long),
+        }
+    }
+
+    /// Bytes that are counted nowhere.
+    pub(crate) fn uncounted(&self) -> usize {
+        if let Self::Short(bytes) = self { bytes.len() } else { 0 }
+    }
+
+    pub(crate) fn is_long(&self) -> bool {
+        matches!(self, Self::Long(_))
+    }
+}
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        let mut kept = self.of.lock();
+        if let Some(parse) = kept.long.remove(&self.number) {
+            kept.bytes -= parse.len();
+        }
+    }
+}
+
+impl Bytes<'_> {
+    /// It is looked at as a whole, not at its beginning only.
+    pub(crate) fn is_read_whole(&self) -> bool {
+        self.len() <= MAX_READ
+    }
+
+    /// What of it is looked at.
+    pub(crate) fn read(&self) -> &[u8] {
+        &self[..self.len().min(MAX_READ)]
+    }
+}
+
+impl Deref for Bytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Short(bytes) => bytes,
+            Self::Long(bytes) => bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parse_that_comes_in_parts_is_kept_and_counted_until_it_is_dropped() {
+        let texts = Texts::default();
+        let text = texts.begin(20_000, &[1; 15_000]);
+        text.append(&[2; 5000]);
+        assert_eq!(text.bytes().unwrap()[14_999..15_001], [1, 2]);
+        assert_eq!(texts.told(), (20_000, 0));
+        drop(text);
+        assert_eq!(texts.told(), (0, 0));
+        assert!(!texts.keep(&[1; MAX_SHORT]).is_long());
+    }
+
+    #[test]
+    fn the_oldest_goes_where_there_are_too_many_bytes() {
+        let texts = Texts::default();
+        let all: Vec<_> = (0..5).map(|_| texts.keep(&vec![0; MAX_LONG])).collect();
+        assert_eq!(all.iter().map(|text| text.bytes().is_some()).collect::<Vec<_>>(), [false, true, true, true, true]);
+        assert_eq!(texts.told(), (MAX_BYTES_OF_LONG, 1));
+        // What is gone grows no more.
+        all[0].append(&[0; 100]);
+        assert_eq!(texts.told(), (MAX_BYTES_OF_LONG, 1));
+        assert!(texts.begin(MAX_LONG + 1, &[0; 100]).bytes().is_none());
+    }
+}
