@@ -41,6 +41,7 @@ local all all scram-sha-256
 SETTINGS = f"""
 listen_addresses = '127.0.0.1'
 max_connections = {MAX_CONNECTIONS}
+max_prepared_transactions = 10
 fsync = off
 synchronous_commit = off
 full_page_writes = off

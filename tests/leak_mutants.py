@@ -49,16 +49,16 @@ def arguments(argv):
 class Mutant:
     """One defect of the list. `note`: which other layer the patch takes away for that very way, because it would catch the defect."""
 
-    def __init__(self, name, features, database, defect, test, mode="transaction", settings=(), environment=None, note=""):
+    def __init__(self, name, features, database, defect, test, mode="transaction", servers=1, settings=(), environment=None, note=""):
         self.name, self.features, self.database, self.defect, self.test = name, features, database, defect, test
-        self.mode, self.settings, self.environment, self.note = mode, settings, environment or {}, note
+        self.mode, self.servers, self.settings, self.environment, self.note = mode, servers, settings, environment or {}, note
         self.patch = PATCHES / f"{name}.patch"
 
     def hunt(self, binary, seed, chosen):
         """The hunter's record of one run."""
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             command = [sys.executable, ROOT / "tests/leaks.py", "--seed", seed, "--statements", chosen.statements, "--database", self.database, "--mode", self.mode,
-                       "--json", file.name, "--no-shrink"]
+                       "--servers", self.servers, "--json", file.name, "--no-shrink"]
             if not chosen.all_features:
                 command += ["--with", self.features]
             for setting in self.settings:

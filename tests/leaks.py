@@ -107,7 +107,7 @@ def stage(cluster, chosen):
     directory.chmod(0o755)
     made = pooler.make(directory, cluster)
     stage = None
-    if chosen.all_features & {"objects", "made", "plans"}:
+    if chosen.all_features & {"objects", "made", "plans", "phases", "meanwhile"}:
         world.tidy(cluster)
 
     def start(**settings):

@@ -7,7 +7,7 @@ A new kind of deed is a function with the decorator `deed`; FEATURES says what c
 import dataclasses
 
 from . import world
-from .requests import Batch, call, copy_in, simple
+from .requests import Batch, aside, call, copy_in, simple
 from .spelling import Speller
 
 # Feature -> what it is.
@@ -22,6 +22,7 @@ FEATURES = {
     "bounds": "messages above every bound: Query, Parse, Bind, FunctionCall",
     "call": "FunctionCall by the number of the function",
     "temp": "temporary objects, their schema spelled in every way",
+    "acting": "temporary objects with something hidden in them: defaults, checks, rules, views, policies, partition bounds and the like",
     "path": "temporary objects because search_path begins with pg_temp",
     "prepare": "PREPARE, EXECUTE, DEALLOCATE in SQL",
     "own": "the names under which a pooler prepares its own statements",
@@ -42,9 +43,11 @@ FEATURES = {
     "dblink": "connections of dblink, in the database that has it",
     "superuser": "what only superusers do: LOAD, slots, SET SESSION AUTHORIZATION",
     "objects": "views, defaults, rules and the like of PostgreSQL's own functions, made, used and dropped by clients; off unless asked for",
+    "phases": "objects that a prepared transaction makes; off unless asked for",
+    "meanwhile": "functions that another client replaces while a transaction uses them, for which there have to be several servers; off unless asked for",
     "made": "functions made during the run; off unless asked for, for a pooler may count the database as one with functions from then on",
 }
-OFF_BY_DEFAULT = {"made", "objects"}
+OFF_BY_DEFAULT = {"made", "objects", "phases", "meanwhile"}
 # Which databases a feature is of use in; the others are for both.
 ONLY_HIDDEN = {"hidden", "dblink", "constants"}
 
@@ -352,6 +355,60 @@ def make_a_table_while_the_search_path_is_temporary(d):
                             [Batch().run("BEGIN").run(to).run(make).run("COMMIT").sync()]])
 
 
+# What acts behind a text, by what the text uses. `{n}` is a name, `{call}` an expression that leaves something, of type text.
+IMMUTABLE = "CREATE OR REPLACE FUNCTION pg_temp.f(a int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $f$ BEGIN PERFORM {call}; RETURN a; END $f$"
+ACTING = (
+    (("CREATE TEMP VIEW {n} AS SELECT {call} AS a",), "TABLE {n}"),
+    (("CREATE VIEW pg_temp.{n} AS SELECT {call} AS a",), "SELECT * FROM pg_temp.{n}"),
+    (("CREATE TEMP VIEW {n} AS SELECT name, setting FROM pg_settings",), "UPDATE {n} SET setting = 'evil' WHERE name = 'search_path'"),
+    (("CREATE TEMP VIEW other AS SELECT * FROM pg_catalog.pg_settings", "CREATE TEMP VIEW {n} AS SELECT name, setting FROM other"),
+     "UPDATE {n} SET setting = '7777' WHERE name = 'work_mem'"),
+    (("CREATE TEMP TABLE {n} (a int, b text DEFAULT {call})",), "INSERT INTO {n} (a) VALUES (1)"),
+    (("CREATE TEMP TABLE {n} (a int, b text)", "ALTER TABLE {n} ALTER b SET DEFAULT {call}"), "INSERT INTO {n} (a) VALUES (1)"),
+    (("CREATE TEMP TABLE {n} (a int CHECK ({call} <> ''))",), "INSERT INTO {n} VALUES (1)"),
+    (("CREATE TEMP TABLE {n} (a int)", "CREATE RULE r AS ON INSERT TO {n} DO ALSO SELECT {call}"), "INSERT INTO {n} VALUES (1)"),
+    (("CREATE TEMP TABLE {n} AS SELECT 1 AS a", "CREATE RULE r AS ON UPDATE TO {n} WHERE {call} <> '' DO INSTEAD NOTHING"), "UPDATE {n} SET a = 2"),
+    (("CREATE TEMP TABLE {n} AS SELECT 1 AS a", "ALTER TABLE {n} ENABLE ROW LEVEL SECURITY", "ALTER TABLE {n} FORCE ROW LEVEL SECURITY",
+      "CREATE POLICY p ON {n} USING ({call} <> '')"), "SELECT * FROM {n}"),
+    (("CREATE TEMP TABLE {n} AS SELECT 1 AS a", "CREATE TRIGGER t BEFORE UPDATE ON {n} FOR EACH ROW WHEN ({call} <> '') EXECUTE FUNCTION "
+      "suppress_redundant_updates_trigger()"), "UPDATE {n} SET a = 2"),
+    (("CREATE DOMAIN pg_temp.{n} AS int CHECK ({call} <> '')",), "SELECT 1::pg_temp.{n}"),
+    (("CREATE DOMAIN pg_temp.d AS text DEFAULT {call}", "CREATE TEMP TABLE {n} (a int, b pg_temp.d)"), "INSERT INTO {n} (a) VALUES (1)"),
+    (("CREATE OPERATOR pg_temp.@! (RIGHTARG = bigint, FUNCTION = pg_advisory_lock)",), "SELECT OPERATOR(pg_temp.@!) 5::bigint"),
+    (("CREATE AGGREGATE pg_temp.{n}(text, bool) (SFUNC = set_config, STYPE = text, INITCOND = 'app.tenant')",), "SELECT pg_temp.{n}('evil', false)"),
+    ((IMMUTABLE, "CREATE TEMP TABLE {n} (a int, b int GENERATED ALWAYS AS (pg_temp.f(a)) STORED)"), "INSERT INTO {n} VALUES (1)"),
+    ((IMMUTABLE, "CREATE TEMP TABLE {n} (a int)", "CREATE INDEX ON {n} (pg_temp.f(a))"), "INSERT INTO {n} VALUES (1)"),
+    ((IMMUTABLE, "CREATE TEMP TABLE {n} (a int) PARTITION BY LIST (pg_temp.f(a))", "CREATE TEMP TABLE part PARTITION OF {n} FOR VALUES IN (1)"),
+     "INSERT INTO {n} VALUES (1)"),
+    (("CREATE TEMP TABLE {n} (a text) PARTITION BY LIST (a)",), "CREATE TEMP TABLE part PARTITION OF {n} FOR VALUES IN ({call})"),
+    (("PREPARE q AS SELECT {call} AS a", "CREATE TEMP TABLE {n} AS EXECUTE q"), "DEALLOCATE q"),
+    (("PREPARE q AS SELECT {call} AS a",), "CREATE TEMP TABLE {n} AS EXECUTE q; DEALLOCATE q"),
+)
+
+
+@deed("acting", 3)
+def act_behind_something_temporary(d):
+    """Some of the names are those of functions that do no harm."""
+    make, use = d.chance.choice(ACTING)
+    parameter, value = d.custom()
+    words = {"n": d.chance.choice([*world.TABLES, "age", "lower", "v"]),
+             "call": d.chance.choice([f"set_config('{parameter}', '{value}', false)", "set_config('role', 'leaks_reader', false)", "set_config('search_path', 'evil', false)",
+                                      "(pg_try_advisory_lock(13))::text", "query_to_xml('SELECT set' || '_config(''app.tenant'', ''evil'', false)', false, false, '')::text"])}
+    make, use = [sql.format(**words) for sql in make], use.format(**words)
+    end = d.chance.choice(["DISCARD TEMP", "DISCARD TEMP", "DISCARD TEMP", "SELECT 1"])
+    whole = [*make, use, end]
+    shape = d.chance.randrange(6)
+    if shape < 2:
+        return [simple(sql) for sql in whole]
+    if shape == 2:
+        return [simple("BEGIN"), *[simple(sql) for sql in whole], simple("COMMIT")]
+    if shape == 3:
+        return [simple("; ".join([*make, use])), simple(end)]
+    if shape == 4:
+        return [simple("BEGIN"), *[simple(sql) for sql in make], simple(use), simple("COMMIT"), simple(end)]
+    return [request for sql in whole for request in ([simple(sql)] if ";" in sql else [Batch().run(sql).sync()])]
+
+
 # -- statements prepared in SQL
 
 def lasting(d):
@@ -624,3 +681,36 @@ def an_object_made_on_the_way(d):
     """One kind at a time: a pooler that sees through one of them is on its guard against all."""
     make, use, drop = list(world.BUILT_IN.values())[d.era % len(world.BUILT_IN)]
     return d.chance.choice([[simple(make), simple(use)], [simple(make)], [simple(use)], [simple(use)], [simple(drop)], [simple(f"{make}; {use}")]])
+
+
+@deed("phases", 2)
+def an_object_of_a_prepared_transaction(d):
+    """Made now, there when it is committed."""
+    n = d.chance.randrange(world.PHASES)
+    view, end = f"public.b_phase_{n}", d.chance.choice(["COMMIT PREPARED", "COMMIT PREPARED", "COMMIT PREPARED", "ROLLBACK PREPARED"])
+    settle = f"{end} 'b_phase_{n}'"
+    begin = [simple("BEGIN"), simple(f"CREATE VIEW {view} AS SELECT set_config('app.tenant', 'phase', false)"), simple(f"PREPARE TRANSACTION 'b_phase_{n}'"), simple("SELECT 1")]
+    use = [simple(f"TABLE {view}")]
+    return d.chance.choice([begin + d.plainly(settle) + use, begin + d.plainly(settle) + use, begin + d.plainly(settle), use,
+                            [simple("DROP VIEW IF EXISTS " + ", ".join(f"public.b_phase_{n}" for n in range(world.PHASES))), simple("SELECT 1")]])
+
+
+@deed("meanwhile", 2)
+def a_function_that_is_replaced_meanwhile(d):
+    """It does something while a transaction uses it, and nothing before and after that."""
+    fires = d.chance.random() < 0.5
+    leaves = "PERFORM set_config('app.tenant', 'meanwhile', false); "
+
+    def function(body):
+        return f"CREATE OR REPLACE FUNCTION public.b_meanwhile() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}RETURN NEW; END $$"
+
+    def view(call):
+        return f"CREATE OR REPLACE VIEW public.b_viewed AS SELECT {call}::text AS a"
+
+    harmless, harmful, use = (function(""), function(leaves), "INSERT INTO public.b_meant VALUES (1)") if fires else (
+        view("lower('a')"), view("set_config('app.tenant', 'meanwhile', false)"), "TABLE public.b_viewed")
+    there = [aside(harmless), aside("CREATE TABLE IF NOT EXISTS public.b_meant (a int); GRANT ALL ON public.b_meant TO PUBLIC; CREATE OR REPLACE TRIGGER t BEFORE INSERT ON "
+                                    "public.b_meant FOR EACH ROW EXECUTE FUNCTION public.b_meanwhile()")] if fires else [aside(harmless)]
+    begin, after, end = [simple("BEGIN"), simple("SELECT 1")], [aside(harmless), aside("SELECT 1")], [simple("COMMIT")]
+    return there + d.chance.choice([begin + [aside(harmful), simple(use)] + after + end, [aside(harmful), *begin, simple(use)] + after + end,
+                                    [aside(harmful), simple(use), *after]])

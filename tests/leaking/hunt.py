@@ -198,7 +198,10 @@ class Stage:
             status = "I"
             requests = [self.named(turn, client, request) for request in turn.requests]
             for request in requests[:-1] if turn.leaving == "midway" else requests:
-                _, status = self.ask(client.session, request)
+                if request.aside:
+                    self.aside(turn.scene, request)
+                else:
+                    _, status = self.ask(client.session, request)
             if turn.leaving == "midway":
                 client.session.send(requests[-1].data)
             elif turn.leaving == "stay":
@@ -211,6 +214,16 @@ class Stage:
             return
         if turn.leaving != "stay":
             self.forget(turn.scene, "deed", turn.client, vanish=turn.leaving != "quit")
+
+    def aside(self, scene, request):
+        """Another client's request in the middle of a deed; there may be no server for it."""
+        try:
+            self.ask(self.client(scene, "aside", 0).session, request)
+        except w.ServerError as error:
+            self.forget(scene, "aside", 0)
+            if error.sqlstate not in NO_SERVER:
+                raise
+            self.unserved += 1
 
     def named(self, turn, client, request):
         """The request, with the names that the pooler gives its own statements where it is about those."""

@@ -11,12 +11,13 @@ SHOWN = 300
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """`data` causes `syncs` ReadyForQuery messages; `statements` counts what was asked for in it."""
+    """`data` causes `syncs` ReadyForQuery messages; `statements` counts what was asked for in it; `aside`: another client sends it."""
 
     data: bytes
     text: str
     syncs: int = 1
     statements: int = 1
+    aside: bool = False
 
     def naming(self, placeholder, name):
         """The same with a name in the place of one as long."""
@@ -47,6 +48,11 @@ def zero(text):
 
 def simple(sql):
     return Request(w.message(b"Q", zero(sql)), f"Query: {shown(sql)}")
+
+
+def aside(sql):
+    """The Query of another client."""
+    return Request(w.message(b"Q", zero(sql)), f"another client's Query: {shown(sql)}", aside=True)
 
 
 def copy_in(sql, data):

@@ -27,6 +27,9 @@ CUSTOM = ("app.tenant", "app.person", "app.depth", "other.thing", NOT_ASCII, "ap
           # What becomes of the name that is not ASCII where its bytes are said to be LATIN1.
           NOT_ASCII.encode().decode("latin1"), PROMISED)
 
+# How many views prepared transactions make, at most.
+PHASES = 4
+
 # Stands in a request for what the names of the pooler's own statements begin with, which only the run itself can tell; as long as that is.
 OWN_NAMES = "poolhouse_" + "_" * 16 + "_"
 
@@ -210,6 +213,8 @@ def tidy(cluster):
     for database in (QUIET, HIDDEN):
         with cluster.superuser(database) as db:
             drops = [drop for _, _, drop in BUILT_IN.values()] + [f"DROP FUNCTION public.made_{n}()" for n in range(3)]
+            drops += [f"ROLLBACK PREPARED 'b_phase_{n}'" for n in range(PHASES)] + [f"DROP VIEW public.b_phase_{n}" for n in range(PHASES)]
+            drops += ["DROP TABLE public.b_meant", "DROP FUNCTION public.b_meanwhile()", "DROP VIEW public.b_viewed"]
             for sql in drops:
                 try:
                     db.execute(sql)

@@ -110,7 +110,8 @@ impl Server {
             self.soil.add(Soil::BEYOND);
         } else if findings.suspects.any(Suspects::HIDDEN) && self.policy.reset != ResetPolicy::Never {
             self.soil.add(Soil::ALL);
-        } else if findings.suspects.any(Suspects::DDL) && self.policy.reset != ResetPolicy::Never {
+        } else if findings.suspects.any(Suspects::DDL.and(Suspects::ACTING)) && self.policy.reset != ResetPolicy::Never
+        {
             self.soil.add(Soil::STATE);
         }
         findings.custom.iter().for_each(|name| self.note_custom(name));
@@ -185,8 +186,10 @@ impl Server {
             self.soil.add(Soil::ALL);
         }
         let reads = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
-        if reads && !self.catalogue.is_clean() {
-            self.soil.add(if self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
+        let now = self.catalogue.version();
+        if reads && !(now.is_clean && now == self.catalogue_at_grant) {
+            let changed = now != self.catalogue_at_grant;
+            self.soil.add(if changed || self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
             self.plans.temporary = true;
         } else if self.policy.reset == ResetPolicy::Always {
             self.soil.add(Soil::STATE);

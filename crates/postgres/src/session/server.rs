@@ -20,7 +20,7 @@ use crate::{
         version::Version,
     },
     sql::{
-        catalogue::Catalogue,
+        catalogue::{Catalogue, Version as CatalogueVersion},
         parameters::{Pairs, Settings},
         suspects::Suspects,
     },
@@ -94,6 +94,8 @@ pub struct Server {
     pub(crate) held_last: Option<ClientId>,
     /// What is known of its database.
     pub(crate) catalogue: Arc<Catalogue>,
+    /// What was known of its database when its holder got it.
+    pub(crate) catalogue_at_grant: CatalogueVersion,
     /// Functions that the configuration calls harmless.
     pub(crate) trusted: Arc<[String]>,
     /// The transaction that is open has changed what the database consists of.
@@ -205,6 +207,7 @@ impl Server {
             ready_withheld: None,
             pinned: false,
             soil: Soil::default(),
+            catalogue_at_grant: catalogue.version(),
             catalogue,
             unsynced: false,
             odd_strings: false,
@@ -233,6 +236,7 @@ impl Server {
     #[inline]
     pub(crate) fn begin_lease(&mut self, client: ClientTag) {
         self.holder = Some(client);
+        self.catalogue_at_grant = self.catalogue.version();
         self.ready_withheld = None;
         self.mid_pipeline = false;
         self.forgetting = Vec::new();

@@ -56,6 +56,8 @@ pub(crate) struct Catalogue {
     clock: Arc<AtomicU64>,
     /// Raised by DDL: what was prepared before it may be stale.
     epoch: AtomicU32,
+    /// Raised whenever something may have come into it that can touch a session behind a text.
+    doubts: AtomicU64,
     /// Servers with DDL in a transaction that is not over.
     changing: AtomicU32,
     /// It was changed since it was read last.
@@ -82,6 +84,7 @@ impl Catalogue {
         Self {
             clock,
             epoch: AtomicU32::new(0),
+            doubts: AtomicU64::new(0),
             changing: AtomicU32::new(0),
             stale: AtomicBool::new(true),
             asking: AtomicBool::new(false),
@@ -128,7 +131,25 @@ impl Known {
     }
 }
 
+/// What is known of a catalogue at one moment. Two that are equal, and clean, tell that it was clean all the time between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version {
+    doubts: u64,
+    pub(crate) is_clean: bool,
+}
+
 impl Catalogue {
+    /// What is known of it now.
+    #[inline]
+    pub(crate) fn version(&self) -> Version {
+        Version { doubts: self.doubts.load(SeqCst), is_clean: self.is_clean() }
+    }
+
+    /// Something may have come into it, and `is_clean` says so already.
+    fn doubt(&self) {
+        self.doubts.fetch_add(1, SeqCst);
+    }
+
     /// Nothing in the database can touch a session behind a text, as far as is known now.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
@@ -200,6 +221,7 @@ impl Catalogue {
     pub(crate) fn change_begins(&self) {
         self.changing.fetch_add(1, SeqCst);
         self.epoch.fetch_add(1, SeqCst);
+        self.doubt();
     }
 
     /// That transaction is over.
@@ -223,6 +245,7 @@ impl Catalogue {
     pub(crate) fn failed(&self, why: &str) -> Option<Vec<String>> {
         let told = vec![format!("the catalogue cannot be read: {why}")];
         self.clean.store(false, SeqCst);
+        self.doubt();
         self.keeps_plans.store(true, SeqCst);
         self.due_ms.store(self.now_ms() + AGAIN_MS, SeqCst);
         self.stale.store(false, SeqCst);
@@ -256,6 +279,9 @@ impl Catalogue {
         self.beyond_unseen.store(judged.beyond_unseen, SeqCst);
         self.watches_names.store(!judged.by_notation.is_empty() || !judged.beyond.is_empty(), Relaxed);
         self.clean.store(judged.suspicious.is_empty(), SeqCst);
+        if !judged.suspicious.is_empty() {
+            self.doubt();
+        }
         *known = Known {
             mark: judged.mark,
             functions: judged.functions,
@@ -304,6 +330,7 @@ pub(super) mod tests {
         let ask = || Catalogue::ask(&catalogue, Arc::default());
         let reading = ask().unwrap();
         assert!(!catalogue.is_clean() && ask().is_none());
+        let first = catalogue.version();
         catalogue.change_begins();
         catalogue.change_ends();
         catalogue.read(reading);
@@ -312,9 +339,39 @@ pub(super) mod tests {
         reading.row(&row(function("f", "sql", "select 1"))).unwrap();
         catalogue.read(reading);
         assert!(catalogue.is_clean() && catalogue.knows(&[Box::from(*b"f")]) && !catalogue.knows(&[Box::from(*b"g")]));
+        assert!(catalogue.version() != first && catalogue.version() == catalogue.version());
         catalogue.clock.store(AGAIN_MS - 1, Relaxed);
         assert!(ask().is_none());
         catalogue.clock.store(AGAIN_MS, Relaxed);
         assert!(ask().is_some());
+    }
+
+    #[test]
+    fn what_was_in_it_for_a_while_is_remembered_by_its_version() {
+        let catalogue = catalogue();
+        let read = |source| {
+            catalogue.stale.store(true, SeqCst);
+            let mut reading = Catalogue::ask(&catalogue, Arc::default()).unwrap();
+            reading.row(&row(function("f", "sql", source))).unwrap();
+            catalogue.read(reading);
+        };
+        read("select 1");
+        let granted = catalogue.version();
+        assert!(granted.is_clean);
+        // Another function that does nothing is no reason for doubt, wherever it came from.
+        read("select 2");
+        assert_eq!(catalogue.version(), granted);
+        read("select setseed(0.5)");
+        assert!(!catalogue.version().is_clean);
+        read("select 2");
+        assert!(catalogue.version().is_clean && catalogue.version() != granted);
+        let granted = catalogue.version();
+        catalogue.change_begins();
+        catalogue.change_ends();
+        read("select 2");
+        assert!(catalogue.version().is_clean && catalogue.version() != granted);
+        assert!(catalogue.failed("why").is_some());
+        read("select 2");
+        assert!(catalogue.version().is_clean && catalogue.version() != granted);
     }
 }

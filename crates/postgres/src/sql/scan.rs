@@ -347,6 +347,8 @@ fn anywhere(word: &[u8], at: &mut Place<'_>, found: &mut Findings) {
         (7, b'n') if is("nextval") => Suspects::SEQUENCE,
         (6, b's') if is("setval") => Suspects::SEQUENCE,
         (6, b'i') if is("insert") => Suspects::SEQUENCE,
+        // CREATE TABLE ... AS EXECUTE
+        (7, b'e') if is("execute") && before(&["as"]) => Suspects::HIDDEN,
         (6, b'u') if is("update") => {
             at.updates = true;
             return;

@@ -47,6 +47,8 @@ impl Suspects {
     /// Changes what the database consists of.
     pub(crate) const DDL: Self = Self(1 << 18);
 
+    /// Makes a temporary object: it may act behind texts while it exists, and no other session knows of it.
+    pub(crate) const ACTING: Self = Self(1 << 22);
     /// Changes, perhaps only for the transaction, how constants in functions are read.
     pub(crate) const READING: Self = Self(1 << 19);
     /// Changes how text constants are written.

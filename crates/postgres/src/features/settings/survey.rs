@@ -67,6 +67,11 @@ impl Postgres {
         if client.listening.is_some() && !server.unlistens.is_empty() {
             self.unlisten(client, &std::mem::take(&mut server.unlistens), out);
         }
+        let temporary = client.pin == Some(Pin::Temporary) || server.suspects.any(Suspects::ACTING);
+        if temporary && server.suspects.any(Suspects::UNDO) && server.policy.reset != ResetPolicy::Never {
+            // What a temporary object has set stays when the object goes.
+            server.suspects.add(Suspects::HIDDEN);
+        }
         let advanced = client.last_values && server.suspects.any(Suspects::SEQUENCE);
         server.advanced |= advanced;
         let mut relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };

@@ -32,7 +32,8 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
         b"insert" => Suspects::SEQUENCE,
         b"commit" | b"end" | b"rollback" | b"abort" => {
             found.exits = true;
-            return Kind::Plain;
+            // What a prepared transaction has made is there from now on.
+            if next_is(tokens, "prepared") { Suspects::DDL } else { Suspects::NONE }
         }
         b"set" => {
             settings::set(tokens, found);
@@ -66,7 +67,7 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
         }
         b"load" => Suspects::BEYOND.and(Suspects::HIDDEN),
         b"drop" => Suspects::UNDO.and(Suspects::DDL),
-        b"create" if creates_temporary(tokens) => return Kind::Plain,
+        b"create" if creates_temporary(tokens) => Suspects::ACTING,
         b"create" | b"alter" | b"import" | b"reassign" | b"refresh" | b"security" => Suspects::DDL,
         _ => Suspects::HIDDEN,
     };
@@ -74,7 +75,7 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
     Kind::Plain
 }
 
-/// CREATE TEMP TABLE and the like: nobody else will know of it. That it is temporary is seen where the word is.
+/// CREATE TEMP TABLE and the like. That it is temporary is seen where the word is.
 fn creates_temporary(tokens: &Tokens<'_>) -> bool {
     let mut words = tokens.clone().take(6).skip_while(
         |token| matches!(token, Token::Word(word) if is(word, "local") || is(word, "global") || is(word, "or") || is(word, "replace")),
