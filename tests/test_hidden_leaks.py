@@ -123,7 +123,7 @@ def test_what_a_trigger_did_before_it_was_replaced_is_met_by_nobody(trigger):
         look.rows(answers(other, HARMFUL))
         look.rows(answers(one, "BEGIN"))
         look.rows(answers(one, "INSERT INTO public.b_meant VALUES (1)"))
-        # Whoever comes meanwhile finds that nothing in the database can do harm.
+        # Meanwhile others find that nothing in the database can do harm.
         look.rows(answers(other, HARMLESS))
         read_again(other)
         look.rows(answers(other, "BEGIN"))

@@ -8,7 +8,7 @@ use crate::{
         own_queries::Purpose,
         server::{Server, Stage},
         shared::Postgres,
-        survey::{self, Survey},
+        survey::{self, Statements, Survey},
     },
     sql::{parameters::Settings, scan::scan, suspects::Suspects},
     wire::error::Failure,
@@ -36,8 +36,9 @@ impl Postgres {
                 let found = server.connect_query.as_ref().map(|text| scan(text.as_bytes())).unwrap_or_default();
                 // What it does behind its text has to be done again.
                 server.connect_makes = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
-                let sql = survey::write(asked, &found.custom);
-                server.begin(me, Purpose::Connected(Survey::new(asked, Vec::new(), &found.custom)), &[&sql], out);
+                let sql = survey::write(asked, &found.custom, Statements::OfSql);
+                let survey = Survey::new(asked, Vec::new(), &found.custom, Statements::OfSql);
+                server.begin(me, Purpose::Connected(survey), &[&sql], out);
             }
             (Some(set), None) => {
                 let Settings { reported, .. } = &*server.settings;

@@ -103,6 +103,7 @@ impl Server {
     /// Adds these findings to what is known.
     pub(crate) fn note(&mut self, findings: &Findings) {
         self.note_reading(findings);
+        self.note_listed(findings.suspects);
         self.suspects.add(findings.suspects);
         self.plans.temporary |= findings.suspects.any(Suspects::TEMPORARY.and(Suspects::HIDDEN));
         // A name that cannot be seen may be that of the seed.
@@ -126,6 +127,21 @@ impl Server {
             if self.unlistens.len() < MAX_CHANNELS && !self.unlistens.contains(name) {
                 self.unlistens.push(name.clone());
             }
+        }
+    }
+
+    /// The survey tells whose the view is that a text has taken a parameter's name from, unless that may have been another's then.
+    fn note_listed(&mut self, found: Suspects) {
+        let mut others = found;
+        if found.any(Suspects::LISTED) {
+            // What it sets itself comes after it was read.
+            others.remove(Suspects::MEANING);
+            others.add(self.suspects);
+        } else if !self.suspects.any(Suspects::LISTED) {
+            return;
+        }
+        if others.any(Suspects::MAY_HIDE_VIEWS) {
+            self.suspects.add(Suspects::UNNAMED);
         }
     }
 

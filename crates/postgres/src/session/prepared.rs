@@ -22,6 +22,8 @@ pub(crate) struct Prepared {
     pipeline: u32,
     /// Whether it has the statements that clean it.
     pub(crate) cleaning: Copies,
+    /// A client may have parsed a statement there under a name of its own.
+    pub(crate) has_clients: bool,
 }
 
 /// Whether a server has statements of ours.

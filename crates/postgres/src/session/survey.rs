@@ -2,7 +2,7 @@
 //! asked for. It knows no connection.
 
 use crate::{
-    session::{pins::Pin, statements::PREFIX},
+    session::pins::Pin,
     sql::{
         parameter_names::is_hidden_setting,
         parameters::{Pairs, Settings, is_default_set, is_fact, is_identity, write_literal},
@@ -33,6 +33,19 @@ pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]
     names
 }
 
+/// Which prepared statements are asked for. PostgreSQL copies the texts of all to tell of any, which may be megabytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Statements {
+    None,
+    /// Those that SQL has prepared.
+    OfSql,
+    /// Those, too, that a client has parsed under a name of its own.
+    OfClients,
+}
+
+/// The names that poolers give to statements: this one, others before or behind it, PgBouncer.
+const NAMES_OF_POOLERS: &str = "^(poolhouse_[0-9a-f]{16}_|PGBOUNCER_)[0-9]+$";
+
 /// Names of parameters that clients may use, and that the server lists by another.
 const OLD_NAMES: [&str; 2] = ["sort_mem", "vacuum_mem"];
 
@@ -56,7 +69,7 @@ const GUARDED: [&str; 3] = ["statement_timeout", "lock_timeout", "jit"];
 
 /// The query so that no time-out of the client's ends it, with what the session has for these parameters, and what it would have if it had set nothing.
 /// Within a transaction or outside, and it leaves nothing behind there.
-fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], within: bool) -> Vec<u8> {
+fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], statements: Statements, within: bool) -> Vec<u8> {
     let (begin, end): (&[u8], &[u8]) = if within {
         (b"SAVEPOINT poolhouse;", b";ROLLBACK TO SAVEPOINT poolhouse;RELEASE SAVEPOINT poolhouse")
     } else {
@@ -79,15 +92,15 @@ fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], within: bool) -> Vec<
     );
     ask(&mut sql, 'd');
     sql.extend_from_slice(b";SET LOCAL statement_timeout = 0;SET LOCAL lock_timeout = 0;SET LOCAL jit = off;");
-    sql.extend(write(suspects, custom));
+    sql.extend(write(suspects, custom, statements));
     sql.extend_from_slice(end);
     sql
 }
 
 /// The query.
-pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
+pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statements) -> Vec<u8> {
     let mut sql = Vec::new();
-    // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to.
+    // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to; u, if pg_settings is not PostgreSQL's own.
     sql.extend_from_slice(
         b"/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
           WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (\
@@ -97,12 +110,23 @@ pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>]) -> Vec<u8> {
           UNION ALL SELECT 'p', 'lock', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
           WHERE locktype OPERATOR(pg_catalog.=) 'advisory'::pg_catalog.text \
           AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
-          UNION ALL SELECT 'l', channel, NULL FROM pg_catalog.pg_listening_channels() AS channel \
-          UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
-          WHERE from_sql OR name OPERATOR(pg_catalog.!~) '^",
+          UNION ALL SELECT 'l', channel, NULL FROM pg_catalog.pg_listening_channels() AS channel",
     );
-    sql.extend_from_slice(PREFIX.as_bytes());
-    sql.extend_from_slice(b"[0-9]+$'::pg_catalog.text)");
+    if statements != Statements::None {
+        let named = format!(" OR name OPERATOR(pg_catalog.!~) '{NAMES_OF_POOLERS}'::pg_catalog.text");
+        let named = if statements == Statements::OfClients { named.as_bytes() } else { b"" };
+        sql.extend_from_slice(
+            b" UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE from_sql",
+        );
+        sql.extend_from_slice(named);
+        sql.push(b')');
+    }
+    if suspects.any(Suspects::LISTED) {
+        sql.extend_from_slice(
+            b" UNION ALL SELECT 'u', NULL, NULL WHERE pg_catalog.to_regclass('pg_settings'::pg_catalog.text)::pg_catalog.oid \
+              OPERATOR(pg_catalog.<>) 'pg_catalog.pg_settings'::pg_catalog.regclass::pg_catalog.oid",
+        );
+    }
     if suspects.any(Suspects::ASKS_SETTINGS) {
         sql.extend_from_slice(b" UNION ALL SELECT 's', ");
         write_bytes(&mut sql, b"name");
@@ -143,15 +167,18 @@ pub(crate) struct Survey {
     own: Vec<Setting>,
     /// Something was too long to be kept.
     pub(crate) too_long: bool,
+    /// What names the parameters that were set is not PostgreSQL's own.
+    pub(crate) unlisted: bool,
     /// Names of custom parameters that no text has named: where one is empty, it was only cleaned.
     pub(crate) guessed: Vec<Box<[u8]>>,
     /// What to ask for once more.
     custom: Vec<Box<[u8]>>,
+    statements: Statements,
     tries: u8,
 }
 
 impl Survey {
-    pub(crate) fn new(asked: Suspects, resets: Vec<Box<[u8]>>, custom: &[Box<[u8]>]) -> Self {
+    pub(crate) fn new(asked: Suspects, resets: Vec<Box<[u8]>>, custom: &[Box<[u8]>], statements: Statements) -> Self {
         Self {
             asked,
             resets,
@@ -161,8 +188,10 @@ impl Survey {
             guarded: false,
             own: Vec::new(),
             too_long: false,
+            unlisted: false,
             guessed: Vec::new(),
             custom: custom.to_vec(),
+            statements,
             tries: 1,
         }
     }
@@ -174,20 +203,24 @@ impl Survey {
             tries: self.tries + 1,
             guessed,
             guarded: true,
-            ..Self::new(self.asked, self.resets.clone(), &self.custom)
+            ..Self::new(self.asked, self.resets.clone(), &self.custom, self.statements)
         };
-        (self.tries < MAX_TRIES).then(|| (survey, write_guarded(self.asked, &self.custom, false)))
+        (self.tries < MAX_TRIES).then(|| (survey, self.guarded_sql(false)))
     }
 
     /// Its query within a transaction, where it cannot be asked again.
     pub(crate) fn within(&mut self) -> Vec<u8> {
         self.guarded = true;
-        write_guarded(self.asked, &self.custom, true)
+        self.guarded_sql(true)
+    }
+
+    fn guarded_sql(&self, within: bool) -> Vec<u8> {
+        write_guarded(self.asked, &self.custom, self.statements, within)
     }
 
     /// One that was never answered.
     pub(crate) fn unknown(other: &Self) -> Self {
-        let mut unknown = Self::new(other.asked, Vec::new(), &[]);
+        let mut unknown = Self::new(other.asked, Vec::new(), &[], Statements::None);
         unknown.asked.remove(Suspects::ASKS_SETTINGS);
         unknown
     }
@@ -227,6 +260,10 @@ impl Survey {
                 *column = Some(value);
                 rest = after;
             }
+        }
+        if columns[0] == Some(b"u") {
+            self.unlisted = true;
+            return Some(());
         }
         match (columns[0]?, columns[1]?, columns[2]) {
             (b"s", name, Some(value)) => {
@@ -328,7 +365,8 @@ mod tests {
     }
 
     fn survey(rows: &[[Option<&str>; 3]]) -> Survey {
-        let mut survey = Survey::new(Suspects::SETTINGS, vec![Box::from(*b"datestyle"), Box::from(*b"geqo")], &[]);
+        let resets = vec![Box::from(*b"datestyle"), Box::from(*b"geqo")];
+        let mut survey = Survey::new(Suspects::SETTINGS, resets, &[], Statements::OfSql);
         for [kind, name, value] in rows {
             let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
             let (name, value) = (name.map(hex), value.map(hex));
@@ -378,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_malformed_row_is_noticed() {
-        let mut survey = Survey::new(Suspects::NONE, Vec::new(), &[]);
+        let mut survey = Survey::new(Suspects::NONE, Vec::new(), &[], Statements::None);
         for body in
             [&b""[..], b"\0\x03", b"\0\x03\0\0\0\x05ab", &row(&[Some("p"), Some("?"), None]), &row(&[None, None, None])]
         {
@@ -388,8 +426,15 @@ mod tests {
 
     #[test]
     fn only_what_is_suspected_is_asked_for() {
-        assert!(!String::from_utf8(write(Suspects::LOCK, &[])).unwrap().contains("pg_settings"));
-        let sql = String::from_utf8(write(Suspects::SETTINGS, &[Box::from(*b"a.'b")])).unwrap();
-        assert!(sql.contains("current_setting(E'a.\\x27b', true)"), "{sql}");
+        let sql = |suspects, custom: &[Box<[u8]>], statements| {
+            String::from_utf8(write(suspects, custom, statements)).unwrap()
+        };
+        assert!(!sql(Suspects::LOCK, &[], Statements::None).contains("pg_settings"));
+        let settings = sql(Suspects::SETTINGS, &[Box::from(*b"a.'b")], Statements::None);
+        assert!(settings.contains("current_setting(E'a.\\x27b', true)"), "{settings}");
+        assert!(!settings.contains("pg_prepared_statements"));
+        let of_sql = sql(Suspects::LOCK, &[], Statements::OfSql);
+        assert!(of_sql.contains("pg_prepared_statements WHERE from_sql)"), "{of_sql}");
+        assert!(sql(Suspects::LOCK, &[], Statements::OfClients).contains("from_sql OR name"));
     }
 }

@@ -6,6 +6,7 @@
 mod calls;
 mod glance;
 mod kinds;
+mod listed;
 mod notation;
 mod settings;
 
@@ -27,6 +28,12 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
     let mut findings = Findings::default();
     if look(text, &mut findings, true).unclear {
         findings = Findings::misread(&findings);
+    }
+    if findings.suspects.any(Suspects::UNNAMED)
+        && let Some((named, qualified)) = listed::named(text)
+    {
+        findings = scan(&named);
+        findings.suspects.add(if qualified { Suspects::NONE } else { Suspects::LISTED });
     }
     if findings.suspects.any(Suspects::SETS_BACK) && reset::mark(text).is_some() {
         // It was amended before: what it sets back is as it should be.
@@ -439,6 +446,16 @@ mod tests {
         ] {
             has(sql, what);
         }
+    }
+
+    #[test]
+    fn a_name_that_pg_settings_has_is_no_unknown_one() {
+        let text = |view: &str| format!("SELECT set_config(name, 'view', false) FROM {view} WHERE name = 'geqo'");
+        has_not(&text("pg_settings"), Suspects::UNNAMED);
+        has(&text("pg_settings"), Suspects::LISTED);
+        has(&text("pg_catalog.pg_settings"), Suspects::SETTINGS);
+        has_not(&text("pg_catalog.pg_settings"), Suspects::LISTED);
+        has(&text("mine"), Suspects::UNNAMED);
     }
 
     #[test]

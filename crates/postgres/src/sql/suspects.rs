@@ -49,6 +49,12 @@ impl Suspects {
 
     /// Makes a temporary object: it may act behind texts while it exists, and no other session knows of it.
     pub(crate) const ACTING: Self = Self(1 << 22);
+    /// Sets a parameter that the view pg_settings names, if that is PostgreSQL's own.
+    pub(crate) const LISTED: Self = Self(1 << 23);
+    /// What may make it another's.
+    pub(crate) const MAY_HIDE_VIEWS: Self =
+        Self(Self::MEANING.0 | Self::TEMPORARY.0 | Self::ACTING.0 | Self::HIDDEN.0 | Self::DDL.0 | Self::UNDO.0);
+
     /// Changes, perhaps only for the transaction, how constants in functions are read.
     pub(crate) const READING: Self = Self(1 << 19);
     /// Changes how text constants are written.

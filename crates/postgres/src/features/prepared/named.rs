@@ -125,12 +125,10 @@ fn parse(
         return Step::Replaced(name.end);
     }
     if !message.is_whole() {
-        // Too long to be kept: it stays with this server, under its own name.
+        // Too long to be kept: it stays with this server, under its own name. A survey may not tell it from ours, or another pooler's.
         server.suspects.add(Suspects::PREPARE);
-        // A survey would not tell it from ours.
-        if is_ours(&message.bytes[name]) {
-            server.soil.add(Soil::ALL);
-        }
+        server.soil.add(Soil::ALL);
+        server.prepared.get_or_insert_default().has_clients = true;
         return Step::Forward;
     }
     let text = &message.bytes[name.end + 1..message.end()];

@@ -12,7 +12,7 @@ use crate::{
         server::Server,
         shared::Postgres,
         soil::Soil,
-        survey::{self, Survey},
+        survey::{self, Statements, Survey},
     },
     sql::suspects::Suspects,
     wire::{
@@ -164,11 +164,15 @@ impl Postgres {
         let known = client.settings.as_ref().expect("a client that is logged in has settings");
         let hidden = if server.suspects.any(Suspects::HIDDEN) { server.catalogue.custom() } else { Vec::new() };
         let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
-        let mut survey = Survey::new(server.suspects, server.resets.clone(), &custom);
+        let statements = server.statements_to_ask_for(client);
+        let mut survey = Survey::new(server.suspects, server.resets.clone(), &custom, statements);
         let named = |name: &[u8]| server.custom.iter().any(|seen| seen.eq_ignore_ascii_case(name));
         survey.guessed = hidden.into_iter().filter(|name| known.extras.get(name).is_none() && !named(name)).collect();
-        let sql =
-            if server.exchange.status() == IDLE { survey::write(server.suspects, &custom) } else { survey.within() };
+        let sql = if server.exchange.status() == IDLE {
+            survey::write(server.suspects, &custom, statements)
+        } else {
+            survey.within()
+        };
         server.begin(tag, Purpose::Survey(survey), &[&sql], out);
     }
 
@@ -246,7 +250,7 @@ impl Postgres {
         if client.settings.as_ref().is_some_and(|settings| settings.acts_as_two()) {
             pin = pin.or(Some(Pin::Identity));
         }
-        if server.suspects.any(Suspects::UNNAMED) || survey.too_long {
+        if server.suspects.any(Suspects::UNNAMED) || survey.too_long || survey.unlisted {
             pin = Some(Pin::UnknownSetting);
         }
         server.advanced &= !server.discarded || server.suspects.any(Suspects::SEQUENCE);
@@ -298,5 +302,19 @@ impl Postgres {
         server.settings = self.parameters.intern(theirs);
         server.plans.note_left(&server.settings);
         client.settings = Some(self.parameters.intern(wanted));
+    }
+}
+
+impl Server {
+    /// Which prepared statements its holder may have there beside ours. Who has any is pinned.
+    fn statements_to_ask_for(&self, client: &Client) -> Statements {
+        let out_of_sight = self.suspects.any(Suspects::HIDDEN) && self.catalogue.prepares();
+        let may_have =
+            client.pin.is_some() || self.suspects.any(Suspects::PREPARE.and(Suspects::BEYOND)) || out_of_sight;
+        match may_have {
+            true if self.prepared.as_ref().is_some_and(|prepared| prepared.has_clients) => Statements::OfClients,
+            true => Statements::OfSql,
+            false => Statements::None,
+        }
     }
 }

@@ -167,7 +167,7 @@ impl Session {
                 Done::new(self.copy_out(&columns, &done.rows))
             }
             Node::Do(steps) => self.procedure(shared, steps)?,
-            Node::Survey { settings, names, prefix } => self.survey(shared, *settings, names, prefix),
+            Node::Survey { settings, names, statements } => self.survey(shared, *settings, names, *statements),
             Node::Guarded { mark, names } => self.guarded(mark, names),
             Node::Fixed(_, rows) => {
                 let value = |text: &String| Value::Text(text.clone());

@@ -2,7 +2,7 @@
 //! read out of them.
 
 use super::{
-    sql::Node,
+    sql::{Node, Statements},
     tokens::{Kind, Token},
 };
 
@@ -28,12 +28,13 @@ pub(super) fn recognise(span: &str, tokens: &[Token]) -> Option<Node> {
 }
 
 fn survey(span: &str, tokens: &[Token]) -> Option<Node> {
-    const BEFORE: &str = "OPERATOR(pg_catalog.!~) '^";
-    let start = span.find(BEFORE)? + BEFORE.len();
-    let length = span[start..].find("[0-9]+$'")?;
-    let prefix = span[start..start + length].to_owned();
     let names = names_of_settings(tokens);
-    Some(Node::Survey { settings: span.contains("pg_catalog.pg_settings"), names, prefix })
+    let statements = match () {
+        () if span.contains(" WHERE from_sql OR name OPERATOR(pg_catalog.!~) ") => Statements::OfClients,
+        () if span.contains(" WHERE from_sql)") => Statements::OfSql,
+        () => Statements::None,
+    };
+    Some(Node::Survey { settings: span.contains("pg_catalog.pg_settings"), names, statements })
 }
 
 /// Of which settings the values are asked for by name.
@@ -57,11 +58,11 @@ mod tests {
 
     #[test]
     fn a_survey_is_read_for_what_rules_its_answer() {
-        let sql = "/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL WHERE name \
-                   OPERATOR(pg_catalog.!~) '^poolhouse_0a_[0-9]+$'::pg_catalog.text UNION ALL SELECT 's', x FROM pg_catalog.pg_settings \
+        let sql = "/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL WHERE EXISTS (SELECT 1 \
+                   FROM pg_catalog.pg_prepared_statements WHERE from_sql) UNION ALL SELECT 's', x FROM pg_catalog.pg_settings \
                    UNION ALL SELECT 's', pg_catalog.current_setting(E'a.\\x27b', true)";
         let node = statements(sql, true).unwrap().0.remove(0).node;
-        let expected = Node::Survey { settings: true, names: vec!["a.'b".into()], prefix: "poolhouse_0a_".into() };
-        assert_eq!(node, expected);
+        let names = vec!["a.'b".into()];
+        assert_eq!(node, Node::Survey { settings: true, names, statements: Statements::OfSql });
     }
 }

@@ -3,7 +3,13 @@
 use std::collections::VecDeque;
 
 use super::{
-    execute::Done, failure::Failure, functions::Stop, session::Session, shared::Shared, sql::Procedural, values::Value,
+    execute::Done,
+    failure::Failure,
+    functions::Stop,
+    session::{Prepared, Session},
+    shared::Shared,
+    sql::{Procedural, Statements},
+    values::Value,
 };
 
 impl Session {
@@ -29,7 +35,7 @@ impl Session {
     }
 
     /// What Poolhouse wants to know of a session.
-    pub(super) fn survey(&self, shared: &Shared, settings: bool, names: &[String], prefix: &str) -> Done {
+    pub(super) fn survey(&self, shared: &Shared, settings: bool, names: &[String], statements: Statements) -> Done {
         let text = |text: &str| Value::Text(text.to_owned());
         let mut rows = VecDeque::new();
         let mut pin = |there: bool, word: &str| {
@@ -43,12 +49,10 @@ impl Session {
         for channel in &self.channels {
             rows.push_back(vec![text("l"), text(channel), Value::Null]);
         }
-        let is_ours = |name: &str| {
-            let number = name.strip_prefix(prefix).unwrap_or_default();
-            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-        };
         let mut named = self.statements.iter().filter(|(name, _)| !name.is_empty());
-        if named.any(|(name, prepared)| prepared.from_sql || !is_ours(name)) {
+        let of_clients = statements == Statements::OfClients;
+        let asked = |(name, prepared): (&String, &Prepared)| prepared.from_sql || (of_clients && !is_of_pooler(name));
+        if statements != Statements::None && named.any(asked) {
             rows.push_back(vec![text("p"), text("prepare"), Value::Null]);
         }
         if settings {
@@ -71,6 +75,14 @@ impl Session {
         };
         Done::rows("SELECT", names.iter().map(row).collect::<VecDeque<_>>())
     }
+}
+
+/// Whether Poolhouse gives such names.
+fn is_of_pooler(name: &str) -> bool {
+    let after = name.strip_prefix("poolhouse_").and_then(|rest| rest.split_at_checked(16));
+    after
+        .and_then(|(_, number)| number.strip_prefix('_'))
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// A text as the numbers of its bytes.

@@ -87,11 +87,11 @@ pub(super) enum Node {
     CopyIn(Name),
     CopyOut(Box<Statement>),
     Do(Vec<Procedural>),
-    /// A survey of Poolhouse's: whether it asks for settings, which custom ones, and how its own statements' names begin.
+    /// A survey of Poolhouse's: whether it asks for settings, which custom ones, and which prepared statements.
     Survey {
         settings: bool,
         names: Vec<String>,
-        prefix: String,
+        statements: Statements,
     },
     /// What these settings are, asked before a survey that changes them for itself.
     Guarded {
@@ -100,6 +100,15 @@ pub(super) enum Node {
     },
     /// Rows that are the same whatever happens: so many columns each.
     Fixed(usize, Vec<Vec<String>>),
+}
+
+/// Which prepared statements a survey asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Statements {
+    None,
+    OfSql,
+    /// Also those whose names are no pooler's.
+    OfClients,
 }
 
 /// How a transaction is to be, as far as that is said.

@@ -285,7 +285,7 @@ mod of_poolhouse {
         soil(&mut server, &mut client);
         let sql = "/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
             UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
-            WHERE from_sql OR name OPERATOR(pg_catalog.!~) '^poolhouse_00000000000000aa_[0-9]+$'::pg_catalog.text) \
+            WHERE from_sql OR name OPERATOR(pg_catalog.!~) '^(poolhouse_[0-9a-f]{16}_|PGBOUNCER_)[0-9]+$'::pg_catalog.text) \
             UNION ALL SELECT 's', name, setting FROM pg_catalog.pg_settings UNION ALL SELECT 's', 'app.x', \
             pg_catalog.current_setting('app.x', true)";
         let told = client.ask(&mut server, sql);
