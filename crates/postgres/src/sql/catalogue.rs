@@ -21,6 +21,7 @@ use std::{
 };
 
 pub(crate) use reading::Reading;
+use reading::{Outcome, Partial};
 
 use crate::sql::{
     harmless::MAX_NAME,
@@ -29,6 +30,14 @@ use crate::sql::{
 
 /// Milliseconds after which the catalogue is asked again.
 const AGAIN_MS: u64 = 10_000;
+
+/// Milliseconds between the parts of one that is read by parts: for the first time, and again. So a server is at work for it for a tenth of the
+/// time at most, and for a hundredth.
+const PART_EVERY_MS: u64 = 100;
+const PART_AGAIN_EVERY_MS: u64 = 1_000;
+
+/// Milliseconds before it is asked whether one that is read by parts has changed.
+const LARGE_EVERY_MS: u64 = 2_000;
 
 /// The catalogues of all databases.
 #[derive(Default)]
@@ -66,6 +75,10 @@ pub(crate) struct Catalogue {
     asking: AtomicBool,
     /// When it is to be asked again, by the driver's clock.
     due_ms: AtomicU64,
+    /// It is not asked before that, whatever has changed.
+    not_before_ms: AtomicU64,
+    /// What was read so far of one that is read by parts.
+    partial: Mutex<Option<Partial>>,
     /// Nothing in it can touch a session behind a text.
     clean: AtomicBool,
     /// Something in it may prepare statements, or deallocate them.
@@ -89,6 +102,8 @@ impl Catalogue {
             stale: AtomicBool::new(true),
             asking: AtomicBool::new(false),
             due_ms: AtomicU64::new(0),
+            not_before_ms: AtomicU64::new(0),
+            partial: Mutex::default(),
             clean: AtomicBool::new(false),
             prepares: AtomicBool::new(true),
             keeps_plans: AtomicBool::new(true),
@@ -233,12 +248,20 @@ impl Catalogue {
 
     /// What a server is to be asked now, if one is.
     pub(crate) fn ask(this: &Arc<Self>, trusted: Arc<[String]>) -> Option<Reading> {
-        let due = this.stale.load(SeqCst) || this.now_ms() >= this.due_ms.load(SeqCst);
-        if !due || this.changing.load(SeqCst) > 0 || this.asking.swap(true, SeqCst) {
+        let now = this.now_ms();
+        let due = this.stale.load(SeqCst) || now >= this.due_ms.load(SeqCst);
+        let waits = now < this.not_before_ms.load(SeqCst) || this.changing.load(SeqCst) > 0;
+        if !due || waits || this.asking.swap(true, SeqCst) {
             return None;
         }
+        let (asked, epoch) = (Asked(this.clone()), this.epoch());
+        // What has changed meanwhile may be in a part that was read.
+        let so_far = this.partial.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(so_far) = so_far.filter(|partial| partial.epoch == epoch) {
+            return Some(Reading::go_on(asked, so_far, trusted));
+        }
         let known = this.known.read().unwrap_or_else(PoisonError::into_inner);
-        Some(Reading::new(Asked(this.clone()), known.mark.clone(), this.epoch(), trusted))
+        Some(Reading::new(asked, known.mark.clone(), epoch, trusted))
     }
 
     /// The server was not able to answer: all that is not known is supposed. Returns what people are to be told, if that is new.
@@ -257,15 +280,36 @@ impl Catalogue {
     }
 
     /// The server has answered. Returns what people are to be told, if that is new.
-    pub(crate) fn read(&self, reading: Reading) -> Option<Vec<String>> {
+    pub(crate) fn read(&self, mut reading: Reading) -> Option<Vec<String>> {
         let epoch = reading.epoch;
-        let news = (!reading.same).then(|| self.take_over(reading)).flatten();
-        self.due_ms.store(self.now_ms() + AGAIN_MS, SeqCst);
+        let now = self.now_ms();
+        if reading.is_large() {
+            self.not_before_ms.store(now + LARGE_EVERY_MS, SeqCst);
+        }
+        let news = match reading.outcome() {
+            Outcome::Same => None,
+            Outcome::Whole => self.take_over(reading),
+            Outcome::Partly(partial) => {
+                self.read_partly(partial, now);
+                return None;
+            }
+        };
+        self.due_ms.store(now + AGAIN_MS, SeqCst);
         // DDL that came meanwhile may not have been seen.
         if self.epoch() == epoch && self.changing.load(SeqCst) == 0 {
             self.stale.store(false, SeqCst);
         }
         news
+    }
+
+    /// There is more to be read: until then all is in doubt.
+    fn read_partly(&self, partial: Partial, now: u64) {
+        self.stale.store(true, SeqCst);
+        self.doubt();
+        let first = self.known.read().unwrap_or_else(PoisonError::into_inner).mark.is_empty();
+        let pause = if first { PART_EVERY_MS } else { PART_AGAIN_EVERY_MS };
+        self.not_before_ms.store(now + pause, SeqCst);
+        *self.partial.lock().unwrap_or_else(PoisonError::into_inner) = Some(partial);
     }
 
     fn take_over(&self, reading: Reading) -> Option<Vec<String>> {
@@ -344,6 +388,65 @@ pub(super) mod tests {
         assert!(ask().is_none());
         catalogue.clock.store(AGAIN_MS, Relaxed);
         assert!(ask().is_some());
+    }
+
+    #[test]
+    fn a_large_one_is_read_by_parts_and_in_doubt_until_all_are_known() {
+        let catalogue = catalogue();
+        let now = AtomicU64::new(0);
+        let ask = || {
+            catalogue.clock.store(now.fetch_add(PART_EVERY_MS, Relaxed) + PART_EVERY_MS, Relaxed);
+            Catalogue::ask(&catalogue, Arc::default())
+        };
+        let mark = |text, count: &'static str| row(["m", "", text, "", count, "off", ""]);
+        let text = |reading: &Reading| String::from_utf8(reading.question(15)).unwrap();
+        let mut reading = ask().unwrap();
+        reading.row(&mark("1", "5000")).unwrap();
+        catalogue.read(reading);
+        assert!(!catalogue.is_clean() && Catalogue::ask(&catalogue, Arc::default()).is_none(), "too soon");
+        catalogue.clock.store(LARGE_EVERY_MS, Relaxed);
+        now.store(LARGE_EVERY_MS, Relaxed);
+        let mut parts = 0;
+        let mut reading = ask().unwrap();
+        while !text(&reading).contains("WITH marks") {
+            assert!(!catalogue.is_clean());
+            reading.row(&row(["b", "", if parts == 1 { "20000" } else { "" }, "", "", "0", ""])).unwrap();
+            assert_eq!(text(&reading).contains("> 20000"), parts == 2, "{}", text(&reading));
+            let name = format!("f{parts}");
+            reading.row(&row(function(&name, "sql", "select 1"))).unwrap();
+            catalogue.read(reading);
+            parts += 1;
+            reading = ask().unwrap();
+        }
+        assert!(parts > 10, "{parts}");
+        // Whether it is still the same is asked at last.
+        reading.row(&mark("1", "5000")).unwrap();
+        catalogue.read(reading);
+        assert!(catalogue.is_clean() && catalogue.knows(&[Box::from(*b"f0"), Box::from(*b"f7")]));
+    }
+
+    #[test]
+    fn what_changes_while_a_large_one_is_read_begins_it_anew() {
+        let catalogue = catalogue();
+        let answer = |at_ms, rows: &[[&str; 7]]| {
+            catalogue.clock.store(at_ms, Relaxed);
+            let mut reading = Catalogue::ask(&catalogue, Arc::default()).unwrap();
+            let sql = String::from_utf8(reading.question(15)).unwrap();
+            rows.iter().for_each(|columns| reading.row(&row(*columns)).unwrap());
+            catalogue.read(reading);
+            sql.contains("WITH marks")
+        };
+        let mark = |text| ["m", "", text, "", "5000", "off", ""];
+        assert!(answer(0, &[mark("1")]));
+        assert!(!answer(10_000, &[["b", "", "", "", "", "0", ""], function("old", "sql", "select 1")]));
+        catalogue.change_begins();
+        catalogue.change_ends();
+        assert!(answer(20_000, &[mark("2")]));
+        let mut at = 30_000;
+        while !answer(at, &[["b", "", "", "", "", "0", ""], mark("2")]) {
+            at += 10_000;
+        }
+        assert!(catalogue.is_clean() && !catalogue.knows(&[Box::from(*b"old")]));
     }
 
     #[test]

@@ -1,108 +1,235 @@
-//! What a server is asked about its database's catalogue.
+//! What a server is asked about its database's catalogue: all of it at once where it is small, otherwise by parts, each of which takes the server some
+//! milliseconds. Whether anything has changed is told by a mark of all rows that matter, which is computed once for a question.
 
 use crate::sql::parameters::write_literal;
 
 /// Extensions whose functions do harm only if they are called with the wrong arguments: to have them does none.
 pub(super) const TO_BE_CALLED: &[&str] = &["dblink", "isn", "postgres_fdw", "tablefunc", "xml2"];
 
-/// Columns of stored expressions, with the words for where they are.
-const EXPRESSIONS: [&str; 10] = [
-    "SELECT concat('statistics ', stxname), stxexprs::text FROM pg_statistic_ext WHERE oid >= 16384 AND stxexprs IS NOT NULL",
-    "SELECT concat('rule of ', ev_class::regclass), concat(ev_action, ev_qual) FROM pg_rewrite WHERE oid >= 16384",
-    "SELECT concat('default in ', adrelid::regclass), adbin::text FROM pg_attrdef WHERE oid >= 16384",
-    "SELECT concat('constraint ', conname), conbin::text FROM pg_constraint WHERE oid >= 16384 AND conbin IS NOT NULL",
-    "SELECT concat('policy ', polname), concat(polqual, polwithcheck) FROM pg_policy WHERE oid >= 16384",
-    "SELECT concat('trigger ', tgname), tgqual::text FROM pg_trigger WHERE oid >= 16384 AND tgqual IS NOT NULL",
-    "SELECT concat('index ', indexrelid::regclass), concat(indexprs, indpred) FROM pg_index WHERE indexrelid >= 16384 \
-     AND (indexprs IS NOT NULL OR indpred IS NOT NULL)",
-    "SELECT concat('type ', typname), typdefaultbin::text FROM pg_type WHERE oid >= 16384 AND typdefaultbin IS NOT NULL",
-    "SELECT concat('function ', proname), proargdefaults::text FROM pg_proc WHERE oid >= 16384 AND proargdefaults IS NOT NULL",
-    "SELECT concat('partitions of ', partrelid::regclass), partexprs::text FROM pg_partitioned_table WHERE partexprs IS NOT NULL",
-];
+/// A catalogue of which rows matter.
+struct Table {
+    name: &'static str,
+    /// The column that names its rows.
+    oid: &'static str,
+    /// Which of its rows matter.
+    which: &'static str,
+    /// The stored expression of a row, and words for where that is; none has none.
+    tree: Option<(&'static str, &'static str)>,
+    /// The functions that a row names, and words for where that is.
+    functions: Option<(&'static str, &'static str)>,
+}
+
+const fn of_trees(
+    name: &'static str,
+    oid: &'static str,
+    which: &'static str,
+    place: &'static str,
+    tree: &'static str,
+) -> Table {
+    Table { name, oid, which, tree: Some((place, tree)), functions: None }
+}
+
+const fn of_functions(name: &'static str, oid: &'static str, place: &'static str, functions: &'static str) -> Table {
+    Table { name, oid, which: "true", tree: None, functions: Some((place, functions)) }
+}
 
 /// The functions that an aggregate calls.
-const OF_AGGREGATE: &str = "ARRAY[aggtransfn, aggfinalfn, aggcombinefn, aggmtransfn, aggminvtransfn, aggmfinalfn]";
+const OF_AGGREGATE: &str =
+    "unnest(ARRAY[aggtransfn, aggfinalfn, aggcombinefn, aggmtransfn, aggminvtransfn, aggmfinalfn])::oid";
 
-/// Catalogues whose rows matter, and the columns that name them.
-const MARKED: [(&str, &str); 15] = [
-    ("pg_statistic_ext", "oid"),
-    ("pg_proc", "oid"),
-    ("pg_rewrite", "oid"),
-    ("pg_attrdef", "oid"),
-    ("pg_constraint", "oid"),
-    ("pg_policy", "oid"),
-    ("pg_trigger", "oid"),
-    ("pg_index", "indexrelid"),
-    ("pg_type", "oid"),
-    ("pg_operator", "oid"),
-    ("pg_cast", "oid"),
-    ("pg_aggregate", "aggfnoid"),
-    ("pg_event_trigger", "oid"),
-    ("pg_extension", "oid"),
-    ("pg_partitioned_table", "partrelid"),
+/// The functions and procedures themselves.
+const FUNCTIONS: &str = "pg_proc";
+
+const AGGREGATES: &str = "pg_aggregate";
+
+static TABLES: [Table; 15] = [
+    of_trees("pg_statistic_ext", "oid", "stxexprs IS NOT NULL", "concat('statistics ', stxname)", "stxexprs::text"),
+    of_trees(FUNCTIONS, "oid", "true", "concat('function ', proname)", "proargdefaults::text"),
+    of_trees("pg_rewrite", "oid", "true", "concat('rule of ', ev_class::regclass)", "concat(ev_action, ev_qual)"),
+    of_trees("pg_attrdef", "oid", "true", "concat('default in ', adrelid::regclass)", "adbin::text"),
+    of_trees("pg_constraint", "oid", "conbin IS NOT NULL", "concat('constraint ', conname)", "conbin::text"),
+    of_trees("pg_policy", "oid", "true", "concat('policy ', polname)", "concat(polqual, polwithcheck)"),
+    of_trees("pg_trigger", "oid", "tgqual IS NOT NULL", "concat('trigger ', tgname)", "tgqual::text"),
+    of_trees(
+        "pg_index",
+        "indexrelid",
+        "(indexprs IS NOT NULL OR indpred IS NOT NULL)",
+        "concat('index ', indexrelid::regclass)",
+        "concat(indexprs, indpred)",
+    ),
+    of_trees("pg_type", "oid", "typdefaultbin IS NOT NULL", "concat('type ', typname)", "typdefaultbin::text"),
+    of_trees(
+        "pg_partitioned_table",
+        "partrelid",
+        "partexprs IS NOT NULL",
+        "concat('partitions of ', partrelid::regclass)",
+        "partexprs::text",
+    ),
+    of_functions("pg_operator", "oid", "concat('operator ', oprname)", "oprcode::oid"),
+    of_functions("pg_cast", "oid", "concat('cast to ', casttarget::regtype)", "castfunc"),
+    of_functions(AGGREGATES, "aggfnoid", "concat('aggregate ', aggfnoid)", OF_AGGREGATE),
+    // Of these the functions are read, and what belongs to an extension.
+    Table { name: "pg_event_trigger", oid: "oid", which: "true", tree: None, functions: None },
+    Table { name: "pg_extension", oid: "oid", which: "true", tree: None, functions: None },
 ];
 
-/// The SQL. Its rows have seven columns: what they are about (a function, `t` if it is a trigger's, `n` if it can be called with one
+/// Most rows that are read in one question; a catalogue with more is read by parts.
+pub(super) const MAX_AT_ONCE: usize = 3_000;
+
+/// Most rows of a part: the server needs about ten milliseconds for them.
+const MAX_OF_PART: usize = 400;
+
+/// Where reading by parts has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Part {
+    table: usize,
+    /// The last row of it that was read.
+    after: u32,
+}
+
+impl Part {
+    pub(super) const FIRST: Self = Self { table: 0, after: FIRST_OWN - 1 };
+
+    /// The part behind this one, which has ended with that row; without one the table has no more. `None`: there is no other.
+    pub(super) fn next(self, last: Option<u32>) -> Option<Self> {
+        let next = match last {
+            Some(after) => Self { after, ..self },
+            None => Self { table: self.table + 1, ..Self::FIRST },
+        };
+        (next.table < TABLES.len()).then_some(next)
+    }
+}
+
+/// The lowest number of what did not come with PostgreSQL.
+const FIRST_OWN: u32 = 16_384;
+
+/// The SQL about all of it. Its rows have seven columns: what they are about (a function, `t` if it is a trigger's, `n` if it can be called with one
 /// argument and so by notation), schema, name, language, source, SET clauses, extension. Of a function or an aggregate that calls another without
-/// a source that says so (`c`): its schema, the other's name, and in the place of a source its own name.
+/// a source that says so (`c`): its schema, the other's name, and in the place of a source its own name. First comes the mark (`m`), in the place of
+/// a source how many rows there are: if these are too many, or if nothing has changed since that `mark`, the rest is not executed.
 pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
-    let mut sql = String::from(GUARD);
     // Each row's transaction and number, summed up: any change shows, but by a chance of one in millions.
-    let marks: Vec<String> = MARKED
+    let marks: Vec<String> = TABLES
         .iter()
-        .map(|(table, oid)| {
+        .enumerate()
+        .map(|(number, Table { name, oid, which, .. })| {
             format!(
-                "(SELECT concat(count(*), '.', sum((xmin::text::bigint * 31 + {oid}::oid::bigint) % 1000003)) FROM {table} \
-                 WHERE {oid}::oid >= 16384)"
+                "SELECT {number} AS i, count(*) AS c, sum((xmin::text::bigint * 31 + {oid}::oid::bigint) % 1000003) AS s \
+                 FROM {name} WHERE {oid}::oid >= {FIRST_OWN} AND {which}"
             )
         })
         .collect();
-    let current = format!("SELECT concat_ws(' ', {}) AS mark", marks.join(", "));
-    sql.push_str(&format!("SELECT 'm', '', mark, '', '', '', '' FROM ({current}) AS now;"));
-    // The rest is not executed where nothing has changed.
     let mut literal = Vec::new();
     write_literal(&mut literal, mark);
     let literal = String::from_utf8(literal).expect("a literal is ASCII");
-    let changed = format!("(SELECT mark FROM ({current}) AS now) <> {literal}");
+    let mut sql = String::from(GUARD);
     sql.push_str(&format!(
+        "WITH marks AS MATERIALIZED ({}), now AS MATERIALIZED (SELECT string_agg(concat(c, '.', s), ' ' ORDER BY i) AS mark, sum(c) AS n FROM marks) \
+         SELECT 'm', '', mark, '', n::text, set_config('poolhouse.reads', CASE WHEN mark <> {literal} AND n <= {MAX_AT_ONCE} THEN 'on' ELSE 'off' END, true), '' \
+         FROM now;",
+        marks.join(" UNION ALL ")
+    ));
+    push_rows(&mut sql, version, &TABLES, |_| "current_setting('poolhouse.reads') = 'on'".to_owned());
+    sql.push_str("COMMIT");
+    sql.into_bytes()
+}
+
+/// The SQL about a part. Its rows are the same, but that the first (`b`) names the last row that was read, if there may be more behind it.
+pub(super) fn question_of_part(version: u32, part: Part) -> Vec<u8> {
+    let Part { table, after } = part;
+    let table = &TABLES[table];
+    let Table { name, oid, which, .. } = table;
+    let mut sql = String::from(GUARD);
+    sql.push_str(&format!(
+        "SELECT 'b', '', CASE WHEN count(*) = {MAX_OF_PART} THEN max(o)::text END, '', '', set_config('poolhouse.last', coalesce(max(o), 0)::text, true), '' FROM \
+         (SELECT {oid}::oid AS o FROM {name} WHERE {oid}::oid > {after} AND {which} ORDER BY {oid}::oid LIMIT {MAX_OF_PART}) AS part;"
+    ));
+    let within = |oid: &str| format!("{oid} > {after} AND {oid} <= current_setting('poolhouse.last')::oid");
+    push_rows(&mut sql, version, std::slice::from_ref(table), within);
+    sql.push_str("COMMIT");
+    sql.into_bytes()
+}
+
+/// Appends the statements that return the rows of these tables of whose number, by that name, a condition holds.
+fn push_rows(sql: &mut String, version: u32, tables: &[Table], condition: impl Fn(&str) -> String) {
+    let has = |name: &str| tables.iter().any(|table| table.name == name);
+    let of_functions = has(FUNCTIONS).then(|| condition("p.oid"));
+    let of_aggregates = has(AGGREGATES).then(|| condition("aggfnoid::oid"));
+    sql.push_str(&of_functions.as_deref().map(functions).unwrap_or_default());
+    push_calls(sql, version, of_functions.as_deref(), of_aggregates.as_deref());
+    let (mut trees, mut called) = (Vec::new(), Vec::new());
+    for table in tables {
+        let Table { name, oid, which, .. } = table;
+        let which = format!("{oid}::oid >= {FIRST_OWN} AND {which} AND {}", condition(&format!("{oid}::oid")));
+        if let Some((place, tree)) = table.tree {
+            trees.push(format!("SELECT {place}, {tree} FROM {name} AS p WHERE {which}"));
+        }
+        if let Some((place, functions)) = table.functions {
+            called.push(format!("SELECT {place}, {functions} FROM {name} WHERE {which}"));
+        }
+        if *name == FUNCTIONS && version >= 14 {
+            trees.push(format!(
+                "SELECT concat('function ', proname), prosqlbody::text FROM pg_proc AS p WHERE {which} AND prosqlbody IS NOT NULL{ALL_BUT_XML2}"
+            ));
+        }
+    }
+    push_expressions(sql, &trees, &called);
+}
+
+/// The functions of the database's own.
+fn functions(condition: &str) -> String {
+    format!(
         "SELECT CASE WHEN p.prorettype IN ('trigger'::regtype, 'event_trigger'::regtype) THEN 't' \
          WHEN p.prokind = 'f' AND p.pronargs > 0 AND p.pronargs - p.pronargdefaults <= 1 THEN 'n' ELSE 'f' END, n.nspname, p.proname, l.lanname, p.prosrc, array_to_string(p.proconfig, chr(10)), e.extname \
          FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_language AS l ON l.oid = p.prolang \
          LEFT JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' \
          LEFT JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid \
-         WHERE p.oid >= 16384 AND p.prokind IN ('f', 'p', 'w') AND n.nspname !~ '^pg_temp' AND {changed};"
-    ));
-    let mut expressions = EXPRESSIONS.join(" UNION ALL ");
-    if version >= 14 {
-        expressions.push_str(
-            " UNION ALL SELECT concat('function ', proname), prosqlbody::text FROM pg_proc AS p WHERE oid >= 16384 AND prosqlbody IS NOT NULL",
-        );
-        expressions.push_str(ALL_BUT_XML2);
-    }
+         WHERE p.oid >= {FIRST_OWN} AND p.prokind IN ('f', 'p', 'w') AND n.nspname !~ '^pg_temp' AND {condition};"
+    )
+}
+
+/// What functions and aggregates call without a source that says so.
+fn push_calls(sql: &mut String, version: u32, of_functions: Option<&str>, of_aggregates: Option<&str>) {
     let bodies = if version >= 14 { "concat(prosqlbody, proargdefaults)" } else { "proargdefaults::text" };
-    sql.push_str(&format!(
-        "SELECT DISTINCT 'c', n.nspname, called.proname, '', p.proname, '', '' FROM \
-         (SELECT oid, (regexp_matches({bodies}, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g'))[1]::oid \
-         FROM pg_proc WHERE oid >= 16384 AND {changed} \
-         UNION ALL SELECT aggfnoid, unnest({OF_AGGREGATE})::oid FROM pg_aggregate WHERE aggfnoid::oid >= 16384 AND {changed}) \
-         AS c(caller, called) JOIN pg_proc AS p ON p.oid = c.caller JOIN pg_namespace AS n ON n.oid = p.pronamespace \
-         JOIN pg_proc AS called ON called.oid = c.called WHERE called.provolatile = 'v' OR called.oid >= 16384;"
-    ));
+    let functions = of_functions.map(|condition| {
+        format!(
+            "SELECT p.oid, (regexp_matches({bodies}, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g'))[1]::oid \
+             FROM pg_proc AS p WHERE p.oid >= {FIRST_OWN} AND {condition}"
+        )
+    });
+    let aggregates = of_aggregates.map(|condition| {
+        format!(
+            "SELECT aggfnoid::oid, {OF_AGGREGATE} FROM pg_aggregate WHERE aggfnoid::oid >= {FIRST_OWN} AND {condition}"
+        )
+    });
+    let all: Vec<String> = functions.into_iter().chain(aggregates).collect();
+    if !all.is_empty() {
+        sql.push_str(&format!(
+            "SELECT DISTINCT 'c', n.nspname, called.proname, '', p.proname, '', '' FROM ({}) AS c(caller, called) \
+             JOIN pg_proc AS p ON p.oid = c.caller JOIN pg_namespace AS n ON n.oid = p.pronamespace \
+             JOIN pg_proc AS called ON called.oid = c.called WHERE called.provolatile = 'v' OR called.oid >= {FIRST_OWN};",
+            all.join(" UNION ALL ")
+        ));
+    }
+}
+
+/// What stored expressions call, and what operators and the like are made of.
+fn push_expressions(sql: &mut String, trees: &[String], called: &[String]) {
+    if trees.is_empty() && called.is_empty() {
+        return;
+    }
+    let trees = if trees.is_empty() { "SELECT '', '' WHERE false".to_owned() } else { trees.join(" UNION ALL ") };
+    let called: String = called.iter().map(|one| format!(" UNION ALL {one}")).collect();
     let extensions = TO_BE_CALLED.join("', '");
     sql.push_str(&format!(
-        "WITH e(place, tree) AS MATERIALIZED (SELECT * FROM ({expressions}) AS all_of_them WHERE {changed}) \
-         SELECT 'x', '', p.proname, '', min(c.place), '', '' FROM \
-         (SELECT DISTINCT place, (regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g'))[1]::oid FROM e \
-         UNION ALL SELECT concat('operator ', oprname), oprcode::oid FROM pg_operator WHERE oid >= 16384 AND {changed} \
-         UNION ALL SELECT concat('cast to ', casttarget::regtype), castfunc FROM pg_cast WHERE oid >= 16384 AND {changed} \
-         UNION ALL SELECT concat('aggregate ', aggfnoid), unnest({OF_AGGREGATE})::oid FROM pg_aggregate WHERE aggfnoid::oid >= 16384 AND {changed}) \
-         AS c(place, function) JOIN pg_proc AS p ON p.oid = c.function WHERE p.oid < 16384 OR p.proname = 'set_limit' OR EXISTS (SELECT FROM pg_depend AS d \
+        "WITH e(place, tree) AS MATERIALIZED ({trees}) SELECT 'x', '', p.proname, '', min(c.place), '', '' FROM \
+         (SELECT DISTINCT place, (regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g'))[1]::oid FROM e{called}) \
+         AS c(place, function) JOIN pg_proc AS p ON p.oid = c.function WHERE p.oid < {FIRST_OWN} OR p.proname = 'set_limit' OR EXISTS (SELECT FROM pg_depend AS d \
          JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass \
          AND d.objid = p.oid AND d.deptype = 'e' AND e.extname IN ('{extensions}')) GROUP BY p.proname \
          UNION ALL SELECT 'x', '', 'an update of pg_settings', '', place, '', '' FROM e \
-         WHERE tree ~ concat(':relid ', 'pg_settings'::regclass::oid, '\\M');COMMIT"
+         WHERE tree ~ concat(':relid ', 'pg_settings'::regclass::oid, '\\M');"
     ));
-    sql.into_bytes()
 }
 
 /// Of xml2, some functions call others in C that are called the same; from PostgreSQL 18 on, not by a text.

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Asked,
-    question::{TO_BE_CALLED, question},
+    question::{MAX_AT_ONCE, Part, TO_BE_CALLED, question, question_of_part},
 };
 use crate::{
     sql::{
@@ -113,6 +113,20 @@ pub(crate) struct Reading {
     pub(super) trusted: Arc<[String]>,
     /// Nothing has changed since it was read last.
     pub(super) same: bool,
+    /// How many rows there are that matter.
+    pub(super) count: usize,
+    rows: Rows,
+    /// What is asked for, if not the whole.
+    part: Option<Part>,
+    /// The last row of that part.
+    last: Option<u32>,
+    /// All parts were read before: it is asked whether anything has changed meanwhile.
+    verifies: bool,
+}
+
+/// What was read.
+#[derive(Default)]
+struct Rows {
     functions: Vec<Function>,
     /// Functions that stored expressions call, and where.
     expressions: Vec<Expression>,
@@ -120,6 +134,26 @@ pub(crate) struct Reading {
     silent: Vec<Silent>,
     /// Something was too long.
     unreadable: bool,
+}
+
+/// What was read of a catalogue that is read by parts.
+pub(super) struct Partial {
+    /// What it was when the first part was asked for.
+    mark: Box<[u8]>,
+    pub(super) epoch: u32,
+    rows: Rows,
+    /// The next part; `None` if there is no other.
+    part: Option<Part>,
+}
+
+/// What has come of an answer.
+pub(super) enum Outcome {
+    /// Nothing has changed.
+    Same,
+    /// All is known.
+    Whole,
+    /// There is more to be read.
+    Partly(Partial),
 }
 
 /// What follows from it.
@@ -138,22 +172,45 @@ pub(super) struct Judged {
 impl Reading {
     /// Nothing yet.
     pub(super) fn new(asked: Asked, mark: Box<[u8]>, epoch: u32, trusted: Arc<[String]>) -> Self {
-        Self {
-            asked,
-            mark,
-            epoch,
-            trusted,
-            same: false,
-            functions: Vec::new(),
-            expressions: Vec::new(),
-            silent: Vec::new(),
-            unreadable: false,
-        }
+        let (rows, part) = (Rows::default(), None);
+        Self { asked, mark, epoch, trusted, same: false, count: 0, rows, part, last: None, verifies: false }
+    }
+
+    /// What follows what was read so far.
+    pub(super) fn go_on(asked: Asked, so_far: Partial, trusted: Arc<[String]>) -> Self {
+        let Partial { mark, epoch, rows, part } = so_far;
+        Self { rows, part, verifies: part.is_none(), ..Self::new(asked, mark, epoch, trusted) }
     }
 
     /// The query, for a server of this version.
     pub(crate) fn question(&self, version: u32) -> Vec<u8> {
-        question(version, &self.mark)
+        match self.part {
+            Some(part) => question_of_part(version, part),
+            None => question(version, &self.mark),
+        }
+    }
+
+    /// It is read by parts.
+    pub(super) fn is_large(&self) -> bool {
+        self.count > MAX_AT_ONCE
+    }
+
+    /// The server has answered. What was read of a part goes along.
+    pub(super) fn outcome(&mut self) -> Outcome {
+        let (mark, epoch) = (self.mark.clone(), self.epoch);
+        match self.part {
+            Some(part) => Outcome::Partly(Partial {
+                mark,
+                epoch,
+                rows: std::mem::take(&mut self.rows),
+                part: part.next(self.last),
+            }),
+            None if self.same && !self.verifies => Outcome::Same,
+            None if !self.same && self.is_large() => {
+                Outcome::Partly(Partial { mark, epoch, rows: Rows::default(), part: Some(Part::FIRST) })
+            }
+            None => Outcome::Whole,
+        }
     }
 
     /// Takes the body of a DataRow; `None` if it is malformed.
@@ -172,8 +229,14 @@ impl Reading {
             b"m" => {
                 self.same = *self.mark == *name;
                 self.mark = name.into();
+                self.count = std::str::from_utf8(source).ok()?.parse().ok()?;
+                if !self.same {
+                    // What was read of it by parts is of another time.
+                    self.rows = Rows::default();
+                }
             }
-            b"f" | b"n" | b"t" => self.functions.push(Function {
+            b"b" => self.last = std::str::from_utf8(name).ok().and_then(|oid| oid.parse().ok()),
+            b"f" | b"n" | b"t" => self.rows.functions.push(Function {
                 fires: kind == b"t",
                 by_notation: kind == b"n",
                 schema: schema.into(),
@@ -183,8 +246,10 @@ impl Reading {
                 set: set.into(),
                 extension: extension.into(),
             }),
-            b"c" => self.silent.push(Silent { schema: schema.into(), called: name.into(), caller: source.into() }),
-            b"x" => self.expressions.push((name.into(), source.into())),
+            b"c" => self.rows.silent.push(Silent { schema: schema.into(), called: name.into(), caller: source.into() }),
+            // Of a function one place is told.
+            b"x" if self.rows.expressions.iter().any(|(known, _)| **known == *name && !name.contains(&b' ')) => {}
+            b"x" => self.rows.expressions.push((name.into(), source.into())),
             _ => return None,
         }
         Some(())
@@ -192,7 +257,7 @@ impl Reading {
 
     /// A row that is too long to be kept.
     pub(crate) fn long_row(&mut self) {
-        self.unreadable = true;
+        self.rows.unreadable = true;
     }
 
     pub(super) fn judge(self) -> Judged {
@@ -205,20 +270,26 @@ impl Reading {
             custom: Vec::new(),
             suspicious: Vec::new(),
             prepares: false,
-            keeps_plans: self.unreadable || self.functions.iter().any(Function::keeps_plans),
+            keeps_plans: self.rows.unreadable || self.rows.functions.iter().any(Function::keeps_plans),
         };
         // What calls one of these is judged by them.
         let names: HashSet<Box<[u8]>> = self
+            .rows
             .functions
             .iter()
             .filter(|function| !in_list(TO_BE_CALLED, &function.extension))
             .map(|function| function.name.to_ascii_lowercase().into())
             .collect();
-        let by_notation: HashSet<&[u8]> =
-            self.functions.iter().filter(|function| function.by_notation).map(|function| &*function.name).collect();
+        let by_notation: HashSet<&[u8]> = self
+            .rows
+            .functions
+            .iter()
+            .filter(|function| function.by_notation)
+            .map(|function| &*function.name)
+            .collect();
         let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
         let mut callers: HashMap<Box<[u8]>, Vec<Box<[u8]>>> = HashMap::new();
-        for call in self.silent.iter().filter(|call| !is_listed(&self.trusted, &call.schema, &call.caller)) {
+        for call in self.rows.silent.iter().filter(|call| !is_listed(&self.trusted, &call.schema, &call.caller)) {
             if harmless::is_beyond_cleaning(&call.called) {
                 judged.beyond.insert(call.caller.clone());
             }
@@ -226,12 +297,13 @@ impl Reading {
         }
         // Aggregates are called, too.
         let own: HashSet<&[u8]> = self
+            .rows
             .functions
             .iter()
             .map(|function| &*function.name)
-            .chain(self.silent.iter().map(|call| &*call.caller))
+            .chain(self.rows.silent.iter().map(|call| &*call.caller))
             .collect();
-        for function in &self.functions {
+        for function in &self.rows.functions {
             let to_be_called = in_list(TO_BE_CALLED, &function.extension);
             if to_be_called && !function.is_readable() {
                 continue;
@@ -264,9 +336,9 @@ impl Reading {
         let beyond = judged.beyond.iter().filter(|name| by_notation.contains(&***name));
         judged.by_notation.extend(beyond.cloned());
         judged.beyond_unseen =
-            self.functions.iter().any(|function| function.fires && judged.beyond.contains(&function.name))
-                || self.expressions.iter().any(|(name, _)| harmless::is_beyond_cleaning(name));
-        for (name, place) in &self.expressions {
+            self.rows.functions.iter().any(|function| function.fires && judged.beyond.contains(&function.name))
+                || self.rows.expressions.iter().any(|(name, _)| harmless::is_beyond_cleaning(name));
+        for (name, place) in &self.rows.expressions {
             let asks = matches!(&**name, b"currval" | b"lastval");
             if asks || !harmless::is_harmless(name) {
                 let place = String::from_utf8_lossy(place);
@@ -274,7 +346,7 @@ impl Reading {
                 judged.prepares |= !asks;
             }
         }
-        if self.unreadable {
+        if self.rows.unreadable {
             judged.suspicious.push("a function that is too long to be read".to_owned());
             judged.prepares = true;
         }

@@ -19,8 +19,8 @@ pub(super) fn recognise(span: &str, tokens: &[Token]) -> Option<Node> {
             return Some(Node::Guarded { mark, names: names_of_settings(tokens) });
         }
     }
-    if span.starts_with("SELECT 'm', '', mark, ") {
-        let mark = ["m", "", "0.", "", "", "", ""].map(str::to_owned).to_vec();
+    if span.starts_with("WITH marks AS MATERIALIZED ") {
+        let mark = ["m", "", "0.", "", "0", "off", ""].map(str::to_owned).to_vec();
         return Some(Node::Fixed(CATALOGUE_COLUMNS, vec![mark]));
     }
     let nothing = ["SELECT CASE WHEN p.prorettype ", "WITH e(place, tree) AS MATERIALIZED "];

@@ -270,7 +270,7 @@ mod of_poolhouse {
         let sql = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY, NOT DEFERRABLE;SET LOCAL SESSION AUTHORIZATION DEFAULT;\
             SET LOCAL ROLE NONE;SET LOCAL search_path = pg_catalog, pg_temp;SET LOCAL statement_timeout = '1500ms';SET LOCAL lock_timeout = '1s';\
             SET LOCAL jit = off;SET LOCAL standard_conforming_strings = on;SET LOCAL client_encoding = SQL_ASCII;\
-            SELECT 'm', '', mark, '', '', '', '' FROM (SELECT concat_ws(' ', (SELECT 1)) AS mark) AS now;\
+            WITH marks AS MATERIALIZED (SELECT 1) SELECT 'm', '', mark, '', n::text, '', '' FROM now;\
             SELECT CASE WHEN p.prorettype IN ('trigger'::regtype) THEN 't' ELSE 'f' END FROM pg_proc AS p;\
             WITH e(place, tree) AS MATERIALIZED (SELECT 1) SELECT 'x', '', '' FROM e WHERE tree ~ concat(':relid ', '\\M');COMMIT";
         let told = client.ask(&mut server, sql);
