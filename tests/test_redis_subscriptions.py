@@ -265,7 +265,8 @@ def test_subscribers_are_told_to_go_when_redis_stays_away(pool, workspace):
             expect(client.say(command("SUBSCRIBE", "a")), confirmed("a", 1))
         upstream.stop()
         for client in clients:
-            assert client.hear(1000).startswith(b"-ERR Poolhouse: its subscriptions are lost: no connection to Redis")
+            assert client.hear(1000) == b"", "an error that a subscriber has not asked for is taken for an answer"
+        eventually("the log says why", lambda: "its subscriptions are lost: no connection to Redis" in poolhouse.log())
         eventually("it is in the log", lambda: "subscriptions could not be restored" in poolhouse.log())
         # One that has none yet is told the same, and may try again.
         late = Raw(poolhouse).say(command("SUBSCRIBE", "a"))
@@ -317,7 +318,8 @@ password = "pw"
         other = client()
         expect(other.say(command("SUBSCRIBE", "shop.b")), confirmed("shop.b", 1))
         upstream.connect().execute_command("ACL", "SETUSER", "shop", "resetchannels", "&shop.b")
-        assert allowed.hear(1000).startswith(b"-ERR Poolhouse: its subscriptions are lost: NOPERM")
+        assert allowed.hear(1000) == b""
+        eventually("the log says why", lambda: "its subscriptions are lost: NOPERM" in poolhouse.log())
         eventually("the other's is restored", lambda: upstream.connect().publish("shop.b", "y") == 1)
         expect(other, message("shop.b", "y"))
     finally:
@@ -373,12 +375,12 @@ def test_subscribers_are_neither_idle_nor_late(pool, server):
     client, idle = Raw(poolhouse), Raw(poolhouse)
     expect(client.say(command("SUBSCRIBE", "a")), confirmed("a", 1))
     expect(idle.say(command("PING")), b"+PONG\r\n")
-    assert idle.hear(1000).startswith(b"-ERR Poolhouse: idle for longer than client_idle_time")
+    assert idle.hear(1000) == b"", "as Redis's own `timeout`"
     time.sleep(1)
     server.connect().publish("a", "x")
     expect(client, message("a", "x"))
     poolhouse.stop()
-    assert client.hear(1000).startswith(b"-ERR Poolhouse is shutting down")
+    assert client.hear(1000) == b""
 
 
 def test_thousands_subscribe_to_one_channel_and_leave_again(pool, server):
@@ -414,7 +416,8 @@ def test_a_message_beyond_measure_ends_its_subscribers_and_no_others(pool, works
         expect(other.say(command("SUBSCRIBE", "b")), confirmed("b", 1))
         upstream.connect().publish("a", b"x" * 40_000_000)
         upstream.connect().publish("b", "next")
-        assert concerned.hear(1000).startswith(b"-ERR Poolhouse: its subscriptions are lost: a message of more than 33554432 bytes")
+        assert concerned.hear(1000) == b""
+        eventually("the log says why", lambda: "its subscriptions are lost: a message of more than 33554432 bytes" in poolhouse.log())
         expect(other, message("b", "next"))
     finally:
         upstream.stop()

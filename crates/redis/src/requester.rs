@@ -54,10 +54,8 @@ impl Fault {
 pub struct ErrorReply(Box<str>);
 
 /// Errors without a code of their own that are known by how they begin: what Redis and Poolhouse say to whom they turn away.
-const KNOWN: [(&str, &str); 5] = [
+const KNOWN: [(&str, &str); 3] = [
     ("ERR max number of clients reached", "too many clients"),
-    ("ERR Poolhouse: closed as the longest idle client", "evicted"),
-    ("ERR Poolhouse: idle for longer", "idle too long"),
     ("ERR Poolhouse: all ", "no server in time"),
     ("ERR Poolhouse: no connection to Redis", "redis unavailable"),
 ];

@@ -2,7 +2,7 @@
 
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal, ServerTag, Sessions, Verdict};
 
-use super::{Client, Lease};
+use super::{Client, Lease, Purpose};
 use crate::{Server, refusal, resp, server::LOST};
 
 /// Errors that are written for lost replies; a client that waits for more is disconnected instead.
@@ -85,12 +85,26 @@ impl Client {
         if self.refuse_http(me, why, out) {
             return;
         }
-        let words = &refusal::of_refusal(why);
-        // In the middle of replies it would be taken for one of them.
-        if self.due == 0 && !self.keeping {
-            out.insert(Peer::Client(me), |to| resp::error(to, words));
+        // Redis, too, answers a client that it has no room for before the client has asked anything.
+        let at_the_door = matches!(why, Refusal::TooManyClients { .. } | Refusal::Throttled { .. });
+        if at_the_door || self.awaits_first_answer() {
+            out.insert(Peer::Client(me), |to| resp::error(to, &refusal::of_refusal(why)));
         }
         self.close(me, CloseReason::Done, out);
+    }
+
+    /// Whether an error would be taken for the answer that the client waits for. A client that has asked nothing takes any error for
+    /// the answer to its next command, or ends its process: Redis closes such connections in silence. An error in the middle of replies
+    /// would be taken for one of them.
+    pub(crate) fn awaits_first_answer(&self) -> bool {
+        let has_asked = match &self.lease {
+            Lease::Asked(_, purpose) => *purpose != Purpose::Subscriptions,
+            // Its command waits until the server is in its database.
+            Lease::Shared(_) => true,
+            Lease::Held(_) => !self.is_bound() && self.passing.is_none(),
+            Lease::None => false,
+        };
+        self.due == 0 && !self.keeping && (has_asked || self.roll.is_some() || self.has_wish())
     }
 
     /// An error that ends the connection.

@@ -1,0 +1,81 @@
+"""How connections of Redis's clients end: as Redis itself would end them, so that client libraries do what they do without Poolhouse."""
+
+import signal
+
+import pytest
+import redis
+
+from redis_fixtures import pool, server  # noqa: F401
+from redis_raw import Raw, command
+from waiting import eventually
+
+CONFIGURATION = """
+[[listener]]
+protocol = "redis"
+listen = "127.0.0.1:PORT"
+client_idle_time = "off"
+{listener}
+
+[[database]]
+url = "{url}"
+"""
+
+
+def idle(poolhouse, *words):
+    """A client that has an answer to all that it has asked."""
+    client = Raw(poolhouse)
+    client.say(command(*(words or ["ECHO", "OK"])))
+    assert client.hear(len(b"$2\r\nOK\r\n" if not words else b"+OK\r\n")).endswith(b"OK\r\n")
+    return client
+
+
+def sent_away(poolhouse, reason):
+    return poolhouse.metric("poolhouse_client_evictions_total", reason=reason)
+
+
+@pytest.mark.parametrize("setting, reason, asks", [
+    ('client_idle_time = "300ms"', "client_idle_time", []),
+    ('transaction_idle_time = "300ms"', "transaction_idle_time", ["MULTI"]),
+    ('transaction_idle_time = "300ms"', "transaction_idle_time", ["WATCH", "k"]),
+    ('login_time = "300ms"', "login_time", None),
+])
+def test_a_client_that_is_late_and_owed_nothing_is_closed_in_silence(pool, server, setting, reason, asks):
+    listener = setting if reason != "client_idle_time" else ""
+    text = CONFIGURATION.format(listener=listener, url=server.url())
+    if reason == "client_idle_time":
+        text = text.replace('client_idle_time = "off"', setting)
+    if reason == "login_time":
+        text += '\n[[user]]\nname = "default"\npassword = "secret"\n'
+    poolhouse = pool(file=text)
+    client = idle(poolhouse, *asks) if asks is not None else Raw(poolhouse)
+    assert client.hear(1000) == b"", "an error that a client has not asked for is taken for the answer to its next command"
+    eventually("it is counted", lambda: sent_away(poolhouse, reason) == 1)
+    eventually("the log says so", lambda: "client sent away" in poolhouse.log())
+
+
+def test_an_evicted_client_is_closed_in_silence(pool, server):
+    poolhouse = pool(file=CONFIGURATION.format(
+        listener='soft_limit = 2\nhard_limit = 20\nevict_min_idle = "1ms"', url=server.url()))
+    clients = [idle(poolhouse) for _ in range(3)]
+    assert clients[0].hear(1000) == b""
+    eventually("it is counted", lambda: sent_away(poolhouse, "soft_limit") >= 1)
+
+
+def test_a_library_connects_again_after_its_connection_was_idle_for_too_long(pool, server):
+    poolhouse = pool(client_idle_time="300ms")
+    client = redis.Redis(port=poolhouse.port, protocol=2, socket_timeout=10)
+    client.set("k", "v")
+    eventually("it is sent away", lambda: sent_away(poolhouse, "client_idle_time") == 1)
+    assert client.get("k") == b"v"
+
+
+@pytest.mark.parametrize("drain", ["ctl", "signal"])
+def test_a_client_without_work_is_drained_in_silence(pool, server, drain):
+    poolhouse = pool(max_size=8)
+    clients = [idle(poolhouse), idle(poolhouse)]
+    if drain == "ctl":
+        assert poolhouse.ctl("drain").returncode == 0
+    else:
+        poolhouse.process.send_signal(signal.SIGTERM)
+    for client in clients:
+        assert client.hear(1000) == b""
