@@ -79,3 +79,45 @@ def test_a_client_without_work_is_drained_in_silence(pool, server, drain):
         poolhouse.process.send_signal(signal.SIGTERM)
     for client in clients:
         assert client.hear(1000) == b""
+
+
+@pytest.mark.parametrize("words", [
+    ["BLPOP", "nothing", "0"], ["XREAD", "BLOCK", "0", "STREAMS", "nothing", "$"], ["BLPOP", "nothing", "405"],
+])
+@pytest.mark.parametrize("drain", ["signal", "database"])
+def test_a_blocked_client_is_drained_at_once_and_in_silence(pool, server, words, drain):
+    poolhouse = pool(drain_time="off")
+    client = Raw(poolhouse).say(command(*words))
+    eventually("it blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
+    if drain == "database":
+        order = poolhouse.ctl("drain", "--database", poolhouse.pools()[0]["database"])
+        assert order.returncode == 0, order
+    else:
+        poolhouse.process.send_signal(signal.SIGTERM)
+    assert client.hear(1000) == b""
+    eventually("Redis knows", lambda: server.connect().info("clients")["blocked_clients"] == 0)
+    if drain == "signal":
+        assert poolhouse.wait(15) == 0
+
+
+def test_who_waits_for_a_server_to_block_on_is_drained_at_once_and_in_silence(pool, server):
+    poolhouse = pool(drain_time="off", max_size=2, max_wait_time="off")
+    clients = [Raw(poolhouse).say(command("BLPOP", "nothing", "0")) for _ in range(3)]
+    eventually("one blocks", lambda: server.connect().info("clients")["blocked_clients"] >= 1)
+    eventually("others wait", lambda: poolhouse.metric("poolhouse_waiters") >= 1)
+    poolhouse.process.send_signal(signal.SIGTERM)
+    for client in clients:
+        assert client.hear(1000) == b""
+    assert poolhouse.wait(15) == 0
+
+
+def test_who_watches_keys_is_drained_at_once_and_who_is_in_a_transaction_may_end_it(pool, server):
+    poolhouse = pool(drain_time="off")
+    watches, queues = idle(poolhouse, "WATCH", "k"), idle(poolhouse, "MULTI")
+    poolhouse.process.send_signal(signal.SIGTERM)
+    assert watches.hear(1000) == b""
+    queues.say(command("SET", "k", "v"), command("EXEC"))
+    answer = b"+QUEUED\r\n*1\r\n+OK\r\n"
+    assert queues.hear(len(answer)) == answer
+    assert queues.hear(1000) == b""
+    assert poolhouse.wait(15) == 0

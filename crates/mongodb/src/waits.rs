@@ -76,7 +76,8 @@ impl MongoDb {
         if let Some(until) = until {
             self.topology().look_at(until, me, client.key);
         }
-        out.push(Effect::Standing { client: me, standing: Standing::Active });
+        let standing = if client.request.waits { Standing::Blocked } else { Standing::Active };
+        out.push(Effect::Standing { client: me, standing });
         out.push(Effect::Lease { client: me, pool, kind });
         Ok(())
     }

@@ -157,7 +157,7 @@ struct UrlFlags {
     #[arg(long, value_name = "TIME", value_parser = time)]
     transaction_idle_time: Option<Off<Duration>>,
 
-    /// How long transactions may take to end when Poolhouse stops [default: off]
+    /// How long transactions may take to end when Poolhouse stops [default: 25s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     drain_time: Option<Off<Duration>>,
 }

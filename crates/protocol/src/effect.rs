@@ -64,8 +64,14 @@ pub enum Standing {
     Reading,
     /// A request is being answered; the query time-out runs.
     Active,
+    /// As [`Active`](Self::Active), but the request waits for what other clients may do, at its server or on the way there: so the client
+    /// goes when idle clients are sent away.
+    Blocked,
     /// Inside a transaction, and it is the client's turn; the transaction-idle time-out runs.
     InTransaction,
+    /// As [`InTransaction`](Self::InTransaction), but no transaction has begun, and nothing is lost with what comes before it: so the
+    /// client goes when idle clients are sent away.
+    Preparing,
     /// Nothing is in progress, and the client waits for what others may send it: no time-out runs and it is not evicted, but it goes
     /// when idle clients are sent away. Of those who have not logged in half may stand so, who only look on; others stand as
     /// [`Login`](Self::Login).

@@ -94,12 +94,27 @@ pub struct Source {
 pub struct Serve {
     /// Worker threads; 0 is one per CPU.
     pub workers: u32,
-    /// How long clients may take to finish when Poolhouse is asked to stop; `None` waits for ever.
-    pub drain_time: Option<Duration>,
+    /// What the configuration says of `drain_time`, if anything.
+    pub drain_time: Option<Option<Duration>>,
     /// Failed logins a minute from one address before logins from there take turns.
     pub max_auth_failures: u32,
     /// Which of several Poolhouses behind one address this is: cancel keys carry it.
     pub node_id: u8,
+}
+
+/// Less than the 30 s after which Kubernetes, and the 90 s after which systemd, kills a process that it has asked to stop.
+const DEFAULT_DRAIN_TIME: Duration = Duration::from_secs(25);
+
+impl Serve {
+    /// How long clients may take to finish when Poolhouse is asked to stop; `None` waits for ever.
+    pub fn drain_time(&self) -> Option<Duration> {
+        self.drain_time.unwrap_or(Some(DEFAULT_DRAIN_TIME))
+    }
+
+    /// How long clients may stay when another process has taken over; `None` is until they leave.
+    pub fn stay_time(&self) -> Option<Duration> {
+        self.drain_time.flatten()
+    }
 }
 
 impl Default for Serve {

@@ -251,7 +251,7 @@ async fn watch(
     tokio::spawn(systemd::watchdog(handle.clone()));
     let tuning = Arc::clone(&admin.control().tuning);
     tokio::spawn(async move { tuning.go_on().await });
-    let drain_time = || admin.control().reloader.in_force().serve.drain_time;
+    let times = || admin.control().reloader.in_force().serve.clone();
     let why = loop {
         tokio::select! {
             name = signals.ending.next() => break name,
@@ -273,7 +273,7 @@ async fn watch(
                 tokio::select! {
                     () = gone => return Ok(()),
                     name = signals.ending.next() => break name,
-                    () = after(drain_time()) => break "drain_time is over",
+                    () = after(times().stay_time()) => break "drain_time is over",
                 }
             }
             // Workers that end by themselves have failed; `join` says so.
@@ -290,7 +290,7 @@ async fn watch(
     tokio::select! {
         () = drained(handle) => return Ok(()),
         name = signals.ending.next() => tracing::warn!(signal = name, "ending at once"),
-        () = after(drain_time()) => tracing::warn!("drain_time is over: ending at once"),
+        () = after(times().drain_time()) => tracing::warn!("drain_time is over: ending at once"),
     }
     handle.stop();
     Ok(())

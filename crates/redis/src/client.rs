@@ -326,6 +326,9 @@ impl Redis {
                             _ => LeaseKind::Exclusive,
                         };
                         client.ask(me, pool, lease, Purpose::Commands, out);
+                        if kind == Kind::Blocking {
+                            out.push(Effect::Standing { client: me, standing: Standing::Blocked });
+                        }
                         client.elsewhere = database != client.database;
                         client.lasting = lease == LeaseKind::Lasting;
                     }
@@ -460,12 +463,14 @@ impl Client {
             Kind::Publish(_) if more != 0 => server.expect(Some((me, self.id)), Due::More(more)),
             _ => server.expect(Some((me, self.id)), Due::Plain),
         }
-        if kind == Kind::Blocking && !self.multi {
+        let blocks = kind == Kind::Blocking && !self.multi;
+        if blocks {
             self.blocked = Some(server.hello().id);
         }
         // Otherwise it has been active since it asked for a server.
-        if self.due == 0 && self.is_bound() {
-            out.push(Effect::Standing { client: me, standing: Standing::Active });
+        if self.due == 0 && (blocks || self.is_bound()) {
+            let standing = if blocks { Standing::Blocked } else { Standing::Active };
+            out.push(Effect::Standing { client: me, standing });
         }
         self.due += 1;
     }
@@ -489,7 +494,8 @@ impl Client {
             return false;
         }
         if self.is_bound() {
-            out.push(Effect::Standing { client: me, standing: Standing::InTransaction });
+            let standing = if self.multi { Standing::InTransaction } else { Standing::Preparing };
+            out.push(Effect::Standing { client: me, standing });
         }
         !self.is_bound()
     }

@@ -69,6 +69,19 @@ pub(crate) struct ClientConn<C> {
     pub(super) sent_away: Option<Sent>,
 }
 
+impl<C> ClientConn<C> {
+    /// Whether nothing is lost if it goes: nothing is in progress, or it waits for what others may do.
+    pub(super) fn has_no_work(&self) -> bool {
+        match self.state {
+            State::Idle => self.standing != Standing::Reading,
+            State::Login | State::Subscribed => true,
+            State::Active | State::Waiting => self.standing == Standing::Blocked,
+            State::Transaction => self.standing == Standing::Preparing,
+            State::Closing => false,
+        }
+    }
+}
+
 impl<C> HasSession for ClientConn<C> {
     type Session = C;
 

@@ -248,13 +248,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.send_idle_away();
     }
 
-    /// Sends clients away that use a drained pool and have nothing in progress.
+    /// Sends clients away that use a drained pool and have nothing in progress, or wait for what others may do.
     pub(super) fn send_drained_away(&mut self) {
         let drained: Vec<bool> =
             self.pools.iter().map(|pool| pool.as_ref().is_some_and(|pool| pool.drained.load(Relaxed))).collect();
         let to_go = |client: &ClientConn<P::Client>| {
-            matches!(client.state, State::Idle | State::Subscribed)
-                && client.standing != Standing::Reading
+            client.state != State::Login
+                && client.has_no_work()
                 && client.pool.is_some_and(|pool| drained[pool.0 as usize])
         };
         let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
@@ -263,13 +263,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// While draining: clients that have become idle go.
+    /// While draining: clients go that have become idle, or wait for what others may do.
     pub(super) fn send_idle_away(&mut self) {
         let idle: Vec<usize> = self
             .clients
             .iter()
-            .filter(|(_, client)| matches!(client.state, State::Idle | State::Subscribed | State::Login))
-            .filter(|(_, client)| client.standing != Standing::Reading)
+            .filter(|(_, client)| client.has_no_work())
             .map(|(slot, _)| slot)
             .collect();
         for slot in idle {

@@ -36,8 +36,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             (_, _, Standing::Subscribed) => State::Subscribed,
             (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
             (_, _, Standing::Idle | Standing::Reading) => State::Idle,
-            (_, _, Standing::Active) => State::Active,
-            (_, _, Standing::InTransaction) => State::Transaction,
+            (_, _, Standing::Active | Standing::Blocked) => State::Active,
+            (_, _, Standing::InTransaction | Standing::Preparing) => State::Transaction,
         };
         if state == client.state {
             return;

@@ -508,7 +508,7 @@ fn serve(section: &Section<'_>) -> Serve {
     let default = Serve::default();
     Serve {
         workers: section.number("workers", 0..=MAX_WORKERS).unwrap_or(default.workers),
-        drain_time: section.duration("drain_time").unwrap_or(default.drain_time),
+        drain_time: section.duration("drain_time"),
         max_auth_failures: section.number("max_auth_failures", 1..=MAX_COUNT).unwrap_or(default.max_auth_failures),
         node_id: section.number("node_id", 0..=u32::from(postgres::MAX_NODE)).map_or(default.node_id, |n| n as u8),
     }

@@ -98,7 +98,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
         source: None,
         serve: Serve {
             workers: flags.workers.unwrap_or(default.workers),
-            drain_time: flags.drain_time.unwrap_or(default.drain_time),
+            drain_time: flags.drain_time,
             ..default
         },
         admin: match flags.admin {

@@ -85,9 +85,15 @@ impl Client {
         if self.refuse_http(me, why, out) {
             return;
         }
-        // Redis, too, answers a client that it has no room for before the client has asked anything.
-        let at_the_door = matches!(why, Refusal::TooManyClients { .. } | Refusal::Throttled { .. });
-        if at_the_door || self.awaits_first_answer() {
+        let is_told = match why {
+            // Redis, too, answers a client that it has no room for before the client has asked anything.
+            Refusal::TooManyClients { .. } | Refusal::Throttled { .. } => true,
+            Refusal::QueryTimeout => self.awaits_first_answer(),
+            // A client that goes for no fault of its request connects again when its connection is closed, and fails for good when it
+            // is told an error.
+            _ => false,
+        };
+        if is_told {
             out.insert(Peer::Client(me), |to| resp::error(to, &refusal::of_refusal(why)));
         }
         self.close(me, CloseReason::Done, out);
