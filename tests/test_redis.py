@@ -252,7 +252,7 @@ def test_a_cluster_is_refused_and_says_why(pool, workspace):
     directory.mkdir()
     clustered = RedisServer(directory, **{"cluster-enabled": "yes", "cluster-port": free_port()})
     clustered.start()
-    with pytest.raises(redis.ResponseError, match="Redis Cluster"):
+    with pytest.raises(redis.ConnectionError, match="Redis Cluster"):
         pool(clustered).connect().get("k")
     clustered.stop()
 
@@ -289,7 +289,7 @@ def test_what_cannot_begin_is_not_gone_on_with(pool, server):
     holder = poolhouse.connect()
     holder.execute_command("MULTI")
     heard = talk(poolhouse.port, b"MULTI\r\nSET a 1\r\nEXEC\r\n")
-    assert heard.startswith(b"-ERR Poolhouse: all 1 server connections stayed busy") and heard.count(b"\r\n") == 1
+    assert heard.startswith(b"-LOADING Poolhouse: all 1 server connections stayed busy") and heard.count(b"\r\n") == 1
     holder.execute_command("DISCARD")
     assert server.connect().get("a") is None
     holder.execute_command("MULTI")

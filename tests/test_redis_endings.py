@@ -1,11 +1,12 @@
 """How connections of Redis's clients end: as Redis itself would end them, so that client libraries do what they do without Poolhouse."""
 
 import signal
+import threading
 
 import pytest
 import redis
 
-from redis_fixtures import pool, server  # noqa: F401
+from redis_fixtures import own_redis, pool, server  # noqa: F401
 from redis_raw import Raw, command
 from waiting import eventually
 
@@ -56,9 +57,15 @@ def test_a_client_that_is_late_and_owed_nothing_is_closed_in_silence(pool, serve
 def test_an_evicted_client_is_closed_in_silence(pool, server):
     poolhouse = pool(file=CONFIGURATION.format(
         listener='soft_limit = 2\nhard_limit = 20\nevict_min_idle = "1ms"', url=server.url()))
-    clients = [idle(poolhouse) for _ in range(3)]
-    assert clients[0].hear(1000) == b""
-    eventually("it is counted", lambda: sent_away(poolhouse, "soft_limit") >= 1)
+    clients = [idle(poolhouse) for _ in range(2)]
+
+    def one_more_comes():
+        if sent_away(poolhouse, "soft_limit") == 0:
+            clients.append(idle(poolhouse))
+        return sent_away(poolhouse, "soft_limit") >= 1
+
+    eventually("one is evicted", one_more_comes)
+    assert clients[0].hear(1000) == b"", "the longest idle"
 
 
 def test_a_library_connects_again_after_its_connection_was_idle_for_too_long(pool, server):
@@ -69,12 +76,12 @@ def test_a_library_connects_again_after_its_connection_was_idle_for_too_long(poo
     assert client.get("k") == b"v"
 
 
-@pytest.mark.parametrize("drain", ["ctl", "signal"])
+@pytest.mark.parametrize("drain", ["order", "signal"])
 def test_a_client_without_work_is_drained_in_silence(pool, server, drain):
     poolhouse = pool(max_size=8)
     clients = [idle(poolhouse), idle(poolhouse)]
-    if drain == "ctl":
-        assert poolhouse.ctl("drain").returncode == 0
+    if drain == "order":
+        assert poolhouse.post("/api/drain")[0] == 202
     else:
         poolhouse.process.send_signal(signal.SIGTERM)
     for client in clients:
@@ -90,8 +97,8 @@ def test_a_blocked_client_is_drained_at_once_and_in_silence(pool, server, words,
     client = Raw(poolhouse).say(command(*words))
     eventually("it blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
     if drain == "database":
-        order = poolhouse.ctl("drain", "--database", poolhouse.pools()[0]["database"])
-        assert order.returncode == 0, order
+        order = poolhouse.post(f"/api/drain?database={poolhouse.pools()[0]['database']}")
+        assert order[0] == 200 and order[1]["drained"], order
     else:
         poolhouse.process.send_signal(signal.SIGTERM)
     assert client.hear(1000) == b""
@@ -121,3 +128,85 @@ def test_who_watches_keys_is_drained_at_once_and_who_is_in_a_transaction_may_end
     assert queues.hear(len(answer)) == answer
     assert queues.hear(1000) == b""
     assert poolhouse.wait(15) == 0
+
+
+@pytest.fixture
+def mortal(workspace):
+    """A Redis that may be killed and started again."""
+    made = own_redis(workspace, "mortal").start()
+    yield made
+    made.stop()
+
+
+def blocked(upstream):
+    return upstream.connect().info("clients")["blocked_clients"]
+
+
+@pytest.mark.parametrize("how", ["killed", "connection"])
+@pytest.mark.parametrize("said, heard", [
+    ([("BRPOP", "jobs", "0")], b""),
+    ([("MULTI",), ("SET", "k", "v"), ("EXEC",), ("BLPOP", "jobs", "0")], b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n"),
+    ([("SET", "k", "v"), ("XREAD", "BLOCK", "0", "STREAMS", "s", "$"), ("GET", "k")], b"+OK\r\n"),
+])
+def test_who_waits_for_an_answer_of_a_lost_server_sees_a_closed_connection(pool, mortal, how, said, heard):
+    poolhouse = pool(behind=mortal)
+    client = Raw(poolhouse).say(*[command(*words) for words in said])
+    eventually("it blocks", lambda: blocked(mortal) == 1)
+    if how == "killed":
+        mortal.stop()
+    else:
+        mortal.connect().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    assert client.hear(1000) == heard, "an error is a mistake in the command to libraries, for which workers end"
+    eventually("the log says why", lambda: "the connection to Redis was lost" in poolhouse.log())
+
+
+def test_a_worker_lives_through_a_restart_of_redis(pool, mortal):
+    poolhouse = pool(behind=mortal)
+    done, wrong = [], []
+
+    def work():
+        client = redis.Redis(port=poolhouse.port, socket_timeout=60)
+        try:
+            while (job := client.brpop("jobs", 0)[1]) != b"end":
+                done.append(job)
+        except Exception as error:
+            wrong.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    for number in range(3):
+        eventually("it blocks", lambda: blocked(mortal) == 1)
+        mortal.connect().lpush("jobs", number)
+        eventually("it is done", lambda: len(done) == number + 1 or wrong)
+        eventually("it blocks again", lambda: blocked(mortal) == 1 or wrong)
+        mortal.stop()
+        mortal.start()
+    eventually("it blocks", lambda: blocked(mortal) == 1 or wrong)
+    mortal.connect().lpush("jobs", "end")
+    worker.join(20)
+    assert not wrong and done == [b"0", b"1", b"2"], (wrong, done)
+
+
+def test_who_finds_no_server_to_block_on_waits_as_long_as_its_command_would(pool, server):
+    poolhouse = pool(max_size=2, max_wait_time="200ms")
+    holder = Raw(poolhouse).say(command("BLPOP", "nothing", "0"))
+    eventually("it blocks", lambda: blocked(server) == 1)
+    client = poolhouse.connect()
+    # Longer than max_wait_time, and shorter.
+    assert client.brpop("jobs", 1) is None
+    assert client.execute_command("BLMOVE", "jobs", "other", "LEFT", "RIGHT", "0.1") is None
+    assert client.xread({"s": "$"}, block=500) in ([], None)
+    modern = poolhouse.connect(protocol=3)
+    assert modern.execute_command("BLMPOP", "0.5", "1", "jobs", "LEFT") is None
+    # What was not executed is told in a word for which libraries try again.
+    with pytest.raises(redis.ConnectionError, match="server connections stayed busy"):
+        client.brpop("jobs", 0)
+    assert client.ping()
+    # As soon as there is a server it blocks there.
+    patient = Raw(poolhouse).say(command("BRPOP", "jobs", "30"))
+    eventually("it waits", lambda: poolhouse.metric("poolhouse_waiters") == 1)
+    holder.close()
+    eventually("it has a server", lambda: poolhouse.metric("poolhouse_waiters") == 0 and blocked(server) == 1)
+    server.connect().lpush("jobs", "x")
+    answer = b"*2\r\n$4\r\njobs\r\n$1\r\nx\r\n"
+    assert patient.hear(len(answer)) == answer

@@ -270,7 +270,7 @@ def test_subscribers_are_told_to_go_when_redis_stays_away(pool, workspace):
         eventually("it is in the log", lambda: "subscriptions could not be restored" in poolhouse.log())
         # One that has none yet is told the same, and may try again.
         late = Raw(poolhouse).say(command("SUBSCRIBE", "a"))
-        assert until(late, b"\r\n").startswith(b"-ERR Poolhouse: no connection to Redis")
+        assert until(late, b"\r\n").startswith(b"-LOADING Poolhouse: no connection to Redis")
         upstream.start()
         eventually("it is there again", lambda: until(late.say(command("SUBSCRIBE", "a")), b"\r\n") == confirmed("a", 1))
     finally:

@@ -13,6 +13,7 @@ mod passing;
 mod rest;
 mod roster;
 mod subscribing;
+mod waiting;
 mod work;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use protocol::{
 use crate::{
     Redis, Server, Version, Welcome,
     command::{Kind, Roster, kind},
+    refusal::NO_SERVER,
     resp::{self, Limits, Request},
     server::Due,
 };
@@ -102,7 +104,7 @@ pub struct Client {
     unblocks_with_error: bool,
     /// A part of a reply has been passed on, and its end has not come.
     mid_reply: bool,
-    /// The error that the command at hand gets instead of a server.
+    /// The error that the command at hand gets instead of a server. Empty: it has waited for as long as it would have blocked.
     failing: Option<Box<str>>,
     /// It has input that was not taken, because replies must come first.
     held_back: bool,
@@ -287,6 +289,9 @@ impl Redis {
             return taken;
         }
         let Some((tag, server)) = self.server_for(me, client, servers, kind, alone, out) else {
+            if kind == Kind::Blocking {
+                self.begin_waiting(client, arguments);
+            }
             return client.answered_without_server(me, kind, out);
         };
         let more = self.more_told(client, kind, arguments.get(1).copied());
@@ -555,6 +560,10 @@ impl Client {
     fn answered_without_server(&mut self, me: ClientTag, kind: Kind, out: &mut Outbox) -> Taken {
         match self.failing.take() {
             None => Taken::No,
+            Some(nothing) if nothing.is_empty() => {
+                out.insert(Peer::Client(me), |to| resp::no_list(to, self.version));
+                Taken::Yes
+            }
             // What follows would be executed outside of the transaction that was to begin.
             Some(error) if matches!(kind, Kind::Multi | Kind::Watch) => {
                 self.fail(me, &error, out);
@@ -575,7 +584,7 @@ impl Client {
             Purpose::Commands => self.failing = Some(error.into()),
             Purpose::Subscriptions => unreachable!("that concerns all, who are told"),
             // Redis itself refuses a database that does not exist; for other reasons the client must not go on in the old one.
-            Purpose::Select(_) if error.starts_with("ERR Poolhouse") => return self.fail(me, error, out),
+            Purpose::Select(_) if error.starts_with(NO_SERVER) => return self.fail(me, error, out),
             Purpose::Select(_) | Purpose::Hello(..) | Purpose::Unblock(_) => {
                 out.insert(Peer::Client(me), |to| resp::error(to, error))
             }

@@ -15,6 +15,7 @@ mod glob;
 mod hello;
 mod hub;
 mod login;
+mod patience;
 mod refusal;
 mod replies;
 mod requester;
@@ -60,6 +61,8 @@ pub struct Redis {
     room: Arc<Room>,
     /// What clients have subscribed to.
     hubs: hub::Hubs,
+    /// How long clients wait for a server for a command that blocks.
+    patience: patience::Patience,
     /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was behind a write on a
     /// shared one would wait with it.
     apart: AtomicU32,
@@ -77,6 +80,7 @@ impl Redis {
             writes: AtomicU64::new(0),
             room: Arc::default(),
             hubs: hub::Hubs::default(),
+            patience: patience::Patience::default(),
             apart: AtomicU32::new(0),
         }
     }
@@ -159,9 +163,9 @@ impl Protocol for Redis {
     }
 
     fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
-        let why = refusal::of_failure(&why);
-        if !self.not_found(client, &why, out) {
-            client.on_lease_failed(me, &why, out);
+        let words = refusal::of_failure(&why);
+        if !self.not_found(client, &words, out) && !self.goes_on_waiting(me, client, &why, out) {
+            client.on_lease_failed(me, &words, out);
         }
     }
 
@@ -197,6 +201,7 @@ impl Protocol for Redis {
         out: &mut Outbox,
     ) {
         self.leave_subscriptions(client, out);
+        self.patience.end(client.id);
         client.on_gone(me, servers, out);
     }
 
@@ -217,7 +222,7 @@ impl Protocol for Redis {
     }
 
     fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        client.on_server_gone(me, false, false, out);
+        client.on_server_gone(me, out);
     }
 
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {

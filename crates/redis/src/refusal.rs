@@ -2,24 +2,27 @@
 
 use protocol::{LeaseFailure, Refusal};
 
+/// How the errors of commands begin that were not sent to a server. Of all codes that Redis has, this is the one that most client libraries
+/// take for a sign to connect again or to try again, and none for a mistake in the command.
+pub const NO_SERVER: &str = "LOADING Poolhouse";
+
 /// The error of a command for which there is no server.
 pub fn of_failure(why: &LeaseFailure) -> String {
-    match why {
+    let words = match why {
+        LeaseFailure::Unavailable { last_error: Some(said), .. } if is_redis_error(said) => return said.to_string(),
         LeaseFailure::WaitTimeout { waited, servers, limit } => format!(
-            "ERR Poolhouse: all {servers} server connections stayed busy for {:.1} s, and {limit} allows no more. Raise {limit}, or look for commands that block.",
+            "all {servers} server connections stayed busy for {:.1} s, and {limit} allows no more. Raise {limit}, or look for commands that block.",
             waited.as_secs_f64()
         ),
-        LeaseFailure::Unavailable { last_error: Some(said), .. } if is_redis_error(said) => said.to_string(),
         LeaseFailure::Unavailable { waited, last_error } => format!(
-            "ERR Poolhouse: no connection to Redis after {:.1} s: {}",
+            "no connection to Redis after {:.1} s: {}",
             waited.as_secs_f64(),
             last_error.as_deref().unwrap_or("the reason is not known")
         ),
-        LeaseFailure::QueueFull => {
-            "ERR Poolhouse: too many clients wait for a server connection. Raise max_size.".to_owned()
-        }
-        LeaseFailure::Closed => "ERR Poolhouse: the pool was closed. Connect again.".to_owned(),
-    }
+        LeaseFailure::QueueFull => "too many clients wait for a server connection. Raise max_size.".to_owned(),
+        LeaseFailure::Closed => "the pool was closed. Connect again.".to_owned(),
+    };
+    format!("{NO_SERVER}: {words}")
 }
 
 /// Whether it is what Redis itself said, which clients may understand: `WRONGPASS ...`, `ERR DB index ...`.
@@ -68,6 +71,9 @@ mod tests {
         };
         assert_eq!(told("ERR DB index is out of range"), "ERR DB index is out of range");
         assert_eq!(told("WRONGPASS invalid"), "WRONGPASS invalid");
-        assert_eq!(told("connection refused"), "ERR Poolhouse: no connection to Redis after 1.0 s: connection refused");
+        assert_eq!(
+            told("connection refused"),
+            "LOADING Poolhouse: no connection to Redis after 1.0 s: connection refused"
+        );
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     Client, Redis, Server,
     command::Topic,
     hub::Hubs,
-    server::{Due, LOST, Says, Whom},
+    server::{Due, Says, Whom},
 };
 
 impl Redis {
@@ -113,18 +113,10 @@ impl Redis {
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        let loss = server.lose();
-        let Some(tag) = loss.holder else {
-            // Those who share it hear of it one by one; what is left of a reply cannot be told.
-            if let Some((tag, client)) = loss.torn.and_then(|whom| alive(clients, whom))
-                && client.rest.is_none()
-            {
-                client.close(tag, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
-            }
-            return;
-        };
-        let client = clients.get(tag).expect("a holder lives");
-        client.on_server_gone(tag, loss.torn.is_some(), loss.beginning, out);
+        // Those who share it hear of it one by one.
+        if let Some(tag) = server.lose() {
+            clients.get(tag).expect("a holder lives").on_server_gone(tag, out);
+        }
     }
 }
 

@@ -21,4 +21,4 @@ pub use push::{Said, said, string, words};
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
 pub use version::Version;
-pub use write::{command, error, head, null, text, verbatim};
+pub use write::{command, error, head, no_list, null, text, verbatim};

@@ -12,6 +12,7 @@ pub(crate) mod rules;
 use http_server::{Answer, Denied, Service};
 
 use self::form::Form;
+use crate::refusal::NO_SERVER;
 
 /// What HTTP has to know of it.
 pub(crate) static SERVICE: Service = Service {
@@ -39,7 +40,8 @@ pub(crate) const MAX_ANSWER: usize = 128 * 1024 * 1024;
 
 /// What an error of Redis comes to, or of Poolhouse when there is none.
 pub(crate) fn denied_by(error: &[u8]) -> Denied {
-    let status = if error.starts_with(b"ERR Poolhouse") { 503 } else { 400 };
+    let is_own = error.starts_with(b"ERR Poolhouse") || error.starts_with(NO_SERVER.as_bytes());
+    let status = if is_own { 503 } else { 400 };
     Denied::new(status, String::from_utf8_lossy(error))
 }
 

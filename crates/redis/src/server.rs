@@ -111,15 +111,6 @@ pub(crate) struct ReplyPart {
     pub over: bool,
 }
 
-/// Whom the loss of a server concerns. Those who share it hear of it one by one.
-pub(crate) struct Loss {
-    /// Who has had a part of a reply.
-    pub torn: Option<Whom>,
-    pub holder: Option<ClientTag>,
-    /// A transaction was to begin, or keys to be watched.
-    pub beginning: bool,
-}
-
 impl Server {
     pub(crate) fn start(me: ServerTag, start: Start, out: &mut Outbox) -> Self {
         if start.wants_tls() {
@@ -345,13 +336,9 @@ impl Server {
         Ok(end.taken)
     }
 
-    /// The connection is lost. Tells whom that concerns.
-    pub(crate) fn lose(&mut self) -> Loss {
-        Loss {
-            torn: self.due.front().filter(|_| !self.scanner.is_between()).and_then(|run| run.whom),
-            holder: self.holder.take(),
-            beginning: self.due.iter().any(|run| matches!(run.due, Due::Multi | Due::Watch)),
-        }
+    /// The connection is lost. Tells whose own it was.
+    pub(crate) fn lose(&mut self) -> Option<ClientTag> {
+        self.holder.take()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use protocol::{Blame, CloseReason, Protocol, Refusal, Standing};
+use protocol::{Blame, CloseReason, Protocol, Refusal};
 
 use super::{
     Work, Worker,
@@ -265,12 +265,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// While draining: clients go that have become idle, or wait for what others may do.
     pub(super) fn send_idle_away(&mut self) {
-        let idle: Vec<usize> = self
-            .clients
-            .iter()
-            .filter(|(_, client)| client.has_no_work())
-            .map(|(slot, _)| slot)
-            .collect();
+        let idle: Vec<usize> =
+            self.clients.iter().filter(|(_, client)| client.has_no_work()).map(|(slot, _)| slot).collect();
         for slot in idle {
             self.refuse(slot, Refusal::ShuttingDown);
         }

@@ -25,7 +25,7 @@ impl Redis {
             LeaseKind::Shared => Lease::Shared(tag),
         };
         match purpose {
-            Purpose::Commands => return,
+            Purpose::Commands => return self.patience.end(client.id),
             Purpose::Subscriptions => return self.found(me, client, tag, server, out),
             Purpose::Unblock(whom) => {
                 // What is sent says what the clients answer.

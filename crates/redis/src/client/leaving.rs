@@ -5,20 +5,16 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal, Ser
 use super::{Client, Lease, Purpose};
 use crate::{Server, refusal, resp, server::LOST};
 
-/// Errors that are written for lost replies; a client that waits for more is disconnected instead.
-const MAX_TOLD: u32 = 4096;
-
 impl Client {
-    /// Its server has gone. `torn`: in the middle of a reply; `beginning`: a transaction was to begin, or keys to be watched.
-    pub(crate) fn on_server_gone(&mut self, me: ClientTag, torn: bool, beginning: bool, out: &mut Outbox) {
-        let (lost, bound) = (self.due, self.is_bound() || beginning);
-        self.lease = Lease::None;
-        (self.due, self.multi, self.watching, self.blocked) = (0, false, false, None);
+    /// Its server has gone. What became of the commands that were under way is not known: the client sees its connection closed, as
+    /// Redis would close it, and its library does what it does then. An error is taken for a mistake in the command, for which workers
+    /// that wait for jobs end for good. What follows in a transaction would be executed outside of it.
+    pub(crate) fn on_server_gone(&mut self, me: ClientTag, out: &mut Outbox) {
+        let is_concerned = self.due > 0 || self.selects.is_some() || self.is_bound() || self.keeping;
+        (self.lease, self.selects) = (Lease::None, None);
+        (self.due, self.multi, self.watching, self.keeping, self.blocked) = (0, false, false, false, None);
         if self.closing {
             return;
-        }
-        if self.selects.take().is_some() {
-            return self.fail(me, "ERR Poolhouse: the connection to Redis was lost", out);
         }
         if self.lose_http(me, out) {
             if !self.closing {
@@ -26,23 +22,8 @@ impl Client {
             }
             return;
         }
-        if torn || std::mem::take(&mut self.keeping) || lost > MAX_TOLD {
-            let reason = CloseReason::Error(Blame::Server, LOST.to_owned());
-            return self.close(me, reason, out);
-        }
-        for _ in 0..lost {
-            out.insert(Peer::Client(me), |to| {
-                resp::error(
-                    to,
-                    "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known",
-                );
-            });
-        }
-        if bound {
-            // What follows would be taken for commands outside of the transaction.
-            let reason =
-                CloseReason::Error(Blame::Server, "the connection to Redis was lost in a transaction".to_owned());
-            return self.close(me, reason, out);
+        if is_concerned {
+            return self.close(me, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
         }
         if let Some(passing) = &mut self.passing {
             passing.dropped = true;

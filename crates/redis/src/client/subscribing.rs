@@ -399,7 +399,7 @@ impl Client {
     /// Ends the connection, unless it has more than messages on it. The log has the reason: a subscriber takes an error for the answer to
     /// what it asks next.
     fn lose_subscriptions(&mut self, me: ClientTag, why: &[u8], out: &mut Outbox) {
-        let why = why.strip_prefix(b"ERR Poolhouse: ").unwrap_or(why);
+        let why = why.strip_prefix(b"LOADING Poolhouse: ").unwrap_or(why);
         let message = format!("its subscriptions are lost: {}", String::from_utf8_lossy(why));
         if self.lose_streams(me, &message, out) {
             return;

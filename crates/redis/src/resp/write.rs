@@ -49,6 +49,14 @@ pub fn null(to: &mut Vec<u8>, version: Version) {
     });
 }
 
+/// Nothing, where a list could be.
+pub fn no_list(to: &mut Vec<u8>, version: Version) {
+    to.extend_from_slice(match version {
+        Version::Resp2 => b"*-1\r\n",
+        Version::Resp3 => b"_\r\n",
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

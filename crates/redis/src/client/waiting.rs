@@ -1,0 +1,54 @@
+//! A client waits for a server for a command that blocks: as long as the command would, and then it gets the answer to that.
+
+use protocol::{ClientTag, LeaseFailure, LeaseKind, Outbox};
+
+use super::{Client, Lease, Purpose};
+use crate::{
+    Redis,
+    patience::{Outcome, own_time},
+};
+
+impl Redis {
+    /// The client has asked for a server for this command, which blocks.
+    pub(super) fn begin_waiting(&self, client: &Client, arguments: &[&[u8]]) {
+        if let (Lease::Asked(..), Some(time)) = (&client.lease, own_time(arguments)) {
+            self.patience.begin(client.id, time);
+        }
+    }
+
+    /// There was no server in time. Whether the client waits for another one, or has waited for as long as its command would.
+    pub(crate) fn goes_on_waiting(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        why: &LeaseFailure,
+        out: &mut Outbox,
+    ) -> bool {
+        if !client.waits_to_block() {
+            return false;
+        }
+        match self.patience.failed(client.id, why) {
+            Outcome::Fails => {
+                self.patience.end(client.id);
+                return false;
+            }
+            Outcome::IsOver => {
+                self.patience.end(client.id);
+                client.on_lease_failed(me, "", out);
+            }
+            // Its command is read anew, and asks for a server.
+            Outcome::GoesOn => {
+                client.lease = Lease::None;
+                client.remind(me, out);
+            }
+        }
+        true
+    }
+}
+
+impl Client {
+    /// Whether it waits for a server that it may keep for long.
+    fn waits_to_block(&self) -> bool {
+        matches!(self.lease, Lease::Asked(LeaseKind::Lasting, Purpose::Commands))
+    }
+}
