@@ -49,6 +49,32 @@ def test_clients_of_all_workers_are_listed(pool):
     assert int(many[7].client_info()["id"]) == ids[7]
     # More than are looked at of other commands.
     assert len(many[0].client_list(client_id=[*range(10**6, 10**6 + 200), ids[3]])) == 1
+    with pytest.raises(redis.ResponseError, match="256 clients at most"):
+        many[0].client_list(client_id=[*range(10**6, 10**6 + 257)])
+
+
+FIELDS = ("id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem "
+          "tot-mem events cmd user redir resp lib-name lib-ver").split()
+
+
+def test_a_line_has_all_fields_that_redis_has_in_its_order(pool, server):
+    poolhouse = pool()
+    client, other = poolhouse.connect(), poolhouse.connect()
+    other.execute_command("WATCH", "k")
+    other.execute_command("MULTI")
+    for line in talk(poolhouse.port, b"CLIENT LIST\r\nCLIENT INFO\r\nQUIT\r\n").decode().split("\n"):
+        if line.startswith("id="):
+            assert [field.split("=")[0] for field in line.split(" ")] == FIELDS, line
+    theirs = talk(server.port, b"CLIENT INFO\r\nQUIT\r\n").decode().split("\n")[1].split(" ")
+    theirs = [field.split("=")[0] for field in theirs]
+    assert [field for field in FIELDS if field in theirs] == [field for field in theirs if field in FIELDS]
+    # redis-py 5.0 to 6.2 cannot do without any of these, and RQ's workers call it.
+    told = client.client_info()
+    for field in ("id", "age", "idle", "db", "sub", "psub", "multi", "qbuf", "qbuf-free", "obl", "argv-mem", "oll", "omem", "tot-mem"):
+        assert isinstance(told[field], int), field
+    assert (told["cmd"], told["multi"]) == ("client|info", -1)
+    [busy] = [line for line in client.client_list() if line["flags"] == "x"]
+    assert (busy["multi"], busy["watch"], busy["cmd"]) == ("0", "1", "NULL")
 
 
 def test_what_is_asked_with_others_is_answered_in_order(pool):

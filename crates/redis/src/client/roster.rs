@@ -16,6 +16,9 @@ use crate::{
 const CLOSED: u8 = b'x';
 const CLOSES_ITSELF: u8 = b'!';
 
+/// Clients that a command may name: each of all clients looks through these.
+const MAX_IDS: usize = 256;
+
 /// Which clients are meant.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Filter<'a> {
@@ -61,6 +64,9 @@ impl Redis {
         };
         match Filter::read(what, words) {
             Err(error) => return client.say_error(me, &error, out),
+            Ok(Filter { ids, .. }) if ids.len() > MAX_IDS => {
+                return client.say_error(me, &format!("ERR Poolhouse: name {MAX_IDS} clients at most"), out);
+            }
             // It sees those of its own only.
             Ok(Filter { user: Some(user), .. }) if user != client.user_name().as_bytes() => {
                 return client.say_error(me, &format!("ERR No such user '{}'", user.escape_ascii()), out);
@@ -174,8 +180,8 @@ impl Client {
         if self.user.is_empty() { "default" } else { &self.user }
     }
 
-    /// A line as Redis has it, with the fields that say something of a client of Poolhouse.
-    /// `asks`: this is what it asks; of others the last command is not known.
+    /// A line as Redis has it: all of its fields in its order, because libraries read them by their names. What Poolhouse does not know
+    /// has the value that a client without it has. `asks`: this is what it asks; of others the last command is not known.
     fn describe(&self, seen: &Seen<'_>, asks: Option<Roster>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscribed();
         let mut flags = String::new();
@@ -187,7 +193,8 @@ impl Client {
         let lib = self.lib.as_deref();
         writeln!(
             to,
-            "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} {}user={} \
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} multi={} \
+             watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} user={} \
              redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             seen.address,
@@ -196,7 +203,9 @@ impl Client {
             seen.age.as_secs(),
             seen.idle.as_secs(),
             self.database,
-            asks.map_or_else(String::new, |what| format!("cmd=client|{} ", what.name().to_ascii_lowercase())),
+            if self.multi { 0 } else { -1 },
+            u8::from(self.watching),
+            asks.map_or_else(|| "NULL".to_owned(), |what| format!("client|{}", what.name().to_ascii_lowercase())),
             self.user_name(),
             self.version.number(),
             text(lib.map(|lib| &*lib.name)),
