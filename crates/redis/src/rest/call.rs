@@ -92,7 +92,8 @@ pub(crate) fn read(target: &Target, method: Method, body: &[u8], form: Form, rul
         return Ok(call);
     }
     let mut words: Vec<Cow<'_, [u8]>> = target.path.iter().map(|word| Cow::Borrowed(&**word)).collect();
-    if posted && !body.is_empty() {
+    // The official SDK posts `[]` where it subscribes.
+    if posted && !body.is_empty() && !is_events(&target.path[0]) {
         words.push(Cow::Borrowed(body));
     }
     for (name, value) in &target.query {
@@ -151,7 +152,14 @@ impl Call {
             Some(error) => self.commands.push(Command::Refused(error)),
             None => {
                 self.writes = self.writes || !rules::only_reads(name, rest.first().copied());
-                self.add(words);
+                match script(name, &rest).and_then(|at| Some((at, without_key_locking(&words[at])?))) {
+                    Some((at, script)) => {
+                        let mut words = words.to_vec();
+                        words[at] = Cow::Owned(script);
+                        self.add(&words);
+                    }
+                    None => self.add(words),
+                }
             }
         }
     }
@@ -164,6 +172,31 @@ impl Call {
     }
 }
 
+/// Which of a command's words is the text of a script, if one is.
+fn script(name: &[u8], rest: &[&[u8]]) -> Option<usize> {
+    let is = |word: &[u8], known: &str| word.eq_ignore_ascii_case(known.as_bytes());
+    match rest {
+        [_, ..] if is(name, "eval") || is(name, "eval_ro") => Some(1),
+        [what, _, ..] if is(name, "script") && is(what, "load") => Some(2),
+        _ => None,
+    }
+}
+
+/// A script without the flag `allow-key-locking`, if its first line has that. Upstash has it, and Redis knows nothing of it.
+fn without_key_locking(script: &[u8]) -> Option<Vec<u8>> {
+    const FLAG: &str = "allow-key-locking";
+    let end = script.iter().position(|byte| *byte == b'\n').unwrap_or(script.len());
+    let line = std::str::from_utf8(&script[..end]).ok().filter(|line| line.starts_with("#!") && line.contains(FLAG))?;
+    let words = line.split(' ').filter_map(|word| {
+        let Some(flags) = word.strip_prefix("flags=") else { return Some(word.to_owned()) };
+        let left: Vec<&str> = flags.split(',').filter(|flag| *flag != FLAG).collect();
+        (!left.is_empty()).then(|| format!("flags={}", left.join(",")))
+    });
+    let mut told = words.collect::<Vec<_>>().join(" ").into_bytes();
+    told.extend_from_slice(&script[end..]);
+    Some(told)
+}
+
 /// The arguments of a command as Redis gets them: texts as they are, numbers and truths as they are written.
 fn texts<'a>(values: &[&'a RawValue]) -> Result<Vec<Cow<'a, [u8]>>, Denied> {
     let text = |value: &&'a RawValue| {
@@ -172,6 +205,7 @@ fn texts<'a>(values: &[&'a RawValue]) -> Result<Vec<Cow<'a, [u8]>>, Denied> {
             b'"' => match raw[1..raw.len() - 1].contains('\\') {
                 false => Ok(Cow::Borrowed(&raw.as_bytes()[1..raw.len() - 1])),
                 true => serde_json::from_str::<String>(raw)
+                    .or_else(|error| serde_json::from_str(&without_lone_surrogates(raw)).map_err(|_| error))
                     .map(|text| Cow::Owned(text.into_bytes()))
                     .map_err(|error| Denied::new(400, format!("ERR a text in the body is broken: {error}"))),
             },
@@ -183,6 +217,35 @@ fn texts<'a>(values: &[&'a RawValue]) -> Result<Vec<Cow<'a, [u8]>>, Denied> {
         }
     };
     values.iter().map(text).collect()
+}
+
+/// A text of JSON in which each half of a character that is alone has become the character for what is none (U+FFFD), as drivers of
+/// Redis's own protocol send it. JavaScript's strings have such halves where they were cut.
+fn without_lone_surrogates(raw: &str) -> String {
+    let unit = |at: usize| {
+        let hex = raw.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(hex, 16).ok()
+    };
+    let (mut told, mut at) = (String::with_capacity(raw.len()), 0);
+    while let Some(escape) = raw[at..].find('\\').map(|ahead| at + ahead) {
+        told.push_str(&raw[at..escape]);
+        let length = match (unit(escape), unit(escape + 6)) {
+            (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
+            (Some(0xd800..0xe000), _) => {
+                told.push('\u{fffd}');
+                at = escape + 6;
+                continue;
+            }
+            (Some(_), _) => 6,
+            // Whatever is escaped in another way is one byte.
+            (None, _) => 2,
+        };
+        at = escape + length;
+        told.push_str(raw.get(escape..at).unwrap_or_default());
+        at = at.min(raw.len());
+    }
+    told.push_str(raw.get(at..).unwrap_or_default());
+    told
 }
 
 #[cfg(test)]
@@ -226,6 +289,51 @@ mod tests {
     }
 
     #[test]
+    fn half_a_character_is_replaced_and_the_others_are_not_concerned() {
+        for (text, expected) in [
+            (r"hello \ud83d", "hello \u{fffd}"),
+            (r"\udc04\ud83d", "\u{fffd}\u{fffd}"),
+            (r"\ud83d\ud83d\udc04", "\u{fffd}\u{1f404}"),
+            (r"\ud83d\n\u00e9é\\\ud83d\\ud83d", "\u{fffd}\néé\\\u{fffd}\\ud83d"),
+            (r"\uD83Dx\uDC04", "\u{fffd}x\u{fffd}"),
+        ] {
+            let body = format!(r#"[["SET","alice","fine"],["SET","bob","{text}"],["INCR","visits"]]"#);
+            let told = commands("/pipeline", Method::Post, &body);
+            let bob = format!("SET bob {expected}");
+            assert_eq!(told, ["SET alice fine", bob.as_str(), "INCR visits"], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_a_value_and_no_channel() {
+        for body in ["", "[]", "x"] {
+            assert_eq!(commands("/subscribe/news", Method::Post, body), ["subscribe news"]);
+            assert_eq!(commands("/PSUBSCRIBE/news.*", Method::Post, body), ["PSUBSCRIBE news.*"]);
+        }
+    }
+
+    #[test]
+    fn a_flag_of_scripts_that_only_upstash_has_is_left_out() {
+        for (script, expected) in [
+            (r"#!lua flags=allow-key-locking\nreturn 1", "#!lua\nreturn 1"),
+            (r"#!lua flags=no-writes,allow-key-locking\nreturn 1", "#!lua flags=no-writes\nreturn 1"),
+            (
+                r"#!lua flags=allow-stale\nreturn 'allow-key-locking'",
+                "#!lua flags=allow-stale\nreturn 'allow-key-locking'",
+            ),
+            (r"return 'flags=allow-key-locking'", "return 'flags=allow-key-locking'"),
+        ] {
+            assert_eq!(
+                commands("/", Method::Post, &format!(r#"["eval","{script}",0]"#)),
+                [format!("eval {expected} 0")]
+            );
+            let load = commands("/", Method::Post, &format!(r#"["script","load","{script}"]"#));
+            assert_eq!(load, [format!("script load {expected}")]);
+        }
+        assert_eq!(commands("/", Method::Post, r#"["eval"]"#), ["eval"]);
+    }
+
+    #[test]
     fn several_commands_come_in_one_request() {
         let body = r#"[["SET","a",1],["BLPOP","a",0],["GET","a"],[]]"#;
         let pipeline = commands("/pipeline", Method::Post, body);
@@ -238,7 +346,7 @@ mod tests {
 
     #[test]
     fn what_is_no_command_is_refused() {
-        for body in ["", "{}", "[{}]", "[null]", "[[\"GET\"]]", "[\"GET\"", "\"GET\"", "[\"\\ud800\"]"] {
+        for body in ["", "{}", "[{}]", "[null]", "[[\"GET\"]]", "[\"GET\"", "\"GET\"", "[\"\\ud80\"]", "[\"\\"] {
             assert_eq!(call("/", Method::Post, body).expect_err(body).status, 400);
         }
         for body in ["", "[]", "[1]", "{}"] {
