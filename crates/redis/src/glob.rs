@@ -1,79 +1,201 @@
-//! Patterns of channels, as Redis compares them with names: `*`, `?`, `[abc]`, `[^a-c]`, `\\` before what means itself.
+//! Patterns of channels, as Redis compares them with names: `*`, `?`, `[abc]`, `[^a-c]`, `\\` before what means itself. A pattern is read
+//! once. What comparing may cost is bounded: the caller gives a number of steps for all patterns together.
 
-/// Whether the pattern matches the whole name. What follows a star is tried at each place, but only the last star is ever gone back
-/// to, so this takes no more steps than both lengths multiplied.
-pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut place) = (0, 0);
-    // Behind the last star, and where in the name that is tried.
-    let mut star: Option<(usize, usize)> = None;
-    while place < name.len() {
-        if pattern.get(at) == Some(&b'*') {
-            at += 1;
-            star = Some((at, place));
-            continue;
-        }
-        if let Some(length) = one(&pattern[at..], name[place]) {
-            (at, place) = (at + length, place + 1);
-            continue;
-        }
-        let Some((behind, tried)) = star else { return false };
-        (at, place) = (behind, tried + 1);
-        star = Some((behind, tried + 1));
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
+/// Bytes of a pattern that is compared with names. Longer ones, which have no use, are left to Redis.
+pub(crate) const MAX_PATTERN: usize = 4096;
+
+/// One that was read.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    elements: Box<[Element]>,
+    sets: Box<[Set]>,
 }
 
-/// How much of the pattern stands for this one byte; `None` if it does not.
-fn one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern {
-        [] => None,
-        [b'?', ..] => Some(1),
-        [b'[', set @ ..] => in_set(set, byte).map(|length| length + 1),
-        [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
-        [same, ..] => (*same == byte).then_some(1),
+/// What one byte of a name is compared with, or any number of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Element {
+    Any,
+    Byte(u8),
+    /// The set at this place.
+    Set(u16),
+    /// Any number of bytes.
+    Star,
+}
+
+/// Which of all bytes it has, a bit for each.
+#[derive(Clone, Copy, Default, Debug)]
+struct Set([u64; 4]);
+
+impl Set {
+    fn add(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    fn has(self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
     }
 }
 
-/// The same for what stands behind a bracket. A set that has no end goes to the end of the pattern.
-fn in_set(set: &[u8], byte: u8) -> Option<usize> {
-    let (negated, mut at) = match set {
-        [b'^', ..] => (true, 1),
-        _ => (false, 0),
-    };
-    let mut found = false;
-    while let Some(first) = set.get(at) {
-        match (first, &set[at + 1..]) {
-            (b']', _) => {
+impl Pattern {
+    /// Reads a pattern; `None` if it is longer than what is compared.
+    pub(crate) fn read(mut pattern: &[u8]) -> Option<Self> {
+        if pattern.len() > MAX_PATTERN {
+            return None;
+        }
+        let (mut elements, mut sets) = (Vec::new(), Vec::new());
+        while let [first, rest @ ..] = pattern {
+            pattern = rest;
+            let element = match (first, rest) {
+                (b'*', _) if elements.last() == Some(&Element::Star) => continue,
+                (b'*', _) => Element::Star,
+                (b'?', _) => Element::Any,
+                (b'[', _) => {
+                    sets.push(set(&mut pattern));
+                    Element::Set(sets.len() as u16 - 1)
+                }
+                (b'\\', [escaped, behind @ ..]) => {
+                    pattern = behind;
+                    Element::Byte(*escaped)
+                }
+                (byte, _) => Element::Byte(*byte),
+            };
+            elements.push(element);
+        }
+        Some(Self { elements: elements.into(), sets: sets.into() })
+    }
+
+    /// Whether it matches the whole name; `None` if `steps` do not suffice to find out. What follows a star is tried at each place, but only
+    /// the last star is ever gone back to.
+    pub(crate) fn matches(&self, name: &[u8], steps: &mut usize) -> Option<bool> {
+        if name.is_empty() {
+            // To Redis not even a star matches nothing.
+            return Some(self.elements.is_empty());
+        }
+        let (mut at, mut place) = (0, 0);
+        // Behind the last star, and where in the name that is tried.
+        let mut star: Option<(usize, usize)> = None;
+        while place < name.len() {
+            *steps = steps.checked_sub(1)?;
+            let element = self.elements.get(at);
+            if element == Some(&Element::Star) {
                 at += 1;
+                if at == self.elements.len() {
+                    return Some(true);
+                }
+                star = Some((at, place));
+            } else if element.is_some_and(|element| self.is(*element, name[place])) {
+                (at, place) = (at + 1, place + 1);
+            } else {
+                let Some((behind, tried)) = star else { return Some(false) };
+                (at, place) = (behind, tried + 1);
+                star = Some((behind, tried + 1));
+            }
+        }
+        Some(self.elements[at..].iter().all(|element| *element == Element::Star))
+    }
+
+    fn is(&self, element: Element, byte: u8) -> bool {
+        match element {
+            Element::Any => true,
+            Element::Byte(same) => same == byte,
+            Element::Set(number) => self.sets[usize::from(number)].has(byte),
+            Element::Star => false,
+        }
+    }
+}
+
+/// Reads what stands behind a bracket. A set that has no end goes to the end of the pattern.
+fn set(pattern: &mut &[u8]) -> Set {
+    let negated = pattern.first() == Some(&b'^');
+    if negated {
+        *pattern = &pattern[1..];
+    }
+    let mut set = Set::default();
+    while let [first, rest @ ..] = *pattern {
+        *pattern = match (first, rest) {
+            (b'\\', [escaped, behind @ ..]) => {
+                set.add(*escaped);
+                behind
+            }
+            (b']', _) => {
+                *pattern = rest;
                 break;
             }
-            (b'\\', [escaped, ..]) => {
-                found |= *escaped == byte;
-                at += 2;
-            }
-            (low, [b'-', high, ..]) => {
-                found |= (*low.min(high)..=*low.max(high)).contains(&byte);
-                at += 3;
+            (low, [b'-', high, behind @ ..]) => {
+                (*low.min(high)..=*low.max(high)).for_each(|byte| set.add(byte));
+                behind
             }
             (one, _) => {
-                found |= *one == byte;
-                at += 1;
+                set.add(*one);
+                rest
             }
-        }
+        };
     }
-    (found != negated).then_some(at)
+    if negated { Set(set.0.map(|bits| !bits)) } else { set }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    const MANY: usize = 1 << 20;
+
+    fn matches(pattern: &[u8], name: &[u8]) -> bool {
+        Pattern::read(pattern).unwrap().matches(name, &mut { MANY }).unwrap()
+    }
+
+    /// The same as slowly as it can be: at each star all that may follow is tried. Redis 7.0 said the same of 6,000 random patterns.
+    fn matches_slowly(pattern: &[u8], name: &[u8]) -> bool {
+        match (pattern, name) {
+            ([], _) => name.is_empty(),
+            ([b'*', rest @ ..], _) => (0..=name.len()).any(|length| matches_slowly(rest, &name[length..])),
+            (_, []) => false,
+            ([b'?', rest @ ..], [_, behind @ ..]) => matches_slowly(rest, behind),
+            ([b'[', rest @ ..], [byte, behind @ ..]) => {
+                let (negated, mut rest) = rest.strip_prefix(b"^").map_or((false, rest), |rest| (true, rest));
+                let mut has = false;
+                loop {
+                    rest = match rest {
+                        [b'\\', same, rest @ ..] => {
+                            has |= same == byte;
+                            rest
+                        }
+                        [b']', rest @ ..] => break has != negated && matches_slowly(rest, behind),
+                        [one, b'-', other, rest @ ..] => {
+                            has |= (one <= byte && byte <= other) || (other <= byte && byte <= one);
+                            rest
+                        }
+                        [same, rest @ ..] => {
+                            has |= same == byte;
+                            rest
+                        }
+                        [] => break has != negated && matches_slowly(rest, behind),
+                    };
+                }
+            }
+            ([b'\\', same, rest @ ..] | [same, rest @ ..], [byte, behind @ ..]) => {
+                same == byte && matches_slowly(rest, behind)
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn a_pattern_that_was_read_says_what_a_slow_one_says(pattern in "[abc*?\\[\\]^\\\\-]{0,9}", name in "[abc\\]^\\\\*-]{1,8}") {
+            prop_assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), matches_slowly(pattern.as_bytes(), name.as_bytes()));
+        }
+    }
 
     #[test]
     fn patterns_match_as_redis_has_it() {
         for (pattern, name, expected) in [
             ("news.*", "news.it", true),
             ("news.*", "news", false),
-            ("*", "", true),
+            ("*", "a", true),
+            ("*", "", false),
             ("", "", true),
             ("", "a", false),
             ("h?llo", "hallo", true),
@@ -93,7 +215,21 @@ mod tests {
         ] {
             assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
         }
-        let (pattern, name) = ("*a".repeat(50), "a".repeat(2000) + "b");
-        assert!(!matches(pattern.as_bytes(), name.as_bytes()));
+    }
+
+    #[test]
+    fn what_comparing_may_cost_is_bounded_at_every_bound() {
+        let name = vec![b'a'; 15_000];
+        let sets = [b"*[".as_slice(), &[b'b'; 60_000]].concat();
+        assert!(Pattern::read(&sets).is_none(), "a pattern that is longer than what is compared");
+        let longest = [b"*[".as_slice(), &[b'b'; MAX_PATTERN - 2]].concat();
+        let mut steps = MANY;
+        assert_eq!(Pattern::read(&longest).unwrap().matches(&name, &mut steps), Some(false));
+        assert!(MANY - steps <= 2 * name.len(), "a set is one step, however long it is");
+        // The worst there is: what follows the star fits almost everywhere to its end.
+        let worst = Pattern::read(&[b"*".as_slice(), &[b'a'; MAX_PATTERN - 2], b"b"].concat()).unwrap();
+        assert_eq!(worst.matches(&name, &mut { MANY }), None);
+        assert_eq!(worst.matches(&name, &mut { 100 * MANY }), Some(false));
+        assert_eq!(worst.matches(&name, &mut 0), None);
     }
 }

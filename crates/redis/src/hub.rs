@@ -22,7 +22,7 @@ use protocol::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag};
 
 use crate::{
     command::{Subscription, Topic},
-    glob,
+    glob::{MAX_PATTERN, Pattern},
 };
 
 /// What is posted to clients carries keys that no other protocol of the process gives.
@@ -36,6 +36,9 @@ const MAX_PASSED_ON: usize = 64;
 
 /// Patterns of a pool that are looked through for what is published.
 const MAX_PATTERNS: usize = 1000;
+
+/// Bytes of patterns that are read, and of names that are compared with them, for one message that is published: about 3 ms.
+const MAX_STEPS: usize = 1 << 20;
 
 /// What is posted to a client begins with one of these, unless it is messages.
 pub(crate) mod word {
@@ -108,6 +111,8 @@ struct Listeners {
     asked: u32,
     /// Keys and places of clients, in the order of the keys.
     clients: Vec<(u64, ClientTag)>,
+    /// What a pattern says, once it has been read.
+    pattern: Option<Box<Pattern>>,
 }
 
 impl Listeners {
@@ -121,6 +126,15 @@ impl Listeners {
         if let Ok(at) = self.clients.binary_search_by_key(&key, |client| client.0) {
             self.clients.remove(at);
         }
+    }
+
+    /// Whether this is a pattern that matches the name; `None` if `steps` do not suffice to find out.
+    fn matches(&mut self, pattern: &[u8], name: &[u8], steps: &mut usize) -> Option<bool> {
+        if self.pattern.is_none() {
+            *steps = steps.checked_sub(pattern.len().min(MAX_PATTERN))?;
+            self.pattern = Some(Box::new(Pattern::read(pattern)?));
+        }
+        self.pattern.as_ref().expect("just read").matches(name, steps)
     }
 
     /// See [`Hubs::more_told`].
@@ -139,21 +153,25 @@ impl Hubs {
     }
 
     /// How many more are told of what is published under this name than connections of Redis: each of those that Poolhouse has for
-    /// all its subscribers counts as one there. `None`: there are too many patterns to look through.
+    /// all its subscribers counts as one there. `None`: there are too many patterns to look through, or they are too
+    /// long.
     pub(crate) fn more_told(&self, topic: Topic, name: &[u8]) -> Option<i32> {
-        let pools = self.lock();
-        let mut more = 0;
-        for hub in pools.values() {
+        let mut pools = self.lock();
+        let (mut more, mut steps) = (0, MAX_STEPS);
+        for hub in pools.values_mut() {
             more += hub.names[topic as usize].get(name).map_or(0, Listeners::more);
-            let patterns = &hub.names[Topic::Pattern as usize];
+            let patterns = &mut hub.names[Topic::Pattern as usize];
             if topic != Topic::Channel || patterns.is_empty() {
                 continue;
             }
             if patterns.len() > MAX_PATTERNS {
                 return None;
             }
-            let matching = patterns.iter().filter(|(pattern, _)| glob::matches(pattern, name));
-            more += matching.map(|(_, listeners)| listeners.more()).sum::<i32>();
+            for (pattern, listeners) in patterns {
+                if listeners.more() > 0 && listeners.matches(pattern, name, &mut steps)? {
+                    more += listeners.more();
+                }
+            }
         }
         Some(more)
     }
