@@ -82,11 +82,12 @@ impl<C> Connection<C> {
     }
 
     /// Says events, as an [`EventWriter`](crate::EventWriter) writes them, to whoever has opened one of these streams. A stream of which
-    /// the client leaves too much unread is ended.
+    /// the client leaves too much unread is ended, as is one for whose events there is no room.
     pub fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>) {
+        let room = self.share.limit().saturating_sub(self.holds());
         match &mut self.version {
-            Version::One(one) => one.say(streams, events),
-            Version::Two(two) => two.say(streams, events),
+            Version::One(one) => one.say(streams, events, room),
+            Version::Two(two) => two.say(streams, events, room),
         }
     }
 
@@ -120,8 +121,8 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Appends what the client is to be sent now. Of bodies of answers (HTTP/2), of answers (HTTP/1.1), it is no more than `most` bytes:
-    /// the rest waits until this is called again. What cannot wait is not counted: events of HTTP/1.1, which nobody else bounds.
+    /// Appends what the client is to be sent now. Of bodies of answers (HTTP/2), of answers and events (HTTP/1.1), it is no more than `most`
+    /// bytes: the rest waits until this is called again.
     pub fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
         match &mut self.version {
             Version::One(one) => one.flush(to, most),

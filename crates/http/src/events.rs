@@ -1,5 +1,8 @@
 //! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), of which only the data is used.
 
+/// Bytes of a stream without end that may wait for the client.
+pub(crate) const MAX_BEHIND: usize = 32 * 1024 * 1024;
+
 /// Writes one event. What is not text is replaced.
 #[derive(Debug)]
 pub struct EventWriter<'t>(&'t mut Vec<u8>);
@@ -14,11 +17,14 @@ impl<'t> EventWriter<'t> {
     /// Appends to its data. A line of its own stands for each line; the receiver joins them again.
     pub fn push(&mut self, data: &[u8]) {
         let text = String::from_utf8_lossy(data);
-        if !text.contains(['\r', '\n']) {
-            return self.0.extend_from_slice(text.as_bytes());
+        let mut rest = text.as_bytes();
+        // In one pass, since data may be nothing but line ends.
+        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+            self.0.extend_from_slice(&rest[..end]);
+            self.0.extend_from_slice(b"\ndata: ");
+            rest = &rest[end + if rest[end..].starts_with(b"\r\n") { 2 } else { 1 }..];
         }
-        let lines = text.replace("\r\n", "\n").replace('\r', "\n");
-        self.0.extend_from_slice(lines.replace('\n', "\ndata: ").as_bytes());
+        self.0.extend_from_slice(rest);
     }
 
     /// Ends the event.

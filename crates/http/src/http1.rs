@@ -6,11 +6,15 @@ use crate::{
     Answer, Denied, Door, End, Event, Method, Service, Stream, Target,
     access::{self, AnswerOptions},
     body::{Body, MAX_DROPPED},
+    events::MAX_BEHIND,
     head::{self, Framing, Head, MAX_HEAD},
     http2::PREFACE,
     request::Asked,
     room::Share,
 };
+
+/// Bytes of events that are kept in one piece, so that the pieces that wait are few.
+const MAX_JOINED: usize = 64 * 1024;
 
 /// A connection.
 pub(crate) struct Http1<C> {
@@ -294,10 +298,20 @@ impl<C> Http1<C> {
     }
 
     /// See [`Connection::say`](crate::Connection::say).
-    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>) {
-        if matches!(self.stage, Stage::Events) && streams.into_iter().any(|stream| stream == self.stream) {
-            self.push(events);
+    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>, room: usize) {
+        if !(matches!(self.stage, Stage::Events) && streams.into_iter().any(|stream| stream == self.stream)) {
+            return;
         }
+        let waiting = self.unread() + events.len();
+        if waiting <= MAX_BEHIND && events.len() <= room {
+            return match self.pieces.back_mut() {
+                Some(last) if last.len() + events.len() <= MAX_JOINED => last.extend_from_slice(&events),
+                _ => self.push(events),
+            };
+        }
+        (self.pieces, self.flushed) = (VecDeque::new(), 0);
+        let message = format!("the client does not read: {waiting} bytes of events wait for it, and no more are kept");
+        self.stage = self.over(End::Fault(message));
     }
 
     /// See [`Connection::reset`](crate::Connection::reset).
@@ -329,7 +343,7 @@ impl<C> Http1<C> {
 
     /// See [`Connection::flush`](crate::Connection::flush).
     pub(crate) fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
-        let mut left = if matches!(self.stage, Stage::Events) { usize::MAX } else { most };
+        let mut left = most;
         while let Some(piece) = self.pieces.front()
             && left > 0
         {

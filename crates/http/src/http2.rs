@@ -48,9 +48,6 @@ const WINDOW: u32 = 1024 * 1024;
 /// Bytes of answers from which on the client has to read some before more of its requests are carried out.
 const MAX_UNREAD: usize = 1024 * 1024;
 
-/// Bytes of a stream without end that may wait for the client.
-const MAX_BEHIND: usize = 32 * 1024 * 1024;
-
 /// A connection.
 pub(crate) struct Http2<C> {
     service: &'static Service,
@@ -359,14 +356,15 @@ impl<C> Http2<C> {
     }
 
     /// See [`Connection::say`](crate::Connection::say).
-    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>) {
+    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>, mut room: usize) {
         let events = Bytes::from(events);
         for stream in streams {
             let Some(sending) = self.sendings.iter_mut().find(|sending| sending.events == Some(stream)) else {
                 continue;
             };
-            if sending.add(&events) {
+            if events.len() <= room && sending.add(&events) {
                 self.unread += events.len();
+                room -= events.len();
             } else {
                 self.reset(stream);
             }

@@ -322,6 +322,46 @@ fn what_is_not_read_of_events_is_bounded() {
 }
 
 #[test]
+fn what_is_not_read_of_events_of_http1_waits_here_and_is_bounded_too() {
+    let mut peer = Peer::new();
+    peer.hear(get("/events"));
+    let stream = peer.asked[0];
+    assert!(peer.connection.open(stream));
+    peer.told();
+    for _ in 0..32 {
+        peer.connection.say([stream], vec![b'x'; 1 << 20]);
+    }
+    assert_eq!((peer.told_of(500).len(), peer.connection.has_more(), peer.connection.end()), (500, true, None));
+    peer.connection.say([stream], vec![b'x'; 1 << 20]);
+    assert!(matches!(peer.connection.end(), Some(End::Fault(why)) if why.contains("does not read")));
+    assert!(!peer.connection.has_more(), "nothing is kept of it");
+}
+
+#[test]
+fn events_for_which_there_is_no_room_end_their_streams() {
+    let room = Arc::default();
+    let mut subscribers: Vec<(Peer, Stream)> = (0..40)
+        .map(|number| {
+            let mut peer = if number % 2 == 0 { Peer::in_room(&room) } else { http2_in_room(&room) };
+            peer.hear(if number % 2 == 0 { get("/events").into_bytes() } else { get2(1, "/events", "t") });
+            let stream = peer.asked[0];
+            assert!(peer.connection.open(stream));
+            peer.told();
+            (peer, stream)
+        })
+        .collect();
+    for _ in 0..12 {
+        for (peer, stream) in &mut subscribers {
+            peer.connection.say([*stream], vec![b'x'; 1 << 20]);
+            peer.connection.count(0);
+        }
+    }
+    let held: usize = subscribers.iter().map(|(peer, _)| peer.connection.holds()).sum();
+    assert!(held <= 300 << 20, "{held} bytes are held for clients that do not read");
+    assert!(held >= 100 << 20, "there is room for some");
+}
+
+#[test]
 fn a_client_of_http1_that_does_not_read_is_asked_for_nothing_more() {
     let mut peer = Peer::new();
     peer.hear(get("/a") + &get("/b").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use h2::{Reason, SendStream, server::SendResponse};
 use http::Response;
 
-use super::MAX_BEHIND;
-use crate::{Answer, Service, Stream, access::AnswerOptions};
+use crate::{Answer, Service, Stream, access::AnswerOptions, events::MAX_BEHIND};
 
 /// A body on its way.
 pub(super) struct Sending {

@@ -86,3 +86,12 @@ fn without_room_for_its_body_a_request_is_refused_and_its_connection_goes_on() {
     assert_eq!(take(&mut h2, &data(5, 1, true), 10), [Err(503)]);
     assert_eq!(h2.holds(), 0);
 }
+
+#[test]
+fn the_body_of_a_question_for_permission_which_anybody_may_ask_is_not_kept() {
+    let mut h2 = connection(1_000);
+    let head = frame(1, 4, 1, &[&[0x42, 7], &b"OPTIONS"[..], &[0x87, 0x41, 1, b'x', 0x84]].concat());
+    assert_eq!(take(&mut h2, &[head, data(1, 20_000, false)].concat(), 0), []);
+    assert_eq!(h2.holds(), 0);
+    assert_eq!(take(&mut h2, &data(1, 20_000, true), 0), [Ok(0)]);
+}

@@ -47,6 +47,13 @@ impl<C> Upload<C> {
                 Poll::Ready(Some(Ok(data))) => {
                     let _ = self.stream.flow_control().release_capacity(data.len());
                     self.length += data.len() as u64;
+                    if matches!(self.what, What::Permission) {
+                        // Nothing is asked of its body, which anybody may send.
+                        match self.length > MAX_DROPPED {
+                            true => return Poll::Ready(Some(Err(Denied::too_large(most)))),
+                            false => continue,
+                        }
+                    }
                     if self.denied.is_none() && self.length > most as u64 {
                         self.denied = Some(Denied::too_large(most));
                     } else if self.denied.is_none() && data.len() > *room {
