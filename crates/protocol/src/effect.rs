@@ -211,6 +211,11 @@ pub enum Effect {
         /// The new one.
         standing: Standing,
     },
+    /// What the client asked for first has been answered, and the next request is under way: its time begins.
+    Progress {
+        /// Whose.
+        client: ClientTag,
+    },
     /// Hand the client's held-back input to it again.
     Wake {
         /// Whom.

@@ -47,7 +47,7 @@ impl Pieces {
 }
 
 /// What the pool may have now.
-struct Supply(Mutex<PoolConfig>);
+struct Supply(Mutex<PoolConfig>, Mutex<PoolTimeouts>);
 
 impl Supply {
     fn change(&self, change: impl FnOnce(&mut PoolConfig)) {
@@ -65,7 +65,7 @@ impl Upstreams for Supply {
             config: self.0.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             tls: None,
             caps: Vec::new(),
-            timeouts: PoolTimeouts::default(),
+            timeouts: *self.1.lock().unwrap_or_else(PoisonError::into_inner),
             sizes: None,
             revision: 0,
         }
@@ -111,7 +111,7 @@ impl<P: Protocol> Stage<P> {
             max_life_time: None,
             connect_timeout: Duration::from_secs(60),
             ..PoolConfig::default()
-        })));
+        }), Mutex::default()));
         let buffer_size = DriverConfig::default().buffer_size.min(max_held);
         let rules = Rules {
             driver: DriverConfig { workers, max_held_input: max_held, buffer_size, ..DriverConfig::default() },
@@ -129,6 +129,13 @@ impl<P: Protocol> Stage<P> {
     /// The configuration of the pool is another from now on.
     pub fn configure(&mut self, change: impl FnOnce(&mut PoolConfig)) {
         self.supply.change(change);
+        self.house.read_again();
+        self.settle();
+    }
+
+    /// The pool has these time-outs from now on.
+    pub fn limit(&mut self, timeouts: PoolTimeouts) {
+        *self.supply.1.lock().unwrap_or_else(PoisonError::into_inner) = timeouts;
         self.house.read_again();
         self.settle();
     }

@@ -150,6 +150,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Ready { server } => self.on_server_ready(server.slot()),
             Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),
             Effect::Standing { client, standing } => self.set_standing(client.slot(), standing),
+            Effect::Progress { client } => self.note_progress(client.slot()),
             Effect::Wake { client } => self.push_feed(client.slot()),
             Effect::TellSent { client } => self.tell_sent(client.slot()),
             Effect::LoggedIn { client, pool } => self.on_logged_in(client.slot(), pool),

@@ -26,6 +26,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.refresh_state(slot);
     }
 
+    /// Another request of the client's is under way than before.
+    pub(super) fn note_progress(&mut self, slot: usize) {
+        if let Some(client) = self.clients.get_mut(slot)
+            && client.state == State::Active
+        {
+            client.since = self.now;
+        }
+    }
+
     /// Recomputes the state a client is counted in.
     pub(super) fn refresh_state(&mut self, slot: usize) {
         let client = &mut self.clients[slot];

@@ -32,6 +32,8 @@ pub(crate) struct Relay<'a, 'b> {
     pub(crate) at: usize,
     /// What is to be forwarded and has not been yet begins here and ends at `at`.
     pub(crate) run: usize,
+    /// A request has been answered, to its last message.
+    pub(crate) ended: bool,
     pub(crate) out: &'a mut Outbox,
 }
 

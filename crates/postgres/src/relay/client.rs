@@ -127,7 +127,8 @@ impl Postgres {
             let end = at + header.total();
             let here = end.min(bytes.len());
             let rest_follows = if let Some((tag, server)) = &mut lease {
-                let message = Arrived { header, bytes, at, full: input.full };
+                // What stands before it makes room when it is consumed.
+                let message = Arrived { header, bytes, at, full: input.full && at == 0 };
                 if server.is_prefaced() && (client.ahead_ended || !client.may_go_ahead(server, &message)) {
                     return at;
                 }

@@ -10,6 +10,7 @@ use crate::{
     relay::answer::{Relay, Step},
     session::{
         client::{Phase, end_pipeline, may_release},
+        prepared::OwnNames,
         reset::Told,
         server::{Server, Stage},
         shared::Postgres,
@@ -74,6 +75,7 @@ impl Postgres {
         if let Some(prepared) = &mut server.prepared {
             prepared.clear();
         }
+        server.own_names = OwnNames::default();
         server.discarded |= all;
         let tag = server.holder.expect("a client is served");
         let client = relay.client(tag);
@@ -162,6 +164,11 @@ impl Postgres {
             return Step::Forward;
         }
         relay.client(tag).copies.settled();
+        if status == IDLE
+            && let Some(prepared) = &mut server.prepared
+        {
+            prepared.begin_transaction();
+        }
         server.copies &= status != IDLE;
         if status == IDLE && std::mem::take(&mut server.reset_in_doubt) {
             server.suspects.add(Suspects::RESET);

@@ -62,7 +62,7 @@ impl Postgres {
         at: usize,
         out: &mut Outbox,
     ) -> usize {
-        let mut relay = Relay { me, clients, bytes: input.bytes, full: input.full, at, run: at, out };
+        let mut relay = Relay { me, clients, bytes: input.bytes, full: input.full, at, run: at, ended: false, out };
         loop {
             if server.body > 0 {
                 let part = (server.body as usize).min(relay.bytes.len() - relay.at);
@@ -126,6 +126,10 @@ impl Postgres {
             relay.at = here;
         }
         relay.flush(server, relay.at);
+        if relay.ended && server.serves_client() && server.exchange.is_running() {
+            let client = server.holder.expect("a client is served");
+            relay.out.push(Effect::Progress { client });
+        }
         let mid = server.owes_client();
         if mid != server.told_mid
             && let Some(holder) = server.holder
@@ -140,6 +144,11 @@ impl Postgres {
     #[inline]
     fn for_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
+        relay.ended |= match header.kind {
+            back::READY_FOR_QUERY => true,
+            back::COMMAND_COMPLETE => server.exchange.is_extended(),
+            _ => false,
+        };
         match header.kind {
             back::COPY_DATA | back::NOTICE_RESPONSE => Step::Forward,
             back::NOTIFICATION_RESPONSE => notification(relay, server, whole, end),

@@ -8,8 +8,11 @@ use std::{
 
 use crate::session::statements::Statement;
 
-/// Most statements of one server that are used in one lease, however long; unless it is to keep more.
-const MAX_OF_LEASE: usize = 2048;
+/// Most statements of one server that are bound in one transaction, however long; unless it is to keep more.
+const MAX_OF_TRANSACTION: usize = 2048;
+
+/// Most bytes of the texts of one server's statements, but for those that are bound in one transaction.
+const MAX_BYTES: usize = 8 << 20;
 
 /// What one server has, or has been asked for.
 #[derive(Default)]
@@ -17,13 +20,43 @@ pub(crate) struct Prepared {
     map: BTreeMap<u32, Kept>,
     /// Counts uses.
     clock: u64,
-    /// The clock when the present lease began.
-    lease_began: u64,
+    /// The clock when the present lease or transaction began.
+    transaction_began: u64,
     pipeline: u32,
     /// Whether it has the statements that clean it.
     pub(crate) cleaning: Copies,
     /// A client may have parsed a statement there under a name of its own.
     pub(crate) has_clients: bool,
+}
+
+/// Most names of one holder's that are told apart.
+const MAX_OWN_NAMES: usize = 64;
+
+/// Names under which a server may have statements that are not ours, but its holder's.
+#[derive(Default)]
+pub(crate) struct OwnNames {
+    names: Vec<Box<[u8]>>,
+    /// It may be any.
+    all: bool,
+}
+
+impl OwnNames {
+    pub(crate) fn add(&mut self, name: &[u8]) {
+        if self.may_have(name) {
+        } else if self.names.len() < MAX_OWN_NAMES {
+            self.names.push(name.into());
+        } else {
+            self.all = true;
+        }
+    }
+
+    pub(crate) fn may_have(&self, name: &[u8]) -> bool {
+        self.all || self.names.iter().any(|known| **known == *name)
+    }
+
+    pub(crate) fn remove(&mut self, name: &[u8]) {
+        self.names.retain(|known| **known != *name);
+    }
 }
 
 /// Whether a server has statements of ours.
@@ -46,6 +79,8 @@ struct Kept {
     asked: u32,
     /// Closes without an answer.
     closing: u32,
+    /// The last request about it was a Close.
+    closed: bool,
     /// It may have been deallocated by a statement.
     doubted: bool,
     /// The last of those Parses that was answered had been discarded: if there is a copy, it is an older one.
@@ -53,6 +88,8 @@ struct Kept {
     /// The pipeline of the last of those Parses.
     pipeline: u32,
     used: u64,
+    /// When it was bound last.
+    bound: u64,
 }
 
 /// What has to be forwarded before a statement can be used.
@@ -65,9 +102,9 @@ pub(crate) enum Need {
 }
 
 impl Prepared {
-    /// A client got the server.
-    pub(crate) fn begin_lease(&mut self) {
-        self.lease_began = self.clock;
+    /// A client got the server, or its transaction is over: no portal is open.
+    pub(crate) fn begin_transaction(&mut self) {
+        self.transaction_began = self.clock;
     }
 
     /// A Sync is forwarded.
@@ -86,7 +123,7 @@ impl Prepared {
         let Some(copy) = self.map.get_mut(&statement.id) else { return Need::Parse };
         copy.used = self.clock;
         let fits = !copy.doubted && !copy.discarded && copy.edition == statement.edition.load(Relaxed);
-        let asked = copy.asked > 0 && copy.pipeline == self.pipeline;
+        let asked = copy.asked > 0 && copy.pipeline == self.pipeline && !copy.closed;
         if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
     }
 
@@ -100,13 +137,15 @@ impl Prepared {
             there: false,
             asked: 0,
             closing: 0,
+            closed: false,
             doubted: false,
             discarded: false,
             pipeline: 0,
             used: 0,
+            bound: 0,
         });
         copy.edition = edition;
-        (copy.doubted, copy.discarded) = (false, false);
+        (copy.closed, copy.doubted, copy.discarded) = (false, false, false);
         copy.asked += 1;
         copy.pipeline = self.pipeline;
         copy.used = self.clock;
@@ -116,6 +155,14 @@ impl Prepared {
     pub(crate) fn close(&mut self, id: u32) {
         if let Some(copy) = self.map.get_mut(&id) {
             copy.closing += 1;
+            copy.closed = true;
+        }
+    }
+
+    /// A Bind of it is forwarded.
+    pub(crate) fn bind(&mut self, statement: &Statement) {
+        if let Some(copy) = self.map.get_mut(&statement.id) {
+            copy.bound = self.clock;
         }
     }
 
@@ -127,15 +174,18 @@ impl Prepared {
         }
     }
 
-    /// A statement that must go for another, if there are more than `max`. Those used in the present lease stay: they
-    /// may have open portals, which would go with them. But a lease may be long, and what its client closes stays here.
+    /// A statement that must go for another, if there are more than `max` or too many bytes. Those bound in the present transaction stay: they
+    /// may have open portals, which would go with them. But a transaction may be long, and what its client closes stays here.
     pub(crate) fn surplus(&self, max: usize) -> Option<u32> {
-        if self.map.len() <= max {
+        let there = || self.map.iter().filter(|(_, copy)| !copy.closed);
+        let (count, bytes) =
+            there().fold((0, 0), |(count, bytes), (_, copy)| (count + 1, bytes + copy.statement.body.len()));
+        if count <= max && bytes <= MAX_BYTES {
             return None;
         }
-        let any = self.map.len() > MAX_OF_LEASE.max(max);
-        let old = self.map.iter().filter(|(_, copy)| (any || copy.used <= self.lease_began) && copy.closing == 0);
-        old.min_by_key(|(_, copy)| copy.used).map(|(id, _)| *id)
+        let any = count > MAX_OF_TRANSACTION.max(max);
+        let may_go = |copy: &Kept| (any || copy.bound <= self.transaction_began) && copy.used < self.clock;
+        there().filter(|(_, copy)| may_go(copy)).min_by_key(|(_, copy)| copy.used).map(|(id, _)| *id)
     }
 
     /// A Parse of ours was answered, or discarded.
@@ -153,6 +203,7 @@ impl Prepared {
         if let Some(copy) = self.map.get_mut(&id) {
             copy.closing -= 1;
             copy.there &= !done;
+            copy.closed &= done || copy.closing > 0;
             self.forget_if_gone(id);
         }
     }
@@ -173,7 +224,7 @@ impl Prepared {
 
     /// The server says that a statement does not fit any more; it must be one of those used in this lease.
     pub(crate) fn outdated(&mut self) {
-        for copy in self.map.values().filter(|copy| copy.used > self.lease_began) {
+        for copy in self.map.values().filter(|copy| copy.used > self.transaction_began) {
             // Raised once, however many servers notice.
             let seen = copy.edition;
             copy.statement.retire();
@@ -192,7 +243,7 @@ impl Prepared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::statements::tests::statements;
+    use crate::session::statements::{Statements, tests::statements};
 
     #[test]
     fn a_parse_that_was_discarded_confirms_nothing() {
@@ -251,20 +302,65 @@ mod tests {
         assert_eq!(server.need(&s), Need::Parse);
     }
 
-    #[test]
-    fn the_least_recently_used_goes_unless_this_lease_used_it() {
-        let all = statements(3);
+    /// A server that has these.
+    fn with(all: &[Arc<Statement>]) -> Prepared {
         let mut server = Prepared::default();
-        for s in &all {
+        for s in all {
             server.parse(s);
             server.parsed(s.id, true);
         }
+        server
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_unless_this_transaction_has_bound_it() {
+        let all = statements(3);
+        let mut server = with(&all);
+        assert_eq!(server.surplus(2), Some(all[0].id));
+        server.bind(&all[0]);
+        server.bind(&all[1]);
         assert_eq!(server.surplus(2), None);
-        server.begin_lease();
+        server.begin_transaction();
         assert_eq!(server.surplus(2), Some(all[0].id));
         server.need(&all[0]);
         assert_eq!(server.surplus(2), Some(all[1].id));
         assert_eq!(server.surplus(3), None);
+        server.close(all[1].id);
+        assert_eq!(server.surplus(2), None);
+    }
+
+    #[test]
+    fn a_statement_that_was_parsed_and_closed_in_one_pipeline_is_not_taken_to_be_there() {
+        let s = statements(1).remove(0);
+        let mut server = Prepared::default();
+        server.parse(&s);
+        server.close(s.id);
+        assert_eq!(server.need(&s), Need::CloseAndParse);
+        server.close(s.id);
+        server.parse(&s);
+        assert_eq!(server.need(&s), Need::Nothing);
+        server.parsed(s.id, true);
+        server.closed(s.id, true);
+        server.closed(s.id, true);
+        server.parsed(s.id, true);
+        assert_eq!(server.need(&s), Need::Nothing);
+    }
+
+    #[test]
+    fn long_texts_go_before_there_are_many() {
+        let all = Statements::default();
+        let text = |i: usize| [i.to_string().as_bytes(), &[b' '; 60_000]].concat();
+        let mut server = Prepared::default();
+        for i in 0..1000 {
+            let s = all.intern(Some(1), 0, &text(i));
+            server.parse(&s);
+            server.parsed(s.id, true);
+            while let Some(id) = server.surplus(500) {
+                server.close(id);
+                server.closed(id, true);
+            }
+        }
+        assert!(server.map.len() * 60_000 <= MAX_BYTES, "{}", server.map.len());
     }
 
     #[test]

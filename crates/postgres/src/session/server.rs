@@ -11,7 +11,7 @@ use crate::{
         listen::Duty,
         own_queries::{OwnQueries, Purpose},
         plans::Plans,
-        prepared::Prepared,
+        prepared::{OwnNames, Prepared},
         replan::Replan,
         reset::AmendedRequests,
         server_login::Login,
@@ -144,6 +144,8 @@ pub struct Server {
     // Of `features::prepared`.
     /// Its named statements, once it has had any.
     pub(crate) prepared: Option<Box<Prepared>>,
+    /// Names of statements that its holder may have there under its own names.
+    pub(crate) own_names: OwnNames,
     /// Its unnamed statement.
     pub(crate) unnamed: Unnamed,
     /// Portals of statements that forget all prepared statements.
@@ -192,6 +194,7 @@ impl Server {
             mid_pipeline: false,
             held_last: None,
             prepared: None,
+            own_names: OwnNames::default(),
             policy,
             suspects: Suspects::NONE,
             custom: Vec::new(),
@@ -240,9 +243,10 @@ impl Server {
         self.ready_withheld = None;
         self.mid_pipeline = false;
         self.forgetting = Vec::new();
+        self.own_names = OwnNames::default();
         self.unnamed.begin_lease();
         if let Some(prepared) = &mut self.prepared {
-            prepared.begin_lease();
+            prepared.begin_transaction();
         }
     }
 

@@ -20,7 +20,7 @@ pub struct Postgres {
     /// What was learned from clients that logged in.
     pub(crate) keyring: Keyring,
     pub(crate) parameters: Parameters,
-    pub(crate) statements: Statements,
+    pub(crate) statements: Arc<Statements>,
     pub(crate) texts: Texts,
     pub(crate) pins: Pins,
     pub(crate) hubs: Hubs,
@@ -33,6 +33,8 @@ pub struct Postgres {
 /// What is held of clients' statements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
+    /// Bytes of the texts of named statements that clients or servers have, and of some that none has any more.
+    pub named_bytes: u64,
     /// Bytes of long unnamed statements between their Parse and their Bind.
     pub unnamed_bytes: u64,
     /// Long unnamed statements that were forgotten because there were too many bytes of them.
@@ -48,7 +50,7 @@ impl Postgres {
             keys: scram::KeyCache::default(),
             keyring: Keyring::default(),
             parameters: Parameters::default(),
-            statements: Statements::default(),
+            statements: Arc::default(),
             texts: Texts::default(),
             pins: Pins::default(),
             hubs: Hubs::default(),
@@ -60,10 +62,10 @@ impl Postgres {
 
     /// Tells what is held of clients' statements whenever it is called.
     pub fn memory(&self) -> impl Fn() -> Memory + Send + Sync + 'static {
-        let texts = self.texts.clone();
+        let (statements, texts) = (Arc::clone(&self.statements), self.texts.clone());
         move || {
             let (bytes, unnamed_forgotten) = texts.told();
-            Memory { unnamed_bytes: bytes as u64, unnamed_forgotten }
+            Memory { named_bytes: statements.bytes() as u64, unnamed_bytes: bytes as u64, unnamed_forgotten }
         }
     }
 

@@ -44,6 +44,10 @@ pub(crate) const MAX_PENDING: usize = 16 * 1024;
 /// Statements remembered in all before those that nobody has are dropped; it doubles when all are had.
 const SWEEP_AT: usize = 4096;
 
+/// Bytes of texts that may come, beyond those that are had, before the texts that nobody has are dropped. If a quarter of those that are had is
+/// more, it is that.
+const MAX_UNSWEPT_BYTES: usize = 16 << 20;
+
 /// A text with its parameter types, in the context of the settings that rule its meaning.
 pub(crate) struct Statement {
     /// Part of its name at servers; never 0, never used twice.
@@ -97,10 +101,18 @@ struct Known {
     by_hash: HashMap<u64, Vec<Arc<Statement>>>,
     count: usize,
     sweep_at: usize,
+    /// Of the texts.
+    bytes: usize,
+    sweep_at_bytes: usize,
     last_id: u32,
 }
 
 impl Statements {
+    /// Bytes of all texts.
+    pub(crate) fn bytes(&self) -> usize {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).bytes
+    }
+
     /// The statement with this context and the body of this Parse, prepared in this epoch of its database. Without a context nobody
     /// else will get it.
     pub(crate) fn intern(&self, context: Option<u64>, epoch: u32, body: &[u8]) -> Arc<Statement> {
@@ -114,13 +126,8 @@ impl Statements {
         {
             return statement.clone();
         }
-        if known.count >= known.sweep_at.max(SWEEP_AT) {
-            known.by_hash.retain(|_, same| {
-                same.retain(|statement| Arc::strong_count(statement) > 1);
-                !same.is_empty()
-            });
-            known.count = known.by_hash.values().map(Vec::len).sum();
-            known.sweep_at = known.count * 2;
+        if known.count >= known.sweep_at.max(SWEEP_AT) || known.bytes >= known.sweep_at_bytes.max(MAX_UNSWEPT_BYTES) {
+            known.sweep();
         }
         known.last_id = known.last_id.checked_add(1).expect("4 billion statements have not been seen yet");
         let id = known.last_id;
@@ -133,8 +140,23 @@ impl Statements {
         if context.is_some() {
             known.by_hash.entry(key).or_default().push(statement.clone());
             known.count += 1;
+            known.bytes += body.len();
         }
         statement
+    }
+}
+
+impl Known {
+    /// Drops those that nobody has.
+    fn sweep(&mut self) {
+        self.by_hash.retain(|_, same| {
+            same.retain(|statement| Arc::strong_count(statement) > 1);
+            !same.is_empty()
+        });
+        self.count = self.by_hash.values().map(Vec::len).sum();
+        self.sweep_at = self.count * 2;
+        self.bytes = self.by_hash.values().flatten().map(|statement| statement.body.len()).sum();
+        self.sweep_at_bytes = self.bytes + MAX_UNSWEPT_BYTES.max(self.bytes / 4);
     }
 }
 
@@ -382,6 +404,18 @@ pub(crate) mod tests {
             all.intern(Some(1), 0, format!("{i}").as_bytes());
         }
         assert!(all.known.lock().unwrap().count <= SWEEP_AT);
+    }
+
+    #[test]
+    fn long_texts_that_nobody_has_are_dropped() {
+        let all = Statements::default();
+        let text = |i: usize| [i.to_string().as_bytes(), &[b' '; 60_000]].concat();
+        let had: Vec<_> = (0..200).map(|i| all.intern(Some(1), 0, &text(i))).collect();
+        for i in 0..2000 {
+            all.intern(Some(1), 0, &text(i));
+            assert!(all.bytes() <= 200 * 60_010 + MAX_UNSWEPT_BYTES + 60_010, "{}", all.bytes());
+        }
+        assert!(Arc::ptr_eq(&had[0], &all.intern(Some(1), 0, &text(0))));
     }
 
     fn id(meaning: &Meaning) -> Option<u32> {

@@ -199,9 +199,8 @@ pub(super) mod tests {
     #[test]
     fn every_promised_metric_is_there_with_its_labels() {
         let reloads = Reloads { failed: 1, done: 2, is_behind: true };
-        let statements = postgres::Memory { unnamed_bytes: 12, unnamed_forgotten: 13 };
-        let text =
-            render(snapshot(), true, Process { dropped_log_lines: 11, reloads, statements, ..Process::default() });
+        let statements = postgres::Memory { named_bytes: 14, unnamed_bytes: 12, unnamed_forgotten: 13 };
+        let text = render(snapshot(), true, Process { dropped_log_lines: 11, reloads, statements, ..Process::default() });
         let build = format!("poolhouse_build_info{{version=\"{}\",reactor=\"mio\"}} 1", env!("CARGO_PKG_VERSION"));
         has(
             &text,
@@ -231,6 +230,7 @@ pub(super) mod tests {
                 "poolhouse_auth_failures_total 6",
                 "poolhouse_session_panics_total 1",
                 "poolhouse_log_lines_dropped_total 11",
+                "poolhouse_statement_bytes{kind=\"named\"} 14",
                 "poolhouse_statement_bytes{kind=\"unnamed\"} 12",
                 "poolhouse_statements_forgotten_total{kind=\"unnamed\"} 13",
                 "poolhouse_reloads_total{result=\"failed\"} 1",

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use driver::PoolTimeouts;
 use postgres::PoolMode;
 use sim::{
     network::{EndId, Host},
@@ -549,4 +550,29 @@ fn an_idle_server_may_say_what_is_asynchronous_and_nothing_else() {
         stage.says(server, &messages("E:SFATAL~VFATAL~C57P01~Mbye~~"));
         assert!(stage.is_over(server));
     });
+}
+
+#[test]
+fn query_time_counts_each_request_of_a_pipeline_from_when_it_is_first() {
+    let run = "B:~~~~~~~~ E:~~~~~";
+    for (pipeline, parsed, answer) in [
+        (format!("P:~select_1~~~ {} S", [run; 8].join(" ")), "1", "2 C:SELECT_1~"),
+        (["Q:select_1"; 8].join(" "), "", "C:SELECT_1~ Z:I"),
+        ([format!("P:~select_1~~~ {run} S").as_str(); 8].join(" "), "", "1 2 C:SELECT_1~ Z:I"),
+    ] {
+        let (mut stage, server, client) = one_of_each();
+        stage.limit(PoolTimeouts { query: Some(Some(Duration::from_millis(1500))), ..PoolTimeouts::default() });
+        // Pools are asked for their times now and then.
+        stage.wait(Duration::from_secs(1));
+        stage.says(client, &messages(&pipeline));
+        stage.says(server, &messages(parsed));
+        for _ in 0..7 {
+            stage.wait(Duration::from_millis(400));
+            stage.says(server, &messages(answer));
+        }
+        assert!(!stage.is_over(client) && !text(&stage.got(client)).contains("57014"), "{pipeline}");
+        // The last of them is too slow.
+        stage.wait(Duration::from_secs(2));
+        assert!(stage.is_over(client) && text(&stage.got(client)).contains("57014"), "{pipeline}");
+    }
 }

@@ -1,12 +1,12 @@
 //! Named prepared statements across servers, as both sides see them on the wire.
 
-use postgres::PoolMode;
+use postgres::{PoolMode, StatePolicy};
 use sim::{
     network::EndId,
     stage::{Pieces, postgres::messages},
 };
 
-use crate::cast::{HELD, Play, add_client, add_server, error_code, in_all_pieces, one_of_each, text};
+use crate::cast::{HELD, Play, add_client, add_server, assert_surveyed, error_code, in_all_pieces, one_of_each, text};
 
 const PARSE: &str = "P:a~select_1~~~";
 const USE: &str = "B:~a~~~~~~~ E:~~~~~ S";
@@ -249,4 +249,63 @@ fn a_name_is_taken_for_a_text_that_is_too_long_to_be_kept_as_well() {
     let got = stage.got(client);
     assert_eq!(error_code(&got), "42P05");
     assert!(text(&got).contains("prepared statement \"a\" already exists"), "{}", text(&got));
+}
+
+#[test]
+fn long_parses_of_a_pipeline_are_shared_as_those_that_come_alone() {
+    let (mut stage, server, client) = one_of_each();
+    let long = "x".repeat(HELD - 100);
+    let names = ["a", "b", "c", "d"];
+    let pipeline = names.map(|name| format!("P:{name}~{name}{long}~~~")).join(" ");
+    stage.says(client, &messages(&format!("{pipeline} S")));
+    let got = text(&stage.got(server));
+    assert_eq!(got.matches("poolhouse_").count(), 4, "{} bytes", got.len());
+    stage.says(server, &messages("1 1 1 1 Z:I"));
+    assert_eq!(text(&stage.got(server)), "", "it is not asked what is left there");
+    assert_eq!((stage.got(client), stage.servers().idle), (messages("1 1 1 1 Z:I"), 1));
+}
+
+#[test]
+fn no_pipeline_and_no_long_lease_leaves_more_statements_on_a_server_than_it_is_to_have() {
+    let (mut stage, server, client) = one_of_each();
+    stage.says(client, &messages("Q:BEGIN"));
+    stage.says(server, &messages("C:BEGIN~ Z:T"));
+    let most = StatePolicy::default().max_prepared as usize;
+    for turn in 0..2 {
+        stage.got(server);
+        let parses = (0..most + 100).map(|n| format!("P:s{turn}.{n}~select_{turn},{n}~~~ ")).collect::<String>();
+        stage.says(client, &messages(&format!("{parses} B:~s{turn}.0~~~~~~~ S")));
+        let got = text(&stage.got(server));
+        let (parsed, closed) = (got.matches("~select").count(), got.matches("Spoolhouse_").count());
+        // The first was closed, and for its Bind it is closed and parsed again.
+        assert_eq!((parsed, closed), (most + 101, if turn == 0 { 102 } else { most + 102 }), "{turn}");
+        let answers = got.matches("Spoolhouse_").map(|_| "3 ").collect::<String>();
+        stage.says(server, &messages(&format!("{} {answers} 2 Z:T", "1 ".repeat(parsed))));
+    }
+}
+
+#[test]
+fn the_name_of_a_text_that_is_too_long_to_be_kept_is_taken_for_a_short_one_as_well() {
+    let (mut stage, server, client) = one_of_each();
+    stage.pieces = Pieces::Of(5000);
+    stage.says(client, &messages(&format!("P:a~{}~~~ S", "x".repeat(2 * HELD))));
+    stage.pieces = Pieces::Whole;
+    stage.got(server);
+    stage.says(server, &messages("1 Z:I"));
+    assert_surveyed(&mut stage, server, &[["p", "prepare", ""]]);
+    stage.got(client);
+    stage.says(client, &messages("P:a~select_1~~~ S"));
+    assert_eq!(text(&stage.got(server)), text(&messages("P:a~select_1~~~ S")), "the server tells");
+    stage.says(server, &messages("E:SERROR~C42P05~Mtaken~~ Z:I"));
+    assert_eq!(error_code(&stage.got(client)), "42P05");
+    // It is free when it is closed.
+    stage.says(client, &messages("C:Sa~ S"));
+    stage.got(server);
+    stage.says(server, &messages("3 Z:I"));
+    if text(&stage.got(server)).contains("/* poolhouse */ SELECT") {
+        stage.says(server, &sim::stage::postgres::survey_answer(&[]));
+    }
+    assert_eq!(stage.got(client), messages("3 Z:I"));
+    stage.says(client, &messages("P:a~select_1~~~ S"));
+    assert!(text(&stage.got(server)).contains("poolhouse_"));
 }

@@ -124,9 +124,11 @@ fn parse(
         server.exchange.noted(Note::Taken);
         return Step::Replaced(name.end);
     }
-    if !message.is_whole() {
-        // Too long to be kept: it stays with this server, under its own name. A survey may not tell it from ours, or another pooler's.
+    if !message.is_whole() || server.own_names.may_have(&message.bytes[name.clone()]) {
+        // Too long to be kept: it stays with this server, under its own name. Where there was one like that, the server tells whether it still is.
+        // A survey may not tell it from ours, or another pooler's.
         server.suspects.add(Suspects::PREPARE);
+        server.own_names.add(&message.bytes[name]);
         server.soil.add(Soil::ALL);
         server.prepared.get_or_insert_default().has_clients = true;
         return Step::Forward;
@@ -229,6 +231,9 @@ fn close(
             if server.pinned {
                 server.suspects.add(Suspects::UNDO);
             }
+            if server.exchange.is_settled() {
+                server.own_names.remove(name);
+            }
             return Step::Forward;
         }
         Ok(Some(_)) => {}
@@ -316,6 +321,9 @@ fn refer(
         client.named.as_mut().expect("it has the statement").replace(text, &statement);
     }
     bring((tag, server), &statement, out);
+    if message.header.kind == front::BIND {
+        server.prepared.as_mut().expect("it has the statement").bind(&statement);
+    }
     let kept = (message.header.kind == front::BIND && !described).then_some(&statement);
     forward_as((tag, server), message, &name, &statement.name, kept, out)
 }
@@ -398,10 +406,10 @@ pub(crate) fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Sta
     make_room((tag, server), out);
 }
 
-/// Closes a statement if the server has too many.
+/// Closes statements if the server has too many.
 fn make_room((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     let prepared = server.prepared.as_mut().expect("it has statements");
-    if let Some(id) = prepared.surplus(server.policy.max_prepared as usize) {
+    while let Some(id) = prepared.surplus(server.policy.max_prepared as usize) {
         write_hidden_close(prepared, &mut server.exchange, tag, id, out);
     }
 }

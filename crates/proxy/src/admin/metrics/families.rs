@@ -78,7 +78,10 @@ pub const FAMILIES: &[Family] = &[
         Gauge,
         "poolhouse_statement_bytes",
         "Bytes of clients' statements for PostgreSQL that are held",
-        Process(|told, to| each(to, "kind", [("unnamed", told.process.statements.unnamed_bytes)])),
+        Process(|told, to| {
+            let held = told.process.statements;
+            each(to, "kind", [("named", held.named_bytes), ("unnamed", held.unnamed_bytes)]);
+        }),
     ),
     family(
         Counter,
