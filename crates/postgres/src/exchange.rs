@@ -53,7 +53,7 @@ impl Item {
     }
 }
 
-/// What is to be known of a Parse, Close or Execute when it is answered. The number is that of a statement.
+/// What is to be known of a Parse, Close, Describe or Execute when it is answered. The number is that of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
     /// A Parse or Close of ours about the unnamed statement.
@@ -69,13 +69,24 @@ pub(crate) enum Note {
     /// A Parse of the client's that the server need not see: it was sent something that is answered by CloseComplete.
     KnownParse,
     /// A DEALLOCATE of what the server need not forget: it was sent something that is answered by CloseComplete.
-    Deallocated { all: bool },
+    Deallocated {
+        all: bool,
+    },
     /// A Parse of the client's under a name that is taken: the server will refuse it.
     Taken,
     /// A Close of the client's of a statement that the server keeps.
     Close,
     /// A Parse, Bind or Close of ours, of a statement that is nobody's.
     Swallowed,
+    /// A Describe of the client's whose answer is looked at.
+    Described,
+    /// A Describe of ours.
+    Probe,
+    /// The same of the unnamed statement, and which of the client's that is.
+    DescribedUnnamed(u32),
+    ProbeUnnamed,
+    /// An Execute of ours that fails, since a statement is not what the client was told.
+    Stale,
     /// An Execute of a statement that the server has in another form.
     Amended(Tag),
 }
@@ -152,7 +163,13 @@ impl Exchange {
 
     /// One pipeline of so many messages is all that is under way, outside a transaction, and none of it is answered.
     pub(crate) fn is_only_pipeline(&self, count: u32) -> bool {
-        self.status == IDLE && self.queue.iter().eq(&[Item::Extended(count), Item::Sync])
+        let mut left = count;
+        let behind = self.queue.iter().skip_while(|item| match item {
+            Item::Extended(some) => left.checked_sub(*some).map(|rest| left = rest).is_some(),
+            Item::Noted(Note::Described) => left.checked_sub(1).map(|rest| left = rest).is_some(),
+            _ => false,
+        });
+        self.status == IDLE && behind.eq(&[Item::Sync]) && left == 0
     }
 
     /// The server is at work for its client.
@@ -234,6 +251,18 @@ impl Exchange {
             | back::PORTAL_SUSPENDED
             | back::EMPTY_QUERY_RESPONSE
             | back::COMMAND_COMPLETE => self.complete(),
+            _ => None,
+        }
+    }
+
+    /// The Describe that is being answered, if its answer is looked at.
+    #[inline]
+    pub(crate) fn describing(&mut self) -> Option<Note> {
+        self.advance();
+        match self.queue.front()? {
+            Item::Noted(note @ (Note::Described | Note::Probe | Note::DescribedUnnamed(_) | Note::ProbeUnnamed)) => {
+                Some(*note)
+            }
             _ => None,
         }
     }

@@ -21,6 +21,7 @@ pub(crate) mod request;
 pub(crate) mod reset;
 pub(crate) mod server;
 pub(crate) mod server_login;
+pub(crate) mod shapes;
 pub(crate) mod shared;
 pub(crate) mod soil;
 pub(crate) mod statements;

@@ -104,14 +104,17 @@ impl<P: Protocol> Stage<P> {
         let mut rng = Rng::new(1);
         let conditions = Conditions { delay: Duration::ZERO, pieces: 0, window: 1 << 30, short_reads: 0 };
         let network = Network::new(rng.next(), conditions);
-        let supply = Arc::new(Supply(Mutex::new(PoolConfig {
-            max_size: 1,
-            max_connecting: 100,
-            max_idle_time: None,
-            max_life_time: None,
-            connect_timeout: Duration::from_secs(60),
-            ..PoolConfig::default()
-        }), Mutex::default()));
+        let supply = Arc::new(Supply(
+            Mutex::new(PoolConfig {
+                max_size: 1,
+                max_connecting: 100,
+                max_idle_time: None,
+                max_life_time: None,
+                connect_timeout: Duration::from_secs(60),
+                ..PoolConfig::default()
+            }),
+            Mutex::default(),
+        ));
         let buffer_size = DriverConfig::default().buffer_size.min(max_held);
         let rules = Rules {
             driver: DriverConfig { workers, max_held_input: max_held, buffer_size, ..DriverConfig::default() },

@@ -18,5 +18,7 @@ mod relay;
 mod state;
 #[path = "dialogues/statements.rs"]
 mod statements;
+#[path = "dialogues/told.rs"]
+mod told;
 #[path = "dialogues/unnamed.rs"]
 mod unnamed;

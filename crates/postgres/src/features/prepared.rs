@@ -1,7 +1,9 @@
 //! Prepared statements: a client finds its own on whichever server it gets, and none of anybody else's. `unnamed` and `named` follow them
-//! in its messages, `deallocate` answers DEALLOCATE, and `replan` repeats a request whose table has changed.
+//! in its messages, `deallocate` answers DEALLOCATE, `replan` repeats a request whose table has changed, and `told` sees to it that no server
+//! means something else by a statement than its client was told.
 
 pub(crate) mod deallocate;
 pub(crate) mod named;
 pub(crate) mod replan;
+pub(crate) mod told;
 pub(crate) mod unnamed;

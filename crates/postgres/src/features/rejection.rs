@@ -14,11 +14,18 @@ pub(crate) fn reject(tag: ServerTag, server: &mut Server, kind: u8, out: &mut Ou
     const REJECTION: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', \
         MESSAGE = 'this statement leaves something behind in the session, which on_session_state = \"reject\" forbids', \
         HINT = 'Use SET LOCAL, or mode = \"session\" for this database.'; END $poolhouse$";
-    refuse(tag, server, kind, REJECTION, out);
+    refuse(tag, server, kind, REJECTION, None, out);
 }
 
-/// The same with this SQL, which fails.
-pub(crate) fn refuse(tag: ServerTag, server: &mut Server, kind: u8, failing: &[u8], out: &mut Outbox) {
+/// The same with this SQL, which fails; `note` is of that, if it is not a Query.
+pub(crate) fn refuse(
+    tag: ServerTag,
+    server: &mut Server,
+    kind: u8,
+    failing: &[u8],
+    note: Option<Note>,
+    out: &mut Outbox,
+) {
     if kind == front::QUERY {
         out.insert(Peer::Server(tag), |to| write_query(to, failing));
         server.exchange.query();
@@ -37,5 +44,8 @@ pub(crate) fn refuse(tag: ServerTag, server: &mut Server, kind: u8, failing: &[u
     server.mid_pipeline = true;
     server.exchange.noted(Note::Swallowed);
     server.exchange.noted(Note::Swallowed);
-    server.exchange.extended();
+    match note {
+        Some(note) => server.exchange.noted(note),
+        None => server.exchange.extended(),
+    }
 }

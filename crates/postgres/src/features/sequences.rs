@@ -67,6 +67,6 @@ pub(crate) fn before(
         client.awaits_answers = true;
         return Some(Step::Wait);
     }
-    refuse(tag, server, message.header.kind, NOT_YET, out);
+    refuse(tag, server, message.header.kind, NOT_YET, None, out);
     (message.header.kind == front::QUERY).then_some(Step::Replaced(message.end()))
 }

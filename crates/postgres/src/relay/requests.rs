@@ -9,7 +9,7 @@ use crate::{
     directory::{OnState, PoolMode},
     features::{
         plans,
-        prepared::{deallocate, named, unnamed},
+        prepared::{deallocate, named, told, unnamed},
         rejection::reject,
         sequences,
         settings::{
@@ -67,6 +67,9 @@ pub(crate) fn look(
         return reset::in_session(client, (tag, server), message, out);
     }
     server.keep_more(message);
+    if message.header.kind == front::BIND {
+        server.bound_last = None;
+    }
     match message.header.kind {
         front::SYNC => {
             end_pipeline(client, server);
@@ -83,7 +86,13 @@ pub(crate) fn look(
             Step::Forward
         }
         front::BIND if server.suspects.any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
-        front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && message.names_nothing() => {
+        front::DESCRIBE if server.bound_last.is_some() && message.body().first() == Some(&b'P') => {
+            if message.may_wait() {
+                return Step::Wait;
+            }
+            if told::describe_portal(client, server, message) { Step::Replaced(message.at) } else { Step::Forward }
+        }
+        front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && message.passes_by() => {
             if message.header.kind == front::BIND {
                 *kept = None;
                 note_bound_names(server, message);

@@ -197,6 +197,11 @@ impl Postgres {
                 Some(Note::Swallowed) => Step::Drop,
                 Some(_) => Step::Broken("a Parse or Close answered by a BindComplete".to_owned()),
             },
+            back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
+                if server.exchange.describing().is_some() =>
+            {
+                self.described(relay, server, header, end)
+            }
             back::COPY_IN_RESPONSE if server.exchange.copy_begins() => Step::Forward,
             back::COPY_IN_RESPONSE => Step::Broken("a COPY that no request has begun".to_owned()),
             back::COMMAND_COMPLETE
@@ -210,6 +215,22 @@ impl Postgres {
             | back::ROW_DESCRIPTION => passed_on(server, header.kind),
             kind => Step::Broken(unexpected(kind)),
         }
+    }
+
+    /// A part of the answer to a Describe that is looked at.
+    fn described(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+        if end > relay.bytes.len() && !relay.full {
+            return Step::Wait;
+        }
+        let has_come = relay.bytes.get(relay.at + HEADER..end.min(relay.bytes.len())).unwrap_or_default();
+        let client = server.holder.and_then(|tag| relay.clients.get(tag));
+        if self.description(client, server, (header.kind, has_come, header.total() - HEADER)) {
+            return Step::Forward;
+        }
+        if header.kind != back::PARAMETER_DESCRIPTION {
+            relay.wake_holder(server);
+        }
+        Step::Drop
     }
 
     /// A ParameterStatus: it holds for the server and for who holds it.

@@ -2,11 +2,14 @@
 //! because of an error before it, so it is believed within its pipeline only. What a statement is, is known to `statements`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use crate::session::statements::Statement;
+use crate::session::{
+    shapes::{Description, Fit},
+    statements::Statement,
+};
 
 /// Most statements of one server that are bound in one transaction, however long; unless it is to keep more.
 const MAX_OF_TRANSACTION: usize = 2048;
@@ -23,6 +26,8 @@ pub(crate) struct Prepared {
     /// The clock when the present lease or transaction began.
     transaction_began: u64,
     pipeline: u32,
+    /// Describes without an answer that are looked at, oldest first.
+    describing: VecDeque<Describing>,
     /// Whether it has the statements that clean it.
     pub(crate) cleaning: Copies,
     /// A client may have parsed a statement there under a name of its own.
@@ -43,7 +48,9 @@ pub(crate) struct OwnNames {
 impl OwnNames {
     pub(crate) fn add(&mut self, name: &[u8]) {
         if self.may_have(name) {
-        } else if self.names.len() < MAX_OWN_NAMES {
+            return;
+        }
+        if self.names.len() < MAX_OWN_NAMES {
             self.names.push(name.into());
         } else {
             self.all = true;
@@ -90,6 +97,45 @@ struct Kept {
     used: u64,
     /// When it was bound last.
     bound: u64,
+    /// When it was parsed last.
+    parsed: u64,
+    /// What the server is known to have made of that.
+    description: Description,
+    /// Describes of that without an answer: of the client's, and of ours.
+    describes: u32,
+    probes: u32,
+}
+
+/// A portal, and the statement that it was made of.
+pub(crate) struct BoundLast {
+    pub(crate) portal: Box<[u8]>,
+    /// The client's name of the statement.
+    pub(crate) name: Box<[u8]>,
+    pub(crate) statement: Arc<Statement>,
+}
+
+/// A Describe without an answer.
+pub(crate) struct Describing {
+    /// The client's name of the statement; `None` if it is ours.
+    pub(crate) name: Option<Box<[u8]>>,
+    pub(crate) statement: Arc<Statement>,
+    /// When that was parsed.
+    parsed: u64,
+    /// What has come of the answer.
+    pub(crate) description: Description,
+}
+
+/// Whether a server's statement is what its client was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Likeness {
+    /// It is, or the client will have been told by this server when it has read all answers.
+    #[default]
+    Same,
+    Different,
+    /// The server has to be asked.
+    Unknown,
+    /// It is being asked.
+    Asked,
 }
 
 /// What has to be forwarded before a statement can be used.
@@ -143,12 +189,62 @@ impl Prepared {
             pipeline: 0,
             used: 0,
             bound: 0,
+            parsed: 0,
+            description: Description::default(),
+            describes: 0,
+            probes: 0,
         });
         copy.edition = edition;
         (copy.closed, copy.doubted, copy.discarded) = (false, false, false);
+        // Types that were told are named in it.
+        copy.description = Description { columns: None, parameters: statement.told.parameters().map(Box::from) };
+        (copy.parsed, copy.describes, copy.probes) = (self.clock, 0, 0);
         copy.asked += 1;
         copy.pipeline = self.pipeline;
         copy.used = self.clock;
+    }
+
+    /// Whether the server's statement, which is needed for nothing more, is what clients were told.
+    pub(crate) fn likeness(&self, statement: &Statement) -> Likeness {
+        let Some(copy) = self.map.get(&statement.id) else { return Likeness::Unknown };
+        match statement.told.fit(&copy.description) {
+            _ if copy.probes > 0 => Likeness::Asked,
+            _ if copy.describes > 0 => Likeness::Same,
+            Fit::Same => Likeness::Same,
+            Fit::Different => Likeness::Different,
+            Fit::Unknown => Likeness::Unknown,
+        }
+    }
+
+    /// A Describe of it is forwarded whose answer is looked at, under the client's `name` or for ourselves.
+    pub(crate) fn describe(&mut self, statement: &Arc<Statement>, name: Option<&[u8]>) {
+        let copy = self.map.get_mut(&statement.id).expect("it was parsed before it is described");
+        *(if name.is_some() { &mut copy.describes } else { &mut copy.probes }) += 1;
+        let (parsed, statement, description) = (copy.parsed, statement.clone(), Description::default());
+        self.describing.push_back(Describing { name: name.map(Box::from), statement, parsed, description });
+    }
+
+    /// The answer to the oldest such Describe has begun.
+    pub(crate) fn describe_parameters(&mut self, parameters: Box<[u8]>) {
+        if let Some(describing) = self.describing.front_mut() {
+            describing.description.parameters = Some(parameters);
+        }
+    }
+
+    /// The oldest such Describe was answered, or (without `columns`) discarded. If it was answered, what the server has is known from now on.
+    pub(crate) fn described(&mut self, columns: Option<u64>) -> Describing {
+        let mut describing = self.describing.pop_front().expect("only what was asked is answered");
+        describing.description.columns = columns;
+        let copy = self.map.get_mut(&describing.statement.id);
+        if let Some(copy) = copy.filter(|copy| copy.parsed == describing.parsed) {
+            *(if describing.name.is_some() { &mut copy.describes } else { &mut copy.probes }) -= 1;
+            if columns.is_some() {
+                let Description { parameters, .. } = &describing.description;
+                copy.description.columns = columns;
+                copy.description.parameters = parameters.clone().or(copy.description.parameters.take());
+            }
+        }
+        describing
     }
 
     /// A Close of it is forwarded.
@@ -352,7 +448,7 @@ mod tests {
         let text = |i: usize| [i.to_string().as_bytes(), &[b' '; 60_000]].concat();
         let mut server = Prepared::default();
         for i in 0..1000 {
-            let s = all.intern(Some(1), 0, &text(i));
+            let s = all.intern(Some(1), 0, &text(i), None);
             server.parse(&s);
             server.parsed(s.id, true);
             while let Some(id) = server.surplus(500) {

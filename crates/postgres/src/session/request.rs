@@ -53,11 +53,11 @@ impl<'a> Arrived<'a> {
         !self.is_whole() && !self.full
     }
 
-    /// Whether it is about the unnamed statement, or a portal, for sure.
-    pub(crate) fn names_nothing(&self) -> bool {
+    /// Whether it is a Bind of the unnamed statement, or about a portal, for sure.
+    pub(crate) fn passes_by(&self) -> bool {
         match self.header.kind {
             front::BIND => self.body().starts_with(&[0, 0]),
-            _ => self.body().first() == Some(&b'P') || self.body().starts_with(b"S\0"),
+            _ => self.body().first() == Some(&b'P'),
         }
     }
 

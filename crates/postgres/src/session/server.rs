@@ -11,7 +11,7 @@ use crate::{
         listen::Duty,
         own_queries::{OwnQueries, Purpose},
         plans::Plans,
-        prepared::{OwnNames, Prepared},
+        prepared::{BoundLast, OwnNames, Prepared},
         replan::Replan,
         reset::AmendedRequests,
         server_login::Login,
@@ -146,6 +146,8 @@ pub struct Server {
     pub(crate) prepared: Option<Box<Prepared>>,
     /// Names of statements that its holder may have there under its own names.
     pub(crate) own_names: OwnNames,
+    /// The portal bound last, and the client's name of its statement, where a Describe of it may tell what the client was not told before.
+    pub(crate) bound_last: Option<Box<BoundLast>>,
     /// Its unnamed statement.
     pub(crate) unnamed: Unnamed,
     /// Portals of statements that forget all prepared statements.
@@ -195,6 +197,7 @@ impl Server {
             held_last: None,
             prepared: None,
             own_names: OwnNames::default(),
+            bound_last: None,
             policy,
             suspects: Suspects::NONE,
             custom: Vec::new(),
@@ -244,6 +247,7 @@ impl Server {
         self.mid_pipeline = false;
         self.forgetting = Vec::new();
         self.own_names = OwnNames::default();
+        self.bound_last = None;
         self.unnamed.begin_lease();
         if let Some(prepared) = &mut self.prepared {
             prepared.begin_transaction();

@@ -6,6 +6,7 @@
 //! only asked for is believed beyond the Sync that ends its pipeline.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
     sync::{
@@ -16,6 +17,7 @@ use std::{
 
 use crate::{
     random::random,
+    session::shapes::Told,
     sql::{scan::scan, suspects::Findings},
 };
 
@@ -44,7 +46,7 @@ pub(crate) const MAX_PENDING: usize = 16 * 1024;
 /// Statements remembered in all before those that nobody has are dropped; it doubles when all are had.
 const SWEEP_AT: usize = 4096;
 
-/// Bytes of texts that may come, beyond those that are had, before the texts that nobody has are dropped. If a quarter of those that are had is
+/// Bytes of texts that may come, beyond those that clients and servers have, before the others are dropped. If a quarter of what they have is
 /// more, it is that.
 const MAX_UNSWEPT_BYTES: usize = 16 << 20;
 
@@ -64,6 +66,8 @@ pub(crate) struct Statement {
     pub(crate) findings: Findings,
     /// Raised when the server said that its plan does not fit any more: every server has to parse it again.
     pub(crate) edition: AtomicU32,
+    /// What its clients were told that it is.
+    pub(crate) told: Told,
     /// It was found to be stale: who parses its text again gets another.
     retired: AtomicBool,
 }
@@ -74,8 +78,18 @@ impl Statement {
         self.context == own_context(self.id)
     }
 
-    fn is(&self, context: u64, epoch: u32, body: &[u8]) -> bool {
-        self.context == context && self.epoch == epoch && *self.body == *body && !self.retired.load(Relaxed)
+    fn is(&self, context: u64, epoch: u32, body: &[u8], told: Option<&Told>) -> bool {
+        let same = self.context == context && self.epoch == epoch && *self.body == *body;
+        same && !self.retired.load(Relaxed) && told.is_none_or(|told| self.told == *told)
+    }
+
+    /// The body of a Parse of it: types that were told are named, so that every server means the same by the values that clients send.
+    pub(crate) fn parse_body(&self) -> Cow<'_, [u8]> {
+        let text = self.body.iter().position(|byte| *byte == 0);
+        match (self.told.parameters(), text) {
+            (Some(types), Some(text)) => Cow::Owned([&self.body[..=text], types].concat()),
+            _ => Cow::Borrowed(&self.body),
+        }
     }
 
     /// It was found to be stale.
@@ -113,16 +127,16 @@ impl Statements {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
-    /// The statement with this context and the body of this Parse, prepared in this epoch of its database. Without a context nobody
-    /// else will get it.
-    pub(crate) fn intern(&self, context: Option<u64>, epoch: u32, body: &[u8]) -> Arc<Statement> {
+    /// The statement with this context and the body of this Parse, prepared in this epoch of its database, of which clients were `told` this
+    /// and no more, if that is set. Without a context it is for one client alone.
+    pub(crate) fn intern(&self, context: Option<u64>, epoch: u32, body: &[u8], told: Option<&Told>) -> Arc<Statement> {
         let mut hasher = DefaultHasher::new();
         (context, epoch, body).hash(&mut hasher);
         let key = hasher.finish();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(context) = context
             && let Some(same) = known.by_hash.get(&key)
-            && let Some(statement) = same.iter().find(|s| s.is(context, epoch, body))
+            && let Some(statement) = same.iter().find(|s| s.is(context, epoch, body, told))
         {
             return statement.clone();
         }
@@ -134,9 +148,10 @@ impl Statements {
         let findings = scan(body);
         let own = context.unwrap_or_else(|| own_context(id));
         let (edition, retired) = (AtomicU32::new(0), AtomicBool::new(false));
+        let told = told.cloned().unwrap_or_default();
         let name = format!("{}{id}", *PREFIX).into_boxed_str();
         let statement =
-            Arc::new(Statement { id, name, context: own, epoch, body: body.into(), findings, edition, retired });
+            Arc::new(Statement { id, name, context: own, epoch, body: body.into(), findings, edition, told, retired });
         if context.is_some() {
             known.by_hash.entry(key).or_default().push(statement.clone());
             known.count += 1;
@@ -147,7 +162,7 @@ impl Statements {
 }
 
 impl Known {
-    /// Drops those that nobody has.
+    /// Drops those that no client and no server has.
     fn sweep(&mut self) {
         self.by_hash.retain(|_, same| {
             same.retain(|statement| Arc::strong_count(statement) > 1);
@@ -214,6 +229,16 @@ pub(crate) enum Meaning {
     Undecided,
 }
 
+/// Whether a client relies on what it was told of a statement's columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reliance {
+    /// It has only just asked for the statement.
+    New,
+    Untold,
+    /// It was told, or has asked for it, and will have been told by the server that it holds.
+    Told,
+}
+
 impl Named {
     /// The meaning of a name for a request of this pipeline: what was asked for earlier in it will have been done, or
     /// this request will be discarded, too.
@@ -254,6 +279,24 @@ impl Named {
         self.map.contains_key(name)
     }
 
+    /// Whether the client relies on what it was told of the columns of the statement of this name.
+    pub(crate) fn reliance(&self, name: &[u8]) -> Reliance {
+        match self.map.get(name) {
+            _ if self.last_pending(name).is_some() => Reliance::New,
+            Some(held) if held.described => Reliance::Told,
+            Some(_) => Reliance::Untold,
+            None => Reliance::New,
+        }
+    }
+
+    /// The client was told something else of this statement than others: it has another of the same text.
+    pub(crate) fn part(&mut self, name: &[u8], id: u32, statement: &Arc<Statement>) {
+        if let Some(held) = self.map.get_mut(name).filter(|held| held.statement.id == id) {
+            held.statement = statement.clone();
+            held.former = id;
+        }
+    }
+
     /// Puts another statement in the place of one of the same text whose context has changed.
     pub(crate) fn replace(&mut self, name: &[u8], statement: &Arc<Statement>) {
         if let Some(held) = self.map.get_mut(name)
@@ -271,11 +314,6 @@ impl Named {
         } else if let Some(held) = self.map.get_mut(name) {
             held.described = true;
         }
-    }
-
-    /// Whether the client knows the columns of the statement of this name, or may learn them by an answer under way.
-    pub(crate) fn is_described(&self, name: &[u8]) -> bool {
-        self.map.get(name).is_none_or(|held| held.described)
     }
 
     /// A Parse was forwarded.
@@ -385,23 +423,23 @@ pub(crate) mod tests {
     /// Some that differ.
     pub(crate) fn statements(count: usize) -> Vec<Arc<Statement>> {
         let all = Statements::default();
-        (0..count).map(|i| all.intern(Some(1), 0, format!("select {i}\0\0\0").as_bytes())).collect()
+        (0..count).map(|i| all.intern(Some(1), 0, format!("select {i}\0\0\0").as_bytes(), None)).collect()
     }
 
     #[test]
     fn equal_texts_in_equal_contexts_are_one_statement() {
         let all = Statements::default();
-        let one = all.intern(Some(1), 0, b"select 1\0\0\0");
-        assert!(Arc::ptr_eq(&one, &all.intern(Some(1), 0, b"select 1\0\0\0")));
-        assert!(!Arc::ptr_eq(&one, &all.intern(Some(2), 0, b"select 1\0\0\0")));
-        assert!(!Arc::ptr_eq(&all.intern(None, 0, b"x"), &all.intern(None, 0, b"x")));
+        let one = all.intern(Some(1), 0, b"select 1\0\0\0", None);
+        assert!(Arc::ptr_eq(&one, &all.intern(Some(1), 0, b"select 1\0\0\0", None)));
+        assert!(!Arc::ptr_eq(&one, &all.intern(Some(2), 0, b"select 1\0\0\0", None)));
+        assert!(!Arc::ptr_eq(&all.intern(None, 0, b"x", None), &all.intern(None, 0, b"x", None)));
     }
 
     #[test]
     fn statements_that_nobody_has_are_dropped() {
         let all = Statements::default();
         for i in 0..3 * SWEEP_AT {
-            all.intern(Some(1), 0, format!("{i}").as_bytes());
+            all.intern(Some(1), 0, format!("{i}").as_bytes(), None);
         }
         assert!(all.known.lock().unwrap().count <= SWEEP_AT);
     }
@@ -410,12 +448,12 @@ pub(crate) mod tests {
     fn long_texts_that_nobody_has_are_dropped() {
         let all = Statements::default();
         let text = |i: usize| [i.to_string().as_bytes(), &[b' '; 60_000]].concat();
-        let had: Vec<_> = (0..200).map(|i| all.intern(Some(1), 0, &text(i))).collect();
+        let had: Vec<_> = (0..200).map(|i| all.intern(Some(1), 0, &text(i), None)).collect();
         for i in 0..2000 {
-            all.intern(Some(1), 0, &text(i));
+            all.intern(Some(1), 0, &text(i), None);
             assert!(all.bytes() <= 200 * 60_010 + MAX_UNSWEPT_BYTES + 60_010, "{}", all.bytes());
         }
-        assert!(Arc::ptr_eq(&had[0], &all.intern(Some(1), 0, &text(0))));
+        assert!(Arc::ptr_eq(&had[0], &all.intern(Some(1), 0, &text(0), None)));
     }
 
     fn id(meaning: &Meaning) -> Option<u32> {
@@ -444,13 +482,13 @@ pub(crate) mod tests {
     #[test]
     fn a_statement_that_is_still_to_be_parsed_is_not_put_in_the_place_of_the_one_before() {
         let all = Statements::default();
-        let (before, after) = (all.intern(Some(1), 0, b"select 1"), all.intern(Some(1), 0, b"select 22"));
+        let (before, after) = (all.intern(Some(1), 0, b"select 1", None), all.intern(Some(1), 0, b"select 22", None));
         let mut client = Named::default();
         client.parse(b"a", before.clone(), 1);
         client.settle(true);
         client.close(b"a", 2);
         client.parse(b"a", after, 2);
-        client.replace(b"a", &all.intern(Some(2), 0, b"select 22"));
+        client.replace(b"a", &all.intern(Some(2), 0, b"select 22", None));
         client.settle(false);
         client.settle(false);
         assert_eq!(client.name_of(before.id), Some(&b"a"[..]));
@@ -461,7 +499,7 @@ pub(crate) mod tests {
         let mut client = Named::default();
         let all = Statements::default();
         for i in 0..3 * MAX_OF_CLIENT {
-            client.parse(format!("s{i}").as_bytes(), all.intern(Some(1), 0, format!("{i}").as_bytes()), 0);
+            client.parse(format!("s{i}").as_bytes(), all.intern(Some(1), 0, format!("{i}").as_bytes(), None), 0);
             client.settle(true);
         }
         assert!(client.map.len() <= MAX_OF_CLIENT);

@@ -7,6 +7,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use crate::session::shapes::Told;
+
 /// Longest Parse that is kept without being counted, in bytes.
 const MAX_SHORT: usize = 16 * 1024;
 
@@ -34,13 +36,19 @@ struct Kept {
 }
 
 /// A Parse that is kept, or that was until there were too many.
-pub(crate) enum Text {
+pub(crate) struct Text {
+    place: Place,
+    /// What its client was told of it.
+    pub(crate) told: Told,
+}
+
+enum Place {
     Short(Box<[u8]>),
     Long(Long),
 }
 
 /// A Parse that is counted.
-pub(crate) struct Long {
+struct Long {
     number: u64,
     of: Texts,
 }
@@ -60,7 +68,7 @@ impl Texts {
 
     /// Keeps a Parse.
     pub(crate) fn keep(&self, parse: &[u8]) -> Arc<Text> {
-        if parse.len() <= MAX_SHORT { Arc::new(Text::Short(parse.into())) } else { self.begin(parse.len(), parse) }
+        if parse.len() <= MAX_SHORT { Text::short(parse.into()) } else { self.begin(parse.len(), parse) }
     }
 
     /// Keeps a long Parse of `total` bytes, of which this part has come.
@@ -72,7 +80,7 @@ impl Texts {
             kept.long.insert(number, Arc::default());
             kept.append(number, part);
         }
-        Arc::new(Text::Long(Long { number, of: self.clone() }))
+        Arc::new(Text { place: Place::Long(Long { number, of: self.clone() }), told: Told::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -95,28 +103,33 @@ impl Kept {
 }
 
 impl Text {
+    /// One that is not counted, whatever its length.
+    pub(crate) fn short(parse: Box<[u8]>) -> Arc<Self> {
+        Arc::new(Self { place: Place::Short(parse), told: Told::default() })
+    }
+
     /// More of it has come.
     pub(crate) fn append(&self, part: &[u8]) {
-        if let Self::Long(long) = self {
+        if let Place::Long(long) = &self.place {
             long.of.lock().append(long.number, part);
         }
     }
 
     /// Its bytes; `None` if they are gone.
     pub(crate) fn bytes(&self) -> Option<Bytes<'_>> {
-        match self {
-            Self::Short(bytes) => Some(Bytes::Short(bytes)),
-            Self::Long(long) => long.of.lock().long.get(&long.number).cloned().map(Bytes::Long),
+        match &self.place {
+            Place::Short(bytes) => Some(Bytes::Short(bytes)),
+            Place::Long(long) => long.of.lock().long.get(&long.number).cloned().map(Bytes::Long),
         }
     }
 
     /// Bytes that are counted nowhere.
     pub(crate) fn uncounted(&self) -> usize {
-        if let Self::Short(bytes) = self { bytes.len() } else { 0 }
+        if let Place::Short(bytes) = &self.place { bytes.len() } else { 0 }
     }
 
     pub(crate) fn is_long(&self) -> bool {
-        matches!(self, Self::Long(_))
+        matches!(self.place, Place::Long(_))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use protocol::ClientTag;
 
-use crate::session::texts::Text;
+use crate::session::{prepared::Likeness, texts::Text};
 
 /// Most bytes of Parses that are remembered of a pipeline in case what is behind them is skipped, but for those that are counted elsewhere.
 const MAX_DOUBTED: usize = 256 * 1024;
@@ -38,6 +38,10 @@ pub(crate) struct Unnamed {
     /// Noted requests about it that have no answer yet, but for those of the doubt.
     pending: u32,
     doubt: Option<Box<Doubt>>,
+    /// Whether it is what the client was told.
+    pub(crate) likeness: Likeness,
+    /// What has come of a description of it.
+    pub(crate) parameters: Option<Box<[u8]>>,
 }
 
 /// Requests of one pipeline that may be skipped, and what there was before.
@@ -68,6 +72,10 @@ impl Unnamed {
     /// A client gets the server, which owes nothing.
     pub(crate) fn begin_lease(&mut self) {
         (self.pending, self.doubt) = (0, None);
+        if std::mem::take(&mut self.likeness) != Likeness::Same {
+            // It has to be compared with what the client was told.
+            self.owner = None;
+        }
     }
 
     /// The end of a pipeline is forwarded.

@@ -200,7 +200,8 @@ pub(super) mod tests {
     fn every_promised_metric_is_there_with_its_labels() {
         let reloads = Reloads { failed: 1, done: 2, is_behind: true };
         let statements = postgres::Memory { named_bytes: 14, unnamed_bytes: 12, unnamed_forgotten: 13 };
-        let text = render(snapshot(), true, Process { dropped_log_lines: 11, reloads, statements, ..Process::default() });
+        let text =
+            render(snapshot(), true, Process { dropped_log_lines: 11, reloads, statements, ..Process::default() });
         let build = format!("poolhouse_build_info{{version=\"{}\",reactor=\"mio\"}} 1", env!("CARGO_PKG_VERSION"));
         has(
             &text,

@@ -13,6 +13,7 @@ use crate::{
     exchange::{Exchange, Note},
     features::{
         plans,
+        prepared::told,
         rejection::reject,
         sequences,
         settings::{bound_names::note_bound_names, reset},
@@ -21,13 +22,13 @@ use crate::{
         client::Client,
         copy,
         pins::Pin,
-        prepared::{Need, Prepared},
+        prepared::{Likeness, Need, Prepared},
         replan::Replan,
         request::{Arrived, Step},
         server::Server,
         shared::Postgres,
         soil::Soil,
-        statements::{Meaning, NOTHING, PREFIX, Statement, TAKEN},
+        statements::{Meaning, NOTHING, PREFIX, Reliance, Statement, TAKEN},
     },
     sql::{
         deallocate::{Deallocate, deallocates, forgets_all},
@@ -137,7 +138,7 @@ fn parse(
     let name = &message.bytes[name];
     let amended = reset::named_parse(client, server, text);
     let text = amended.as_deref().unwrap_or(text);
-    let statement = postgres.statements.intern(context(client, server), server.catalogue.epoch(), text);
+    let statement = postgres.statements.intern(context(client, server), server.catalogue.epoch(), text, None);
     let named = client.named.get_or_insert_default();
     let prepared = server.prepared.get_or_insert_default();
     named.parse(name, statement.clone(), prepared.pipeline());
@@ -151,7 +152,8 @@ fn parse(
             if need != Need::Parse {
                 write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
             }
-            out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), text));
+            let body = statement.parse_body();
+            out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), &body));
             prepared.parse(&statement);
             server.exchange.noted(Note::Parse(statement.id));
             make_room((tag, server), out);
@@ -259,7 +261,7 @@ fn refer(
     let mut statement = match meaning(client, server, text) {
         Err(step) => return step,
         // A statement of ours is not the client's. The server says that it does not exist.
-        Ok(None) if is_ours(text) => return forward_as((tag, server), message, &name, &NOTHING, None, out),
+        Ok(None) if is_ours(text) => return forward_as_nothing((tag, server), message, &name, out),
         // The same, or it is one that was prepared there by other means, and what it does is not known here.
         Ok(None) => {
             if message.header.kind == front::BIND {
@@ -276,9 +278,8 @@ fn refer(
         let forgets = statement.findings.suspects.any(Suspects::FORGET);
         server.note_bound(message, forgets && forgets_all(&statement.body));
     }
-    if message.header.kind == front::DESCRIBE {
-        client.named.as_mut().expect("it has the statement").describe(text);
-    } else if server.policy.on_state != OnState::Allow
+    if message.header.kind == front::BIND
+        && server.policy.on_state != OnState::Allow
         && (!statement.findings.is_plain()
             || server.odd_strings
             || server.suspects != Suspects::NONE
@@ -302,12 +303,12 @@ fn refer(
             }
             note_bound_names(server, message);
         }
-    } else if statement.findings.suspects.any(Suspects::DDL) {
+    } else if message.header.kind == front::BIND && statement.findings.suspects.any(Suspects::DDL) {
         server.note_change(&statement.findings);
     }
-    let described = client.named.as_ref().is_some_and(|named| named.is_described(text));
+    let reliance = client.named.as_ref().map_or(Reliance::New, |named| named.reliance(text));
     let now = context(client, server);
-    let there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
+    let mut there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
     let fits = match now {
         Some(now) => now == statement.context,
         // PostgreSQL looks at tables anew where the search_path is another, but not where a temporary one has come.
@@ -317,15 +318,50 @@ fn refer(
     };
     if !fits {
         // It would mean something else if it were parsed now, so it is another statement.
-        statement = postgres.statements.intern(now, statement.epoch, &statement.body);
+        let as_told = Some(&statement.told).filter(|told| told.is_some() && reliance == Reliance::Told);
+        statement = postgres.statements.intern(now, statement.epoch, &statement.body, as_told);
         client.named.as_mut().expect("it has the statement").replace(text, &statement);
+        there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
+    }
+    let prepared = server.prepared.get_or_insert_default();
+    let likeness = if there { prepared.likeness(&statement) } else { Likeness::Unknown };
+    let learns = message.header.kind == front::BIND && told::learns(message);
+    if reliance == Reliance::Told && statement.told.is_some() && likeness != Likeness::Same && !learns {
+        return compare((me, client), (tag, server), (message, &name), (&statement, likeness), out);
     }
     bring((tag, server), &statement, out);
-    if message.header.kind == front::BIND {
-        server.prepared.as_mut().expect("it has the statement").bind(&statement);
+    let looked_at = told::follow(client, server, (message, &name), (&statement, likeness, reliance));
+    let kept = message.header.kind == front::BIND && (learns || reliance == Reliance::Untold);
+    forward_as((tag, server), message, &name, &statement.name, (kept.then_some(&statement), looked_at), out)
+}
+
+/// A Bind or Describe of a statement that is not known to be on this server what the client was told.
+#[cold]
+fn compare(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    (message, name): (&Arrived<'_>, &Range<usize>),
+    (statement, likeness): (&Arc<Statement>, Likeness),
+    out: &mut Outbox,
+) -> Step {
+    match likeness {
+        Likeness::Different => {
+            statement.retire();
+            told::refuse_changed(tag, server, message.header.kind, out);
+            forward_as_nothing((tag, server), message, name, out)
+        }
+        // Its answers come with those to what goes ahead, but that has to be known first.
+        Likeness::Unknown if server.is_prefaced() => Step::Wait,
+        Likeness::Unknown => {
+            bring((tag, server), statement, out);
+            server.prepared.as_mut().expect("it has the statement").describe(statement, None);
+            told::ask((me, client), (tag, server), (&statement.name, Note::Probe), out)
+        }
+        Likeness::Same | Likeness::Asked => {
+            client.awaits_answers = true;
+            Step::Wait
+        }
     }
-    let kept = (message.header.kind == front::BIND && !described).then_some(&statement);
-    forward_as((tag, server), message, &name, &statement.name, kept, out)
 }
 
 impl Server {
@@ -362,7 +398,7 @@ fn forward_as(
     message: &Arrived<'_>,
     name: &Range<usize>,
     ours: &str,
-    kept: Option<&Arc<Statement>>,
+    (kept, looked_at): (Option<&Arc<Statement>>, bool),
     out: &mut Outbox,
 ) -> Step {
     let (header, before) = renamed(message, name, ours);
@@ -378,8 +414,22 @@ fn forward_as(
             [parts[0], parts[1], parts[2], &message.bytes[name.end..message.end()]],
         );
     }
-    server.exchange.extended();
+    if looked_at {
+        server.exchange.noted(Note::Described);
+    } else {
+        server.exchange.extended();
+    }
     Step::Replaced(name.end)
+}
+
+/// The same with the name of a statement that never exists.
+pub(crate) fn forward_as_nothing(
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: &Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    forward_as((tag, server), message, name, &NOTHING, (None, false), out)
 }
 
 /// What stands before the name of a statement in a message, if that is replaced by ours: the header, and what is between them.
@@ -400,7 +450,8 @@ pub(crate) fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Sta
     if need == Need::CloseAndParse {
         write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
     }
-    out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), &statement.body));
+    let body = statement.parse_body();
+    out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), &body));
     prepared.parse(statement);
     server.exchange.noted(Note::HiddenParse(statement.id));
     make_room((tag, server), out);
@@ -471,7 +522,16 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
         Note::KnownParse | Note::Close | Note::Taken => {}
         Note::Deallocated { all } => return Answer::Deallocated { all },
         Note::Amended(_) => return Answer::Same,
-        Note::Swallowed => return Answer::Nothing,
+        Note::Swallowed | Note::Stale => return Answer::Nothing,
+        Note::DescribedUnnamed(_) => return Answer::Same,
+        Note::ProbeUnnamed => {
+            server.unnamed.likeness = Likeness::Unknown;
+            return Answer::Nothing;
+        }
+        Note::Described | Note::Probe => {
+            server.prepared.as_mut().expect("it was asked").described(None);
+            return Answer::Same;
+        }
     }
     if let Some(named) = named {
         named.settle(done);
@@ -496,7 +556,7 @@ pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
 /// error with the client's own name of a statement in place of ours, if there is one in it.
 pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
     let taken = server.exchange.discarded().first() == Some(&Note::Taken);
-    let renamed = body.and_then(|body| rename(body, taken, client));
+    let renamed = body.and_then(|body| told::changed(server, body).or_else(|| rename(body, taken, client)));
     settle_discarded(client, server);
     if let (Some(statements), Some(body)) = (&mut server.prepared, body)
         && prepared

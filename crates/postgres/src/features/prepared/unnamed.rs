@@ -6,7 +6,7 @@
 //! The text is kept only of a statement that was not bound together with its parsing: most are, and those cost
 //! nothing here. Named statements are followed elsewhere.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use protocol::{ClientTag, Outbox, Peer, ServerTag};
 
@@ -15,13 +15,14 @@ use crate::{
     exchange::Note,
     features::{
         plans,
-        prepared::named,
+        prepared::{named, told},
         rejection::{refuse, reject},
         sequences,
         settings::{bound_names::note_bound_names, reset},
     },
     session::{
         client::Client,
+        prepared::Likeness,
         request::{Arrived, Step},
         server::Server,
         texts::{Text, Texts},
@@ -145,6 +146,8 @@ fn replace(
     out: &mut Outbox,
 ) {
     let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
+    let is_like = !server.mid_pipeline || server.unnamed.likeness == Likeness::Same;
+    server.unnamed.likeness = if is_like { Likeness::Same } else { Likeness::Unknown };
     if server.mid_pipeline {
         keep(texts, client, message, kept);
     } else {
@@ -205,7 +208,7 @@ pub(crate) fn follow(
                 let mut parse = Vec::new();
                 write_parse(&mut parse, b"", &body);
                 out.insert(Peer::Server(tag), |to| to.extend_from_slice(&parse));
-                client.unnamed = Some(Arc::new(Text::Short(parse.into())));
+                client.unnamed = Some(Text::short(parse.into()));
                 return Step::Replaced(message.end());
             }
             if whole {
@@ -235,7 +238,13 @@ pub(crate) fn follow(
                 server.note_bound(message, client.unnamed_forgets);
             }
             let owner = client.unnamed_owner(me);
+            let text = client.unnamed.clone();
+            let told = text.as_ref().map(|text| &text.told);
+            let relies = told.is_some_and(|told| told.has_columns()) && !told::learns(message);
             if server.unnamed.owner != Some(owner) {
+                if relies && server.is_prefaced() {
+                    return Step::Wait;
+                }
                 bring(client, (tag, server), owner, out);
             } else if kind == front::BIND {
                 *kept = None;
@@ -244,9 +253,40 @@ pub(crate) fn follow(
                     client.unnamed = None;
                 }
             }
+            if relies && server.unnamed.likeness != Likeness::Same {
+                return compare((me, client), (tag, server), message, out);
+            }
+            if kind == front::DESCRIBE && !told.is_some_and(|told| told.is_complete()) {
+                server.exchange.noted(Note::DescribedUnnamed(client.unnamed_version));
+                return Step::Replaced(message.at);
+            }
         }
     }
     Step::Forward
+}
+
+/// A Bind or Describe of a statement that is not known to be on this server what the client was told.
+#[cold]
+fn compare(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    out: &mut Outbox,
+) -> Step {
+    match server.unnamed.likeness {
+        Likeness::Different => {
+            told::refuse_changed(tag, server, message.header.kind, out);
+            Step::Forward
+        }
+        Likeness::Unknown => {
+            server.unnamed.likeness = Likeness::Asked;
+            told::ask((me, client), (tag, server), ("", Note::ProbeUnnamed), out)
+        }
+        Likeness::Same | Likeness::Asked => {
+            client.awaits_answers = true;
+            Step::Wait
+        }
+    }
 }
 
 /// A further part of a message is forwarded.
@@ -295,11 +335,19 @@ fn suspect(
 fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner, out: &mut Outbox) {
     let parse = client.unnamed.as_ref().map(|text| text.bytes());
     if matches!(parse, Some(None)) {
-        return refuse(tag, server, front::BIND, FORGOTTEN, out);
+        return refuse(tag, server, front::BIND, FORGOTTEN, None, out);
     }
-    out.insert(Peer::Server(tag), |to| match parse.flatten() {
-        Some(parse) => to.extend_from_slice(&parse),
-        None => write(to, front::CLOSE, |to| to.extend_from_slice(b"S\0")),
+    let told = client.unnamed.as_ref().map(|text| &text.told).filter(|told| told.is_some());
+    server.unnamed.likeness = if told.is_some() { Likeness::Unknown } else { Likeness::Same };
+    let types = told.and_then(|told| told.parameters());
+    out.insert(Peer::Server(tag), |to| match (parse.flatten(), types) {
+        (None, _) => write(to, front::CLOSE, |to| to.extend_from_slice(b"S\0")),
+        (Some(parse), None) => to.extend_from_slice(&parse),
+        (Some(parse), Some(types)) => {
+            let text = &parse[HEADER + 1..];
+            let end = text.iter().position(|byte| *byte == 0).map_or(text.len(), |end| end + 1);
+            write_parse(to, b"", &[&text[..end], types].concat());
+        }
     });
     server.unnamed.doubt(false).bring();
     server.exchange.noted(Note::Hidden);

@@ -1,0 +1,163 @@
+//! What clients were told of a statement: the types of its parameters, and its columns. A server that parses the text again may make something
+//! else of it. It knows no connection.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::OnceLock,
+};
+
+use crate::wire::message::take_text;
+
+/// Bytes that count of a description that is too long to be read as a whole.
+const MAX_BEGINNING: usize = 8 * 1024;
+
+/// What all clients that have a statement were told of it, as far as they were told anything.
+#[derive(Clone, Default)]
+pub(crate) struct Told {
+    /// A hash of its columns.
+    columns: OnceLock<u64>,
+    /// The body of its ParameterDescription, which is how a Parse ends that names the types.
+    parameters: OnceLock<Box<[u8]>>,
+}
+
+/// What a server says that a statement is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Description {
+    pub(crate) columns: Option<u64>,
+    /// As in [`Told`]; an empty one if it is too long.
+    pub(crate) parameters: Option<Box<[u8]>>,
+}
+
+/// How a server's statement and what was told of it go together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fit {
+    Same,
+    Different,
+    Unknown,
+}
+
+impl Told {
+    /// What was told is this.
+    pub(crate) fn new(description: &Description) -> Self {
+        let told = Self::default();
+        told.tell(description);
+        told
+    }
+
+    /// A client is told this. False if it was told something else before.
+    pub(crate) fn tell(&self, description: &Description) -> bool {
+        let parameters = description.parameters.as_ref().filter(|parameters| !parameters.is_empty());
+        description.columns.is_none_or(|new| *self.columns.get_or_init(|| new) == new)
+            && parameters.is_none_or(|new| self.parameters.get_or_init(|| new.clone()) == new)
+    }
+
+    /// Whether anybody was told anything.
+    pub(crate) fn is_some(&self) -> bool {
+        self.columns.get().is_some()
+    }
+
+    /// Whether there are columns that were told.
+    pub(crate) fn has_columns(&self) -> bool {
+        self.columns.get().is_some_and(|columns| *columns != hash_columns(None, 0))
+    }
+
+    /// Whether all was told that can be.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.columns.get().is_some() && self.parameters.get().is_some()
+    }
+
+    /// The end of a Parse that names the types.
+    pub(crate) fn parameters(&self) -> Option<&[u8]> {
+        self.parameters.get().map(|parameters| &**parameters)
+    }
+
+    /// How what a server has goes together with it.
+    pub(crate) fn fit(&self, there: &Description) -> Fit {
+        let fit = |told: Option<&[u8]>, there: Option<&[u8]>| match (told, there) {
+            (None, _) => Fit::Same,
+            (Some(_), None) => Fit::Unknown,
+            (Some(told), Some(there)) if told == there => Fit::Same,
+            (Some(_), Some(_)) => Fit::Different,
+        };
+        let (told, columns) = (self.columns.get().map(|hash| hash.to_ne_bytes()), there.columns.map(u64::to_ne_bytes));
+        let columns = fit(told.as_ref().map(|hash| &hash[..]), columns.as_ref().map(|hash| &hash[..]));
+        match (columns, fit(self.parameters(), there.parameters.as_deref())) {
+            (Fit::Different, _) | (_, Fit::Different) => Fit::Different,
+            (Fit::Unknown, _) | (_, Fit::Unknown) => Fit::Unknown,
+            (Fit::Same, Fit::Same) => Fit::Same,
+        }
+    }
+}
+
+impl PartialEq for Told {
+    fn eq(&self, other: &Self) -> bool {
+        self.columns.get() == other.columns.get() && self.parameters.get() == other.parameters.get()
+    }
+}
+
+/// A hash of what a RowDescription tells of columns, but for their formats and the tables they come from; `None` of what stands in its place if
+/// there are none. `length` is that of its whole body.
+pub(crate) fn hash_columns(body: Option<&[u8]>, length: usize) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let Some(body) = body else { return hasher.finish() };
+    if body.len() < length || read_columns(body, &mut hasher).is_none() {
+        (length, &body[..body.len().min(MAX_BEGINNING)]).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn read_columns(body: &[u8], hasher: &mut DefaultHasher) -> Option<()> {
+    let (count, mut body) = body.split_first_chunk::<2>()?;
+    count.hash(hasher);
+    for _ in 0..u16::from_be_bytes(*count) {
+        take_text(&mut body)?.hash(hasher);
+        // A table and the number of a column there; then the type, its size and its modifier; then a format.
+        let (column, rest) = body.split_first_chunk::<18>()?;
+        column[6..16].hash(hasher);
+        body = rest;
+    }
+    body.is_empty().then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(all: &[(&str, u32, u16)]) -> u64 {
+        let mut body = (all.len() as u16).to_be_bytes().to_vec();
+        for (name, kind, format) in all {
+            body.extend(name.as_bytes());
+            // Where it comes from differs, too.
+            body.extend(
+                [&[0, 0, 0, 0, *format as u8, 0, 1][..], &kind.to_be_bytes(), &[0, 4, 255, 255, 255, 255]].concat(),
+            );
+            body.extend(format.to_be_bytes());
+        }
+        hash_columns(Some(&body), body.len())
+    }
+
+    #[test]
+    fn columns_are_the_same_whatever_their_formats() {
+        assert_eq!(columns(&[("a", 23, 0), ("b", 25, 0)]), columns(&[("a", 23, 1), ("b", 25, 1)]));
+        assert_ne!(columns(&[("a", 23, 0)]), columns(&[("a", 700, 0)]));
+        assert_ne!(columns(&[("a", 23, 0)]), columns(&[("b", 23, 0)]));
+        assert_ne!(columns(&[]), hash_columns(None, 0));
+    }
+
+    #[test]
+    fn what_was_told_fits_only_itself() {
+        let of = |columns, parameters: Option<&[u8]>| Description { columns, parameters: parameters.map(Box::from) };
+        let told = Told::default();
+        assert_eq!(told.fit(&of(None, None)), Fit::Same);
+        assert!(told.tell(&of(Some(1), None)));
+        assert_eq!(told.fit(&of(None, None)), Fit::Unknown);
+        assert_eq!(told.fit(&of(Some(1), None)), Fit::Same);
+        assert_eq!(told.fit(&of(Some(2), None)), Fit::Different);
+        assert!(
+            told.tell(&of(Some(1), Some(b"x"))) && !told.tell(&of(Some(2), None)) && !told.tell(&of(None, Some(b"y")))
+        );
+        assert_eq!(told.fit(&of(Some(1), None)), Fit::Unknown);
+        assert_eq!(told.fit(&of(Some(1), Some(b"x"))), Fit::Same);
+        assert_eq!(told.fit(&of(Some(1), Some(b"y"))), Fit::Different);
+    }
+}

@@ -1,0 +1,222 @@
+//! What clients were told of a statement's parameters and columns, on servers that make something else of its text.
+
+use sim::{
+    network::EndId,
+    stage::postgres::{message, messages},
+};
+
+use crate::{
+    cast::{Play, add_client, add_server, error_code, one_of_each, text},
+    statements::ours,
+};
+
+const INT4: u32 = 23;
+const FLOAT4: u32 = 700;
+const USE: &str = "B:~a~~~~~~~ E:~~~~~ S";
+
+/// What a server tells of a statement with one parameter and one column of these types.
+fn description(parameter: u32, column: u32) -> Vec<u8> {
+    let parameters = message(b't', &[&[0, 1][..], &parameter.to_be_bytes()].concat());
+    [parameters, columns(column)].concat()
+}
+
+fn columns(column: u32) -> Vec<u8> {
+    let body = [&b"\0\x01x\0\0\0\0\0\0\0"[..], &column.to_be_bytes(), &[0, 4, 255, 255, 255, 255, 0, 0]].concat();
+    message(b'T', &body)
+}
+
+/// The Parse of ours that names the type of its parameter.
+fn typed(name: &str, parameter: u32) -> Vec<u8> {
+    let body = [&[0, 1][..], &parameter.to_be_bytes()].concat();
+    let parse = ours(&format!("P:{name}~select_$1~"));
+    message(b'P', &[&parse[5..], &body].concat())
+}
+
+fn renamed(request: &str, name: &str) -> Vec<u8> {
+    ours(&request.replace("~a~", &format!("~{name}~")))
+}
+
+/// The client prepares `a` on this server and is told what it is; our name of it.
+fn prepare(stage: &mut Play, client: EndId, server: EndId, (parameter, column): (u32, u32)) -> String {
+    stage.says(client, &messages("P:a~select_$1~~~ D:Sa~ S"));
+    let sent = text(&stage.got(server));
+    let at = sent.find("poolhouse_").expect("a name of ours") + "poolhouse_".len();
+    let name = format!("poolhouse#{}", sent[at..].chars().take_while(char::is_ascii_digit).collect::<String>());
+    let answer = [messages("1"), description(parameter, column), messages("Z:I")].concat();
+    stage.says(server, &answer);
+    assert_eq!(stage.got(client), answer);
+    name
+}
+
+/// The server says what it made of the text for a client that waits for that.
+fn make(stage: &mut Play, server: EndId, name: &str, (parameter, column): (u32, u32)) {
+    let asked = [typed(name, INT4), ours(&format!("D:S{name}~ H"))].concat();
+    assert_eq!(text(&stage.got(server)), text(&asked));
+    stage.says(server, &[messages("1"), description(parameter, column)].concat());
+}
+
+fn assert_refused(stage: &mut Play, client: EndId, server: EndId, status: &str) {
+    let sent = text(&stage.got(server));
+    assert!(sent.contains("ERRCODE = '0A000'"), "{sent}");
+    stage.says(server, &messages(&format!("1 2 E:SERROR~C0A000~Mcached~Rexec_stmt_raise~~ Z:{status}")));
+    let got = stage.got(client);
+    assert_eq!(error_code(&got), "0A000");
+    assert!(text(&got).contains("Mcached plan must not change result type~"), "{}", text(&got));
+    assert!(text(&got).contains("RRevalidateCachedQuery~") && got.ends_with(&messages(&format!("Z:{status}"))));
+}
+
+#[test]
+fn a_server_that_parses_the_text_again_is_asked_before_anything_is_executed() {
+    let (mut stage, first, client) = one_of_each();
+    let name = prepare(&mut stage, client, first, (INT4, INT4));
+    let second = add_server(&mut stage);
+    stage.says(client, &messages(USE));
+    make(&mut stage, second, &name, (INT4, INT4));
+    assert_eq!(text(&stage.got(second)), text(&renamed(USE, &name)));
+    stage.says(second, &messages("2 C:SELECT_1~ Z:I"));
+    assert_eq!(stage.got(client), messages("2 C:SELECT_1~ Z:I"));
+    // Once.
+    stage.says(client, &messages(USE));
+    assert_eq!(text(&stage.got(second)), text(&renamed(USE, &name)));
+}
+
+#[test]
+fn a_client_gets_postgresqls_error_for_columns_that_it_was_not_told_until_it_prepares_anew() {
+    for (within, status) in [("", "I"), ("Q:BEGIN", "T")] {
+        let (mut stage, first, client) = one_of_each();
+        let name = prepare(&mut stage, client, first, (INT4, INT4));
+        let second = add_server(&mut stage);
+        stage.says(client, &messages(within));
+        if status == "T" {
+            stage.says(second, &messages("C:BEGIN~ Z:T"));
+            assert_eq!(stage.got(second), messages("Q:BEGIN"));
+            stage.got(client);
+        }
+        stage.says(client, &messages(USE));
+        make(&mut stage, second, &name, (INT4, FLOAT4));
+        assert_refused(&mut stage, client, second, if status == "T" { "E" } else { "I" });
+        if status == "T" {
+            continue;
+        }
+        for again in [USE, "D:Sa~ S"] {
+            stage.says(client, &messages(again));
+            assert_refused(&mut stage, client, second, "I");
+        }
+        stage.says(client, &messages("C:Sa~ S"));
+        stage.says(second, &messages("3 Z:I"));
+        stage.got(second);
+        stage.got(client);
+        let new = prepare(&mut stage, client, second, (FLOAT4, FLOAT4));
+        assert_ne!(new, name);
+        stage.says(client, &messages(USE));
+        assert_eq!(text(&stage.got(second)), text(&renamed(USE, &new)));
+    }
+}
+
+#[test]
+fn who_is_told_the_columns_of_a_portal_relies_on_them_unless_it_asks_each_time() {
+    let (mut stage, first, client) = one_of_each();
+    let asking = "B:~a~~~~~~~ D:P~ E:~~~~~ S";
+    stage.says(client, &messages("P:a~select_$1~~~ S"));
+    stage.got(first);
+    stage.says(first, &messages("1 Z:I"));
+    stage.got(client);
+    let answer = [messages("2"), columns(INT4), messages("C:SELECT_1~ Z:I")].concat();
+    for _ in 0..2 {
+        stage.says(client, &messages(asking));
+        stage.got(first);
+        stage.says(first, &answer);
+        assert_eq!(stage.got(client), answer);
+    }
+    let second = add_server(&mut stage);
+    stage.says(client, &messages(asking));
+    let sent = text(&stage.got(second));
+    assert!(
+        sent.contains("select $1") && sent.ends_with(&text(&messages("E:~~~~~ S"))),
+        "it is not asked first: {sent}"
+    );
+    let answer = [messages("2"), columns(FLOAT4), messages("C:SELECT_1~ Z:I")].concat();
+    stage.says(second, &[messages("1"), answer.clone()].concat());
+    assert_eq!(stage.got(client), answer);
+    // It was told something else since, so that is what the first server is compared with.
+    let third = add_server(&mut stage);
+    stage.says(client, &messages(USE));
+    let sent = text(&stage.got(third));
+    assert!(sent.contains("select $1") && sent.ends_with(&text(&messages("H"))), "{sent}");
+    stage.says(third, &[messages("1"), message(b't', &[0, 0]), columns(FLOAT4)].concat());
+    assert!(text(&stage.got(third)).starts_with("B"));
+}
+
+#[test]
+fn a_client_that_is_told_something_else_than_others_has_a_statement_of_its_own() {
+    let (mut stage, first, one) = one_of_each();
+    let name = prepare(&mut stage, one, first, (INT4, INT4));
+    let two = add_client(&mut stage);
+    let second = add_server(&mut stage);
+    // The same text, prepared where the table is another by now.
+    let new = prepare(&mut stage, two, second, (INT4, FLOAT4));
+    assert_eq!(new, name);
+    stage.says(two, &messages(USE));
+    let sent = text(&stage.got(second));
+    assert!(!sent.contains(&text(&renamed(USE, &name))), "{sent}");
+    stage.says(second, &[messages("1"), description(INT4, FLOAT4)].concat());
+    assert!(text(&stage.got(second)).starts_with("B"));
+    stage.says(second, &messages("2 C:SELECT_1~ Z:I"));
+    assert_eq!(stage.got(two), messages("2 C:SELECT_1~ Z:I"));
+    // The other client gets what it was told, or an error.
+    stage.says(one, &messages(USE));
+    assert_refused(&mut stage, one, second, "I");
+}
+
+#[test]
+fn what_comes_behind_an_error_is_not_asked_for_any_more() {
+    let (mut stage, first, client) = one_of_each();
+    let name = prepare(&mut stage, client, first, (INT4, INT4));
+    let second = add_server(&mut stage);
+    stage.says(client, &messages(&format!("E:bad~~~~~ {USE}")));
+    let sent = text(&stage.got(second));
+    assert!(sent.contains("select $1") && sent.ends_with(&text(&messages("H"))), "{sent}");
+    stage.says(second, &messages("E:SERROR~C34000~Mno~~"));
+    assert_eq!(error_code(&stage.got(client)), "34000");
+    assert!(text(&stage.got(second)).ends_with(&text(&messages("S"))));
+    stage.says(second, &messages("Z:I"));
+    stage.got(client);
+    // Nor is it taken to be there.
+    stage.says(client, &messages(USE));
+    make(&mut stage, second, &name, (INT4, INT4));
+    assert_eq!(text(&stage.got(second)), text(&renamed(USE, &name)));
+}
+
+#[test]
+fn an_unnamed_statement_that_is_parsed_again_is_compared_with_what_was_told_of_it() {
+    const USE: &str = "B:~~~~~~~~ E:~~~~~ S";
+    for column in [INT4, FLOAT4] {
+        let (mut stage, first, client) = one_of_each();
+        stage.says(client, &messages("P:~select_$1~~~ D:S~ S"));
+        assert_eq!(stage.got(first), messages("P:~select_$1~~~ D:S~ S"));
+        let answer = [messages("1"), description(INT4, INT4), messages("Z:I")].concat();
+        stage.says(first, &answer);
+        assert_eq!(stage.got(client), answer);
+        let second = add_server(&mut stage);
+        for _ in 0..2 {
+            stage.says(client, &messages(USE));
+            let again = text(&stage.got(second));
+            if again == text(&messages(USE)) {
+                assert_eq!(column, INT4, "it is there");
+            } else {
+                assert_eq!(again, text(&[typed("", INT4), messages("D:S~ H")].concat()));
+                stage.says(second, &[messages("1"), description(INT4, column)].concat());
+                if column == FLOAT4 {
+                    assert_refused(&mut stage, client, second, "I");
+                    continue;
+                }
+                assert_eq!(text(&stage.got(second)), text(&messages(USE)));
+            }
+            stage.says(second, &messages("2 C:SELECT_1~ Z:I"));
+            assert_eq!(stage.got(client), messages("2 C:SELECT_1~ Z:I"));
+        }
+        // It is replaced by another.
+        stage.says(client, &messages(&format!("P:~select_2~~~ {USE}")));
+        assert_eq!(text(&stage.got(second)), text(&messages(&format!("P:~select_2~~~ {USE}"))));
+    }
+}
