@@ -93,6 +93,23 @@ def test_all_errors_are_told_at_once(check):
         assert word in done.stderr, done.stderr
 
 
+def test_files_and_addresses_are_looked_at_although_something_else_is_wrong(check):
+    second = '[[listener]]\nlisten = "127.0.0.1:6433"\ntls_cert = "nowhere.pem"\ntls_key = "nowhere.key"\n'
+    text = GOOD.replace("max_size = 4", "max_sise = 4").replace("[[database]]", second + "[[database]]")
+    for verb in (("check",), ("serve", "--config")):
+        done = check(text, verb)
+        assert done.returncode == 2
+        for said in ("max_sise", "two listeners have the address 127.0.0.1:6433", "nowhere.pem"):
+            assert said in done.stderr, done.stderr
+
+
+def test_a_key_that_is_written_twice_is_called_that_and_all_else_is_read(check):
+    done = check(GOOD.replace("max_size = 4", "max_size = 4\nmax_size = 5\nmin_sise = 1"))
+    assert done.returncode == 2
+    assert "poolhouse.toml:15:1: error: `max_size` is written twice" in done.stderr and "min_size" in done.stderr, done.stderr
+    assert "TOML" not in done.stderr
+
+
 def test_settings_that_cannot_work_together_are_warned_of(check):
     done = check(GOOD.replace("max_size = 4", "max_size = 400\nmax_connecting = 1"))
     assert done.returncode == 0, done.stderr

@@ -84,3 +84,11 @@ def test_nobody_at_the_address_is_a_failure(start):
     pooler.admin_port -= 1
     done = pooler.ctl("show", "pools")
     assert done.returncode == 1 and "cannot ask http://127.0.0.1" in done.stderr
+    assert "nothing listens there" in done.stderr and "[admin] listen" in done.stderr, done.stderr
+
+
+def test_a_port_of_clients_is_told_to_be_no_admin_address(start):
+    pooler = start()
+    pooler.admin_port = pooler.port
+    done = pooler.ctl("show", "pools")
+    assert done.returncode == 1 and "This port speaks the PostgreSQL protocol" in done.stderr, done.stderr

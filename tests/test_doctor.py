@@ -396,6 +396,8 @@ def test_who_cannot_look_says_so(start):
     assert done.returncode == 3 and "cannot ask" in done.stderr
     done = subprocess.run([BINARY, "doctor", "ftp://x"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3
+    done = subprocess.run([BINARY, "doctor", "nofile"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "no file `nofile`" in done.stderr and "http://nofile:9930" in done.stderr, done
 
 
 # -- recordings

@@ -29,14 +29,13 @@ pub struct CheckArgs {
 
 /// Runs the verb.
 pub fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
-    let mut config = match proxy::from_file(&args.config) {
+    let config = match proxy::from_file(&args.config, args.insecure_no_auth) {
         Ok(config) => config,
         Err(problems) => {
             eprintln!("{problems}");
             return Ok(BAD_USAGE.into());
         }
     };
-    config.insecure_no_auth = args.insecure_no_auth;
     let problems = proxy::check(&config, Machine::here());
     problems.iter().for_each(|problem| eprintln!("{problem}"));
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();

@@ -67,8 +67,13 @@ enum Order {
     /// Disconnect a client
     Kill {
         /// Its id, as in `show clients`
+        #[arg(value_parser = client)]
         client: u64,
     },
+}
+
+fn client(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "write the number that `show clients` has under ID".to_owned())
 }
 
 #[derive(Args)]

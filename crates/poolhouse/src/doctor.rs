@@ -153,6 +153,7 @@ fn diagnose(args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
         }
         return Ok(recorder::read(path)?.examine_with(Some(&Player::default()))?);
     }
+    refuse_neither(&what)?;
     let mut source = source(what, args)?;
     look(source.as_mut(), args)
 }
@@ -164,6 +165,17 @@ fn recording(what: &str) -> Option<&Path> {
         && (path.is_file()
             || !what.contains(':') && (what.contains('/') || what.ends_with(".jsonl") || what.ends_with(".txt")));
     is_file.then_some(path)
+}
+
+/// A word that is no URL, no address and no file.
+fn refuse_neither(what: &str) -> anyhow::Result<()> {
+    if what.contains([':', '/']) {
+        return Ok(());
+    }
+    bail!(
+        "there is no file `{what}` here, and no URL is written so: for a recording give its path, for a Poolhouse its admin address \
+         (http://{what}:9930), for a database its URL (postgres://user@{what}/name)"
+    )
 }
 
 fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
 mod check;
@@ -22,6 +22,7 @@ mod scripts;
 mod serve;
 mod sweep;
 mod top;
+mod usage;
 mod work;
 
 /// Exit status of a bad command line or configuration; clap uses the same.
@@ -50,7 +51,8 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let done = match Command::parse().verb {
+    let command = Command::try_parse().unwrap_or_else(|error| usage::refuse(&error, &Command::command()));
+    let done = match command.verb {
         Verb::Serve(args) => serve::run(*args),
         Verb::Check(args) => check::run(args),
         Verb::Bench(args) => bench::run(*args),
@@ -71,7 +73,6 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_well_formed() {

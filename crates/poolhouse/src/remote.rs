@@ -20,6 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = proxy::MAX_POOLS * proxy::POOL_BYTES;
 const MAX_VALUES: usize = proxy::MAX_POOLS * proxy::POOL_VALUES;
 
+/// What is said where a connection is refused.
+const REFUSED: &str = "nothing listens there. Is Poolhouse running, and is this what [admin] listen says";
+/// The admin address, unless another is configured.
+const DEFAULT: &str = "127.0.0.1:9930";
+
 /// Which Poolhouse, and who asks.
 #[derive(Args)]
 pub struct RemoteArgs {
@@ -159,7 +164,10 @@ impl Remote {
                 token.into_iter().fold(post, |post, (name, value)| post.header(name, value)).send_empty()
             }
         };
-        let mut response = called.with_context(|| format!("cannot ask {}", self.shown))?;
+        let mut response = called.map_err(|error| {
+            let why = self.silence(&error);
+            anyhow::Error::new(error).context(format!("cannot ask {}{why}", self.shown))
+        })?;
         let status = response.status().as_u16();
         let text = response.body_mut().with_config().limit(MAX_ANSWER as u64).read_to_string();
         let text = text.map_err(|error| match error {
@@ -174,6 +182,22 @@ impl Remote {
             return Err(self.too_long());
         }
         Ok(Answer { status, text })
+    }
+
+    /// Why there is no answer, as far as an error tells, and what to try.
+    fn silence(&self, error: &ureq::Error) -> String {
+        let why = match error {
+            ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => REFUSED,
+            ureq::Error::ConnectionFailed => REFUSED,
+            ureq::Error::HostNotFound => "is this what [admin] listen says",
+            ureq::Error::Timeout(_) => "there was no answer in time. Is this what [admin] listen says",
+            // Who speaks another protocol closes the connection, or answers in it.
+            ureq::Error::Io(_) | ureq::Error::Protocol(_) => {
+                "what listens there is no admin address: clients' own ports speak no HTTP. Is this what [admin] listen says"
+            }
+            _ => return String::new(),
+        };
+        format!(" ({why}? By default it is http://{DEFAULT})")
     }
 
     fn too_long(&self) -> anyhow::Error {
@@ -289,6 +313,25 @@ mod tests {
     fn told(body: Vec<u8>) -> String {
         let answer: anyhow::Result<watch::Clients> = answering(body).look("/api/clients", &[]);
         format!("{:#}", answer.expect_err("it is none"))
+    }
+
+    #[test]
+    fn who_speaks_no_http_is_said_to_be_no_admin_address() {
+        for said in ["", "-ERR unknown command 'GET'\r\n", "E\0\0\0\u{c}SFATAL\0\0"] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let remote = Remote::new(&listener.local_addr().unwrap().to_string(), None).unwrap();
+            std::thread::spawn(move || {
+                let (mut client, _) = listener.accept().unwrap();
+                assert!(client.read(&mut [0; 4096]).unwrap() > 0);
+                client.write_all(said.as_bytes()).unwrap();
+            });
+            let told = remote.look::<watch::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
+            let told = told.expect("it is none");
+            assert!(told.contains("no admin address") && told.contains("[admin] listen"), "{told}");
+        }
+        let remote = Remote::new("127.0.0.1:1", None).unwrap();
+        let told = remote.look::<watch::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
+        assert!(told.is_some_and(|told| told.contains("nothing listens there")));
     }
 
     #[test]

@@ -246,8 +246,7 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
         if args.flags != UrlFlags::default() {
             return Err(Problem::error("with --config, everything but logs stands in the file").into());
         }
-        let config = proxy::from_file(path)?;
-        return Ok(Config { insecure_no_auth: args.insecure_no_auth, ..config });
+        return proxy::from_file(path, args.insecure_no_auth);
     }
     let url = match (args.url, &args.url_file) {
         (Some(url), _) => url,

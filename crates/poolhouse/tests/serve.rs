@@ -132,7 +132,7 @@ fn bad_usage_and_bad_configuration_have_exit_status_2() {
     std::fs::write(&file, "[[database]]\nname = \"d\"\nurl = \"postgres://h/d\"\nmax_sise = 1\n").unwrap();
     let file = file.to_str().unwrap();
     for (args, part) in [
-        (&["serve"][..], "<URL>"),
+        (&["serve"][..], "takes the URL of a database"),
         (&["serve", "postgres://h/d", "--mode", "x"], "transaction, session, statement"),
         (&["serve", "postgres://h/d", "--query-time", "5"], "no unit"),
         (&["serve", "mysql://h/d"], "postgres://"),

@@ -7,11 +7,11 @@ mod users;
 use std::{collections::HashMap, time::Duration};
 
 use driver::Address;
-use settings::{Problem, show_duration};
+use settings::{Problem, Severity, show_duration};
 use upstream::Kind;
 
 use crate::{
-    config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Listener, Mode, User},
+    config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Intact, Listener, Mode, User},
     tls::Tls,
 };
 
@@ -53,9 +53,35 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
         listener_times(config, listener, &mut found);
     }
     users::users(config, &mut found);
-    certificates(config, &mut found);
+    tls_files(config, &mut found);
+    certificates_asked_for(config, &mut found);
+    open_keys(config, &mut found);
     files(config, &mut found);
     found.sort_by_key(|problem| problem.severity as u8);
+    found
+}
+
+/// The errors in what could be read of a configuration that has others, without those that may only come from the others. Only the parts
+/// that are intact are held against each other.
+pub(crate) fn errors_of_a_part(config: &Config, intact: Intact) -> Vec<Problem> {
+    let mut found = Vec::new();
+    duplicate_listeners(config, &mut found);
+    tls_files(config, &mut found);
+    for database in &config.databases {
+        server_logins(config, database, &mut found);
+        loops(config, database, &mut found);
+    }
+    if intact.users {
+        missing_authentication(config, &mut found);
+    }
+    if intact.users && intact.databases {
+        tuning::tuning(config, &mut found);
+        users::users(config, &mut found);
+    }
+    if intact.users && intact.listeners {
+        certificates_asked_for(config, &mut found);
+    }
+    found.retain(|problem| problem.severity == Severity::Error);
     found
 }
 
@@ -204,6 +230,11 @@ fn pool_times(config: &Config, database: &Database, found: &mut Vec<Problem>) {
         );
         warn("max_size", message, "raise max_connecting or max_wait_time, or keep a min_size");
     }
+    let most = database.pool.most_servers();
+    if let Some(pinned) = database.pool.state.max_pinned.filter(|pinned| *pinned > most) {
+        let message = format!("max_pinned {pinned} of `{name}` is above its {most} servers and limits nothing");
+        warn("max_pinned", message, "clients that keep a server may take all: write fewer than max_size");
+    }
     if let (Some(busy), Some(down)) = (pool.max_wait_time, pool.unavailable_wait_time)
         && down < busy
     {
@@ -280,11 +311,13 @@ fn listener_times(config: &Config, listener: &Listener, found: &mut Vec<Problem>
     }
 }
 
-fn certificates(config: &Config, found: &mut Vec<Problem>) {
-    use std::os::unix::fs::PermissionsExt;
+fn tls_files(config: &Config, found: &mut Vec<Problem>) {
     if let Err(problems) = Tls::load(config) {
         found.extend(problems.0);
     }
+}
+
+fn certificates_asked_for(config: &Config, found: &mut Vec<Problem>) {
     let asks = |listener: &Listener| listener.tls.as_ref().is_some_and(|tls| tls.clients != ClientAuth::Off);
     if let Some(user) = config.users.iter().find(|user| user.certificate)
         && !config.listeners.iter().any(asks)
@@ -293,6 +326,10 @@ fn certificates(config: &Config, found: &mut Vec<Problem>) {
         let problem = Problem::error(message).hint("give a listener tls_client_ca");
         found.push(config.locate(problem, &user.spots, "certificate"));
     }
+}
+
+fn open_keys(config: &Config, found: &mut Vec<Problem>) {
+    use std::os::unix::fs::PermissionsExt;
     let of_listeners = config.listeners.iter().filter_map(|listener| listener.tls.as_ref()).map(|tls| &tls.key);
     let of_databases =
         config.databases.iter().filter_map(|database| database.tls.identity.as_ref()).map(|(_, key)| key);

@@ -1,4 +1,4 @@
-//! The configuration in force, as plain values: where from ([`from_file`], [`from_url`]) is told by the modules below.
+//! The configuration in force, as plain values: where from (`read`, [`from_url`]) is told by the modules below.
 //! Opens no socket and starts nothing.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
@@ -25,7 +25,7 @@ mod userlist;
 
 pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use endpoint::{Endpoint, parse_tcp};
-pub use file::{from_file, from_text};
+pub(crate) use file::{Intact, Reading, read};
 pub use flags::{Flags, from_url};
 pub use http::Token;
 pub(crate) use redis::DEFAULT_USER;

@@ -270,7 +270,7 @@ impl Upstreams for Generations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Tls, config::from_text};
+    use crate::{Tls, read::from_text};
     use std::path::Path;
 
     fn config(text: &str) -> Pools {

@@ -14,9 +14,10 @@ use settings::{Problem, Problems, Severity};
 
 use crate::{
     check::{Machine, check},
-    config::{Config, Listener, from_file},
+    config::{Config, Listener},
     generations::{Generations, Succession},
     pools::Pools,
+    read::from_file,
     tls::Tls,
 };
 
@@ -138,7 +139,7 @@ fn read(in_force: &Config) -> Result<(Config, Vec<Problem>), Problems> {
         let problem = Problem::error("there is no configuration file to read again: all was given on the command line");
         return Err(problem.hint("start with --config, or restart with other arguments").into());
     };
-    let config = Config { insecure_no_auth: in_force.insecure_no_auth, ..from_file(Path::new(&path))? };
+    let config = from_file(Path::new(&path), in_force.insecure_no_auth)?;
     let serves = |listener: &Listener| config.databases_of(listener.kind).next().is_some();
     if !in_force.listeners.iter().any(serves) {
         let problem = Problem::error("the file is for another kind of database than what is served");
@@ -207,7 +208,7 @@ pub fn one_line(problem: &Problem) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::from_text;
+    use crate::read::from_text;
 
     fn config(text: &str) -> Config {
         let text = format!("{text}\n[[database]]\nname = \"d\"\nurl = \"postgres://u:p@h\"\n");

@@ -109,7 +109,7 @@ fn acceptor(tls: &ListenerTls, inside: &[&[u8]]) -> Result<TlsAcceptor, (&'stati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::from_text;
+    use crate::read::from_text;
 
     fn lay_down(folder: &Path, name: &str) {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();

@@ -51,6 +51,18 @@ fn limits_below_the_sizes_under_them_are_found() {
 }
 
 #[test]
+fn a_limit_of_pinned_clients_above_the_pool_is_found() {
+    expect(
+        "max_size = 4\nmax_pinned = 5\n",
+        "p.toml:5:14: warning: max_pinned 5 of `d` is above its 4 servers and limits nothing",
+    );
+    assert!(found("max_size = 4\nmax_pinned = 4\n").is_empty());
+    assert!(
+        found("max_size = \"auto\"\nauto_max_size = 9\nmax_pinned = 9\n").iter().all(|line| !line.contains("pinned"))
+    );
+}
+
+#[test]
 fn each_host_of_mongodb_has_as_many_servers_as_a_pool_may_have_and_one_that_watches_it() {
     let of = |url: &str, more: &str, descriptors: u64| {
         let listener = "[[listener]]\nlisten = \"127.0.0.1:1\"\nprotocol = \"mongodb\"\nhard_limit = 1000\n";
@@ -148,7 +160,7 @@ fn readable_files_with_passwords_are_found() {
     let found = |text: &str, mode: u32| {
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-        proxy::check(&proxy::from_file(&path).unwrap(), MACHINE).len()
+        proxy::check(&proxy::from_file(&path, false).unwrap(), MACHINE).len()
     };
     let plain = "[[database]]\nname = \"d\"\nurl = \"postgres://app:pw@h/d\"\n";
     assert_eq!(found(plain, 0o644), 1);

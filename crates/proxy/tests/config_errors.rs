@@ -225,7 +225,7 @@ fn names_are_unique() {
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let shown = proxy::from_file(Path::new("no-such.toml")).unwrap_err().to_string();
+    let shown = proxy::from_file(Path::new("no-such.toml"), false).unwrap_err().to_string();
     assert!(shown.starts_with("no-such.toml: error: cannot read it: No such file"), "{shown}");
 }
 
@@ -310,4 +310,54 @@ poolhouse.toml:5:15: error: `auto_window`: this must be a duration from 200ms to
     5 | auto_window = "5ms"
       |               ^^^^^"#,
     );
+}
+
+#[test]
+fn what_is_wrong_with_the_whole_is_told_although_something_else_is_wrong() {
+    let text = "[[database]]\nurl = \"postgres://:x@h/d\"\nmax_sise = 4\n\
+                [[listener]]\nlisten = \"127.0.0.1:1\"\n[[listener]]\nlisten = \"127.0.0.1:1\"\ntls_cert = \"no.pem\"\n\
+                tls_key = \"no.key\"\n[[listener]]\nlisten = \"0.0.0.0:2\"\n[[listener]]\nlisten = \"nowhere\"\n\
+                tls_cert = \"none.pem\"\ntls_key = \"no.key\"\n";
+    let shown = errors(text);
+    let places: Vec<&str> =
+        shown.lines().filter_map(|line| Some(line.strip_prefix("poolhouse.toml:")?.split_once(": error")?.0)).collect();
+    assert_eq!(places, ["2:7", "3:1", "7:10", "8:12", "11:10", "13:10", "14:12"], "{shown}");
+    for said in ["has no user", "max_size", "two listeners", "no.pem", "no user has a password", "nowhere", "none.pem"]
+    {
+        assert!(shown.contains(said), "{said}: {shown}");
+    }
+}
+
+#[test]
+fn what_only_follows_from_another_mistake_is_not_told() {
+    let open = "[[listener]]\nlisten = \"0.0.0.0:2\"\n";
+    for (wrong, text) in [
+        ("pasword", format!("{BASE}{open}[[user]]\nname = \"a\"\npasword = \"x\"\n")),
+        ("nowhere", format!("{BASE}{open}[auth]\nfile = \"nowhere\"\n")),
+        ("max_size", format!("{BASE}max_size = \"many\"\n[[user]]\nname = \"a\"\nmin_size = 30\n")),
+        ("listn", format!("{BASE}[[listener]]\nlistn = \":1\"\ntls_cert = \"{0}\"\ntls_key = \"{0}\"\n", "no.pem")),
+    ] {
+        let shown = errors(&text);
+        assert!(shown.contains(wrong), "{shown}");
+        let follows = ["no user has a password", "min_size", "Unix socket"];
+        assert!(!follows.iter().any(|words| shown.contains(words)), "{shown}");
+    }
+}
+
+#[test]
+fn a_key_that_is_written_twice_does_not_hide_what_else_is_wrong() {
+    expect_after_base(
+        "max_size = 4\nmax_size = 5\nmin_sise = 1\n",
+        "\
+poolhouse.toml:5:1: error: `max_size` is written twice here
+    5 | max_size = 5
+      | ^^^^^^^^
+      = keep one of the two
+poolhouse.toml:6:1: error: unknown key `min_sise` in [[database]]
+    6 | min_sise = 1
+      | ^^^^^^^^
+      = did you mean `min_size`?",
+    );
+    let shown = errors("[pool]\n[pool]\n");
+    assert!(shown.contains("`pool` is written twice here"), "{shown}");
 }

@@ -106,7 +106,7 @@ fn secrets_and_users_may_come_from_files_beside_it() {
     let text = "[auth]\nfile = \"users.txt\"\n[[database]]\nname = \"d\"\nurl_file = \"url\"\n\
                 [[user]]\nname = \"app\"\nmode = \"session\"\n[[user]]\nname = \"third\"\npassword_file = \"pw\"\n";
     write("p.toml", text);
-    let config = proxy::from_file(&folder.path().join("p.toml")).unwrap_or_else(|problems| panic!("{problems}"));
+    let config = proxy::from_file(&folder.path().join("p.toml"), false).unwrap_or_else(|problems| panic!("{problems}"));
     let password = |user: &proxy::User| user.password.as_ref().unwrap().plain().unwrap().reveal().to_string();
     let users: Vec<_> = config.users.iter().map(|user| (user.name.as_str(), password(user), user.mode)).collect();
     let expected = [("app", "one", Some(Mode::Session)), ("third", "three", None), ("other", "two", None)];
@@ -114,7 +114,7 @@ fn secrets_and_users_may_come_from_files_beside_it() {
     assert_eq!(config.databases[0].password.as_ref().unwrap().reveal().as_ref(), "from-file");
 
     write("users.txt", "\"app\" \"one\"\nother two\n");
-    let shown = proxy::from_file(&folder.path().join("p.toml")).unwrap_err().to_string();
+    let shown = proxy::from_file(&folder.path().join("p.toml"), false).unwrap_err().to_string();
     assert!(shown.contains("users.txt:2:1: error: expected the user's name"), "{shown}");
     assert!(!shown.contains("two"), "{shown}");
 }

@@ -69,6 +69,11 @@ impl Problem {
     pub fn at(self, file: &Path, text: &str, span: Range<usize>) -> Self {
         Self { file: Some(file.to_owned()), place: Some(Place::of(text, span)), ..self }
     }
+
+    /// Line and column, for the order of a file's problems; those of no place come first.
+    pub fn position(&self) -> (usize, usize) {
+        self.place.as_ref().map_or((0, 0), |place| (place.line, place.column))
+    }
 }
 
 impl Place {

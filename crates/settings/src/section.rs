@@ -69,23 +69,48 @@ pub fn read_text<T>(
     keys: &'static [&'static [&'static str]],
     read: impl FnOnce(&Document<'_>, &Section<'_>) -> T,
 ) -> Result<T, Problems> {
+    match read_in_part(path, text, variables, keys, read) {
+        (Some(result), problems) if problems.is_empty() => Ok(result),
+        (_, problems) => Err(Problems(problems)),
+    }
+}
+
+/// The same where what could be read is of use although something is wrong: what that is, and all that is wrong, in the order of the
+/// text. Of a text that is no TOML nothing can be read.
+pub fn read_in_part<T>(
+    path: &Path,
+    text: &str,
+    variables: Variables<'_>,
+    keys: &'static [&'static [&'static str]],
+    read: impl FnOnce(&Document<'_>, &Section<'_>) -> T,
+) -> (Option<T>, Vec<Problem>) {
     let document = Document { path, text, variables, problems: RefCell::default() };
     let (table, errors) = DeTable::parse_recoverable(text);
+    let mut is_toml = true;
     for error in errors {
         let span = error.span().unwrap_or(0..0);
-        document.error(span, format!("this is no TOML: {}", error.message()));
+        let name = text.get(span.clone()).filter(|_| error.message() == DUPLICATE_KEY);
+        is_toml &= name.is_some();
+        match name {
+            Some(name) => document.report(span, written_twice(name)),
+            None => document.error(span, format!("this is no TOML: {}", error.message())),
+        }
     }
-    if !document.problems.borrow().is_empty() {
-        return Err(Problems(document.problems.into_inner()));
-    }
-    let root = Section::new(&document, "the file", table.get_ref(), 0..0, keys);
-    let result = read(&document, &root);
+    let result = is_toml.then(|| {
+        let root = Section::new(&document, "the file", table.get_ref(), 0..0, keys);
+        read(&document, &root)
+    });
     let mut problems = document.problems.into_inner();
-    if problems.is_empty() {
-        return Ok(result);
-    }
-    problems.sort_by_key(|p| p.place.as_ref().map_or((0, 0), |place| (place.line, place.column)));
-    Err(Problems(problems))
+    problems.sort_by_key(Problem::position);
+    (result, problems)
+}
+
+/// What the parser says of a key that a table has already. All else can still be read.
+const DUPLICATE_KEY: &str = "duplicate key";
+
+fn written_twice(name: &str) -> Problem {
+    let name = name.trim_matches(['[', ']', ' ']);
+    Problem::error(format!("`{}` is written twice here", name.escape_debug())).hint("keep one of the two")
 }
 
 /// The text of a file of settings.

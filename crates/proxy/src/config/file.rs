@@ -8,7 +8,7 @@ use std::{
 
 use driver::{PoolTimeouts, Timeouts};
 use pool::GateConfig;
-use settings::{Document, Problem, Problems, Secret, Section, Variables, choose, environment, load_text, read_text};
+use settings::{Document, Problem, Secret, Section, Variables, choose, read_in_part};
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
@@ -63,69 +63,99 @@ const USER_KEYS: &[&str] = &[
     "max_user_connections",
 ];
 
-/// Reads a file; `${ENV}` comes from the environment.
-pub fn from_file(path: &Path) -> Result<Config, Problems> {
-    from_text(path, &load_text(path)?, &environment)
+/// What could be made of a file.
+pub struct Reading {
+    /// The configuration; where something is wrong, what could be read of it. `None` for a text that is no TOML.
+    pub config: Option<Config>,
+    /// Which sections of it are as they are in the file.
+    pub intact: Intact,
+    /// What is wrong, in the order of the text.
+    pub problems: Vec<Problem>,
+}
+
+/// Sections in which nothing is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Intact {
+    /// All of `[[database]]`, and `[pool]`.
+    pub databases: bool,
+    /// All of `[[listener]]`.
+    pub listeners: bool,
+    /// All of `[[user]]`, and `[auth]`.
+    pub users: bool,
 }
 
 /// Reads the text of a file that may itself not exist; relative paths in it start at its folder.
-pub fn from_text(path: &Path, text: &str, variables: Variables<'_>) -> Result<Config, Problems> {
-    read_text(path, text, variables, &[ROOT_KEYS], |document, root| {
-        let mut reader = Reader { document, secret_files: vec![path.to_owned()] };
+pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
+    let mut intact = Intact { databases: true, listeners: true, users: true };
+    let (config, problems) = read_in_part(path, text, variables, &[ROOT_KEYS], |document, root| {
+        let mut reader = Reader { document, secret_files: vec![path.to_owned()], intact };
         let config = reader.config(root);
+        intact = reader.intact;
         let source = Source { path: path.to_owned(), text: Secret::new(text), secret_files: reader.secret_files };
         Config { source: Some(source), ..config }
-    })
+    });
+    Reading { config, intact, problems }
 }
 
 struct Reader<'d> {
     document: &'d Document<'d>,
     secret_files: Vec<PathBuf>,
+    intact: Intact,
 }
 
 impl Reader<'_> {
     fn config(&mut self, root: &Section<'_>) -> Config {
+        let at_first = self.wrong();
         let general = root.table("pool", &[POOL_KEYS]);
         let none = PoolSettings::default();
         let pool = general.as_ref().map_or(PoolSettings::default(), |section| pool_settings(section, &none));
+        let before_auth = self.wrong();
         let auth = root.table("auth", &[AUTH_KEYS, AUTH_QUERY_KEYS]);
         if let Some(auth) = &auth {
             self.note_files(auth, &["auth_password_file"]);
         }
         let asked = auth.as_ref().map(AuthKeys::read).unwrap_or_default();
+        let auth_is_intact = before_auth == self.wrong();
         let served = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, AUTH_QUERY_KEYS]);
         let mut kinds = Kinds::default();
         let databases: Vec<_> =
             served.iter().filter_map(|section| self.database(section, &pool, &asked, &mut kinds)).collect();
-        let kinds = kinds;
+        let (kinds, before_listeners) = (kinds, self.wrong());
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
         }
         let listeners = root.tables("listener", &[LISTENER_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]);
-        let mut listeners: Vec<_> = listeners.iter().filter_map(|section| listener(section, &kinds)).collect();
+        let mut listeners: Vec<_> = listeners.iter().map(|section| listener(section, &kinds)).collect();
         if !root.has("listener") {
             let place = |kind| Endpoint::Tcp(([127, 0, 0, 1], default_port(kind)).into());
             listeners.extend(kinds.all().map(|kind| Listener::new(kind, place(kind))));
         }
-        self.refuse_unreachable(&databases, &listeners);
+        let listeners_are_intact = before_listeners == self.wrong();
+        if listeners_are_intact {
+            self.refuse_unreachable(&databases, &listeners);
+        }
+        let before_users = self.wrong();
         let known = root.tables("user", &[USER_KEYS]);
         let users: Vec<_> = known.iter().filter_map(|section| self.user(section)).collect();
         let users = match &auth {
             Some(auth) => self.listed_users(auth, users),
             None => users,
         };
+        let databases_are_intact = at_first == before_listeners;
+        // Users that a database was to be asked for may be unknown.
+        let all_asked_for = databases_are_intact || !served.iter().any(|section| section.has("auth_query"));
+        self.intact = Intact {
+            databases: databases_are_intact,
+            listeners: listeners_are_intact,
+            users: auth_is_intact && all_asked_for && before_users == self.wrong(),
+        };
         self.refuse_duplicates(&databases, &users);
         let tokens = self.tokens(root, &kinds, &listeners, &users, &databases);
         if !kinds.has(Kind::Postgres) {
-            let but: &[&str] = if kinds.has(Kind::MongoDb) { &["max_pinned"] } else { &[] };
-            general.iter().chain(&auth).chain(&known).for_each(|section| redis::refuse_foreign(section, but));
+            self.refuse_of_postgres(&kinds, general.iter().chain(&auth).chain(&known), &users);
             if !kinds.has(Kind::MongoDb) {
                 general.iter().for_each(|section| redis::refuse_auto(section, &pool));
             }
-            redis::refuse_hashed(&users, |user, message| {
-                let span = user.spots.get("password").or_else(|| user.spots.get("name")).cloned().unwrap_or_default();
-                self.document.error(span, message);
-            });
         }
         if databases.iter().all(|database| database.auth.is_none()) {
             self.refuse_users_without_password(&users);
@@ -143,6 +173,26 @@ impl Reader<'_> {
             users,
             tokens,
         }
+    }
+
+    /// What only PostgreSQL has, in a file without one.
+    fn refuse_of_postgres<'s, 'd: 's>(
+        &self,
+        kinds: &Kinds,
+        sections: impl Iterator<Item = &'s Section<'d>>,
+        users: &[User],
+    ) {
+        let but: &[&str] = if kinds.has(Kind::MongoDb) { &["max_pinned"] } else { &[] };
+        sections.for_each(|section| redis::refuse_foreign(section, but));
+        redis::refuse_hashed(users, |user, message| {
+            let span = user.spots.get("password").or_else(|| user.spots.get("name")).cloned().unwrap_or_default();
+            self.document.error(span, message);
+        });
+    }
+
+    /// How much was found to be wrong so far.
+    fn wrong(&self) -> usize {
+        self.document.problems.borrow().len()
     }
 
     fn tokens(
@@ -449,7 +499,7 @@ impl Listener {
     }
 }
 
-fn listener(section: &Section<'_>, kinds: &Kinds) -> Option<Listener> {
+fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
     let protocols = [
         ("postgres", (Kind::Postgres, false)),
         ("redis", (Kind::Redis, false)),
@@ -473,12 +523,14 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Option<Listener> {
     if !section.has("listen") {
         section.error("", "this [[listener]] has no `listen`");
     }
-    let mut listener =
-        Listener::new(kind.unwrap_or_default(), listen.clone().unwrap_or(Endpoint::Unix(PathBuf::new())));
+    // One without an address is an error already; all else in it is read, too.
+    let anywhere = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
+    let is_tcp = matches!(listen, Some(Endpoint::Tcp(_)));
+    let mut listener = Listener::new(kind.unwrap_or_default(), listen.unwrap_or(anywhere));
     listener_limits(section, &mut listener);
     if let Some(mode) = section.text("socket_mode", parse_mode) {
         listener.socket_mode = mode;
-        if matches!(listener.listen, Endpoint::Tcp(_)) {
+        if is_tcp {
             section.error("socket_mode", "socket_mode is for Unix sockets only");
         }
     }
@@ -488,7 +540,7 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Option<Listener> {
         _ => http::refuse_keys(section),
     }
     listener.spots = section.spots();
-    listen.is_some().then_some(listener)
+    listener
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {

@@ -122,7 +122,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Tls, config::from_text, pools::Pools};
+    use crate::{Tls, pools::Pools, read::from_text};
 
     fn of(url: &str) -> Pools {
         let text = format!("[[database]]\nurl = \"{url}\"\n");

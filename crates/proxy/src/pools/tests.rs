@@ -7,7 +7,8 @@ use postgres::{Directory, Look, PoolMode, Proof};
 use protocol::Origin;
 
 use super::*;
-use crate::config::{Flags, from_text, from_url};
+use crate::config::{Flags, from_url};
+use crate::read::from_text;
 
 const LOCAL: Origin = Origin { listener: 0, address: None, port: 0 };
 

@@ -1,0 +1,134 @@
+//! What is wrong with a command line, and what to write instead. The parser tells what it lacks or cannot read; what else would do, and how
+//! a right line looks, is added here. Knows the verbs' names and their examples.
+
+use std::{error::Error as _, num};
+
+use clap::{
+    Command, Error,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use crate::BAD_USAGE;
+
+/// Examples that are shown.
+const MOST_EXAMPLES: usize = 2;
+
+/// What each verb takes, where it was given nothing.
+const TAKES: [(&str, &str); 7] = [
+    ("serve", "the URL of a database, a file with it (--url-file) or a configuration file (--config)"),
+    ("check", "a configuration file"),
+    ("bench", "the URL of what to measure, a file with it (--url-file) or a scenario file"),
+    ("ctl", "the admin address of a running Poolhouse (http://127.0.0.1:9930 by default) and an order"),
+    ("doctor", "the URL of what to look at, a file with it (--url-file) or a recording"),
+    ("plan", "a scenario file, or a load (--rate) and what the server takes for it (--service or --measured)"),
+    ("sweep", "the URL of a database, or a file with it (--url-file)"),
+];
+
+/// Says what is wrong, or shows the help that was asked for, and ends the process.
+pub fn refuse(error: &Error, root: &Command) -> ! {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match told(error, root, &words) {
+        Some(message) => {
+            eprintln!("{message}");
+            std::process::exit(BAD_USAGE.into());
+        }
+        None => error.exit(),
+    }
+}
+
+/// What is said in place of the parser's own words.
+fn told(error: &Error, root: &Command, words: &[String]) -> Option<String> {
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument => lacking(error, root, words),
+        ErrorKind::ValueValidation => no_number(error),
+        _ => None,
+    }
+}
+
+/// A verb without what it is about.
+fn lacking(error: &Error, root: &Command, words: &[String]) -> Option<String> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return None };
+    let mut verbs = words.iter().filter(|word| !word.starts_with('-'));
+    let verb = verbs.find_map(|word| root.find_subcommand(word))?;
+    let (_, takes) = TAKES.iter().find(|(name, _)| *name == verb.get_name())?;
+    // Flags that need each other are told by the parser well enough.
+    if !missing.iter().all(|name| name.starts_with('<')) {
+        return None;
+    }
+    let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let examples = help.lines().map(str::trim).filter(|line| line.starts_with("poolhouse ")).take(MOST_EXAMPLES);
+    let shown: Vec<String> = examples.map(|line| format!("\n  {line}")).collect();
+    let name = verb.get_name();
+    Some(format!(
+        "error: `poolhouse {name}` takes {takes}. For example:{}\n\nAll options: poolhouse {name} --help",
+        shown.concat()
+    ))
+}
+
+/// A value that is no number, in words that do not speak of digits in strings.
+fn no_number(error: &Error) -> Option<String> {
+    let source = error.source()?;
+    let kind = if let Some(wrong) = source.downcast_ref::<num::ParseIntError>() {
+        match wrong.kind() {
+            num::IntErrorKind::PosOverflow => "it is too large",
+            _ => "write a whole number",
+        }
+    } else if source.is::<num::ParseFloatError>() {
+        "write a number"
+    } else {
+        return None;
+    };
+    Some(error.render().to_string().trim_end().replacen(&source.to_string(), kind, 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    fn refused(line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = crate::Command::try_parse_from(&words).err().unwrap_or_else(|| panic!("`{line}` is taken"));
+        let told = told(&error, &crate::Command::command(), &words[1..]);
+        told.unwrap_or_else(|| error.render().to_string())
+    }
+
+    #[test]
+    fn a_verb_without_its_subject_is_told_all_that_would_do_with_an_example() {
+        for (line, parts) in [
+            ("poolhouse serve", ["URL of a database", "--config", "poolhouse serve 'postgres://"]),
+            ("poolhouse plan", ["scenario file", "--rate", "poolhouse plan --rate 800"]),
+            ("poolhouse plan --service 5ms", ["scenario file", "--rate", "poolhouse plan --rate 800"]),
+            ("poolhouse bench --clients 5", ["URL", "scenario file", "poolhouse bench"]),
+            ("poolhouse doctor", ["URL", "recording", "poolhouse doctor http"]),
+            ("poolhouse sweep", ["URL", "--url-file", "poolhouse sweep"]),
+            ("poolhouse check", ["configuration file", "check", "poolhouse check poolhouse.toml"]),
+        ] {
+            let said = refused(line);
+            assert!(parts.iter().all(|part| said.contains(part)), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn flags_that_need_each_other_are_named() {
+        assert!(refused("poolhouse plan --rate 5 --reserved 3").contains("--server-limit"));
+    }
+
+    #[test]
+    fn a_value_that_is_no_number_is_told_to_be_one() {
+        for line in [
+            "poolhouse ctl a:1 show clients --limit abc",
+            "poolhouse serve redis://h --min-size abc",
+            "poolhouse plan --rate 5 --cpus many",
+            "poolhouse doctor a:1 --processors 99999999999999999999",
+            "poolhouse bench redis://h --keys x",
+        ] {
+            let said = refused(line);
+            let is_plain = said.contains("number") || said.contains("too large");
+            assert!(is_plain && !said.contains("digit") && !said.contains("literal"), "{line}: {said}");
+        }
+        let said = refused("poolhouse ctl a:1 kill abc");
+        assert!(said.contains("'abc'") && said.contains("show clients"), "{said}");
+    }
+}
