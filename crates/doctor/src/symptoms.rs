@@ -33,6 +33,11 @@ const WAITING: f64 = 0.3;
 /// A pool is never proposed that is more times as large: what the database does then nobody has seen.
 pub(crate) const MOST_TIMES: u64 = 2;
 
+/// What transactions pause for: the application's own doing, its processors, or the way.
+pub(crate) const PAUSES: &str = "Clients pause within their transactions. Where they call other services there, end transactions first; where \
+                                 they lack processors, give them some; where they are far away, each statement costs a round trip: send \
+                                 several at once.";
+
 /// Of each pool, what explains it first: who cannot reach the database has no other trouble, and what is held for nothing is not wanting.
 pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
     if matches!(pool.pooler, Pooler::HikariCp | Pooler::MongoDriver) {

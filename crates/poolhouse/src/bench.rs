@@ -33,7 +33,8 @@ says where to begin); DURATION:FROM..TO says both. Two equal numbers are a step.
 Without --rate, --stage or --burst the load is a closed loop: each client begins its next operation when the last has ended,
 on a connection of its own. Such a loop is blind to stalls; an open one (--rate) is not, since its operations arrive by the clock.
 Thresholds: p50 p90 p95 p99 p999 mean max (of response, or with service_, pool_wait_, connect_ in front), errors, dropped (also
-in %), rate, requests, created; with > >= < <=. A missed threshold ends with status 99.
+in %), rate, requests, created; with > >= < <=. A missed threshold ends with status 99; a run of a URL in which more than half of all
+operations failed, with 1.
 Ctrl-C ends a run early and reports what it measured.";
 
 /// Measure a PostgreSQL, a Redis, a MongoDB or an HTTP service under load, and what its connections cost

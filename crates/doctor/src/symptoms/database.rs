@@ -8,7 +8,7 @@ mod saturated;
 mod swinging;
 mod vanished;
 
-use super::{Verdict, nested, percent, time};
+use super::{PAUSES, Verdict, nested, percent, time};
 use crate::database::DatabaseWindow;
 
 /// What is known of each symptom.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use watch::Pooler;
 
-use super::{Verdict, WAITING, percent, time};
+use super::{PAUSES, Verdict, WAITING, percent, time};
 use crate::{
     finding::{Finding, Key, Setting, Symptom, Undecided},
     window::{PoolWindow, Stands},
@@ -99,7 +99,7 @@ fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
 
 fn without_pauses(pool: &PoolWindow<'_>, in_use: f64, open: f64) -> String {
     format!(
-        "End transactions before calling other services. Without the pauses {:.0} of the {} servers suffice for the same work.",
+        "{PAUSES} Without the pauses {:.0} of the {} servers suffice for the same work.",
         (in_use * (1.0 - open)).ceil().max(1.0),
         pool.size()
     )

@@ -120,6 +120,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         }
     }
     proxy::raise_descriptor_limit();
+    let is_of_scenario = args.what.as_deref().is_some_and(is_scenario);
     let (results, failed) = all(&runs, &interrupt.cleanup, stop);
     drop(runs.database);
     // What has been measured is told, whatever happened then.
@@ -132,7 +133,13 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     }
     told?;
     let missed = missed(&thresholds, &runs.plans, &results);
-    Ok(output::verdict(&missed))
+    // What a scenario shows may be errors.
+    let failed = if is_of_scenario { None } else { results.iter().find_map(mostly_errors) };
+    if let Some(failed) = &failed {
+        eprintln!("error: {failed}");
+    }
+    // A threshold that was missed says more.
+    Ok(if missed.is_empty() && failed.is_some() { ExitCode::FAILURE } else { output::verdict(&missed) })
 }
 
 /// Runs all, until one fails or it is interrupted: the results until then, and what went wrong.
@@ -431,6 +438,19 @@ fn shown(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
     result
 }
 
+/// Of operations that ended, the share of errors above which a run has failed.
+const FAILED: f64 = 0.5;
+
+/// That most operations failed, and of what. One that was interrupted may have ended in the middle of trouble.
+fn mostly_errors(result: &BenchResult) -> Option<String> {
+    let errors: u64 = result.total.errors.values().sum();
+    let share = errors as f64 / (errors + result.total.requests).max(1) as f64;
+    let (kind, count) = result.total.errors.iter().max_by_key(|(_, count)| **count)?;
+    (share > FAILED && !result.interrupted).then(|| {
+        format!("{:.1}% of all operations failed, {count} of {errors} with: {}", share * 100.0, printable::line(kind))
+    })
+}
+
 /// The thresholds that were missed, with the name of the run where there are several. Those of an interrupted run say nothing.
 fn missed(thresholds: &[Threshold], plans: &[Plan], results: &[BenchResult]) -> Vec<String> {
     let mut missed = Vec::new();
@@ -461,6 +481,21 @@ mod tests {
             crate::Verb::Bench(args) => *args,
             _ => unreachable!("it is the verb that was given"),
         }
+    }
+
+    #[test]
+    fn a_run_has_failed_when_most_of_it_did() {
+        let result = |requests, errors: &[(&str, u64)], interrupted| {
+            let errors = errors.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect();
+            let total = ::bench::result::Measured { requests, errors, ..Default::default() };
+            BenchResult { total, interrupted, ..BenchResult::default() }
+        };
+        let of_two = [("sqlstate 53300", 90), ("timeout", 3)];
+        let told = mostly_errors(&result(7, &of_two, false)).unwrap();
+        assert_eq!(told, "93.0% of all operations failed, 90 of 93 with: sqlstate 53300");
+        assert_eq!(mostly_errors(&result(7, &of_two, true)), None);
+        assert_eq!(mostly_errors(&result(93, &of_two, false)), None);
+        assert_eq!(mostly_errors(&result(0, &[], false)), None);
     }
 
     fn scenario(rest: &str) -> Scenario {

@@ -25,10 +25,8 @@ pub(super) fn check(once: &mut Once<'_>, target: &PostgresTarget, within: Durati
     let table = literal(&format!("{}.pgbench_branches", quote(schema)));
     let there = once.ask(&format!("SELECT pg_catalog.to_regclass({table}) IS NOT NULL"), within)?;
     if first(there.row()) != Some("t") {
-        return Err(TargetError::target(format!(
-            "there is no table pgbench_branches in schema {schema}: make the tables with `--init --scale {}`",
-            target.scale
-        )));
+        let elsewhere = once.ask(ELSEWHERE, within)?;
+        return Err(TargetError::target(missing(schema, first(elsewhere.row()), target.scale)));
     }
     let branches = once.ask(&format!("SELECT pg_catalog.count(*) FROM {}.pgbench_branches", quote(schema)), within)?;
     let branches: u32 = first(branches.row()).and_then(|count| count.parse().ok()).unwrap_or(0);
@@ -40,6 +38,21 @@ pub(super) fn check(once: &mut Once<'_>, target: &PostgresTarget, within: Durati
         ))),
         _ => Ok(()),
     }
+}
+
+/// Another schema that has such tables, first those that pgbench itself has made.
+const ELSEWHERE: &str = "SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+                         WHERE c.relname = 'pgbench_branches' AND c.relkind IN ('r', 'p') ORDER BY n.nspname <> 'public', n.nspname LIMIT 1";
+
+fn missing(schema: &str, elsewhere: Option<&str>, scale: u32) -> String {
+    let there = elsewhere.map_or_else(String::new, |other| {
+        format!(": schema {other} has one, which `--schema {other}` loads (built-in scripts that write change what it holds)")
+    });
+    let sep = if there.is_empty() { ":" } else { ". Or" };
+    format!(
+        "there is no table pgbench_branches in schema {schema}{there}{sep} make the tables with `--init --scale {scale}`, or give \
+         statements of your own with `--script FILE.sql`"
+    )
 }
 
 /// Makes the schema and its tables anew.

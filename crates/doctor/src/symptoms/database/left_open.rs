@@ -1,6 +1,6 @@
 //! Transactions in which nothing is asked: some that go on after a pause, and some that nobody will end.
 
-use super::{Verdict, percent, time};
+use super::{PAUSES, Verdict, percent, time};
 use crate::{
     database::{DatabaseWindow, Origin, OriginWindow},
     finding::{Finding, Setting, Symptom},
@@ -94,8 +94,7 @@ fn paused(origin: &Origin, own: &OriginWindow, victims: String) -> Verdict {
         // A limit below what applications pause now would break them; one that only few of them exceed ends those.
         setting: are_few.then(|| Setting { key: KEY, from: None, to: "5s".to_owned() }),
         advice: format!(
-            "End transactions before calling other services. Without the pauses {:.0} connections suffice for the same work, where {} are \
-             taken up now.",
+            "{PAUSES} Without the pauses {:.0} connections suffice for the same work, where {} are taken up now.",
             sums.working.mean().ceil().max(1.0),
             sums.busy.most
         ),

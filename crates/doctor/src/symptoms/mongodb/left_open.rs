@@ -73,8 +73,9 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
             (open - inactive).max(0.0)
         ),
         setting: None,
-        advice: "Commit or abort before calling other services, and let the driver's helper (withTransaction) keep transactions short. Each holds \
-                 its locks and keeps old versions of documents in the cache until it ends."
+        advice: "Commit or abort before calling other services, and let the driver's helper (withTransaction) keep transactions short. Where \
+                 the application lacks processors, or is far away (each command is a round trip), that is the pause. Each holds its locks and \
+                 keeps old versions of documents in the cache until it ends."
             .to_owned(),
     })
 }
