@@ -17,7 +17,7 @@ mod waiting;
 use watch::Pooler;
 
 use crate::{
-    finding::{Finding, Undecided},
+    finding::{Finding, Symptom, Undecided},
     window::{PoolWindow, Window},
 };
 
@@ -50,7 +50,11 @@ pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
             .find(|verdict| !matches!(verdict, Verdict::Absent))
             .unwrap_or(Verdict::Absent)
     };
-    vec![first([reach::examine, held::examine, waiting::examine]), churn::examine(pool), stampede::examine(pool)]
+    let explained = first([reach::examine, held::examine, waiting::examine]);
+    let is_told =
+        matches!(&explained, Verdict::Present(Finding { symptom: Symptom::TransactionsLeftOpen | Symptom::Leak, .. }));
+    let forgotten = if is_told { Verdict::Absent } else { held::forgotten(pool) };
+    vec![explained, forgotten, churn::examine(pool), stampede::examine(pool)]
 }
 
 /// Of what concerns all pools.

@@ -251,6 +251,32 @@ fn transactions_left_open_are_not_a_small_pool() {
 }
 
 #[test]
+fn a_full_pool_of_open_transactions_is_found_although_none_waits() {
+    let open = Moment { in_use: 10, elsewhere: 10, elsewhere_ms: 2_500.0, transactions: 3, hold_ms: 900.0, ..QUIET };
+    let changing: Vec<_> = (0..40).map(|n| Moment { elsewhere: 9 + n % 2, ..open }).collect();
+    let diagnosis = examine(&window(&[vec![QUIET; 10], changing].concat(), same));
+    assert_eq!(symptoms(&diagnosis), [Symptom::TransactionsLeftOpen]);
+    assert!(diagnosis.findings[0].evidence.iter().any(|seen| seen.contains("who comes then waits")), "{diagnosis:?}");
+    assert_eq!(found(&window(&[Moment { elsewhere_ms: 60_000.0, ..open }; 40], same)), [Symptom::Leak]);
+    // Short pauses that nobody waits for, and servers that are left for the next.
+    assert_eq!(found(&window(&[Moment { elsewhere_ms: 300.0, ..open }; 40], same)), []);
+    assert_eq!(found(&window(&[Moment { in_use: 9, elsewhere: 9, ..open }; 40], same)), []);
+}
+
+#[test]
+fn a_transaction_that_was_forgotten_in_a_calm_pool_is_found() {
+    let calm = Moment { in_use: 1, elsewhere: 1, elsewhere_ms: 39_000.0, transactions: 1, ..QUIET };
+    let diagnosis = examine(&window(&[calm; 40], same));
+    assert_eq!(found(&window(&[calm; 40], same)), [Symptom::TransactionsLeftOpen]);
+    assert!(diagnosis.findings[0].evidence.iter().any(|seen| seen.contains("39.0 s")), "{diagnosis:?}");
+    assert_eq!(found(&window(&[Moment { elsewhere_ms: 20_000.0, ..calm }; 40], same)), []);
+    // What else is wrong is told as well.
+    let also_small = Moment { in_use: 10, waiters: 8, transactions: 900, hold_ms: 5.5, ..calm };
+    let moments = [vec![Moment { in_use: 2, transactions: 50, ..calm }; 10], vec![also_small; 30]].concat();
+    assert_eq!(found(&window(&moments, same)), [Symptom::PoolTooSmall, Symptom::TransactionsLeftOpen]);
+}
+
+#[test]
 fn those_who_have_stood_longest_are_not_all_where_no_more_are_listed() {
     let mut window = Window::default();
     for n in 0..20u64 {

@@ -8,7 +8,7 @@ use watch::Pooler;
 use super::{PAUSES, Verdict, WAITING, percent, time};
 use crate::{
     finding::{Finding, Key, Setting, Symptom, Undecided},
-    window::{PoolWindow, Stands},
+    window::{Holder, PoolWindow, Stands, Step},
 };
 
 /// The share of held servers whose client is elsewhere, from which on that is what others wait for.
@@ -29,10 +29,15 @@ const ENOUGH: u64 = 5;
 const OVERLONG_MS: f64 = 5_000.0;
 const FEW: f64 = 0.1;
 
+/// Where no client waits: a pause in a full pool that is long enough to be seen by the next who comes, and one that a person would call
+/// forgotten, whatever is free.
+const PAUSE_OF_A_FULL_POOL_MS: f64 = 1_000.0;
+const FORGOTTEN_MS: f64 = 30_000.0;
+
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.waiters > 0);
     if waiting < WAITING {
-        return Verdict::Absent;
+        return full_of_open(pool);
     }
     let share = |stands| pool.mean(|step| step.share_of(stands)).unwrap_or(0.0);
     let (open, idle) = (share(Stands::InTransaction), share(Stands::Idle));
@@ -97,6 +102,64 @@ fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     })
 }
 
+/// All servers are with clients that ask nothing of them, within transactions, and none waits: the next one will.
+fn full_of_open(pool: &PoolWindow<'_>) -> Verdict {
+    let size = pool.size();
+    let is_open = |step: &Step| step.share_of(Stands::InTransaction).is_some_and(|share| share >= ELSEWHERE);
+    let is_full = |step: &Step| size > 0 && step.taken() >= size && is_open(step);
+    let full = pool.share(is_full);
+    let open = pool.mean(|step| is_full(step).then(|| step.share_of(Stands::InTransaction)).flatten());
+    if full < WAITING || longest_pause_ms(pool) < PAUSE_OF_A_FULL_POOL_MS {
+        return Verdict::Absent;
+    }
+    let said = format!("all {size} servers were held at {} of the looks: who comes then waits", percent(full));
+    left_open(pool, open.unwrap_or(0.0), said)
+}
+
+/// A transaction in which nothing has been asked for long, in a pool that has servers left.
+pub(super) fn forgotten(pool: &PoolWindow<'_>) -> Verdict {
+    let Some(last) = pool.steps.last() else { return Verdict::Absent };
+    let is_forgotten = |holder: &&Holder| holder.stands == Stands::InTransaction && holder.ms >= FORGOTTEN_MS;
+    let forgotten = last.holders.iter().filter(is_forgotten).count();
+    if forgotten == 0 {
+        return Verdict::Absent;
+    }
+    let size = pool.size();
+    let free = size.saturating_sub(last.taken());
+    let clients = if forgotten == 1 { "a client has".to_owned() } else { format!("{forgotten} clients have") };
+    Verdict::Present(Finding {
+        symptom: Symptom::TransactionsLeftOpen,
+        of: pool.name(),
+        evidence: vec![
+            format!("{clients} asked nothing within a transaction for over {}", time(FORGOTTEN_MS)),
+            format!("the longest such pause has lasted {}", time(longest_pause_ms(pool))),
+            format!("{free} of {size} servers were not taken at the end"),
+        ],
+        rules_out: "the statements are not slow: nothing is asked of these servers".to_owned(),
+        setting: None,
+        advice: format!(
+            "Find the client with {}. Until it ends, such a transaction keeps a server and its locks, and what it can see cannot be \
+             vacuumed. {} = 60s would end those that pause for longer, with an error for who left them.",
+            who_holds(pool),
+            pool.key(Key::TransactionIdleTime)
+        ),
+    })
+}
+
+/// The longest pause within a transaction that was seen.
+fn longest_pause_ms(pool: &PoolWindow<'_>) -> f64 {
+    let holders = pool.steps.iter().flat_map(|step| &step.holders);
+    holders.filter(|holder| holder.stands == Stands::InTransaction).map(|holder| holder.ms).fold(0.0, f64::max)
+}
+
+/// Where clients that hold servers are listed.
+fn who_holds(pool: &PoolWindow<'_>) -> &'static str {
+    match pool.pooler {
+        Pooler::Poolhouse => "`poolhouse top` (the longest come first)",
+        _ => "SHOW CLIENTS (those with a link)",
+    }
+}
+
 fn without_pauses(pool: &PoolWindow<'_>, in_use: f64, open: f64) -> String {
     format!(
         "{PAUSES} Without the pauses {:.0} of the {} servers suffice for the same work.",
@@ -109,7 +172,7 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
     let holders = pool.steps.iter().flat_map(|step| &step.holders);
     let pauses: Vec<f64> =
         holders.filter(|holder| holder.stands == Stands::InTransaction).map(|holder| holder.ms).collect();
-    let longest = pauses.iter().copied().fold(0.0, f64::max);
+    let longest = longest_pause_ms(pool);
     let overlong = pauses.iter().filter(|ms| **ms > OVERLONG_MS).count();
     let are_few = overlong > 0 && overlong as f64 <= FEW * pauses.len() as f64;
     let size = pool.size();
@@ -132,10 +195,7 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
             advice: format!(
                 "Find the clients with {} and the place where they leave without COMMIT or ROLLBACK. The setting ends such \
                  transactions, with an error for who left them.",
-                match pool.pooler {
-                    Pooler::Poolhouse => "`poolhouse top` (the longest come first)",
-                    _ => "SHOW CLIENTS (those with a link)",
-                }
+                who_holds(pool)
             ),
         });
     }
