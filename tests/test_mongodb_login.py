@@ -53,20 +53,22 @@ def test_poolhouse_logs_in_with_the_mechanism_of_old_where_the_url_says_so(pool,
     with through(pool, behind, url).connect(username=behind.user, password=behind.password) as client:
         assert client.app.things.count_documents({}) == 0
     with through(pool, behind, f"{behind.url('wrong')}?authMechanism=SCRAM-SHA-1").connect(username=behind.user, password=behind.password) as client, \
-            pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB .*[Aa]uthentication"):
+            pytest.raises(pymongo.errors.OperationFailure, match="refuses the login of user .*[Aa]uthentication") as told:
         client.app.command("ping")
+    assert told.value.code == 18
 
 
 def test_a_password_that_mongodb_refuses_is_told_as_such(pool, behind):
     with through(pool, behind, behind.url("wrong")).connect(username=behind.user, password=behind.password) as client, \
-            pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB .*[Aa]uthentication"):
+            pytest.raises(pymongo.errors.OperationFailure, match="refuses the login of user .*[Aa]uthentication") as told:
         client.app.command("ping")
+    assert told.value.code == 18
 
 
 def test_the_right_password_lets_in(guarded):
     with guarded.connect(username="app, the =1st", password="pä/ss") as client:
         # As this user, whom MongoDB does not know here.
-        with pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB"):
+        with pytest.raises(pymongo.errors.OperationFailure, match="refuses the login of user `app, the =1st`|no connection to MongoDB"):
             client.app.things.insert_one({"_id": 1})
 
 
@@ -77,7 +79,7 @@ def test_a_stranger_who_takes_all_places_and_says_nothing_keeps_nobody_from_logg
         eventually("all places are taken", lambda: poolhouse.metric("poolhouse_clients", state="login") >= 20)
         # It is asked for as this user, whom MongoDB does not know here.
         with poolhouse.connect(username="app, the =1st", password="pä/ss") as client, \
-                pytest.raises(pymongo.errors.OperationFailure, match="no connection to MongoDB"):
+                pytest.raises(pymongo.errors.OperationFailure, match="refuses the login of user `app, the =1st`|no connection to MongoDB"):
             client.app.things.insert_one({"_id": 1})
 
 

@@ -14,6 +14,9 @@ use crate::{
     wire::{self, Answers},
 };
 
+/// How the last error of a pool begins whose login the server refuses.
+pub const REFUSED: &str = "MongoDB refuses the login of";
+
 /// Codes of MongoDB's servers (`src/mongo/base/error_codes.yml`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
@@ -90,6 +93,12 @@ impl Failure {
                 format!(
                     "Poolhouse: no server connection became free within {} ms (max_wait_time): all {servers} are in use, and {limit} allows no more",
                     waited.as_millis()
+                ),
+            ),
+            LeaseFailure::Unavailable { last_error: Some(why), .. } if why.starts_with(REFUSED) => Self::new(
+                Code::AuthenticationFailed,
+                format!(
+                    "Poolhouse: {why}. Correct user, password or authSource in the url of Poolhouse's [[database]]"
                 ),
             ),
             LeaseFailure::Unavailable { waited, last_error } => {

@@ -9,7 +9,7 @@ use crate::{
     bson::{Document, Malformed, Value, Writer},
     command::Command,
     directory::{Directory, ServerLogin},
-    errors::{Code, Failure},
+    errors::{Code, Failure, REFUSED},
     facts::Facts,
     hello::MECHANISMS,
     wire,
@@ -182,8 +182,11 @@ impl ServerStart {
         let failed = |message: String| Next::Failed { message, permanent: false };
         if !answer.get("ok").ok().flatten().is_some_and(Value::truth) {
             let text = answer.get("errmsg").ok().flatten().and_then(Value::text).unwrap_or("no reason given");
+            if matches!(self.at, At::Hello) {
+                return failed(text.to_owned());
+            }
             // A login that a server refuses is refused again, until somebody changes something.
-            return Next::Failed { message: text.to_owned(), permanent: !matches!(self.at, At::Hello) };
+            return Next::Failed { message: self.refused(text), permanent: true };
         }
         let step = match std::mem::replace(&mut self.at, At::Hello) {
             At::Hello => self.hello(answer, to, learn),
@@ -198,6 +201,12 @@ impl ServerStart {
             },
         };
         step.unwrap_or_else(failed)
+    }
+
+    /// Whom the server has refused, and by which database.
+    fn refused(&self, text: &str) -> String {
+        let user = self.login.user.as_ref().map_or("", |(user, _)| user);
+        format!("{REFUSED} user `{}` (authSource `{}`): {text}", user.escape_debug(), self.login.source.escape_debug())
     }
 
     fn hello(&mut self, answer: Document<'_>, to: &mut Vec<u8>, learn: impl FnOnce(Facts)) -> Result<Next, String> {

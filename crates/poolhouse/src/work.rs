@@ -197,7 +197,7 @@ impl WorkFlags {
                 Ok(Target::Http(self.http(url)?))
             }
             "mongodb+srv" => {
-                Err("mongodb+srv:// is not available in this version: name the host in a mongodb:// URL".to_owned())
+                Err("mongodb+srv:// is not available here: name the hosts that `dig +short SRV _mongodb._tcp.NAME` lists in a mongodb:// URL".to_owned())
             }
             _ => Err("this is neither a URL nor a scenario file: write postgres://user:password@host/name, \
                       redis://user:password@host, mongodb://user:password@host/name, http://host/path or FILE.toml"

@@ -8,7 +8,7 @@ use std::{collections::HashMap, time::Duration};
 
 use driver::Address;
 use settings::{Problem, Severity, show_duration};
-use upstream::Kind;
+use upstream::{Ignored, Kind};
 
 use crate::{
     config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Intact, Listener, Mode, User},
@@ -47,6 +47,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
         pool_times(config, database, &mut found);
         server_logins(config, database, &mut found);
         loops(config, database, &mut found);
+        ignored(config, database, &mut found);
     }
     tuning::tuning(config, &mut found);
     for listener in &config.listeners {
@@ -281,6 +282,22 @@ fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>)
             problem.hint("it works only where the upstream asks for md5: use the SCRAM verifier in pg_authid there");
         found.push(config.locate(problem, &database.spots, "url"));
     }
+}
+
+/// What of a URL is for drivers.
+fn ignored(config: &Config, database: &Database, found: &mut Vec<Problem>) {
+    if database.ignored.is_empty() {
+        return;
+    }
+    let named = |ignored: &Ignored| match ignored.setting {
+        Some(setting) => format!("{} (here the setting is `{setting}`)", ignored.name),
+        None => ignored.name.to_owned(),
+    };
+    let all: Vec<String> = database.ignored.iter().map(named).collect();
+    let message = format!("options of the url of `{}` are for drivers and ignored: {}", database.name, all.join(", "));
+    let problem = Problem::warning(message).hint("applications say them in their own URLs");
+    let key = if database.spots.contains_key("url_file") { "url_file" } else { "url" };
+    found.push(config.locate(problem, &database.spots, key));
 }
 
 /// A database that is Poolhouse itself.

@@ -8,7 +8,7 @@ use driver::{Hosts, PoolTimeouts, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::{OnState, Target};
 use settings::{Problem, Secret, Spots, choose};
-use upstream::{Kind, MongoOptions, Sentinel, UpstreamTls};
+use upstream::{Ignored, Kind, MongoOptions, Sentinel, SrvName, UpstreamTls};
 
 use crate::Password;
 
@@ -222,6 +222,10 @@ pub struct Database {
     pub max_connections: u32,
     /// Servers of this database for each user; 0 is unlimited.
     pub max_user_connections: u32,
+    /// What of its URL is for drivers and says nothing here.
+    pub ignored: Vec<Ignored>,
+    /// The name whose hosts are looked up.
+    pub srv: Option<SrvName>,
     /// Where its keys stand.
     pub spots: Spots,
 }

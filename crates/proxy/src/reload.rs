@@ -18,6 +18,7 @@ use crate::{
     generations::{Generations, Succession},
     pools::Pools,
     read::from_file,
+    seeds::resolved,
     tls::Tls,
 };
 
@@ -110,6 +111,21 @@ impl Reloader {
         outcome
     }
 
+    /// Puts what follows from the configuration in force into its place, if anything does. Returns what `renew` says besides.
+    pub fn follow<T>(&self, renew: impl FnOnce(&Config) -> (Option<Config>, T)) -> T {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let (config, said) = renew(&self.in_force());
+        let Some(config) = config else { return said };
+        match self.tls.renew(&config) {
+            Ok(tls) => {
+                let Succession { followed, renewed, left_behind } = self.put_in_force(config, tls, &[]).pools;
+                tracing::info!(followed, renewed, left_behind, "the hosts of a mongodb+srv:// name have changed");
+            }
+            Err(problems) => problems.0.iter().for_each(|problem| tracing::error!("{}", one_line(problem))),
+        }
+        said
+    }
+
     fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
         let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
         restarts(&self.in_force(), &config, &mut notes);
@@ -140,6 +156,7 @@ fn read(in_force: &Config) -> Result<(Config, Vec<Problem>), Problems> {
         return Err(problem.hint("start with --config, or restart with other arguments").into());
     };
     let config = from_file(Path::new(&path), in_force.insecure_no_auth)?;
+    let config = resolved(config, Some(in_force))?;
     let serves = |listener: &Listener| config.databases_of(listener.kind).next().is_some();
     if !in_force.listeners.iter().any(serves) {
         let problem = Problem::error("the file is for another kind of database than what is served");

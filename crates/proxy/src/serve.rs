@@ -26,7 +26,9 @@ use crate::{
     logs::{LogFormat, LogOptions, Logs},
     pools::Pools,
     protocols::Protocols,
+    refresh::follow_names,
     reload::Reloader,
+    seeds::resolved,
     sockets::{Bound, SocketFile, adopt, bind, bind_admin},
     systemd,
     tls::Tls,
@@ -72,6 +74,7 @@ impl ServeError {
 /// configuration read again. With `take_over`, the process that serves this configuration hands its sockets over; if
 /// there is none, this one opens its own.
 pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), ServeError> {
+    let config = resolved(config, None)?;
     let problems = check(&config, Machine::here());
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Err(Problems(problems).into());
@@ -251,6 +254,7 @@ async fn watch(
     tokio::spawn(systemd::watchdog(handle.clone()));
     let tuning = Arc::clone(&admin.control().tuning);
     tokio::spawn(async move { tuning.go_on().await });
+    tokio::spawn(follow_names(Arc::clone(&admin.control().reloader)));
     let times = || admin.control().reloader.in_force().serve.clone();
     let why = loop {
         tokio::select! {

@@ -63,6 +63,14 @@ fn a_limit_of_pinned_clients_above_the_pool_is_found() {
 }
 
 #[test]
+fn options_of_a_url_that_are_for_drivers_are_listed_once() {
+    let url = "mongodb://a/?retryWrites=true&w=majority&maxPoolSize=50";
+    let listed = "p.toml:2:7: warning: options of the url of `*` are for drivers and ignored: retryWrites, w, maxPoolSize (here the \
+                  setting is `max_size`)";
+    assert_eq!(found_with(&format!("[[database]]\nurl = \"{url}\"\n"), MACHINE), [listed]);
+}
+
+#[test]
 fn each_host_of_mongodb_has_as_many_servers_as_a_pool_may_have_and_one_that_watches_it() {
     let of = |url: &str, more: &str, descriptors: u64| {
         let listener = "[[listener]]\nlisten = \"127.0.0.1:1\"\nprotocol = \"mongodb\"\nhard_limit = 1000\n";

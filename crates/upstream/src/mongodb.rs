@@ -1,5 +1,5 @@
 //! What stands behind the `?` of a `mongodb://` URL, in the words of MongoDB's drivers (<https://www.mongodb.com/docs/manual/reference/connection-string/>).
-//! An option that is for drivers and means nothing here is refused, with what it is called here.
+//! An option that is for drivers and means nothing here is ignored, and told with what does the same here.
 
 use std::time::Duration;
 
@@ -37,7 +37,19 @@ const KNOWN: &[&str] = &[
     "directConnection",
     "appName",
     "localThresholdMS",
+    "loadBalanced",
+    "srvServiceName",
+    "srvMaxHosts",
 ];
+
+/// An option of a URL that is for drivers, and says nothing to Poolhouse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ignored {
+    /// As MongoDB spells it.
+    pub name: &'static str,
+    /// The setting that does the same for Poolhouse.
+    pub setting: Option<&'static str>,
+}
 
 /// Options of drivers' pools, and the setting that does the same here.
 const OURS: &[(&str, &str)] = &[
@@ -63,8 +75,11 @@ const CLIENTS: &[&str] = &[
     "retryReads",
     "retryWrites",
     "compressors",
-    "loadBalanced",
+    "zlibCompressionLevel",
     "heartbeatFrequencyMS",
+    "serverMonitoringMode",
+    "uuidRepresentation",
+    "tlsDisableOCSPEndpointCheck",
 ];
 
 /// The URL's options as they are read.
@@ -73,8 +88,13 @@ pub struct Options {
     pub options: MongoOptions,
     /// `connectTimeoutMS`.
     pub connect_time: Option<Duration>,
-    /// TLS was asked for.
-    pub secure: bool,
+    /// TLS was asked for, or was not to be.
+    pub secure: Option<bool>,
+    /// `srvServiceName`, and `srvMaxHosts`.
+    pub srv_service: Option<String>,
+    pub srv_max_hosts: Option<usize>,
+    /// What says nothing here.
+    pub ignored: Vec<Ignored>,
 }
 
 fn truth(key: &str, value: &str) -> Result<bool, String> {
@@ -92,11 +112,13 @@ impl Options {
     /// What is wrong with it, or that it is not for Poolhouse.
     pub fn parameter(&mut self, given: &str, value: String, tls: &mut UrlTls) -> Result<(), String> {
         let is = |name: &&&str| name.eq_ignore_ascii_case(given);
-        if let Some((name, ours)) = OURS.iter().find(|(name, _)| name.eq_ignore_ascii_case(given)) {
-            return Err(format!("{name} is for a driver's own pool: here it is the setting `{ours}`"));
-        }
-        if let Some(name) = CLIENTS.iter().find(is) {
-            return Err(format!("{name} is for clients, who say it in their own URLs"));
+        let of_pools = OURS.iter().map(|&(name, ours)| Ignored { name, setting: Some(ours) });
+        let mut drivers = of_pools.chain(CLIENTS.iter().map(|&name| Ignored { name, setting: None }));
+        if let Some(ignored) = drivers.find(|ignored| ignored.name.eq_ignore_ascii_case(given)) {
+            if !self.ignored.contains(&ignored) {
+                self.ignored.push(ignored);
+            }
+            return Ok(());
         }
         let Some(key) = KNOWN.iter().find(is) else {
             let guess = nearest(given, KNOWN).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
@@ -117,7 +139,7 @@ impl Options {
                     value.escape_debug()
                 ));
             }
-            "tls" | "ssl" => self.secure = truth(key, &value)?,
+            "tls" | "ssl" => self.secure = Some(truth(key, &value)?),
             "tlsCAFile" => tls.parameter("sslrootcert", &value)?,
             "tlsAllowInvalidHostnames" if truth(key, &value)? => tls.parameter("sslmode", "verify-ca")?,
             "tlsAllowInvalidCertificates" | "tlsInsecure" if truth(key, &value)? => {
@@ -130,6 +152,14 @@ impl Options {
             "localThresholdMS" => {
                 let time: u64 = value.parse().map_err(|_| "localThresholdMS is a whole number of milliseconds")?;
                 self.options.local_threshold = Some(Duration::from_millis(time));
+            }
+            "loadBalanced" if truth(key, &value)? => {
+                return Err("loadBalanced is not available: name the hosts themselves".to_owned());
+            }
+            "srvServiceName" => self.srv_service = Some(value).filter(|name| !name.is_empty()),
+            "srvMaxHosts" => {
+                let most: usize = value.parse().map_err(|_| "srvMaxHosts is a whole number")?;
+                self.srv_max_hosts = (most > 0).then_some(most);
             }
             "directConnection" => self.options.direct = truth(key, &value)?,
             _ => {}

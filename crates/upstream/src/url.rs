@@ -10,7 +10,8 @@ use postgres::Target;
 use settings::{Secret, choose, nearest};
 
 use crate::{
-    mongodb::{self, MongoOptions},
+    mongodb::{self, Ignored, MongoOptions},
+    srv::SrvName,
     tls::{SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls},
 };
 
@@ -91,6 +92,10 @@ pub struct UpstreamUrl {
     pub parameters: Vec<(String, String)>,
     /// `connect_timeout` of the URL.
     pub connect_time: Option<Duration>,
+    /// What of a `mongodb://` URL is for drivers and says nothing here.
+    pub ignored: Vec<Ignored>,
+    /// The name whose hosts are to be looked up in place of [`UpstreamUrl::hosts`].
+    pub srv: Option<SrvName>,
 }
 
 /// Parameters of a URL, for the nearest one to a mistake.
@@ -107,6 +112,11 @@ const PARAMETERS: &[&str] = &[
     "load_balance_hosts",
 ];
 
+/// One name for all hosts of a MongoDB.
+const SRV_SCHEME: &str = "mongodb+srv";
+/// What is looked up of it, unless the URL says otherwise.
+const SRV_SERVICE: &str = "mongodb";
+
 /// Those that a `redis+sentinel://` URL may have beside the others.
 const SENTINEL_KEYS: &[&str] = &["sentinel_user", "sentinel_password"];
 
@@ -114,8 +124,23 @@ const SENTINEL_KEYS: &[&str] = &["sentinel_user", "sentinel_password"];
 const REDIS_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 impl UpstreamUrl {
-    /// Reads a URL. Errors never repeat the URL: it may hold a password.
+    /// Reads a URL. Errors never repeat the URL: it may hold a password. All that is wrong with its parameters is told at once.
     pub fn parse(url: &str) -> Result<Self, String> {
+        let url = Self::parse_any(url)?;
+        match url.srv {
+            None => Ok(url),
+            Some(_) => Err("mongodb+srv:// is not available here: write mongodb://user:password@host1:27017,host2:27017/?tls=true with the \
+                            hosts that `dig +short SRV _mongodb._tcp.NAME` lists, and the options that `dig +short TXT NAME` shows"
+                .to_owned()),
+        }
+    }
+
+    /// The same, and names whose hosts must be looked up before anything is done with them: until then a URL of such a name has that as
+    /// its only host.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn parse_any(url: &str) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("this is no URL: write postgres://user:password@host/name")?;
         let kind = match scheme {
             "postgres" | "postgresql" => Kind::Postgres,
@@ -124,12 +149,7 @@ impl UpstreamUrl {
                 let right = scheme.replace('-', "+");
                 return Err(format!("write it as {right}://user:password@host1:26379,host2:26379/master-name"));
             }
-            "mongodb" => Kind::MongoDb,
-            "mongodb+srv" => {
-                let text =
-                    "mongodb+srv:// is not available: write mongodb:// with all hosts, and what the TXT record says";
-                return Err(text.to_owned());
-            }
+            "mongodb" | SRV_SCHEME => Kind::MongoDb,
             _ => return Err("unknown kind of URL: it must begin with postgres://, redis:// or mongodb://".to_owned()),
         };
         let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, query)| (rest, query));
@@ -143,17 +163,24 @@ impl UpstreamUrl {
             kind,
             secure: scheme.starts_with("rediss"),
             sentinels: scheme.ends_with("+sentinel"),
+            srv: scheme == SRV_SCHEME,
             user: some(decode(user)?),
             password: password.map(decode).transpose()?,
             database: some(decode(path)?),
             ..Parts::default()
         };
         parts.place(place)?;
+        let mut wrong = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or("a parameter behind the `?` has no `=`")?;
-            parts.parameter(&decode(key)?, decode(value)?)?;
+            let taken = match pair.split_once('=') {
+                Some((key, value)) => {
+                    decode(key).and_then(|key| decode(value).and_then(|value| parts.parameter(&key, value)))
+                }
+                None => Err("a parameter behind the `?` has no `=`".to_owned()),
+            };
+            wrong.extend(taken.err());
         }
-        parts.finish()
+        if wrong.is_empty() { parts.finish() } else { Err(wrong.join("; ")) }
     }
 
     /// Reads a URL that must be PostgreSQL's, for who speaks nothing else.
@@ -173,6 +200,8 @@ struct Parts {
     secure: bool,
     /// It is `redis+sentinel://`.
     sentinels: bool,
+    /// It is `mongodb+srv://`.
+    srv: bool,
     /// Whom to log in to these as, and how.
     sentinel_user: Option<String>,
     sentinel_password: Option<String>,
@@ -278,7 +307,26 @@ impl Parts {
         Ok(Some(Sentinel { master, user, password }))
     }
 
+    /// The name in place of hosts.
+    fn srv(&mut self) -> Result<Option<SrvName>, String> {
+        let (service, max_hosts) = (self.mongo.srv_service.take(), self.mongo.srv_max_hosts);
+        if !self.srv {
+            let needs = "srvServiceName and srvMaxHosts need mongodb+srv://";
+            return if service.is_none() && max_hosts.is_none() { Ok(None) } else { Err(needs.to_owned()) };
+        }
+        let ([host], [None]) = (&self.hosts[..], &self.ports[..]) else {
+            return Err("a mongodb+srv:// URL has one name, without a port".to_owned());
+        };
+        if self.mongo.options.direct {
+            return Err("directConnection needs a mongodb:// URL, which names the host itself".to_owned());
+        }
+        let service = service.unwrap_or_else(|| SRV_SERVICE.to_owned());
+        let name = SrvName { host: host.trim_end_matches('.').to_owned(), service, max_hosts };
+        name.check().map(|()| Some(name))
+    }
+
     fn finish(mut self) -> Result<UpstreamUrl, String> {
+        let srv = self.srv()?;
         let sentinel = self.sentinel()?;
         if self.kind == Kind::Redis && sentinel.is_none() {
             if self.hosts.len() > 1 {
@@ -300,7 +348,8 @@ impl Parts {
         let tls = match (self.kind, self.secure) {
             (Kind::Postgres, _) => self.tls.finish()?,
             (Kind::Redis, true) => self.tls.finish_strict()?,
-            (Kind::MongoDb, _) if self.mongo.secure => self.tls.finish_strict()?,
+            // Behind such a name there is TLS unless it is refused.
+            (Kind::MongoDb, _) if self.mongo.secure.unwrap_or(self.srv) => self.tls.finish_strict()?,
             (Kind::Redis | Kind::MongoDb, _) => UpstreamTls { mode: SslMode::Disable, ..UpstreamTls::default() },
         };
         let sockets = hosts.addresses.iter().filter(|address| matches!(address, Address::Unix(_))).count();
@@ -324,6 +373,8 @@ impl Parts {
             tls,
             parameters: self.parameters,
             connect_time: self.connect_time.or(self.mongo.connect_time),
+            ignored: self.mongo.ignored,
+            srv,
         })
     }
 }
@@ -460,7 +511,7 @@ mod tests {
 
     #[test]
     fn what_is_not_available_is_said_so() {
-        assert!(UpstreamUrl::parse("mongodb+srv://h").unwrap_err().contains("not available"));
+        assert!(UpstreamUrl::parse("mongodb+srv://c.example.net").unwrap_err().contains("not available"));
         assert!(UpstreamUrl::parse("mysql://h/x").unwrap_err().contains("must begin with"));
         assert!(UpstreamUrl::parse("postgres://h/x?sslmode=require&sslrootcert=y").is_ok());
         assert!(UpstreamUrl::parse_postgres("postgres://h/x").is_ok());
@@ -482,8 +533,7 @@ mod tests {
         let own = "mongodb://h/?ssl=true&tlsCAFile=ca.pem&tlsAllowInvalidHostnames=true";
         assert_eq!(tls(own), Ok((SslMode::VerifyCa, Some(Root::File("ca.pem".into())))));
         for (url, part) in [
-            ("mongodb://h/?maxPoolSize=5", "here it is the setting `max_size`"),
-            ("mongodb://h/?readPreference=secondary", "in their own URLs"),
+            ("mongodb://h/?loadBalanced=true", "not available"),
             ("mongodb://h/?replicSet=x", "did you mean `replicaSet`"),
             ("mongodb://h/?authMechanism=MONGODB-X509", "SCRAM-SHA-1 are"),
             ("mongodb://h/?tls=yes", "true or false"),
@@ -492,6 +542,45 @@ mod tests {
             let error = UpstreamUrl::parse(url).unwrap_err();
             assert!(error.contains(part), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn what_is_for_drivers_is_ignored_and_told() {
+        let url = "mongodb://h/?retryWrites=true&w=majority&maxpoolsize=5&W=1&appName=Cluster0&loadBalanced=false";
+        let ignored = UpstreamUrl::parse(url).unwrap().ignored;
+        let told: Vec<_> = ignored.iter().map(|ignored| (ignored.name, ignored.setting)).collect();
+        assert_eq!(told, [("retryWrites", None), ("w", None), ("maxPoolSize", Some("max_size"))]);
+        assert_eq!(UpstreamUrl::parse("mongodb://h/?replicaSet=rs").unwrap().ignored, []);
+    }
+
+    #[test]
+    fn a_name_stands_for_all_hosts_and_means_tls() {
+        let url = "mongodb+srv://app:pw@c.example.net/shop?retryWrites=true&w=majority&srvMaxHosts=3";
+        let url = UpstreamUrl::parse_any(url).unwrap();
+        let name = SrvName { host: "c.example.net".to_owned(), service: "mongodb".to_owned(), max_hosts: Some(3) };
+        assert_eq!((url.srv, url.tls.mode, url.database.as_deref()), (Some(name), SslMode::VerifyFull, Some("shop")));
+        let plain = UpstreamUrl::parse_any("mongodb+srv://c.example.net/?tls=false").unwrap();
+        assert_eq!(plain.tls.mode, SslMode::Disable);
+        for (url, part) in [
+            ("mongodb+srv://h", "3 parts"),
+            ("mongodb+srv://a.example.net:27017", "without a port"),
+            ("mongodb+srv://a.example.net,b.example.net", "one name"),
+            ("mongodb+srv://a.example.net/?directConnection=true", "directConnection"),
+            ("mongodb://a.example.net/?srvMaxHosts=3", "need mongodb+srv://"),
+        ] {
+            let error = UpstreamUrl::parse_any(url).unwrap_err();
+            assert!(error.contains(part), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn all_parameters_that_are_wrong_are_told_at_once() {
+        let error = UpstreamUrl::parse("mongodb://h/?tls=yes&w=1&replicSet=x&authMechanism=X&flag").unwrap_err();
+        for part in ["tls is true or false", "`replicaSet`", "SCRAM-SHA-1 are", "has no `=`"] {
+            assert!(error.contains(part), "{error}");
+        }
+        let error = UpstreamUrl::parse("postgres://h/x?sslmod=require&conect_timeout=1").unwrap_err();
+        assert!(error.contains("`sslmode`") && error.contains("`connect_timeout`"), "{error}");
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl Reader<'_> {
             section.error("", "this [[database]] has no `url`");
         }
         let url = section.secret("url", "url_file", true)?;
-        let url = UpstreamUrl::parse(url.reveal()).map_err(|message| section.error(key, message)).ok()?;
+        let url = UpstreamUrl::parse_any(url.reveal()).map_err(|message| section.error(key, message)).ok()?;
         kinds.note(url.kind);
         if section.has("name") && name.is_none() {
             return None;
@@ -281,6 +281,8 @@ impl Reader<'_> {
             auth,
             max_connections,
             max_user_connections,
+            ignored: url.ignored,
+            srv: url.srv,
             spots: section.spots(),
         };
         match kind {

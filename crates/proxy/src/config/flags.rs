@@ -77,7 +77,7 @@ pub struct Flags {
 pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Config, Problems> {
     let error = |message: String| Problems::from(Problem::error(format!("the URL: {message}")));
     let url = interpolate_url(url.trim(), variables).map_err(error)?;
-    let url = UpstreamUrl::parse(&url).map_err(error)?;
+    let url = UpstreamUrl::parse_any(&url).map_err(error)?;
     if url.kind == Kind::Redis && url.database.as_deref().is_some_and(|number| number != "0") {
         return Err(error(redis::NO_NUMBER.to_owned()));
     }
@@ -135,6 +135,8 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         auth: None,
         max_connections: 0,
         max_user_connections: 0,
+        ignored: url.ignored,
+        srv: url.srv,
         spots: Default::default(),
     };
     match kind {

@@ -1,0 +1,138 @@
+//! The hosts of databases that are configured by a name (`mongodb+srv://`), looked up before they are served and again from time to time.
+//! Knows no pool.
+
+use std::{net::SocketAddr, time::Duration};
+
+use settings::{Problem, Problems};
+use upstream::{Seeds, name_servers};
+
+use crate::config::{Config, Database};
+
+/// Name servers in place of the system's, as `address:port`, with commas between.
+const NAME_SERVERS: &str = "POOLHOUSE_NAME_SERVERS";
+/// Records are looked up again after the time that they hold, and no sooner and no later than this.
+pub const SOONEST: Duration = Duration::from_secs(60);
+pub const LATEST: Duration = Duration::from_secs(3600);
+
+/// Looks at a name.
+type LookUp<'l> = &'l dyn Fn(&upstream::SrvName) -> Result<Seeds, String>;
+
+/// The configuration with the hosts that are known now. A name that cannot be looked up keeps those that `known` has for it. May block.
+///
+/// # Errors
+/// Every name that cannot be looked up, and never was.
+pub fn resolved(config: Config, known: Option<&Config>) -> Result<Config, Problems> {
+    if config.databases.iter().all(|database| database.srv.is_none()) {
+        return Ok(config);
+    }
+    let servers = servers();
+    resolved_with(config, known, &|name| name.look_up(servers.as_ref().map_err(String::clone)?))
+        .map(|(config, _)| config)
+}
+
+/// The same of a configuration that is in force: how it is with the hosts of now, and for how long that holds; `None`: as it is.
+pub fn renewed(in_force: &Config) -> (Option<Config>, Duration) {
+    let servers = servers();
+    let look_up: LookUp<'_> = &|name| name.look_up(servers.as_ref().map_err(String::clone)?);
+    match resolved_with(in_force.clone(), Some(in_force), look_up) {
+        Ok((config, holds)) => {
+            let same = |(now, before): (&Database, &Database)| now.hosts == before.hosts && now.mongo == before.mongo;
+            let is_new = !config.databases.iter().zip(&in_force.databases).all(same);
+            (is_new.then_some(config), holds.clamp(SOONEST, LATEST))
+        }
+        Err(_) => (None, SOONEST),
+    }
+}
+
+fn resolved_with(
+    mut config: Config,
+    known: Option<&Config>,
+    look_up: LookUp<'_>,
+) -> Result<(Config, Duration), Problems> {
+    let (mut problems, mut holds) = (Vec::new(), LATEST);
+    for index in 0..config.databases.len() {
+        let Some(name) = config.databases[index].srv.clone() else { continue };
+        let before = known.and_then(|known| known.databases.iter().find(|other| other.srv.as_ref() == Some(&name)));
+        match (look_up(&name), before) {
+            (Ok(seeds), _) => {
+                holds = holds.min(seeds.holds);
+                take(&mut config.databases[index], seeds);
+            }
+            (Err(why), Some(before)) => {
+                tracing::warn!(name = name.host, "the hosts of this name stay as they are: {why}");
+                let database = &mut config.databases[index];
+                (database.hosts, database.mongo) = (before.hosts.clone(), before.mongo.clone());
+                holds = SOONEST;
+            }
+            (Err(why), None) => {
+                let database = &config.databases[index];
+                let problem =
+                    Problem::error(format!("cannot look up the hosts of `{}`: {why}", name.host.escape_debug()));
+                let key = if database.spots.contains_key("url_file") { "url_file" } else { "url" };
+                let hint = "or name the hosts themselves in a mongodb:// URL";
+                problems.push(config.locate(problem.hint(hint), &database.spots, key));
+            }
+        }
+    }
+    if problems.is_empty() { Ok((config, holds)) } else { Err(Problems(problems)) }
+}
+
+/// What the URL itself says goes before what is written about its name.
+fn take(database: &mut Database, seeds: Seeds) {
+    database.hosts.addresses = seeds.addresses;
+    let mongo = &mut database.mongo;
+    mongo.auth_source = mongo.auth_source.take().or(seeds.auth_source);
+    mongo.replica_set = mongo.replica_set.take().or(seeds.replica_set);
+}
+
+fn servers() -> Result<Vec<SocketAddr>, String> {
+    let Ok(list) = std::env::var(NAME_SERVERS) else { return name_servers() };
+    let address = |text: &str| text.trim().parse().map_err(|_| format!("{NAME_SERVERS}: `{text}` is no address:port"));
+    list.split(',').map(address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use driver::Address;
+    use upstream::SrvName;
+
+    use super::*;
+    use crate::read::from_text;
+
+    fn config(options: &str) -> Config {
+        let text = format!("[[database]]\nurl = \"mongodb+srv://app:pw@c.example.net/shop{options}\"\n");
+        from_text(Path::new("p.toml"), &text, &|_| None).unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    fn seeds(host: &str) -> Seeds {
+        let addresses = vec![Address::Tcp { host: host.to_owned(), port: 27_017 }];
+        let (auth_source, replica_set) = (Some("admin".to_owned()), Some("rs0".to_owned()));
+        Seeds { addresses, auth_source, replica_set, holds: Duration::from_secs(5) }
+    }
+
+    #[test]
+    fn hosts_and_options_are_those_of_the_name_and_what_the_url_says_goes_before() {
+        let (config, holds) = resolved_with(config("?authSource=own"), None, &|_| Ok(seeds("a.example.net"))).unwrap();
+        let database = &config.databases[0];
+        assert_eq!(database.hosts.addresses, seeds("a.example.net").addresses);
+        assert_eq!(database.mongo.auth_source.as_deref(), Some("own"));
+        assert_eq!((database.mongo.replica_set.as_deref(), holds), (Some("rs0"), Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_looked_up_keeps_its_hosts_and_without_any_it_is_an_error() {
+        let silent: LookUp<'_> = &|_: &SrvName| Err("the name server does not answer".to_owned());
+        let (known, _) = resolved_with(config(""), None, &|_| Ok(seeds("a.example.net"))).unwrap();
+        let (kept, holds) = resolved_with(config(""), Some(&known), silent).unwrap();
+        assert_eq!((kept.databases[0].hosts.clone(), holds), (known.databases[0].hosts.clone(), SOONEST));
+        assert_eq!(kept.databases[0].mongo, known.databases[0].mongo);
+        let told = resolved_with(config(""), None, silent).unwrap_err().to_string();
+        assert!(
+            told.contains("p.toml:2:7") && told.contains("`c.example.net`") && told.contains("does not answer"),
+            "{told}"
+        );
+        assert!(!told.contains("app:pw"), "{told}");
+    }
+}
