@@ -81,8 +81,19 @@ def test_a_prediction_as_json_has_what_a_measurement_has():
     sizes = result["best"]["sizes"]
     assert 165 <= sizes["max_size"] <= 200 and result["best"]["met"] and result["best"]["too_small"] < sizes["max_size"]
     assert result["settings"]["max_size"] == sizes["max_size"]
-    assert [fragment["of"] for fragment in result["fragments"]] == ["Poolhouse", "PgBouncer", "HikariCP", "MongoDB's drivers"]
+    assert [fragment["of"] for fragment in result["fragments"]] == ["Poolhouse", "PgBouncer", "HikariCP"]
     assert f"maximumPoolSize={sizes['max_size']}" in result["fragments"][2]["text"]
+
+
+def test_the_settings_of_the_products_that_were_asked_for_are_printed_and_no_others():
+    done = run("--rate", "100", "--service", "10ms", "--instances", "4", "--max-size", "10", "--for", "poolhouse,django", "--for", "pgx")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Put one Poolhouse in front of all 4 instances"), done.stdout
+    for part in ('"max_size": ', "pool_max_conns=", "hard_limit = "):
+        assert part in done.stdout, done.stdout
+    assert "MongoDB" not in done.stdout and "PgBouncer" not in done.stdout
+    wrong = run("--rate", "100", "--service", "10ms", "--for", "djanga")
+    assert wrong.returncode == 2 and 'did you mean "django"' in wrong.stderr, wrong.stderr
 
 
 def test_the_same_seed_gives_the_same_prediction_and_another_one_another():
@@ -116,7 +127,7 @@ def test_mistakes_in_a_scenario_are_told_with_line_column_and_the_nearest_key(sc
 
 
 @pytest.mark.parametrize("arguments, message", [
-    ((), "SCENARIO.toml"),
+    ((), "takes a scenario file, or a load (--rate)"),
     (("--rate", "10"), "how long does the server take"),
     (("--rate", "10", "--service", "fast"), "no duration"),
     (("--rate", "10", "--service", "1ms", "--objective", "p98<1ms"), "unknown metric `p98`"),

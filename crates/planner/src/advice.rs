@@ -147,6 +147,13 @@ pub fn for_clients(question: &Question, load: &Plan, max_size: u32) -> Option<Cl
     Some(ClientLimits { expected, seldom, soft: soft as u32, hard: (soft / SOFT_SHARE).ceil() as u32 })
 }
 
+/// The limits for one Poolhouse in front of all instances that keep the pools they have: the larger of what is given and what is recommended
+/// for each. `None`: nothing comes through a pool.
+pub fn for_own_pools(question: &Question, load: &Plan, advised: u32) -> Option<ClientLimits> {
+    let own = load.pool.config.max_size;
+    load.pool.reuse.then(|| for_clients(question, load, own.max(advised))).flatten()
+}
+
 impl Exclusive {
     /// Beside a load that needs so many connections.
     fn of(needs: &crate::question::Exclusive, load: u32) -> Self {

@@ -33,13 +33,14 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
     let is_known = facts.server_doubt.is_none();
     let settings = found.as_ref().filter(|_| is_known);
     let settings = settings.map(|found| Advice::of(question, load, &found.sizes, &found.upkeep));
-    let shared_settings = match (one.as_ref().and_then(Question::pooled), &found_for_one, &settings) {
-        // The clients of one for all are the pools of all instances.
-        (Some(load), Some(found), Some(each)) => Some(Advice {
-            soft_limit: each.soft_limit,
-            hard_limit: each.hard_limit,
-            ..Advice::of(question, load, &found.sizes, &found.upkeep)
-        }),
+    let shared_settings = match (one.as_ref().and_then(Question::pooled), &found_for_one) {
+        // The clients of one for all are the pools of all instances, as these are today.
+        (Some(for_one), Some(found)) if is_known => {
+            let each = settings.as_ref().map_or(0, |each| each.max_size);
+            let (soft_limit, hard_limit) =
+                advice::for_own_pools(question, load, each).map(|limits| (limits.soft, limits.hard)).unzip();
+            Some(Advice { soft_limit, hard_limit, ..Advice::of(question, for_one, &found.sizes, &found.upkeep) })
+        }
         _ => None,
     };
     let mut prediction = Prediction {
@@ -58,11 +59,13 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
         facts,
         settings,
         shared_settings,
+        answer: Vec::new(),
         reasons: Vec::new(),
         assumed: question.assumed.clone(),
         warnings: Vec::new(),
     };
     prediction.fragments = pasted(question, load, &prediction);
+    prediction.answer = reasons::answer(question, load, &prediction);
     (prediction.reasons, prediction.warnings) = reasons::reasons(question, load, &prediction);
     prediction
 }
@@ -71,7 +74,19 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
 fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Fragment> {
     let target = question.knows_database.then_some(&load.target);
     let clients_only = if question.pooled().is_none() { for_clients(question) } else { None };
-    let Some(each) = clients_only.as_ref().or(prediction.settings.as_ref()) else { return Vec::new() };
+    // Behind one in front of all, pools that cannot do without it stay as they are.
+    let kept = prediction.shared_settings.as_ref().filter(|_| prediction.needs_one_in_front()).map(|one| Advice {
+        max_size: load.pool.config.max_size,
+        min_size: load.pool.config.min_size,
+        instances: load.pool.instances,
+        // Those are its own, and not the pools'.
+        soft_limit: None,
+        hard_limit: None,
+        ..one.clone()
+    });
+    let Some(each) = clients_only.as_ref().or(kept.as_ref()).or(prediction.settings.as_ref()) else {
+        return Vec::new();
+    };
     let pooler = match &prediction.shared_settings {
         // The pool that is found is the drivers', and not that of a pooler.
         _ if own_pool(load).is_some() && prediction.settings.is_some() => None,
@@ -79,7 +94,7 @@ fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Frag
         Some(one) if question.spec.budget.is_none() => Some(one),
         _ => Some(each),
     };
-    fragments(&Pasted { each, pooler }, target)
+    fragments(&Pasted { each, pooler }, target, &question.products)
 }
 
 /// What a simulation has shown.

@@ -1,5 +1,7 @@
-//! The settings as they are pasted into a configuration: Poolhouse's, PgBouncer's, HikariCP's, and the options of MongoDB's drivers. What
-//! has no counterpart there is named. Says how settings are called; chooses none.
+//! The settings as they are pasted into a configuration: Poolhouse's, PgBouncer's, and those of applications' own pools. What has no counterpart
+//! there is named. Says how settings are called; chooses none.
+
+mod applications;
 
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use bench::plan::Target;
 use serde::Serialize;
 use settings::show_duration;
 
-use crate::advice::Advice;
+use crate::{advice::Advice, products::Product};
 
 const POOLHOUSE: &str = "Poolhouse";
 const PGBOUNCER: &str = "PgBouncer";
@@ -15,10 +17,6 @@ const PGBOUNCER: &str = "PgBouncer";
 pub const MONGODB: &str = "MongoDB's drivers";
 /// PgBouncer cannot switch a life time off: 0 would close each connection after one use. None lives for longer than a year.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
-/// HikariCP takes its defaults (10 and 30 minutes, 30 s) for an idle time, a life time and a time-out that are shorter than these.
-const HIKARI_IDLE: Duration = Duration::from_secs(10);
-const HIKARI_LIFE: Duration = Duration::from_secs(30);
-const HIKARI_WAIT: Duration = Duration::from_millis(250);
 
 /// A part of a configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -44,31 +42,33 @@ pub struct Pasted<'a> {
     pub pooler: Option<&'a Advice>,
 }
 
-/// Those that make sense for a database; `None`: it is not known which.
-pub fn fragments(pasted: &Pasted<'_>, target: Option<&Target>) -> Vec<Fragment> {
-    let (pooler, each) = (pasted.pooler, Some(pasted.each));
-    let one_for_all = pasted.each.instances > 1 && pooler.is_some_and(|pooler| pooler.instances == 1);
+/// Those of the products that were asked for, or else those that make sense for a database; `None`: it is not known which.
+pub fn fragments(pasted: &Pasted<'_>, target: Option<&Target>, asked: &[Product]) -> Vec<Fragment> {
+    let one_for_all = pasted.each.instances > 1 && pasted.pooler.is_some_and(|pooler| pooler.instances == 1);
     let of_pooler = |make: fn(&Advice) -> Fragment, place: &'static str| {
-        let fragment = pooler.map(make);
-        let place_of = |fragment: &Fragment| if one_for_all { place } else { fragment.place };
-        fragment.map(|fragment| Fragment { place: place_of(&fragment), is_for_all: one_for_all, ..fragment })
+        let fragment = pasted.pooler.map(make)?;
+        let place = if one_for_all { place } else { fragment.place };
+        Some(Fragment { place, is_for_all: one_for_all, ..fragment })
     };
-    let all = [
-        of_pooler(poolhouse, "poolhouse.toml of one in front of all instances"),
-        of_pooler(pgbouncer, "pgbouncer.ini of one in front of all instances"),
-        each.map(hikaricp),
-        each.map(mongodb),
-    ];
+    let fragment = |product: &Product| match product {
+        Product::Poolhouse => of_pooler(poolhouse, "poolhouse.toml of one in front of all instances"),
+        Product::PgBouncer => of_pooler(pgbouncer, "pgbouncer.ini of one in front of all instances"),
+        Product::HikariCp => Some(applications::hikaricp(pasted.each)),
+        Product::Django => Some(applications::django(pasted.each)),
+        Product::Rails => Some(applications::rails(pasted.each)),
+        Product::NodePostgres => Some(applications::node_postgres(pasted.each)),
+        Product::SqlAlchemy => Some(applications::sqlalchemy(pasted.each)),
+        Product::Pgx => Some(applications::pgx(pasted.each)),
+        Product::MongoDb => Some(applications::mongodb(pasted.each)),
+    };
     let shares = pasted.each.budget.is_some_and(|budget| u64::from(budget) < pasted.each.in_all());
-    let chosen: &[usize] = match target {
+    let chosen: &[Product] = match asked {
         // Limits for clients only, which the others do not have; nor have they a limit for all pools, without which these are too large.
-        _ if pasted.each.max_size == 0 || shares => &[0],
-        Some(Target::Postgres(_)) => &[0, 1, 2],
-        Some(Target::Redis(_)) => &[0],
-        Some(Target::MongoDb(_)) => &[0, 3],
-        Some(Target::Http(_)) | None => &[0, 1, 2, 3],
+        _ if pasted.each.max_size == 0 || shares => &[Product::Poolhouse],
+        [] => Product::of(target),
+        asked => asked,
     };
-    chosen.iter().filter_map(|index| all[*index].clone()).collect()
+    chosen.iter().filter_map(fragment).collect()
 }
 
 /// Lines of `key = value`, where there is a value.
@@ -141,64 +141,6 @@ fn pgbouncer(advice: &Advice) -> Fragment {
     Fragment { of: PGBOUNCER, place: "pgbouncer.ini", is_for_all: false, text, missing }
 }
 
-fn hikaricp(advice: &Advice) -> Fragment {
-    // 0 switches a time off there, too.
-    let time =
-        |time: Option<Duration>, least: Duration| Some(time.map_or(0, |time| millis(time.max(least))).to_string());
-    let text = lines(
-        [
-            ("maximumPoolSize", number(advice.max_size)),
-            ("minimumIdle", number(advice.min_size)),
-            ("idleTimeout", time(advice.max_idle_time, HIKARI_IDLE)),
-            ("maxLifetime", time(advice.max_life_time, HIKARI_LIFE)),
-            ("connectionTimeout", time(advice.max_wait_time, HIKARI_WAIT)),
-        ],
-        "=",
-    );
-    // It counts only idle connections towards its minimum, so that it may keep more than ours.
-    Fragment {
-        of: "HikariCP",
-        place: "each instance's properties",
-        is_for_all: false,
-        text: text.join("\n"),
-        missing: without_clients(advice),
-    }
-}
-
-fn mongodb(advice: &Advice) -> Fragment {
-    // Without a limit where nothing is said; a 0 not all of the drivers take.
-    let time = |time: Option<Duration>| time.map(millis).and_then(number);
-    let text = lines(
-        [
-            ("maxPoolSize", number(advice.max_size)),
-            ("minPoolSize", number(advice.min_size)),
-            ("maxConnecting", number(advice.max_connecting)),
-            ("maxIdleTimeMS", time(advice.max_idle_time)),
-            ("waitQueueTimeoutMS", time(advice.max_wait_time)),
-        ],
-        "=",
-    );
-    let text = text.join("&");
-    let mut missing = vec!["max_life_time"];
-    missing.extend(without_clients(advice).into_iter().filter(|name| *name != "max_connecting"));
-    // A driver has such a pool for each host of a replica set.
-    let place = "each instance's connection string, for the pool of each host";
-    Fragment { of: MONGODB, place, is_for_all: false, text, missing }
-}
-
-/// What the pool of an application has no setting for.
-fn without_clients(advice: &Advice) -> Vec<&'static str> {
-    let clients = [
-        ("max_connecting", true),
-        ("evict_min_idle", advice.evict_min_idle.is_some()),
-        ("max_server_connections", advice.budget.is_some()),
-        ("soft_limit", advice.soft_limit.is_some()),
-        ("hard_limit", advice.hard_limit.is_some()),
-        ("client_idle_time", advice.client_idle_time.is_some()),
-    ];
-    clients.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
-}
-
 /// In whole milliseconds, and never none.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
@@ -211,7 +153,10 @@ fn show(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        applications::{django, hikaricp, mongodb, node_postgres, pgx, rails, sqlalchemy},
+        *,
+    };
 
     fn advice() -> Advice {
         Advice {
@@ -291,7 +236,10 @@ mod tests {
     fn a_pooler_in_front_of_all_instances_has_the_pool_for_all_of_them() {
         let each = Advice { max_size: 2, instances: 40, ..advice() };
         let one = Advice { max_size: 33, ..advice() };
-        let all = fragments(&Pasted { each: &each, pooler: Some(&one) }, None);
+        let known = [Product::Poolhouse, Product::PgBouncer, Product::HikariCp, Product::MongoDb];
+        let fragments =
+            |each: &Advice, pooler: Option<&Advice>| super::fragments(&Pasted { each, pooler }, None, &known);
+        let all = fragments(&each, Some(&one));
         let lines = ["max_size = 33", "default_pool_size = 33", "maximumPoolSize=2", "maxPoolSize=2"];
         for (fragment, line) in all.iter().zip(lines) {
             assert!(fragment.text.contains(line), "{fragment:?}");
@@ -302,16 +250,51 @@ mod tests {
         );
         // Pools of one Poolhouse are its own, however many, and a single instance has a pooler like its own pool.
         for each in [each, one] {
-            let all = fragments(&Pasted { each: &each, pooler: Some(&each) }, None);
+            let all = fragments(&each, Some(&each));
             assert!(all.len() == 4 && all[0].place == "poolhouse.toml", "{all:?}");
         }
         // Pools that would be too large without a common limit are nobody else's.
         for (budget, count) in [(80, 4), (79, 1)] {
             let each = Advice { max_size: 2, instances: 40, budget: Some(budget), ..advice() };
-            assert_eq!(fragments(&Pasted { each: &each, pooler: Some(&each) }, None).len(), count, "{budget}");
+            assert_eq!(fragments(&each, Some(&each)).len(), count, "{budget}");
         }
-        let drivers = fragments(&Pasted { each: &advice(), pooler: None }, None);
+        let drivers = fragments(&advice(), None);
         assert_eq!(drivers.iter().map(|one| one.of).collect::<Vec<_>>(), ["HikariCP", MONGODB]);
+    }
+
+    #[test]
+    fn frameworks_are_told_in_their_own_words_and_units() {
+        assert!(django(&advice()).text.ends_with(
+            "[\"pool\"] = {\n    \"min_size\": 30,\n    \"max_size\": 200,\n    \"timeout\": 2.5,\n    \"max_idle\": 300,\n    \
+             \"max_lifetime\": 31536000,\n}"
+        ));
+        assert!(rails(&advice()).text.ends_with("pool: 200\ncheckout_timeout: 2.5\nidle_timeout: 300"));
+        assert_eq!(
+            node_postgres(&advice()).text,
+            "new pg.Pool({\n  max: 200,\n  min: 30,\n  idleTimeoutMillis: 300000,\n  connectionTimeoutMillis: 2500,\n  \
+             maxLifetimeSeconds: 0,\n})"
+        );
+        assert_eq!(
+            sqlalchemy(&advice()).text,
+            "create_engine(\n    url,\n    pool_size=200,\n    max_overflow=0,\n    pool_timeout=2.5,\n    pool_recycle=-1,\n)"
+        );
+        assert_eq!(
+            pgx(&advice()).text,
+            "pool_max_conns=200&pool_min_conns=30&pool_max_conn_idle_time=300000ms&pool_max_conn_lifetime=31536000000ms"
+        );
+        assert!(sqlalchemy(&advice()).missing.starts_with(&["min_size", "max_idle_time", "max_connecting"]));
+    }
+
+    #[test]
+    fn what_was_asked_for_is_told_and_nothing_else() {
+        let of = |asked: &[Product]| {
+            let each = advice();
+            let all = fragments(&Pasted { each: &each, pooler: Some(&each) }, None, asked);
+            all.iter().map(|fragment| fragment.of).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[]), ["Poolhouse", "PgBouncer", "HikariCP"], "it is taken to be PostgreSQL");
+        assert_eq!(of(&[Product::Poolhouse, Product::Rails]), ["Poolhouse", "Rails"]);
+        assert!("node-postgre".parse::<Product>().unwrap_err().contains("did you mean \"node-postgres\""));
     }
 
     #[test]

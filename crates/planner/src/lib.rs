@@ -12,6 +12,7 @@
 //! facts       what arithmetic says, without simulation
 //! advice      the settings to use, and limits for clients
 //! reasons     why, in words
+//! products    whose settings can be told
 //! fragments   the settings in the words of each product
 //! answer      all of these together: a prediction
 //! prediction  what it is made of
@@ -25,6 +26,7 @@ pub mod facts;
 pub mod fragments;
 mod front;
 pub mod prediction;
+pub mod products;
 pub mod question;
 mod reasons;
 pub mod report;

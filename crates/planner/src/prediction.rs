@@ -49,6 +49,8 @@ pub struct Prediction {
     pub settings: Option<Advice>,
     /// The same for one pool in front of all instances, whose clients are their pools; null: as above, or there is one instance.
     pub shared_settings: Option<Advice>,
+    /// What to do, in three lines at most.
+    pub answer: Vec<String>,
     /// Why, sentence by sentence.
     pub reasons: Vec<Reason>,
     /// The settings to paste.
@@ -129,14 +131,22 @@ impl Prediction {
     /// No setting meets the objectives; of a question without a pool: those that were given do not.
     pub fn is_hopeless(&self) -> bool {
         match &self.best {
+            _ if self.needs_one_in_front() => false,
             Some(best) => !best.met,
             None => self.forbidden.is_some() || self.given.iter().all(|case| !case.missed.is_empty()),
         }
     }
 
+    /// No pools of the instances meet the objectives, and one in front of all of them does.
+    pub fn needs_one_in_front(&self) -> bool {
+        let each = self.best.as_ref().is_some_and(|best| best.met);
+        self.shared_settings.is_some() && self.shared.as_ref().is_some_and(|one| one.met) && !each
+    }
+
     /// What is to be pasted there meets the objectives no more than anything else does: it is the nearest of what was tried.
     pub fn misses(&self, fragment: &Fragment) -> bool {
-        let best = if fragment.is_for_all { &self.shared } else { &self.best };
+        // Pools that stay as they are miss nothing behind one in front that meets the objectives.
+        let best = if fragment.is_for_all || self.needs_one_in_front() { &self.shared } else { &self.best };
         best.as_ref().is_some_and(|best| !best.met)
     }
 

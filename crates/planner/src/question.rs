@@ -14,7 +14,10 @@ use bench::{
 use settings::{Problems, Variables, environment, load_text};
 use workload::Fault;
 
-use crate::server::{Curve, Spec};
+use crate::{
+    products::Product,
+    server::{Curve, Spec},
+};
 pub use wishes::{ConnectWishes, Exclusive, Platform, Spread, Wishes};
 
 /// By how much limits must be kept where nothing is said, as a share of them.
@@ -70,6 +73,8 @@ pub struct Question {
     pub is_sweep: bool,
     /// Which database it is: a command line does not say.
     pub knows_database: bool,
+    /// Whose settings are to be told; none: those that make sense for the database.
+    pub products: Vec<Product>,
 }
 
 /// A load and a pool, as the command line says them.
@@ -352,6 +357,7 @@ fn made(
         assumed,
         is_sweep: false,
         knows_database: true,
+        products: wishes.products,
         spec,
     })
 }

@@ -1,6 +1,7 @@
 //! The reasons of a prediction in words. Reads numbers; computes none but what stands in its sentences.
 
 mod certainty;
+mod first;
 mod limits;
 mod sizing;
 mod stalls;
@@ -12,6 +13,8 @@ use crate::{
     prediction::{Prediction, Reason},
     question::Question,
 };
+
+pub use first::answer;
 
 /// What is said, and what the reader is warned of.
 #[derive(Default)]

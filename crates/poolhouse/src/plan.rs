@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum, value_parser};
 use planner::{
     answer::predict,
     prediction::Prediction,
+    products::Product,
     question::{self, ConnectWishes, Flags, Question, Wishes},
     report,
     sizes::Sizes,
@@ -33,6 +34,7 @@ Examples:
   poolhouse plan --rate 800 --service 15ms --service-p99 42ms --stall 200ms/2s/20s --objective 'p99<300ms' --objective 'errors<0.1%'
   poolhouse plan --rate 2000 --measured quiet.json --instances 10 --server-limit 500 --reserved 10
   poolhouse plan --rate 3000 --curve sweep.json --cpus 8
+  poolhouse plan --rate 800 --service 15ms --instances 40 --max-size 10 --for poolhouse,django
   poolhouse plan scenarios/exhaustion-trouble.toml --html exhaustion.html
   poolhouse plan scenarios/churn-trouble.toml --json churn.json
 
@@ -163,6 +165,11 @@ struct ServerFlags {
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
 struct OutputFlags {
+    /// Whose settings to print: poolhouse, pgbouncer, hikaricp, django, rails, node-postgres, sqlalchemy, pgx, mongodb; several with
+    /// commas between [default: what makes sense for the database]
+    #[arg(long = "for", value_name = "PRODUCT", value_parser = product, value_delimiter = ',')]
+    products: Vec<Product>,
+
     /// Seed of all random choices [default: the scenario's, or 1]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -232,6 +239,7 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
         objectives: server.objective.clone(),
         margin: server.margin,
         cpus: server.cpus,
+        products: args.output.products.clone(),
         ..Wishes::default()
     };
     let mut question = match (&args.scenario, args.load.rate) {
@@ -267,6 +275,10 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
 
 fn checked_objective(text: &str) -> Result<String, String> {
     question::objective(text).map(|_| text.to_owned())
+}
+
+fn product(text: &str) -> Result<Product, String> {
+    text.parse()
 }
 
 fn margin(text: &str) -> Result<f64, String> {

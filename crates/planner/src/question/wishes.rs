@@ -14,8 +14,11 @@ use bench::{
 };
 use settings::Section;
 
-use crate::server::{
-    Connect, Curve, LOW, MONGODB_WATCHERS, MOST_P99, POLLING_WATCHERS, POSTGRES_FULL, Processors, Spec, Times,
+use crate::{
+    products::Product,
+    server::{
+        Connect, Curve, LOW, MONGODB_WATCHERS, MOST_P99, POLLING_WATCHERS, POSTGRES_FULL, Processors, Spec, Times,
+    },
 };
 
 /// The key that is to blame, and why, in words.
@@ -40,6 +43,8 @@ const SIMPLE_UPDATE_TRIPS: u32 = 5;
 /// See the module.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Wishes {
+    /// Whose settings are to be told.
+    pub products: Vec<Product>,
     /// What the server needs for one operation alone, on average.
     pub service: Option<Duration>,
     /// The 99th percentile of that.
@@ -222,6 +227,7 @@ impl Wishes {
             margin: section.decimal("margin", 0.0..=0.9),
             cpus: section.number("cpus", 1..=10_000),
             memory_mb: section.decimal("memory_mb", 0.001..=100_000.0),
+            products: Vec::new(),
             unless_measured: ConnectWishes::default(),
             platform: section.table("platform", &[PLATFORM_KEYS]).and_then(|table| platform(&table)),
             exclusive: section.table("exclusive", &[EXCLUSIVE_KEYS]).map(|table| exclusive(&table)),
@@ -249,6 +255,7 @@ impl Wishes {
         // Whoever gives a percentile means no other spread.
         let below = if self.service_p99.is_some() { Self { spread: None, ..below } } else { below };
         Self {
+            products: if self.products.is_empty() { below.products } else { self.products },
             service: self.service.or(below.service),
             service_p99: self.service_p99.or(below.service_p99),
             first: self.first.or(below.first),

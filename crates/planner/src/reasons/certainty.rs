@@ -80,9 +80,13 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
         return;
     }
     let missed: Vec<String> = best.cases.iter().flat_map(|case| &case.missed).take(MAX_MISSED).map(one).collect();
+    let lead = match prediction.needs_one_in_front() {
+        true => "Without one in front no setting of the instances' pools",
+        false => "No setting",
+    };
     words.say(
         "none",
-        format!("No setting meets the objectives. The nearest, {}, misses {}.", best.words, missed.join(", ")),
+        format!("{lead} meets the objectives. The nearest, {}, misses {}.", best.words, missed.join(", ")),
     );
     why(question, prediction, best, words);
 }

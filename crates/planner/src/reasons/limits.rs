@@ -333,8 +333,26 @@ fn refused(question: &Question, prediction: &Prediction, words: &mut Words) {
     }
 }
 
+/// Limits for clients of one in front of all instances.
+fn clients_of_one(question: &Question, load: &Plan, prediction: &Prediction) -> Option<String> {
+    let one = prediction.shared_settings.as_ref().filter(|_| own_pool(load).is_none())?;
+    if question.spec.budget.is_some() {
+        return None;
+    }
+    let (soft, hard) = (one.soft_limit?, one.hard_limit?);
+    let each = prediction.settings.as_ref().map_or(0, |each| each.max_size);
+    let own = crate::advice::for_own_pools(question, load, each)?.expected;
+    Some(format!(
+        "The clients of one Poolhouse in front are the connections of the instances' pools, up to {own:.0}: soft_limit {soft} leaves a \
+         quarter of room, and hard_limit {hard} makes that 80%."
+    ))
+}
+
 /// Limits for clients.
 fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+    if let Some(text) = clients_of_one(question, load, prediction) {
+        return words.say("clients", text);
+    }
     let max_size = match &prediction.settings {
         Some(settings) => settings.max_size,
         // They follow from the size of the pools, of which none is recommended.

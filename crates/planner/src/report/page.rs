@@ -13,10 +13,14 @@ pub fn page(prediction: &Prediction) -> String {
 }
 
 fn notes(prediction: &Prediction) -> Notes {
-    let mut lists = vec![(
-        "Why".to_owned(),
-        prediction.reasons.iter().map(|reason| format!("{}: {}", reason.about, reason.text)).collect(),
-    )];
+    let answer = prediction.answer.iter().map(|line| line.trim().to_owned()).collect::<Vec<_>>();
+    let mut lists = vec![
+        ("Answer".to_owned(), answer),
+        (
+            "Why".to_owned(),
+            prediction.reasons.iter().map(|reason| format!("{}: {}", reason.about, reason.text)).collect(),
+        ),
+    ];
     if !prediction.assumed.is_empty() {
         lists.push(("Assumed".to_owned(), prediction.assumed.clone()));
     }

@@ -1,4 +1,4 @@
-//! The prediction as text of at most 100 columns: a table, the settings, the reasons, what to paste.
+//! The prediction as text of at most 100 columns: the answer, a table, the reasons, what to paste.
 
 use std::io::{self, Write};
 
@@ -22,6 +22,13 @@ const INDENT: usize = 20;
 pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     if !prediction.about.is_empty() {
         writeln!(out, "{}\n", wrap(&printable(&prediction.about), 0, WIDTH))?;
+    }
+    for text in &prediction.answer {
+        let (lead, text) = text.strip_prefix("  ").map_or(("", text.as_str()), |text| ("  ", text));
+        line(out, lead, text)?;
+    }
+    if !prediction.answer.is_empty() {
+        writeln!(out)?;
     }
     writeln!(out, "{}", printable(&prediction.name))?;
     if let Some(case) = prediction.given.first() {
@@ -47,9 +54,6 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     }
     table::figures_by_step(&results).write(out, WIDTH)?;
     writeln!(out)?;
-    if let Some(verdict) = verdict(prediction) {
-        line(out, "", &verdict)?;
-    }
     for reason in &prediction.reasons {
         let about = format!("  {:<width$}", reason.about, width = INDENT - 2);
         line(out, &about, &reason.text)?;
@@ -73,21 +77,6 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// What to do, in a sentence; `None`: no load has a pool.
-fn verdict(prediction: &Prediction) -> Option<String> {
-    if prediction.forbidden.is_some() {
-        return Some("No setting keeps to the limits.".to_owned());
-    }
-    let best = prediction.best.as_ref()?;
-    let Some(settings) = &prediction.settings else {
-        let meets = if best.met { "" } else { ", and by its figures none meets the objectives" };
-        return Some(format!("No setting is recommended: nothing of the server's curve can be relied on{meets}."));
-    };
-    let each = if best.instances > 1 { format!(" in each of {} instances", best.instances) } else { String::new() };
-    let verdict = if best.met { "Use" } else { "No setting meets the objectives; the nearest is" };
-    Some(format!("{verdict} max_size {}, min_size {}{each}.", settings.max_size, settings.min_size))
 }
 
 /// A label, and a text whose later lines stand below its first.

@@ -242,8 +242,12 @@ fn a_pooler_to_paste_is_large_enough_for_all_instances_and_what_misses_the_objec
     let (each, one) = (prediction.settings.as_ref().unwrap(), prediction.shared_settings.as_ref().unwrap());
     assert!(each.max_size < 8 && one.max_size >= 8, "{} {}", each.max_size, one.max_size);
     assert_eq!(one.max_size, prediction.shared.as_ref().unwrap().sizes.max_size);
-    // Its clients are the pools of all instances.
-    assert_eq!((one.soft_limit, one.hard_limit), (each.soft_limit, each.hard_limit));
+    // Its clients are the pools of all instances as they are, ten of nine, and a quarter more.
+    assert_eq!((one.soft_limit, one.hard_limit), (Some(113), Some(142)));
+    let answer = prediction.answer.join("\n");
+    assert!(answer.starts_with("Put one Poolhouse in front of all 10 instances, with\n"), "{answer}");
+    assert!(answer.contains(&format!("max_size {}, ", one.max_size)) && answer.contains("hard_limit 142"), "{answer}");
+    assert!(prediction.fragments[0].text.contains("\nhard_limit = 142\n"));
     assert!(prediction.fragments[0].text.contains(&format!("\nmax_size = {}\n", one.max_size)));
     assert!(prediction.fragments[1].text.contains(&format!("\ndefault_pool_size = {}\n", one.max_size)));
     assert!(prediction.fragments[2].text.contains(&format!("maximumPoolSize={}\n", each.max_size)));
@@ -255,11 +259,46 @@ fn a_pooler_to_paste_is_large_enough_for_all_instances_and_what_misses_the_objec
     assert!(!text(&prediction).contains("which misses the objectives"));
     assert!(said(&prediction, "rule of thumb").contains("Found: "));
     let hopeless = of("p50<5ms");
-    assert!(hopeless.is_hopeless());
+    assert!(
+        hopeless.is_hopeless()
+            && hopeless.answer[0].starts_with("No setting meets the objectives; the nearest is one Poolhouse")
+    );
     assert!(text(&hopeless).contains("poolhouse.toml of one in front of all instances, which misses the objectives:"));
     assert!(report::page::page(&hopeless).contains("which misses the objectives"));
     // Far fewer may be far too few.
     assert!(!said(&hopeless, "rule of thumb").contains("Found"), "{}", said(&hopeless, "rule of thumb"));
+}
+
+#[test]
+fn where_the_limit_leaves_too_little_for_each_instance_one_poolhouse_in_front_is_the_answer() {
+    // 8 in use on average; of 45 connections each of 40 instances gets one, which is too few for a burst at any of them.
+    let text = "[load]\nrate = 400\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\ninstances = 40\nmax_size = 10\n\
+                [plan]\nservice = \"20ms\"\nserver_limit = 45\nreserved = 3\nobjectives = [\"pool_wait_p99<20ms\", \"errors<0.1%\"]\n";
+    let prediction = ask(&postgres(text));
+    assert!(
+        !prediction.best.as_ref().unwrap().met && prediction.shared.as_ref().unwrap().met,
+        "{:?}",
+        prediction.answer
+    );
+    assert!(!prediction.is_hopeless() && prediction.needs_one_in_front());
+    assert!(
+        prediction.answer.len() <= 3 && prediction.answer[0].starts_with("Put one Poolhouse"),
+        "{:?}",
+        prediction.answer
+    );
+    // 400 connections of the applications' own pools, as they are, and a quarter more; 80% of the hard limit.
+    assert!(
+        prediction.answer[2].contains("hard_limit 625, soft_limit 500") && prediction.answer[2].contains("up to 400")
+    );
+    let [poolhouse, _, hikari] = &prediction.fragments[..] else { panic!("{:?}", prediction.fragments) };
+    assert!(poolhouse.text.contains("hard_limit = 625") && hikari.text.contains("maximumPoolSize=10\n"), "{hikari:?}");
+    let mut text = Vec::new();
+    report::text::write(&mut text, &prediction).unwrap();
+    assert!(
+        String::from_utf8(text)
+            .unwrap()
+            .starts_with("Put one Poolhouse in front of all 40 instances, with\n  max_size ")
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use bench::plan::{PoolWishes, Spacing};
 use planner::{
     answer::predict,
     prediction::Prediction,
+    products::Product,
     question::{Flags, Wishes, from_flags, from_text},
 };
 
@@ -96,7 +97,13 @@ fn where_it_may_be_a_mongodb_it_is_warned_of_those_who_watch_if_there_is_no_room
             seed: 1,
         };
         let objectives = vec!["pool_wait_p95<20ms".to_owned()];
-        let wishes = Wishes { service: Some(ms(20)), server_limit: limit, objectives, ..Wishes::default() };
+        let wishes = Wishes {
+            service: Some(ms(20)),
+            server_limit: limit,
+            objectives,
+            products: vec![Product::MongoDb],
+            ..Wishes::default()
+        };
         predict(&from_flags(&flags, wishes).unwrap(), &mut |_, _| ())
     };
     let settings = ask(None).settings.unwrap();

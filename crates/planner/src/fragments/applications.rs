@@ -1,0 +1,154 @@
+//! The pool of an application as its framework or driver is told of it: HikariCP, Django, Rails, node-postgres, SQLAlchemy, pgx, and the options
+//! of MongoDB's drivers.
+
+use std::time::Duration;
+
+use super::{ENDLESS, Fragment, MONGODB, lines, millis, number};
+use crate::advice::Advice;
+
+/// HikariCP takes its defaults (10 and 30 minutes, 30 s) for an idle time, a life time and a time-out that are shorter than these.
+const HIKARI_IDLE: Duration = Duration::from_secs(10);
+const HIKARI_LIFE: Duration = Duration::from_secs(30);
+const HIKARI_WAIT: Duration = Duration::from_millis(250);
+
+fn of_each(of: &'static str, place: &'static str, text: String, missing: Vec<&'static str>) -> Fragment {
+    Fragment { of, place, is_for_all: false, text, missing }
+}
+
+/// In seconds, and for as good as ever where there is none.
+fn seconds(time: Option<Duration>) -> f64 {
+    time.unwrap_or(ENDLESS).as_secs_f64()
+}
+
+pub fn hikaricp(advice: &Advice) -> Fragment {
+    // 0 switches a time off there, too.
+    let time =
+        |time: Option<Duration>, least: Duration| Some(time.map_or(0, |time| millis(time.max(least))).to_string());
+    let text = lines(
+        [
+            ("maximumPoolSize", number(advice.max_size)),
+            ("minimumIdle", number(advice.min_size)),
+            ("idleTimeout", time(advice.max_idle_time, HIKARI_IDLE)),
+            ("maxLifetime", time(advice.max_life_time, HIKARI_LIFE)),
+            ("connectionTimeout", time(advice.max_wait_time, HIKARI_WAIT)),
+        ],
+        "=",
+    );
+    // It counts only idle connections towards its minimum, so that it may keep more than ours.
+    of_each("HikariCP", "each instance's properties", text.join("\n"), without(advice, &[]))
+}
+
+pub fn django(advice: &Advice) -> Fragment {
+    let pool = lines(
+        [
+            ("\"min_size\"", number(advice.min_size)),
+            ("\"max_size\"", number(advice.max_size)),
+            ("\"timeout\"", number(seconds(advice.max_wait_time))),
+            ("\"max_idle\"", number(seconds(advice.max_idle_time))),
+            ("\"max_lifetime\"", number(seconds(advice.max_life_time))),
+        ],
+        ": ",
+    );
+    let text = format!(
+        "# Django 5.1 or newer with psycopg 3; each process has such a pool\n\
+         DATABASES[\"default\"][\"CONN_MAX_AGE\"] = 0\n\
+         DATABASES[\"default\"].setdefault(\"OPTIONS\", {{}})[\"pool\"] = {{\n    {},\n}}",
+        pool.join(",\n    ")
+    );
+    of_each("Django", "settings.py of each instance", text, without(advice, &[]))
+}
+
+pub fn rails(advice: &Advice) -> Fragment {
+    // There 0 switches idleness off.
+    let text = lines(
+        [
+            ("pool", number(advice.max_size)),
+            ("checkout_timeout", number(seconds(advice.max_wait_time))),
+            ("idle_timeout", number(advice.max_idle_time.map_or(0.0, |time| time.as_secs_f64()))),
+        ],
+        ": ",
+    );
+    let text = format!("# each process has such a pool\n{}", text.join("\n"));
+    of_each("Rails", "config/database.yml of each instance", text, without(advice, &["min_size", "max_life_time"]))
+}
+
+pub fn node_postgres(advice: &Advice) -> Fragment {
+    // 0 switches a time off there.
+    let ms = |time: Option<Duration>| number(time.map_or(0, millis));
+    let life = number(advice.max_life_time.map_or(0, |time| time.as_secs_f64().ceil() as u64));
+    let text = lines(
+        [
+            ("max", number(advice.max_size)),
+            ("min", number(advice.min_size)),
+            ("idleTimeoutMillis", ms(advice.max_idle_time)),
+            ("connectionTimeoutMillis", ms(advice.max_wait_time)),
+            ("maxLifetimeSeconds", life),
+        ],
+        ": ",
+    );
+    let text = format!("new pg.Pool({{\n  {},\n}})", text.join(",\n  "));
+    of_each("node-postgres", "the Pool of each instance", text, without(advice, &[]))
+}
+
+pub fn sqlalchemy(advice: &Advice) -> Fragment {
+    let text = lines(
+        [
+            ("pool_size", number(advice.max_size)),
+            ("max_overflow", number(0)),
+            ("pool_timeout", number(seconds(advice.max_wait_time))),
+            ("pool_recycle", number(advice.max_life_time.map_or(-1.0, |time| time.as_secs_f64().ceil()))),
+        ],
+        "=",
+    );
+    let text = format!("create_engine(\n    url,\n    {},\n)", text.join(",\n    "));
+    of_each("SQLAlchemy", "the engine of each process", text, without(advice, &["min_size", "max_idle_time"]))
+}
+
+pub fn pgx(advice: &Advice) -> Fragment {
+    let time = |time: Option<Duration>| Some(format!("{}ms", millis(time.unwrap_or(ENDLESS))));
+    let text = lines(
+        [
+            ("pool_max_conns", number(advice.max_size)),
+            ("pool_min_conns", number(advice.min_size)),
+            ("pool_max_conn_idle_time", time(advice.max_idle_time)),
+            ("pool_max_conn_lifetime", time(advice.max_life_time)),
+        ],
+        "=",
+    );
+    let place = "the connection string of each instance's pgxpool";
+    of_each("pgx", place, text.join("&"), without(advice, &["max_wait_time"]))
+}
+
+pub fn mongodb(advice: &Advice) -> Fragment {
+    // Without a limit where nothing is said; a 0 not all of the drivers take.
+    let time = |time: Option<Duration>| time.map(millis).and_then(number);
+    let text = lines(
+        [
+            ("maxPoolSize", number(advice.max_size)),
+            ("minPoolSize", number(advice.min_size)),
+            ("maxConnecting", number(advice.max_connecting)),
+            ("maxIdleTimeMS", time(advice.max_idle_time)),
+            ("waitQueueTimeoutMS", time(advice.max_wait_time)),
+        ],
+        "=",
+    );
+    let mut missing = without(advice, &["max_life_time"]);
+    missing.retain(|name| *name != "max_connecting");
+    // A driver has such a pool for each host of a replica set.
+    let place = "each instance's connection string, for the pool of each host";
+    of_each(MONGODB, place, text.join("&"), missing)
+}
+
+/// What the pool of an application has no setting for, beside these.
+fn without(advice: &Advice, these: &[&'static str]) -> Vec<&'static str> {
+    let clients = [
+        ("max_connecting", true),
+        ("evict_min_idle", advice.evict_min_idle.is_some()),
+        ("max_server_connections", advice.budget.is_some()),
+        ("soft_limit", advice.soft_limit.is_some()),
+        ("hard_limit", advice.hard_limit.is_some()),
+        ("client_idle_time", advice.client_idle_time.is_some()),
+    ];
+    let clients = clients.into_iter().filter(|(_, there)| *there).map(|(name, _)| name);
+    these.iter().copied().chain(clients).collect()
+}
