@@ -1,11 +1,14 @@
 """`poolhouse bench` as a user holds it: thresholds, comparison, merging, HTTP, interruption."""
 
+import base64
 import json
 import re
 import signal
+import struct
 import subprocess
 import threading
 import time
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -97,6 +100,39 @@ def test_making_tables_ends_on_ctrl_c(cluster):
     assert process.returncode == 1 and "interrupted" in err, (out, err)
     wait_for(lambda: cluster.query("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%poolhouse_endless%'"
                                    " AND state = 'active' AND pid <> pg_backend_pid()", database="bench") == [(0,)], 10)
+
+
+def counts(text):
+    """The counts of a histogram as HdrHistogram's V2 encoding has them, deflated: number of the bucket's place -> how many."""
+    packed = base64.b64decode(text)
+    cookie, length = struct.unpack(">II", packed[:8])
+    assert cookie & ~0xF0 == 0x1C849304 and length == len(packed) - 8, hex(cookie)
+    plain = zlib.decompress(packed[8:])
+    cookie, length, offset, digits, low, high, ratio = struct.unpack(">IIIIQQd", plain[:40])
+    assert (cookie & ~0xF0, offset, digits, low, ratio) == (0x1C849303, 0, 3, 1, 1.0) and high >= 1 and length == len(plain) - 40
+    found, place, at = {}, 0, 40
+    while at < len(plain):
+        value = 0
+        for shift in range(0, 63, 7):
+            byte = plain[at]
+            at += 1
+            value |= (byte if shift == 56 else byte & 0x7F) << shift
+            if shift == 56 or byte < 0x80:
+                break
+        count = (value >> 1) ^ -(value & 1)
+        if count > 0:
+            found[place] = count
+        place += -count if count < 0 else 1
+    return found
+
+
+def test_a_histogram_is_deflated_as_libraries_of_other_languages_read_it(tables, cluster):
+    response = bench(cluster.url(), "--duration", "1s", "--clients", 2)["response_ms"]
+    found = counts(response["histogram"])
+    assert sum(found.values()) == response["count"]
+    # Up to 2,048 us each place is one microsecond.
+    below = sum(count for place, count in found.items() if place <= response["p50"] * 1000)
+    assert response["p50"] > 2 or below >= response["count"] / 2
 
 
 def test_two_results_are_compared(cluster, tmp_path):

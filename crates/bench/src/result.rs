@@ -1,5 +1,5 @@
 //! What was measured, as it is written to JSON and read back. Times are in milliseconds, as their names say; what is not known is
-//! null, never zero. Histograms are kept whole (HdrHistogram's V2 encoding in base64), so that results can be merged and compared.
+//! null, never zero. Histograms are kept whole (HdrHistogram's V2 encoding, deflated, in base64), so that results can be merged and compared.
 
 use std::collections::BTreeMap;
 
@@ -185,7 +185,7 @@ pub struct Percentiles {
     pub p999: f64,
     /// Largest.
     pub max: f64,
-    /// The histogram of microseconds in HdrHistogram's V2 encoding, base64; null where it was not kept.
+    /// The histogram of microseconds in HdrHistogram's V2 encoding, deflated, base64; null where it was not kept.
     pub histogram: Option<String>,
 }
 

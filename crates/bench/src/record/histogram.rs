@@ -1,12 +1,13 @@
 //! A histogram of durations in microseconds: what percentiles are taken from, and how it is kept in result files. Knows nothing of what
 //! the durations are of.
 
-use std::{fmt, time::Duration};
+use std::{fmt, io::Read, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flate2::read::ZlibDecoder;
 use hdrhistogram::{
     Histogram as Hdr,
-    serialization::{Deserializer, Serializer, V2Serializer},
+    serialization::{Deserializer, Serializer, V2DeflateSerializer},
 };
 
 use crate::result::Percentiles;
@@ -17,8 +18,13 @@ pub const LONGEST_US: u64 = 3_600_000_000;
 /// Three significant digits: no value is off by more than 0.1%.
 const DIGITS: u8 = 3;
 
-/// The largest histogram that is read back, in bytes: one with all its counts different takes less.
+/// The largest histogram that is read back, in bytes, inflated or not: one with all its counts different takes less.
 const MAX_ENCODED: usize = 1 << 20;
+/// How what is deflated begins, but for the byte that says how long words are; and how long that beginning is, and the one of what is in it.
+const DEFLATED: u32 = 0x1c84_9304;
+const WORD_SIZE: u32 = 0xf0;
+const DEFLATED_HEAD: usize = 8;
+const HEAD: usize = 40;
 
 /// The corrected histogram may get so many values for one that was measured.
 const MAX_CORRECTION: u64 = 1000;
@@ -137,19 +143,20 @@ impl Histogram {
         Self { counts: self.counts.clone_correct(usual), too_long: self.too_long }
     }
 
-    /// HdrHistogram's V2 encoding, in base64.
+    /// HdrHistogram's V2 encoding, deflated, in base64: what its libraries for other languages read.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
-        V2Serializer::new().serialize(&self.counts, &mut bytes).expect("memory takes whatever is written");
+        V2DeflateSerializer::new().serialize(&self.counts, &mut bytes).expect("memory takes whatever is written");
         STANDARD.encode(bytes)
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Reads what [`Self::encode`] wrote, and what is not deflated, as results before version 0.2 have it.
     pub fn decode(text: &str) -> Result<Self, BadHistogram> {
         if text.len() > MAX_ENCODED {
             return Err(BadHistogram("it is too large"));
         }
         let bytes = STANDARD.decode(text).map_err(|_| BadHistogram("it is not in base64"))?;
+        let bytes = inflated(bytes)?;
         let mut counts: Hdr<u64> = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
             .map_err(|_| BadHistogram("it is not in HdrHistogram's V2 encoding"))?;
@@ -161,9 +168,33 @@ impl Histogram {
     }
 }
 
+/// A number of four bytes at a place, the highest first.
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The encoding itself, which may be deflated. It has all the bytes that it says it has, so that none are made room for in vain.
+fn inflated(bytes: Vec<u8>) -> Result<Vec<u8>, BadHistogram> {
+    let bytes = match word(&bytes, 0) {
+        Some(cookie) if cookie & !WORD_SIZE == DEFLATED => {
+            let mut inflated = Vec::new();
+            let deflated = bytes.get(DEFLATED_HEAD..).unwrap_or_default();
+            let read = ZlibDecoder::new(deflated).take(MAX_ENCODED as u64).read_to_end(&mut inflated);
+            read.map_err(|_| BadHistogram("it cannot be inflated"))?;
+            inflated
+        }
+        _ => bytes,
+    };
+    match word(&bytes, 4) {
+        Some(length) if length as usize <= bytes.len().saturating_sub(HEAD) => Ok(bytes),
+        _ => Err(BadHistogram("it is cut short, or too large")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hdrhistogram::serialization::V2Serializer;
     use proptest::prelude::*;
 
     fn of(micros: impl IntoIterator<Item = u64>) -> Histogram {
@@ -203,6 +234,31 @@ mod tests {
         assert!(corrected.quantile_ms(0.95).unwrap() > 800.0);
         // Where nothing stands out, nothing is added.
         assert_eq!(of(std::iter::repeat_n(10_000, 99)).corrected().len(), 99);
+    }
+
+    #[test]
+    fn what_is_not_deflated_is_read_as_well() {
+        let histogram = of([3, 70, 70, 5_000_000]);
+        let mut plain = Vec::new();
+        V2Serializer::new().serialize(&histogram.counts, &mut plain).unwrap();
+        assert_eq!(
+            Histogram::decode(&STANDARD.encode(plain)).unwrap().percentiles(false),
+            histogram.percentiles(false)
+        );
+        assert!(histogram.encode().starts_with("HISTF"), "the beginning of what is deflated");
+    }
+
+    #[test]
+    fn a_small_text_that_would_become_large_is_refused() {
+        let mut bomb = 0x1c84_9314_u32.to_be_bytes().to_vec();
+        bomb.extend([0; 4]);
+        let mut deflate = flate2::write::ZlibEncoder::new(bomb, flate2::Compression::best());
+        let mut inner = 0x1c84_9313_u32.to_be_bytes().to_vec();
+        inner.extend(200_000_000_u32.to_be_bytes());
+        inner.resize(50_000_000, 0);
+        std::io::Write::write_all(&mut deflate, &inner).unwrap();
+        let text = STANDARD.encode(deflate.finish().unwrap());
+        assert!(text.len() < 100_000 && Histogram::decode(&text) == Err(BadHistogram("it is cut short, or too large")));
     }
 
     #[test]
