@@ -49,6 +49,10 @@ def short(client, over):
     client.query("SELECT pg_sleep(0.01)")
 
 
+def sleeping(client, over):
+    client.query("SELECT pg_sleep(0.05)")
+
+
 def sometimes(client, over):
     client.query("SELECT pg_sleep(0.005)")
     over.wait(0.1)
@@ -132,6 +136,17 @@ def check_prediction(finding, pooler, many, what):
 
 
 @pytest.mark.in_the_matrix
+def test_clients_that_sleep_in_the_database_behind_a_pool_of_two_need_a_larger_pool(start, cluster):
+    pooler = start(max_size=2, max_wait_time="60s")
+    with clients(pooler, 12, sleeping):
+        eventually("clients wait", lambda: pooler.pools()[0]["waiters"] >= 5)
+        alone, done = look(pooler.admin_url, window="2s")
+        assert symptoms(alone) == [] and "--database" in alone["undecided"][0]["needs"], done
+        told, done = look(pooler.admin_url, "--database", cluster.url(), window="2s")
+    assert symptoms(told) == ["pool_too_small"], done
+    assert "waited for a processor or ran" in " ".join(told["findings"][0]["evidence"])
+
+
 def test_work_that_gets_slower_the_more_of_it_there_is_is_a_saturated_database(start):
     pooler = start(max_size=8)
     with pooler.wire() as client:

@@ -10,9 +10,11 @@ pub(crate) mod mongodb;
 mod nested;
 mod reach;
 pub(crate) mod redis;
+mod size;
 mod stampede;
 mod vanished;
 mod waiting;
+mod working;
 
 use watch::Pooler;
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use watch::{Change, Client, Look, Pool, PoolChange, Pooler, Times};
+use watch::{Change, Client, Look, Pool, PoolChange, Pooler, Times, Work};
 
 use crate::{course::Course, finding::Key};
 
@@ -93,6 +93,8 @@ pub(crate) struct Step {
     pub(crate) hold: Times,
     /// Who had a server at its end.
     pub(crate) holders: Vec<Holder>,
+    /// What the servers did at its end, where the database was asked, too.
+    pub(crate) work: Option<Work>,
 }
 
 /// A client that has a server.
@@ -265,6 +267,7 @@ impl Step {
             waited,
             hold: change.hold.clone(),
             holders,
+            work: pool.work,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use doctor::{Diagnosis, Observation, Symptom, Window, examine};
-use watch::{Client, Listener, ListenerClients, Look, Pool, PoolServers, Times};
+use watch::{Client, Listener, ListenerClients, Look, Pool, PoolServers, Times, Work};
 
 /// Bounds of the buckets, in milliseconds.
 const BOUNDS: [f64; 4] = [1.0, 10.0, 100.0, 1_000.0];
@@ -235,6 +235,38 @@ fn without_a_light_load_to_compare_with_it_says_what_would_decide() {
     assert_eq!(diagnosis.undecided[0].between, [Symptom::PoolTooSmall, Symptom::ServerSaturated]);
 }
 
+/// A steady load at a full pool, whose servers' sessions do this.
+fn steady(work: Work) -> Diagnosis {
+    let full = Moment { in_use: 10, waiters: 8, transactions: 900, ..QUIET };
+    examine(&window(&[full; 40], |look| look.pools[0].work = Some(work)))
+}
+
+#[test]
+fn what_sessions_wait_for_decides_where_the_load_is_always_the_same() {
+    let work = Work { sessions: 10, all_ready: 3, processors: Some(8), ..Work::default() };
+    let of = |diagnosis: Diagnosis| {
+        let found = symptoms(&diagnosis);
+        assert!(
+            diagnosis.findings.iter().all(|finding| finding.evidence.iter().any(|seen| seen.contains("for locks")))
+        );
+        (found, diagnosis.undecided.len())
+    };
+    let (small, saturated) = (vec![Symptom::PoolTooSmall], vec![Symptom::ServerSaturated]);
+    assert_eq!(of(steady(Work { others: 10, ..work })), (small.clone(), 0), "they sleep in the database");
+    assert_eq!(of(steady(Work { locked: 8, ready: 2, ..work })), (saturated.clone(), 0));
+    assert_eq!(of(steady(Work { ready: 10, all_ready: 10, ..work })), (saturated.clone(), 0));
+    assert_eq!(of(steady(Work { ready: 10, all_ready: 12, processors: Some(32), ..work })), (small, 0));
+    // Between half of the processors and all of them, and where it is not known how many there are.
+    assert_eq!(of(steady(Work { ready: 6, all_ready: 6, ..work })), (vec![], 1));
+    let unknown = steady(Work { ready: 10, all_ready: 10, processors: None, ..work });
+    assert!(unknown.undecided[0].needs.contains("--processors"), "{unknown:?}");
+    let disks = steady(Work { disks: 9, ready: 1, ..work });
+    assert!(disks.undecided[0].needs.contains("disks"), "{disks:?}");
+    // A database that has none of these sessions is another one.
+    let another = steady(Work { sessions: 0, ..work });
+    assert!(another.undecided[0].needs.contains("has none of its sessions"), "{another:?}");
+}
+
 #[test]
 fn transactions_left_open_are_not_a_small_pool() {
     let open = Moment {
@@ -258,7 +290,7 @@ fn a_full_pool_of_open_transactions_is_found_although_none_waits() {
     assert_eq!(symptoms(&diagnosis), [Symptom::TransactionsLeftOpen]);
     assert!(diagnosis.findings[0].evidence.iter().any(|seen| seen.contains("who comes then waits")), "{diagnosis:?}");
     assert_eq!(found(&window(&[Moment { elsewhere_ms: 60_000.0, ..open }; 40], same)), [Symptom::Leak]);
-    // Short pauses that nobody waits for, and servers that are left for the next.
+    // Short pauses that no client waits for, and servers that are left for the next.
     assert_eq!(found(&window(&[Moment { elsewhere_ms: 300.0, ..open }; 40], same)), []);
     assert_eq!(found(&window(&[Moment { in_use: 9, elsewhere: 9, ..open }; 40], same)), []);
 }

@@ -21,7 +21,7 @@ use self::{
     redis::Redis,
     sources::{Admin, Source, Sql},
 };
-use crate::remote::RemoteArgs;
+use crate::remote::{RemoteArgs, without_login};
 
 pub mod beside;
 mod forecast;
@@ -36,6 +36,7 @@ Examples:
   poolhouse doctor http://127.0.0.1:9930
   poolhouse doctor http://127.0.0.1:9930 --window 10m --json - | jq '.findings[].symptom'
   poolhouse doctor 'postgres://watcher:${WATCHER_PASSWORD}@10.0.0.5/shop' --window 5m
+  poolhouse doctor http://127.0.0.1:9930 --database 'postgres://watcher:${WATCHER_PASSWORD}@10.0.0.5/shop'
   poolhouse doctor postgres://watcher@10.0.0.6:6432/pgbouncer --database postgres://watcher@10.0.0.5/shop
   poolhouse doctor 'mongodb://watcher:${WATCHER_PASSWORD}@10.0.0.7/' --window 5m
   poolhouse doctor 'redis://watcher:${WATCHER_PASSWORD}@10.0.0.8' --window 5m
@@ -89,7 +90,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Beside a PgBouncer: the database behind it, which knows what servers do while clients have them
+    /// Beside a Poolhouse or a PgBouncer: the database behind it, which knows what servers do while clients have them
     #[arg(long, value_name = "URL")]
     database: Option<String>,
 
@@ -184,8 +185,14 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
         let beside = args.database.as_deref().map(secret).transpose()?;
         return Ok(Box::new(Sql::new(secret(&what)?, beside, args.processors)));
     }
-    if args.database.is_some() {
-        bail!("--database is for who looks at a PgBouncer");
+    if args.database.is_some() && !matches!(scheme, "" | "http") {
+        bail!(
+            "--database goes beside a pooler, which is a Poolhouse by its admin address or a PgBouncer by its console"
+        );
+    }
+    if let Some(beside) = args.database.as_deref().filter(|url| !is_of_postgres(url)) {
+        let scheme = beside.split_once("://").map_or("no URL", |(scheme, _)| scheme);
+        bail!("--database takes the postgres:// URL of the database behind the pooler, and not {scheme}");
     }
     match scheme {
         "mongodb" => return Ok(Box::new(MongoDb::new(secret(&what)?, args.processors))),
@@ -199,12 +206,21 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
     let url = if scheme.is_empty() { format!("http://{what}") } else { what };
     let what = secret(&url)?.reveal().to_string();
     if let Some(metrics) = Metrics::at(&what, args.token_file.as_deref())? {
+        if args.database.is_some() {
+            bail!("--database goes beside a pooler, and {} shows metrics of an application", without_login(&what));
+        }
         return Ok(Box::new(metrics));
     }
     // A Poolhouse behind a proxy, or an application without a pool: its token is not for those.
     let is_anybodys = metrics::has_path(&what);
     let remote = RemoteArgs { url: what, token_file: args.token_file.clone() };
-    Ok(Box::new(Admin::new(if is_anybodys { remote.remote_of_anybody()? } else { remote.remote()? })))
+    let remote = if is_anybodys { remote.remote_of_anybody()? } else { remote.remote()? };
+    let beside = args.database.as_deref().map(secret).transpose()?;
+    Ok(Box::new(Admin::new(remote, beside, args.processors)))
+}
+
+fn is_of_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://") || url.starts_with("${")
 }
 
 fn secret(url: &str) -> anyhow::Result<Secret> {

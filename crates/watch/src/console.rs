@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, Pooler, Row, Times, sum};
+use crate::{Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, Pooler, Row, ServerOf, Times, sum};
 
 /// Rows of one answer of the console that are taken.
 pub const MAX_CONSOLE_ROWS: usize = 20_000;
@@ -272,6 +272,12 @@ impl Console {
             Some(Client { state: state.to_owned(), state_ms: ms, ..client.clone() })
         });
         holders.collect()
+    }
+
+    /// A row of SHOW SERVERS: its pool, and its process at the database.
+    pub fn server(row: &Row) -> Option<ServerOf<'_>> {
+        let pid = text(row, "remote_pid").parse().ok()?;
+        Some(ServerOf { database: text(row, "database"), user: text(row, "user"), pid })
     }
 }
 

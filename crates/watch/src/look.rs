@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Times, sum};
+use crate::{Times, Work, sum};
 
 /// Counts by reason.
 pub type Counts = BTreeMap<String, u64>;
@@ -167,6 +167,9 @@ pub struct Pool {
     pub paused: bool,
     /// An operator drains it.
     pub drained: bool,
+    /// What its servers do, where the database was asked, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
 }
 
 /// Rules of a pool that are in force.
@@ -235,6 +238,26 @@ pub struct Client {
     pub pool: Option<u64>,
     /// Why its server is pinned.
     pub pinned: Option<String>,
+}
+
+/// The answer of `/api/servers`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Servers {
+    /// Up to as many as were asked for.
+    pub servers: Vec<Server>,
+}
+
+/// One server.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Server {
+    /// Its process at the database, if that has told it.
+    pub backend: Option<u32>,
+    /// As clients call it.
+    pub database: String,
+    /// As whom it is logged in to.
+    pub user: String,
+    /// What it speaks.
+    pub protocol: String,
 }
 
 impl Look {

@@ -3,9 +3,9 @@
 
 use watch::Pooler;
 
-use super::{MOST_TIMES, Verdict, WAITING, percent, time};
+use super::{Verdict, WAITING, percent, size::too_small, time, working};
 use crate::{
-    finding::{Finding, Key, Setting, Symptom, Undecided},
+    finding::{Finding, Key, Symptom, Undecided},
     window::PoolWindow,
 };
 
@@ -77,11 +77,10 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let levels = levels(pool);
     let light = levels.iter().find(|level| (level.in_use as f64) <= LIGHT * max as f64);
     let (Some(light), Some(most)) = (light, levels.last().filter(|level| level.in_use >= max)) else {
-        return undecided(
-            pool,
-            vec![waits, in_use],
-            "looks at a light load to compare with: a longer window (--window 10m)",
-        );
+        return working::examine(pool, &[waits.clone(), in_use.clone()]).unwrap_or_else(|| {
+            let needs = "looks at a light load to compare with: a longer window (--window 10m)";
+            undecided(pool, vec![waits, in_use], needs)
+        });
     };
     let Ratio { told: ratio, least, greatest } = Ratio::of(light.ms, most.ms, pool.coarse_ms());
     let compared = format!(
@@ -98,48 +97,21 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         return undecided(pool, vec![waits, in_use, compared], needs);
     }
     if ratio <= ALIKE && levels.iter().all(alike) {
-        // By Little's law those in use and those who wait are what would be in use if nobody waited; where clients wait for an answer
-        // before they ask again, there will be fewer.
-        let wanted = pool
-            .mean(|step| step.is_full().then_some(step.taken().saturating_add(step.waiters) as f64))
-            .unwrap_or(max as f64);
-        let to = (wanted.ceil() as u64).min(max.saturating_mul(MOST_TIMES)).max(max.saturating_add(1));
-        return Verdict::Present(Finding {
-            symptom: Symptom::PoolTooSmall,
-            of: pool.name(),
-            evidence: vec![waits, in_use, compared],
-            rules_out: format!(
-                "the database is not saturated: work takes {ratio:.2} times as long under the full load as under a light one, if it is of the \
-                 same kind"
-            ),
-            setting: Some(Setting { key: pool.key(Key::MaxSize), from: Some(max.to_string()), to: to.to_string() }),
-            advice: format!(
-                "At the load seen {wanted:.0} clients had or wanted a server at once.{} Look again after the change: what the database does with \
-                 more connections has not been seen. `poolhouse sweep` measures it, and its own limit must allow them.",
-                unseen_pauses(pool)
-            ),
-        });
+        let rules_out = format!(
+            "the database is not saturated: work takes {ratio:.2} times as long under the full load as under a light one, if it is of the \
+             same kind"
+        );
+        return too_small(pool, vec![waits, in_use, compared], rules_out);
     }
     if least >= LONGER && levels.len() >= LEVELS && grows(&levels) {
         return saturated(pool, &levels, ratio, vec![waits, compared]);
     }
-    let needs = "loads of several sizes (--window 10m): the work of a busy time may be of another kind than that of a quiet one";
-    undecided(pool, vec![waits, in_use, compared], needs)
-}
-
-/// A driver's pool does not tell whether a connection that is taken has anything to do.
-fn unseen_pauses(pool: &PoolWindow<'_>) -> &'static str {
-    match pool.pooler {
-        Pooler::HikariCp => {
-            " Ask the database first (`poolhouse doctor postgres://...`): if threads keep connections while they do something else, a larger \
-             pool only hides that."
-        }
-        Pooler::MongoDriver => {
-            " Ask the database first (`poolhouse doctor mongodb://...`): if connections are kept while nothing is asked, a larger pool only \
-             hides that."
-        }
-        Pooler::Poolhouse | Pooler::PgBouncer => "",
-    }
+    let seen = vec![waits, in_use, compared];
+    working::examine(pool, &seen).unwrap_or_else(|| {
+        let needs =
+            "loads of several sizes (--window 10m): the work of a busy time may be of another kind than that of a quiet one";
+        undecided(pool, seen, needs)
+    })
 }
 
 /// Work takes longer the more of it there is, apart from what chance does.
@@ -230,8 +202,13 @@ fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, needs: &str) -> Verdict {
         seen,
         needs: format!(
             "{needs}; or `poolhouse sweep` on a copy of the database{}. Whether the database's processors are busy, or its statements wait \
-             for locks, decides it, too.",
-            if is_tunable(pool) { "; or max_size = \"auto\", which tries other sizes" } else { "" }
+             for locks, decides it, too{}.",
+            if is_tunable(pool) { "; or max_size = \"auto\", which tries other sizes" } else { "" },
+            match pool.steps.iter().any(|step| step.work.is_some()) {
+                true => ", and the database that was named has none of its sessions",
+                false if pool.last.protocol == "postgres" => ": name it with --database postgres://...",
+                false => "",
+            }
         ),
     })
 }

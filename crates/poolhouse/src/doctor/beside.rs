@@ -68,7 +68,9 @@ impl Beside {
         let is_over = Arc::clone(&over);
         let thread = thread::spawn(move || {
             let source: Box<dyn Source> = match whom {
-                Whom::Poolhouse(url) => Box::new(Admin::new(RemoteArgs { url, token_file: None }.remote()?)),
+                Whom::Poolhouse(url) => {
+                    Box::new(Admin::new(RemoteArgs { url, token_file: None }.remote()?, None, None))
+                }
                 Whom::Postgres(url) => Box::new(Sql::new(url, None, None)),
             };
             let mut source = Compressed { source, compression };

@@ -10,13 +10,17 @@ use ::bench::target::postgres::{Asker, Rows};
 use anyhow::{Context, bail};
 use doctor::Line;
 use settings::Secret;
-use watch::{Activity, Backend, Client, Clients, Console, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, Row, Shown};
+use watch::{
+    Activity, Backend, Client, Clients, Console, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, Row, ServerOf, Servers, Shown,
+};
 
 use crate::remote::Remote;
 
 /// Clients that are asked for at the end, and holders at each look.
 const MAX_CLIENTS: &str = "10000";
 const MAX_HOLDERS: &str = "2000";
+/// Servers that are asked for at each look where the database is asked, too.
+const MAX_SERVERS: &str = "5000";
 const MOST_CLIENTS: usize = 10_000;
 /// How long connecting, and an answer, may take.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,19 +55,30 @@ pub trait Source {
 /// A Poolhouse.
 pub struct Admin {
     remote: Remote,
+    beside: Option<Neighbour>,
 }
 
 impl Admin {
-    /// Asks nothing yet.
-    pub fn new(remote: Remote) -> Self {
-        Self { remote }
+    /// Asks nothing yet. `beside`: the database behind it, and on how many processors that runs, if that was said.
+    pub fn new(remote: Remote, beside: Option<Secret>, processors: Option<u32>) -> Self {
+        Self { remote, beside: beside.map(|url| Neighbour::new(url, processors)) }
     }
 }
 
 impl Source for Admin {
     fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
-        let look: Look = self.remote.look("/api/pools", &[])?;
+        let mut look: Look = self.remote.look("/api/pools", &[])?;
         let holders: Clients = self.remote.look("/api/clients", &[("holders", "true"), ("limit", MAX_HOLDERS)])?;
+        if let Some(beside) = &mut self.beside {
+            let servers: Servers = self.remote.look("/api/servers", &[("limit", MAX_SERVERS)])?;
+            if let Some(backends) = beside.backends()? {
+                let of_postgres = servers.servers.iter().filter(|server| server.protocol == "postgres");
+                let servers = of_postgres.filter_map(|server| {
+                    Some(ServerOf { database: &server.database, user: &server.user, pid: server.backend? })
+                });
+                look.note_work(servers, &backends, beside.processors());
+            }
+        }
         Ok(Line::Pooler { at_us: micros(began), look: Box::new(look), holders: holders.clients })
     }
 
@@ -73,39 +88,31 @@ impl Source for Admin {
     }
 }
 
-/// What is asked in SQL: it tells itself whether it is a database or the console of a PgBouncer.
-pub struct Sql {
-    url: Secret,
-    asker: Option<Asker>,
-    /// The database behind a PgBouncer, and when it was last asked in vain.
-    beside: Option<Database>,
-    silent: Option<Instant>,
+/// The database behind a pooler, which says what its sessions do.
+struct Neighbour {
     database: Database,
-    console: Console,
-    /// The console has SHOW STATE.
-    has_state: bool,
-    clients: Vec<Client>,
+    /// When it was last asked in vain.
+    silent: Option<Instant>,
 }
 
-impl Sql {
-    /// Asks nothing yet.
-    pub fn new(url: Secret, beside: Option<Secret>, processors: Option<u32>) -> Self {
-        let database = Database { url: url.clone(), processors: processors.map(u64::from), known: None };
-        let beside = beside.map(|url| Database { url, processors: None, known: None });
-        let (console, clients) = (Console::default(), Vec::new());
-        Self { url, asker: None, beside, silent: None, database, console, has_state: true, clients }
+impl Neighbour {
+    fn new(url: Secret, processors: Option<u32>) -> Self {
+        Self { database: Database { url, processors: processors.map(u64::from), known: None }, silent: None }
     }
 
-    /// Sessions of the database beside it. None while that does not answer: what is wrong then the console shows.
+    fn processors(&self) -> Option<u64> {
+        self.database.processors()
+    }
+
+    /// Its sessions. None while it does not answer: what is wrong then the pooler shows.
     ///
     /// # Errors
     /// It lets nobody in by that URL.
     fn backends(&mut self) -> anyhow::Result<Option<Vec<Backend>>> {
-        let Some(database) = &mut self.beside else { return Ok(None) };
         if self.silent.is_some_and(|asked| asked.elapsed() < PATIENCE) {
             return Ok(None);
         }
-        let asked = database.sessions().map(|(backends, _)| Some(backends)).context("the database beside it");
+        let asked = self.database.sessions().map(|(backends, _)| Some(backends)).context("the database beside it");
         asked.or_else(|error| {
             let message = format!("{error:#}");
             if REFUSALS.iter().any(|refusal| message.contains(refusal)) {
@@ -117,6 +124,29 @@ impl Sql {
             self.silent = Some(Instant::now());
             Ok(None)
         })
+    }
+}
+
+/// What is asked in SQL: it tells itself whether it is a database or the console of a PgBouncer.
+pub struct Sql {
+    url: Secret,
+    asker: Option<Asker>,
+    /// The database behind a PgBouncer.
+    beside: Option<Neighbour>,
+    database: Database,
+    console: Console,
+    /// The console has SHOW STATE.
+    has_state: bool,
+    clients: Vec<Client>,
+}
+
+impl Sql {
+    /// Asks nothing yet.
+    pub fn new(url: Secret, beside: Option<Secret>, processors: Option<u32>) -> Self {
+        let database = Database { url: url.clone(), processors: processors.map(u64::from), known: None };
+        let beside = beside.map(|url| Neighbour::new(url, processors));
+        let (console, clients) = (Console::default(), Vec::new());
+        Self { url, asker: None, beside, database, console, has_state: true, clients }
     }
 
     fn console(&mut self, began: Instant) -> anyhow::Result<Line> {
@@ -148,8 +178,12 @@ impl Sql {
                 self.has_state = false;
             }
         }
-        let backends = self.backends()?;
-        let (look, holders, clients) = self.console.look(at_us as f64 / 1e3, &shown, backends.as_deref());
+        let backends = self.beside.as_mut().map(Neighbour::backends).transpose()?.flatten();
+        let (mut look, holders, clients) = self.console.look(at_us as f64 / 1e3, &shown, backends.as_deref());
+        if let (Some(backends), Some(beside)) = (&backends, &self.beside) {
+            let servers = shown.servers.iter().filter_map(Console::server);
+            look.note_work(servers, backends, beside.processors());
+        }
         self.clients = clients;
         self.clients.truncate(MOST_CLIENTS);
         Ok(Line::Pooler { at_us, look: Box::new(look), holders })
@@ -202,6 +236,13 @@ struct Known {
     is_here: bool,
 }
 
+impl Known {
+    fn processors(&self) -> Option<u64> {
+        let here = self.is_here.then(|| std::thread::available_parallelism().ok()).flatten();
+        here.map(|count| count.get() as u64)
+    }
+}
+
 impl Database {
     fn begin(&mut self, mut asker: Asker) -> anyhow::Result<&mut Known> {
         let first = rows(asker.ask(Activity::VERSION, 1, PATIENCE)?).into_iter().next().unwrap_or_default();
@@ -239,8 +280,13 @@ impl Database {
         let left_out = sessions.left_out;
         let server = server.into_iter().next().unwrap_or_default();
         let look = Activity::read(&server, &rows(sessions), left_out).map_err(anyhow::Error::msg)?;
-        let here = known.is_here.then(|| std::thread::available_parallelism().ok()).flatten();
-        Ok(Activity { processors: processors.or(here.map(|count| count.get() as u64)), ..look })
+        let known = Activity { processors: processors.or(known.processors()), ..look };
+        Ok(known)
+    }
+
+    /// Those of its machine, if that was said or is this one.
+    fn processors(&self) -> Option<u64> {
+        self.processors.or_else(|| self.known.as_ref()?.processors())
     }
 }
 
