@@ -85,6 +85,9 @@ class Browser:
 
     def open(self, path, width=1400, height=900, dark=False, script=True):
         """Loads a file, or an address that begins with http, and waits until it has settled."""
+        # What the page before has asked, and was not answered yet, is none of this one.
+        self.call("Page.navigate", url="about:blank")
+        self.wait_for("Page.loadEventFired")
         self.events.clear()
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])

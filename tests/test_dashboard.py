@@ -76,6 +76,13 @@ def test_the_page_lives_and_fits(start, browser, width, dark):
         assert pool["held p99"] != "–"
         holders = cells(browser, "holders", ["state"])
         assert {"state": "transaction"} in holders
+        assert browser.run("[...document.querySelectorAll('.axis')].every(axis => axis.lastChild.textContent === 'now' && axis.children.length === 5)")
+        # What an operator looks for first is not beyond the edge of a phone.
+        assert browser.run("""(() => {
+            const edge = document.querySelector('#pools').parentElement.getBoundingClientRect().right;
+            return [...document.querySelectorAll('#pools th')].filter(head => ['waiting', 'longest', 'in use'].includes(head.textContent))
+                .every(head => head.getBoundingClientRect().right <= edge);
+        })()"""), "the columns of waiters are cut off"
         (listener,) = cells(browser, "listeners", ["clients", "protocol"])
         assert listener == {"clients": "4", "protocol": "postgres"}
         # Two points make a line.
@@ -86,6 +93,31 @@ def test_the_page_lives_and_fits(start, browser, width, dark):
         if directory := os.environ.get("DASHBOARD_PICTURES"):
             time.sleep(8)
             browser.picture(pathlib.Path(directory) / f"dashboard-{width}-{'dark' if dark else 'light'}.png")
+
+
+def red(browser, table):
+    """The cells of a table that are an alarm: head and text."""
+    return browser.run(f"""[...document.querySelectorAll('#{table} td.bad')].map(cell => [
+        document.querySelectorAll('#{table} th')[cell.cellIndex].textContent, cell.textContent])""")
+
+
+def test_a_forgotten_transaction_stands_out_from_many_who_wait(start, browser):
+    pooler = start(max_size=1, max_wait_time="60s")
+    with pooler.wire() as holder, contextlib.ExitStack() as stack:
+        holder.query("BEGIN")
+        for _ in range(30):
+            stack.enter_context(pooler.wire()).send(w.query("SELECT 1"))
+        eventually("all wait", lambda: pooler.pools()[0]["waiters"] == 30)
+        browser.open(pooler.admin_url)
+        eventually("it is red", lambda: [head for head, _ in red(browser, "holders")] == ["for", "state"])
+        (row,) = cells(browser, "holders", ["state", "address"])
+        assert row["state"] == "transaction"
+        assert [head for head, _ in red(browser, "pools")] == ["waiting", "longest"], "the pool itself is ready"
+        waiting = cells(browser, "waiting", ["for", "database"])
+        assert len(waiting) == 11 and waiting[0]["database"] == "bench" and "20 more" in waiting[-1]["for"], waiting
+        assert browser.complaints() == []
+        if directory := os.environ.get("DASHBOARD_PICTURES"):
+            browser.picture(pathlib.Path(directory) / "dashboard-waiting.png")
 
 
 def test_names_that_clients_choose_are_text(start, browser):

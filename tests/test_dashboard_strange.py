@@ -109,5 +109,5 @@ def test_the_page_can_be_made_to_stand_still_and_everything_reached_by_keyboard(
         browser.run("document.getElementById('still').click()")
         eventually("it goes on", lambda: admin.asked > asked + 1 and state(browser) == "live")
         named = "one => one.tabIndex === 0 && document.getElementById(one.getAttribute('aria-labelledby'))"
-        assert browser.run(f"document.querySelectorAll('.scroll').length === 3 && [...document.querySelectorAll('.scroll')].every({named})")
+        assert browser.run(f"document.querySelectorAll('.scroll').length === 4 && [...document.querySelectorAll('.scroll')].every({named})")
         assert browser.complaints() == []

@@ -33,6 +33,9 @@ Exit status: 0 done, 1 it could not look, 2 bad usage.";
 /// for the process that is looked at.
 const MAX_CLIENTS: usize = 500;
 
+/// The state of a client that wants a server.
+const WAITING: &str = "waiting";
+
 /// Watch a running Poolhouse: pools, waiters, who holds servers, who is pinned and why
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
@@ -108,7 +111,13 @@ impl Watcher {
         let look: Look = self.remote.look("/api/pools", &[])?;
         // With one more it is known whether there are more.
         let limit = (MAX_CLIENTS + 1).to_string();
-        let clients: Clients = self.remote.look("/api/clients", &[("busy", "true"), ("limit", &limit)])?;
+        let mut clients: Clients = self.remote.look("/api/clients", &[("busy", "true"), ("limit", &limit)])?;
+        if clients.clients.len() > MAX_CLIENTS {
+            // Clients that wait may fill the list, and who holds the servers would not be in it.
+            let holders: Clients = self.remote.look("/api/clients", &[("holders", "true"), ("limit", &limit)])?;
+            clients.clients.retain(|client| client.state == WAITING);
+            clients.clients.splice(0..0, holders.clients);
+        }
         let change = self.before.as_ref().and_then(|before| Change::between(before, &look, apart(before, &look)));
         let report = Report::new(&look, &clients, MAX_CLIENTS, change.as_ref());
         self.before = Some(look);

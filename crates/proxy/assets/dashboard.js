@@ -6,6 +6,9 @@ const EVERY = 2000, EXAMINED_EVERY = 3, PATIENCE = 5000, MAX_ROWS = 200, LEAST_S
 const FEW_WORKERS = 4, KEPT = 300, MAX_POINTS = 60000;
 // Looks that have all been answered, however slowly, are not further apart than this.
 const APART = 2 * EVERY + 3 * PATIENCE;
+// A client that has asked nothing within its transaction for so long has forgotten it, in milliseconds.
+const FORGOTTEN = 5000;
+const MAX_WAITERS = 10;
 let before = null, chosen = null, timer = null, looking = false, still = false, looks = 0;
 const history = new Map();
 
@@ -49,7 +52,8 @@ const quantile = (now, then, share, bounds) => {
 };
 
 // One point of a pool's history.
-const measured = (pool, then, seconds, bounds) => ({
+const measured = (pool, then, seconds, bounds, at) => ({
+  at,
   tps: (pool.transactions - then.transactions) / seconds,
   waiters: pool.waiters,
   inUse: pool.servers.in_use,
@@ -70,13 +74,14 @@ const titled = cell => {
   return text.length > 30 ? clean(text) : null;
 };
 
-const table = (id, heads, rows, all = rows.length) => {
+// Rows are cells, of which some are bad, by their heads.
+const table = (id, heads, rows, all = rows.length, none = "nothing") => {
   const head = element("tr", {}, ...heads.map(([name, kind]) => element("th", { scope: "col", class: kind || null }, name)));
   const body = rows.slice(0, MAX_ROWS).map(row => element("tr", { class: row.class || null }, ...row.cells.map((cell, i) =>
-    element("td", { class: heads[i][1] || null, title: titled(cell) }, cell))));
+    element("td", { class: [heads[i][1], row.bad?.includes(heads[i][0]) && "bad"].filter(Boolean).join(" ") || null, title: titled(cell) }, cell))));
   const more = all - Math.min(rows.length, MAX_ROWS);
   if (more > 0) body.push(element("tr", {}, element("td", { colspan: heads.length, class: "soft" }, `and ${count(more)} more: poolhouse top lists them all`)));
-  const nothing = element("tr", {}, element("td", { colspan: heads.length, class: "soft" }, "nobody and nothing"));
+  const nothing = element("tr", {}, element("td", { colspan: heads.length, class: "soft" }, none));
   // Whoever goes through the page by keyboard stays where he is.
   const focused = by(id).contains(document.activeElement) ? document.activeElement.dataset.key : null;
   by(id).replaceChildren(element("thead", {}, head), element("tbody", {}, ...(body.length ? body : [nothing])));
@@ -93,6 +98,14 @@ const drawn = (name, attributes, ...inside) => {
   made.append(...inside);
   return made;
 };
+
+// How long before the last point a place of the axis is, from 0 to 1; places before the first point are counted in looks.
+const ago = (points, width, share) => {
+  const place = share * width - (width - points.length + 1), end = points[points.length - 1]?.at;
+  const known = end !== undefined && place >= 0 ? points[Math.round(place)]?.at : undefined;
+  return known !== undefined ? end - known : (1 - share) * width * EVERY;
+};
+const TICKS = [0, 0.25, 0.5, 0.75];
 
 // Lines over the kept points, from zero; gaps where nothing is known.
 const chart = (name, points, lines, show) => {
@@ -115,7 +128,9 @@ const chart = (name, points, lines, show) => {
   return element("div", { class: "chart" }, element("h3", {}, name), element("div", { class: "keys" }, ...keys),
     element("div", { class: "top" }, points.length ? show(top > 1e-6 ? top : 0) : dash),
     drawn("svg", { viewBox: `0 0 ${width} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label },
-      ...lines.map(([key], i) => drawn("path", { class: `k${i + 1}`, d: path(key) }))));
+      ...TICKS.slice(1).map(share => drawn("path", { class: "tick", d: `M${share * width} 0V100` })),
+      ...lines.map(([key], i) => drawn("path", { class: `k${i + 1}`, d: path(key) }))),
+    element("div", { class: "axis", "aria-hidden": "true" }, ...TICKS.map(share => element("span", {}, `−${time(ago(points, width, share))}`)), element("span", {}, "now")));
 };
 
 // Point by point: a pool's own past.
@@ -167,7 +182,8 @@ const showPool = (pool, then, bounds) => {
   const whole = value => value === null ? dash : Number.isInteger(value) ? count(value) : rate(value);
   by("charts").replaceChildren(
     chart("Transactions a second", points, [["tps", "transactions"]], whole),
-    chart("Servers and waiters", points, [["inUse", "in use"], ["waiters", "waiters"], ["open", "open"]], whole),
+    chart("Servers", points, [["inUse", "in use"], ["open", "open"]], whole),
+    chart("Waiting for a server", points, [["waiters", "clients"]], whole),
     chart("99th percentiles", points, [["hold", "held"], ["queued", "waited in the queue"], ["created", "waited for a new one"]], time),
     chart("Connections a minute", points, [["made", "made"], ["closed", "closed"]], whole));
   const phases = Object.entries(pool.connect).map(([phase, times]) => `${phase} ${time(times.mean_ms)}`).join(", ");
@@ -181,7 +197,7 @@ const showPool = (pool, then, bounds) => {
     list("Functions that could touch a session", pool.suspicious.join(", ") || "none"));
 };
 
-const show = (look, clients, seconds) => {
+const show = (look, clients, waiting, seconds) => {
   const thens = new Map((before?.pools ?? []).map(pool => [pool.id, pool]));
   const bounds = look.bucket_bounds_ms;
   const seen = new Set(look.pools.map(pool => pool.id));
@@ -190,7 +206,7 @@ const show = (look, clients, seconds) => {
   for (const pool of look.pools) {
     const then = thens.get(pool.id);
     if (!then) continue;
-    const point = measured(pool, then, seconds, bounds);
+    const point = measured(pool, then, seconds, bounds, look.uptime_ms);
     points.set(pool.id, point);
     keep(pool.id, point, look.pools.length);
   }
@@ -231,21 +247,27 @@ const show = (look, clients, seconds) => {
       showPool(pool, thens.get(pool.id), bounds);
     });
     return {
-      class: pool.waiters > 0 || state !== "ready" ? "bad" : pool.id === chosen ? "chosen" : null,
-      cells: [choose, pool.user, pool.protocol, state, pool.clients, pool.waiters, time(pool.oldest_wait_ms), `${pool.servers.in_use}/${pool.max_size}`,
-        pool.servers.idle, rate(point?.tps ?? null), time(point?.hold), time(point?.queued), time(point?.created), listed(pool.pinned)],
+      class: pool.id === chosen ? "chosen" : null,
+      bad: [...(pool.waiters > 0 ? ["waiting", "longest"] : []), ...(state !== "ready" ? ["state"] : [])],
+      cells: [choose, pool.waiters, time(pool.oldest_wait_ms), `${pool.servers.in_use}/${pool.max_size}`, state, pool.user, pool.clients,
+        pool.servers.idle, rate(point?.tps ?? null), time(point?.hold), time(point?.queued), time(point?.created), listed(pool.pinned), pool.protocol],
     };
   });
-  table("pools", [["database"], ["user"], ["protocol"], ["state"], ["clients", "n"], ["waiting", "n"], ["longest", "n"], ["in use", "n"], ["idle", "n"],
-    ["transactions/s", "n"], ["held p99", "n"], ["queued p99", "n"], ["new p99", "n"], ["pinned"]], rows, look.pools.length);
+  table("pools", [["database"], ["waiting", "n"], ["longest", "n"], ["in use", "n"], ["state"], ["user"], ["clients", "n"], ["idle", "n"],
+    ["transactions/s", "n"], ["held p99", "n"], ["queued p99", "n"], ["new p99", "n"], ["pinned"], ["protocol"]], rows, look.pools.length);
   const pool = look.pools.find(pool => pool.id === chosen);
   showPool(pool, thens.get(chosen), bounds);
-  table("holders", [["for", "n"], ["state"], ["pinned"], ["database"], ["user"], ["address"], ["id", "n"]], clients.map(client => ({
-    class: client.state === "waiting" ? "bad" : null,
+  const people_heads = [["for", "n"], ["state"], ["pinned"], ["database"], ["user"], ["address"], ["id", "n"]];
+  const person = client => ({
+    bad: client.state === "transaction" && client.state_ms >= FORGOTTEN ? ["for", "state"] : [],
     cells: [time(client.state_ms), client.state, client.pinned ?? dash, client.database, client.user, client.address, client.id],
-  })));
+  });
+  table("holders", people_heads, clients.map(person), clients.length, "no client holds a server");
+  table("waiting", people_heads.filter(([name]) => !["state", "pinned"].includes(name)), waiting.map(client => ({
+    cells: [time(client.state_ms), client.database, client.user, client.address, client.id],
+  })), Math.max(waiters, waiting.length), "no client waits");
   table("listeners", [["address"], ["protocol"], ["clients", "n"], ["soft limit", "n"], ["hard limit", "n"], ["turned away"], ["sent away"]], doors.map(door => ({
-    class: sum(door.clients) >= door.soft_limit ? "bad" : null,
+    bad: sum(door.clients) >= door.soft_limit ? ["clients"] : [],
     cells: [door.name, door.protocol, sum(door.clients), door.soft_limit, door.hard_limit, listed(door.rejections), listed(door.evictions)],
   })));
 };
@@ -277,14 +299,18 @@ const look = async () => {
   if (looking || still) return;
   looking = true;
   try {
-    const [pools, clients] = [await ask("/api/pools"), await ask(`/api/clients?busy=true&limit=${HOLDERS}`)];
+    const [pools, clients] = [await ask("/api/pools"), await ask(`/api/clients?holders=true&limit=${HOLDERS}`)];
+    // Those who hold servers may be listed before those who wait, however long these do.
+    const wait = pools.pools.some(pool => pool.waiters > 0);
+    const busy = wait ? (await ask(`/api/clients?busy=true&limit=${HOLDERS + MAX_WAITERS}`)).clients : [];
+    const waiting = busy.filter(client => client.state === "waiting").slice(0, MAX_WAITERS);
     if (still) return;
     if (before && before.instance !== pools.instance) begin(pools);
     // By the clock of who answers: neither an answer that takes long nor a machine here that slept changes a rate.
     const apart = before ? pools.uptime_ms - before.uptime_ms : 0;
     // After a pause nobody knows what happened when: the curves have a gap.
     if (apart > APART) { before = null; for (const id of history.keys()) keep(id, {}, history.size); }
-    show(pools, clients.clients, Math.max(1, apart) / 1000);
+    show(pools, clients.clients, waiting, Math.max(1, apart) / 1000);
     before = pools;
     by("clock").textContent = `as of ${new Date().toLocaleTimeString()}`;
     if (looks++ % EXAMINED_EVERY === 0) showFindings(await ask("/api/findings"));

@@ -77,6 +77,17 @@ impl Screen {
         if self.has_colours { ALARM } else { BOLD }
     }
 
+    /// What a list of clients says that has none; `None`: below the pools there is no room for words.
+    fn nothing(&self) -> Option<String> {
+        let which = match self.view {
+            View::Pools => return None,
+            View::Clients => "No client holds a server or waits for one",
+            View::Pinned => "No client keeps its server after its transaction: none is pinned",
+        };
+        let filter = if self.filter.is_empty() { "" } else { ", as far as the filter shows them" };
+        Some(format!("{which}{filter}."))
+    }
+
     fn title(&self) -> Line<'_> {
         let summary = &self.report.summary;
         let version = if summary.version.is_empty() { String::new() } else { name(&summary.version) };
@@ -187,9 +198,16 @@ impl Screen {
                 table(POOLS, &self.pools(), seen, area.width, self.sort[0], style)
             }
             false => {
-                let waits = |client: &crate::ClientRow| client.state == "waiting";
-                let style = |client: &crate::ClientRow| if waits(client) { alarm } else { Style::new() };
-                table(CLIENTS, &self.clients(), seen, area.width, self.sort[1], style)
+                let style = |client: &crate::ClientRow| match client {
+                    client if client.is_forgotten() => alarm,
+                    client if client.waits() => DIM,
+                    _ => Style::new(),
+                };
+                let clients = self.clients();
+                if let (true, Some(nothing)) = (clients.is_empty() && self.at.is_some(), self.nothing()) {
+                    return frame.render_widget(Paragraph::new(nothing).wrap(Wrap { trim: false }), area);
+                }
+                table(CLIENTS, &clients, seen, area.width, self.sort[1], style)
             }
         };
         frame.render_widget(table, area);
@@ -416,6 +434,27 @@ mod tests {
         (report.clients[0].id, report.pools[0].waiters) = (1_234_567_890, 123_456);
         let text = drawn_of(report, 80, 24, &[]).concat();
         assert!(text.contains(" 1234567890 ") && text.contains(" 123456 "), "{text}");
+    }
+
+    #[test]
+    fn a_list_without_a_client_says_so() {
+        let lines = |key| drawn_of(report(1, 0), 80, 24, &[Key::Char(key)]);
+        assert!(lines('3')[2].starts_with("No client keeps its server"), "{:?}", lines('3'));
+        assert!(lines('2')[2].starts_with("No client holds a server"), "{:?}", lines('2'));
+    }
+
+    #[test]
+    fn in_eighty_columns_a_holder_is_seen_before_those_who_wait() {
+        let mut report = report(1, 60);
+        report
+            .clients
+            .iter_mut()
+            .skip(1)
+            .for_each(|client| (client.state, client.state_ms) = ("waiting".to_owned(), 60_000.0));
+        report.clients[0].state_ms = 39_500.0;
+        let lines = drawn_of(report, 80, 24, &[]);
+        let clients = lines.iter().position(|line| line.starts_with("  FOR ")).expect("the clients");
+        assert!(lines[clients + 1].contains("transaction") && lines[clients + 2].contains("waiting"), "{lines:?}");
     }
 
     #[test]

@@ -211,7 +211,20 @@ fn p99_ms(times: &watch::Times, bounds: &[f64]) -> Option<f64> {
     times.quantile_ms(0.99, bounds).or(longest)
 }
 
+/// A pause within a transaction that no program needs.
+const FORGOTTEN_MS: f64 = 5_000.0;
+
 impl ClientRow {
+    /// It waits for a server.
+    pub fn waits(&self) -> bool {
+        self.state == "waiting"
+    }
+
+    /// It has a server, and has asked nothing of it for long.
+    pub fn is_forgotten(&self) -> bool {
+        self.state == "transaction" && self.state_ms >= FORGOTTEN_MS
+    }
+
     fn new(client: &Client) -> Self {
         Self {
             id: client.id,

@@ -222,7 +222,7 @@ impl Screen {
         ordered(self.report.pools.iter(), POOLS, self.sort[0], |pool| self.passes(&named(pool)))
     }
 
-    /// The clients that are to be seen, in their order.
+    /// The clients that are to be seen: who has a server before who waits for one, each in their order.
     pub(crate) fn clients(&self) -> Vec<&ClientRow> {
         let named = |client: &ClientRow| {
             let pinned = client.pinned.as_deref().unwrap_or_default();
@@ -231,7 +231,9 @@ impl Screen {
         };
         let only_pinned = self.view == View::Pinned;
         let is_seen = |client: &ClientRow| (!only_pinned || client.pinned.is_some()) && self.passes(&named(client));
-        ordered(self.report.clients.iter(), CLIENTS, self.sort[1], is_seen)
+        let mut clients = ordered(self.report.clients.iter(), CLIENTS, self.sort[1], is_seen);
+        clients.sort_by_key(|client| client.waits());
+        clients
     }
 
     fn passes(&self, names: &str) -> bool {
@@ -291,6 +293,16 @@ mod tests {
         let screen = screen();
         assert_eq!(pools(&screen), ["Audit", "mail", "shop"]);
         assert_eq!(screen.clients().iter().map(|client| client.id).collect::<Vec<_>>(), [2, 3, 1]);
+    }
+
+    #[test]
+    fn who_waits_stands_behind_who_holds_however_long() {
+        let mut screen = screen();
+        let waiting = |id| ClientRow { id, state: "waiting".to_owned(), state_ms: 90_000.0, ..ClientRow::default() };
+        screen.report.clients.splice(0..0, [waiting(7), waiting(8)]);
+        assert_eq!(screen.clients().iter().map(|client| client.id).collect::<Vec<_>>(), [2, 3, 1, 7, 8]);
+        type_keys(&mut screen, "2r");
+        assert_eq!(screen.clients().iter().map(|client| client.id).collect::<Vec<_>>(), [1, 3, 2, 7, 8]);
     }
 
     #[test]
