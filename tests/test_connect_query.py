@@ -83,3 +83,19 @@ def test_what_it_sets_survives_clients_that_set_and_reset_the_same(start, cluste
             assert two.query("SHOW statement_timeout") == [["9s"]]
             assert three.query("SHOW statement_timeout") == [["7s"]]
             assert three.query("SHOW search_path") == [["pg_catalog"]]
+
+
+def test_another_one_reaches_clients_that_are_there_with_their_next_server(start, cluster):
+    pooler = start(databases=bench(cluster, connect_query="SET statement_timeout = '7s'; SET TimeZone = 'Asia/Tokyo'"),
+                   max_size=1)
+    with pooler.wire() as plain, pooler.wire(options="-c statement_timeout=9s") as asked, pooler.wire() as set_later:
+        set_later.query("SET TimeZone = 'CET'")
+        assert plain.query("SHOW statement_timeout") == [["7s"]] and asked.query("SHOW statement_timeout") == [["9s"]]
+        pooler.rewrite(databases=bench(cluster, connect_query="SET statement_timeout = '8s'; SET DateStyle = 'German'"),
+                       max_size=1)
+        assert pooler.ctl("reload").returncode == 0
+        for _ in range(2):
+            assert plain.query("SHOW statement_timeout") == [["8s"]] and asked.query("SHOW statement_timeout") == [["9s"]]
+            assert plain.query("SHOW DateStyle")[0][0] == plain.parameters["DateStyle"] == "German, DMY"
+            assert plain.query("SHOW TimeZone")[0][0] == plain.parameters["TimeZone"] != "Asia/Tokyo"
+            assert set_later.query("SHOW TimeZone") == [["CET"]] and set_later.query("SHOW statement_timeout") == [["8s"]]

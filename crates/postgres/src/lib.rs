@@ -56,6 +56,7 @@ impl Protocol for Postgres {
     fn tell_time(&self, now: std::time::Duration, out: &mut Outbox) {
         let now_ms = now.as_millis() as u64;
         self.catalogues.tell_time(now_ms);
+        self.parameters.tell_time(now_ms);
         self.hubs.tell_time(now_ms, out);
     }
 

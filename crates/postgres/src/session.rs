@@ -6,8 +6,10 @@
 pub(crate) mod client;
 pub(crate) mod client_login;
 pub(crate) mod copy;
+pub(crate) mod defaults;
 pub(crate) mod judging;
 pub(crate) mod keyring;
+pub(crate) mod learned;
 pub(crate) mod listen;
 pub(crate) mod lookup;
 pub(crate) mod own_queries;

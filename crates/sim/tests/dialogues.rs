@@ -2,6 +2,8 @@
 
 #[path = "dialogues/cast.rs"]
 mod cast;
+#[path = "dialogues/defaults.rs"]
+mod defaults;
 #[path = "dialogues/encryption.rs"]
 mod encryption;
 #[path = "dialogues/hostile.rs"]

@@ -2,7 +2,7 @@
 //!
 //! All of it is one transaction: see `preface` for what that is good for.
 
-use protocol::{Effect, Outbox, ServerTag, Verdict};
+use protocol::{Outbox, ServerTag, Verdict};
 
 use crate::{
     directory::{PoolMode, ResetPolicy},
@@ -27,9 +27,9 @@ pub(crate) const PIECES: [&[u8]; 8] = [
     b"SELECT pg_catalog.pg_advisory_unlock_all()",
 ];
 
-/// Appends the SQL that, within a transaction, cleans a session which began with the settings `own`, and gives it those of `start`. `statements`: prepared
+/// Appends the SQL that, within a transaction, cleans a session, and gives it the settings of `start`. `statements`: prepared
 /// statements go, too.
-pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, own: &Settings, start: &Settings) {
+pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
     for piece in PIECES {
         sql.extend_from_slice(piece);
         sql.push(b';');
@@ -37,14 +37,14 @@ pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, own: &Settings, start: 
     if statements {
         sql.extend_from_slice(b"DEALLOCATE ALL;");
     }
-    start.write_beyond(own, sql);
+    start.write_all(sql);
 }
 
 /// The same as a transaction of its own.
-pub(crate) fn write_whole(sql: &mut Vec<u8>, statements: bool, own: &Settings, start: &Settings) {
+pub(crate) fn write_whole(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
     sql.extend_from_slice(BEGIN);
     sql.push(b';');
-    write(sql, statements, own, start);
+    write(sql, statements, start);
     sql.extend_from_slice(b"COMMIT");
 }
 
@@ -61,7 +61,7 @@ impl Postgres {
             cleaned && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_makes);
         let mut cleaning = Vec::new();
         if cleaned {
-            write_whole(&mut cleaning, statements, &server.own, &server.defaults);
+            write_whole(&mut cleaning, statements, &server.defaults);
         }
         let connect_query = server.connect_query.clone().filter(|_| cleaned && server.connect_makes);
         let mut queries: Vec<&[u8]> = Vec::new();
@@ -92,7 +92,7 @@ impl Postgres {
         if cleaned {
             self.was_cleaned(server);
         }
-        out.push(Effect::Ready { server: me });
+        server.become_ready(me, out);
     }
 
     /// Everything but prepared statements is as it was when the server was new.
@@ -101,6 +101,7 @@ impl Postgres {
         let reported = server.settings.reported.clone();
         let extras = server.defaults.extras.clone();
         server.settings = self.parameters.intern(Settings::new(reported, extras));
+        server.heard = true;
     }
 
     /// The server has said what its database could do to sessions.
@@ -123,11 +124,8 @@ impl Postgres {
             self.directory.catalogue_read(server.pool, &suspicious);
         }
         match verdict {
-            None => out.push(Effect::Ready { server: me }),
-            Some(verdict) => {
-                server.soil_at_release();
-                out.push(Effect::Release { server: me, verdict: server.worse(verdict) });
-            }
+            None => server.become_ready(me, out),
+            Some(verdict) => server.release_kept(me, verdict, out),
         }
     }
 }

@@ -76,7 +76,7 @@ impl Postgres {
     fn clean_listener(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         if matches!(server.duty, Duty::Listens(_)) {
             let mut sql = Vec::new();
-            cleaning::write_whole(&mut sql, true, &server.own, &server.defaults);
+            cleaning::write_whole(&mut sql, true, &server.defaults);
             server.begin(tag, Purpose::CleanListener, &[&sql], out);
         }
     }

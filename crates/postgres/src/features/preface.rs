@@ -65,6 +65,9 @@ impl Postgres {
         server: &mut Server,
         out: &mut Outbox,
     ) {
+        if self.follows_defaults(me, client, tag, server, out) {
+            return;
+        }
         let want = client.settings.clone().expect("a client that is logged in has settings");
         // Whoever only logs in, or leaves before it is served, has not been prepared for, and leaves what it found.
         let holder = Some(ClientId(me, client.secret));
@@ -86,7 +89,7 @@ impl Postgres {
         let mut sql = Vec::new();
         if cleans {
             let statements = server.soil.has(Soil::ALL);
-            cleaning::write(&mut sql, statements, &server.own, &want);
+            cleaning::write(&mut sql, statements, &want);
             if statements {
                 server.prepared = None;
             }
@@ -103,8 +106,8 @@ impl Postgres {
             sql.push(b';');
         }
         if sql.is_empty() {
-            server.settings = want;
-            return;
+            server.settings = self.with_set(server, &want);
+            return self.bring_up(me, client, server, out);
         }
         sql.extend_from_slice(b"COMMIT");
         let preface = Preface { fresh, ..Preface::new(want, cleans, 0, client.unnamed.clone()) };
@@ -137,12 +140,11 @@ impl Postgres {
             server.prepared = None;
         }
         let there = server.prepared.as_mut().map(|prepared| std::mem::replace(&mut prepared.cleaning, Copies::There));
-        let own = server.own.clone();
         server.forget_soil();
         let mut bytes = Vec::new();
         let mut steps = Steps::new(&mut bytes);
-        let mut beyond = want.beyond(&own).peekable();
-        let commits = !whole || beyond.peek().is_some();
+        let mut set = want.in_order().peekable();
+        let commits = !whole || set.peek().is_some();
         match there {
             Some(copies) => steps.clean(copies == Copies::There),
             None if commits => steps.step(b"DISCARD ALL"),
@@ -151,7 +153,7 @@ impl Postgres {
         if whole && commits {
             steps.step(cleaning::BEGIN);
         }
-        for (name, value) in beyond {
+        for (name, value) in set {
             let mut sql = Vec::new();
             write_set(&mut sql, name, value);
             steps.step(&sql);
@@ -208,6 +210,16 @@ impl Postgres {
         self.prefaced(me, server, clients, (*preface, work.cancelled), out);
     }
 
+    /// What the server has when what is set in `wanted` was set in it, and the rest set back: of what it reports, what it has reported
+    /// last. That may be another value than was expected, and PostgreSQL reports nothing where it is what the server had before.
+    pub(crate) fn with_set(&self, server: &mut Server, wanted: &Arc<Settings>) -> Arc<Settings> {
+        if wanted.reported == server.settings.reported {
+            return wanted.clone();
+        }
+        server.heard = true;
+        self.parameters.intern(Settings::new(server.settings.reported.clone(), wanted.extras.clone()))
+    }
+
     /// All of it went well: the answers that follow are the client's.
     pub(crate) fn prefaced(
         &self,
@@ -217,9 +229,10 @@ impl Postgres {
         (preface, cancelled): (Preface, bool),
         out: &mut Outbox,
     ) {
-        server.settings = preface.settings;
+        server.settings = self.with_set(server, &preface.settings);
         let tag = server.holder.expect("it was done for a holder");
         let client = clients.get(tag).expect("the holder of a server has a session");
+        self.bring_up(tag, client, server, out);
         client.tries = 0;
         if cancelled {
             if client.ahead == 0 {
@@ -285,7 +298,7 @@ impl Postgres {
 impl Server {
     /// Whether it can be cleaned by steps for a client that wants these settings; true: as a whole, statements included.
     fn cleans_by_steps(&self, want: &Settings) -> Option<bool> {
-        if want.reported != self.settings.reported || self.changes_identity(want) {
+        if !want.keeps_reported(&self.settings) || self.changes_identity(want) {
             return None;
         }
         if !self.soil.has(Soil::ALL)

@@ -15,13 +15,13 @@ use crate::{
     session::{
         client::{Client, Phase},
         client_login::{Login, Step},
+        learned::Learned,
         lookup::Lookup,
         own_queries::Purpose,
         refusal::send_away,
         server::Server,
         shared::Postgres,
     },
-    sql::parameters::Learned,
     wire::{
         cancel_key, encryption,
         error::{Failure, Report, Severity, code},
@@ -357,10 +357,11 @@ impl Postgres {
         // A value may be given in part, like DateStyle's, and then keeps the rest of what was there before.
         server.settings.write_change(&server.defaults, &mut sql);
         server.defaults.write_change(&want, &mut sql);
-        if sql.is_empty() {
-            server.settings = self.parameters.intern(want);
+        if sql.is_empty() && !self.parameters.is_old(&server.clock) {
+            server.settings = self.with_set(server, &self.parameters.intern(want));
             self.learned(me, client, tag, server, out);
         } else {
+            // Even one that has nothing to do tells what is new.
             server.begin(tag, Purpose::Learn(want.extras), &[&sql], out);
         }
     }
@@ -395,8 +396,12 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
-        let learned = Learned { settings: server.settings.clone(), facts: server.facts.clone() };
-        self.parameters.learn(server.pool, &login.start.settings, &server.defaults, learned.clone());
+        let (settings, base, facts) = (server.settings.clone(), server.defaults.clone(), server.facts.clone());
+        let learned = Learned { settings, base, facts };
+        self.parameters.answered(&server.clock);
+        if server.is_explained() {
+            self.parameters.learn(server.pool, &login.start.settings, learned.clone());
+        }
         client.tries = 0;
         client.release(me, tag, server, Verdict::Clean, out);
         complete(self.node, me, client, learned, out);
@@ -406,7 +411,7 @@ impl Postgres {
 }
 
 /// Ends the login: the client is told its parameters and may go ahead.
-fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outbox) {
+pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     client.secret = cancel_key::new_secret(login.start.version, random());
     out.insert(Peer::Client(me), |to| {
@@ -420,6 +425,7 @@ fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Learned, out:
         });
         write_ready(to, IDLE);
     });
+    client.base = Some(learned.base);
     client.start = Some(learned.settings.clone());
     client.settings = Some(learned.settings);
     client.phase = Phase::Ready;

@@ -43,7 +43,7 @@ impl Postgres {
             (Some(set), None) => {
                 let Settings { reported, .. } = &*server.settings;
                 server.connect_makes |= set.pin.is_some() || !set.channels.is_empty() || set.too_long;
-                match set.settings(reported, (&server.settings, &server.settings), server.user.as_deref()) {
+                match set.settings(reported, &server.settings, server.user.as_deref()) {
                     Some((there, _)) => server.settings = self.parameters.intern(there),
                     None => server.connect_makes = true,
                 }

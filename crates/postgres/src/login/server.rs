@@ -9,6 +9,7 @@ use crate::{
     directory::target::{Fit, QUESTION, Target, Traits},
     random::nonce,
     session::{
+        defaults::Then,
         own_queries::Purpose,
         plans::Plans,
         server::{CancelKey, Server, Stage},
@@ -16,7 +17,7 @@ use crate::{
         shared::Postgres,
         version::Version,
     },
-    sql::parameters::{Learned, MAX_SET, Pairs, Settings, is_fact},
+    sql::parameters::{MAX_SET, Pairs, Settings, is_fact},
     wire::{
         encryption::{self, Binding, Tls, Wire},
         error::{Failure, code},
@@ -189,10 +190,20 @@ impl Postgres {
         server.defaults = server.settings.clone();
         server.plans = Plans::new(&server.defaults);
         server.user = server.facts.get(b"session_authorization").map(Into::into);
-        let learned = Learned { settings: server.defaults.clone(), facts: server.facts.clone() };
-        self.parameters.started(server.pool, learned);
+        server.epoch = self.parameters.epoch();
+        if self.parameters.are_defaults(server.pool, &server.defaults) {
+            self.parameters.begin_with(server.pool, &server.defaults, &server.facts, None);
+            server.clock = self.parameters.clock(server.pool);
+            self.server_begins(me, server, out);
+        } else {
+            server.ask_defaults(me, Then::Start, out);
+        }
+    }
+
+    /// It is known what the server has of itself.
+    pub(crate) fn server_begins(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if !server.ask_catalogue(me, None, out) {
-            out.push(Effect::Ready { server: me });
+            server.become_ready(me, out);
         }
     }
 

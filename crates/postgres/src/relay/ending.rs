@@ -7,7 +7,7 @@ use protocol::{
 
 use crate::{
     directory::PoolMode,
-    login::lookup::cannot_ask,
+    login::{client::complete, lookup::cannot_ask},
     session::{
         client::{Client, Phase},
         listen::Duty,
@@ -70,6 +70,14 @@ impl Postgres {
             && let Some(asked) = login.asked()
         {
             return cannot_ask(me, client, &asked.user, &message, out);
+        }
+        if let Phase::Login(login) = &client.phase
+            && code == code::TOO_MANY_CONNECTIONS
+            && let Some(learned) = self.parameters.remembered(client.pool, &login.start.settings, true)
+        {
+            // It need not be asked for what is not told from memory alone for long.
+            complete(self.node, me, client, learned, out);
+            return out.push(Effect::Wake { client: me });
         }
         let stays =
             matches!(client.phase, Phase::Waiting) && blame == Blame::Exhausted && code != code::CANNOT_CONNECT_NOW;

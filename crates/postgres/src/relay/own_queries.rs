@@ -95,8 +95,9 @@ impl Postgres {
                 self.surveyed(tag, client, me, server, survey, out);
             }
             (Purpose::Correct(settings), None) => {
-                server.settings = settings;
+                server.settings = self.with_set(server, &settings);
                 let (tag, client) = holder(server, clients);
+                self.bring_up(tag, client, server, out);
                 self.corrected(tag, client, server, out);
             }
             (Purpose::Unlisten(channels), None) => {
@@ -105,8 +106,12 @@ impl Postgres {
             }
             (Purpose::Forget, None) => {
                 let (tag, client) = holder(server, clients);
+                self.bring_up(tag, client, server, out);
                 client.phase = Phase::Ready;
                 out.push(Effect::Wake { client: tag });
+            }
+            (Purpose::Defaults(question), failure) => {
+                self.defaults_answered(me, server, clients, (*question, failure, work.cancelled), out);
             }
             (Purpose::Listen(channels), failure) => self.listened(me, server, &channels, failure.as_ref(), out),
             (Purpose::CleanListener, failure) => self.listener_cleaned(me, server, failure, out),
@@ -114,7 +119,7 @@ impl Postgres {
             (Purpose::Lookup(lookup), failure) => self.lookup_answered(me, server, clients, (lookup, failure), out),
             (Purpose::Connect, failure) => self.connect_query_ready(me, server, None, failure, out),
             (Purpose::Connected(set), failure) => self.connect_query_ready(me, server, Some(&set), failure, out),
-            (Purpose::Check, None) => out.push(Effect::Ready { server: me }),
+            (Purpose::Check, None) => server.become_ready(me, out),
         }
     }
 }

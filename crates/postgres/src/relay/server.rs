@@ -28,6 +28,9 @@ use crate::{
     },
 };
 
+/// The fact that no client can change, and a promotion does.
+const IN_HOT_STANDBY: &[u8] = b"in_hot_standby";
+
 /// Longest message of a server: the length is a signed number.
 const MAX_LENGTH: u32 = i32::MAX as u32;
 
@@ -37,10 +40,14 @@ impl Server {
         let (Some(name), Some(value), []) = (take_text(&mut body), take_text(&mut body), body) else { return false };
         if is_fact(name) {
             if self.facts.get(name) != Some(value) {
+                if name == IN_HOT_STANDBY {
+                    postgres.parameters.fact_changed(self.pool, name, value);
+                }
                 self.facts = Arc::new(self.facts.with(name, value));
             }
         } else if self.settings.reported.get(name) != Some(value) {
             self.note_reported(name);
+            self.heard = true;
             if name == b"standard_conforming_strings" {
                 self.odd_strings = value != b"on";
             }
@@ -245,12 +252,7 @@ impl Postgres {
         }
         match server.holder {
             Some(tag) if server.work.is_none() => {
-                let client = relay.client(tag);
-                if let Some(start) = client.start.as_ref().filter(|start| !Arc::ptr_eq(start, &server.defaults)) {
-                    let settings = server.settings.with_defaults_set(start, &server.defaults);
-                    server.settings = self.parameters.intern(settings);
-                }
-                client.settings = Some(server.settings.clone());
+                relay.client(tag).settings = Some(server.settings.clone());
                 Step::Forward
             }
             _ => Step::Drop,

@@ -57,10 +57,12 @@ pub struct Client {
     pub(crate) pin: Option<Pin>,
 
     // Of `features::settings`.
-    /// What it has set; known from the end of its login on.
+    /// What it has, and was told; known from the end of its login on.
     pub(crate) settings: Option<Arc<Settings>>,
-    /// What it had when its login was over: RESET leads back there.
+    /// What it has when it has set nothing since its login: RESET leads back there.
     pub(crate) start: Option<Arc<Settings>>,
+    /// What it would have if it had asked for nothing either: the defaults of the server that it had last.
+    pub(crate) base: Option<Arc<Settings>>,
 
     // Of `features::listen`.
     /// What it listens to on a server that it shares with others.
@@ -129,6 +131,7 @@ impl Client {
             lease: None,
             settings: None,
             start: None,
+            base: None,
             named: None,
             pin: None,
             awaits_answers: false,
@@ -300,6 +303,6 @@ mod tests {
 
     #[test]
     fn a_client_is_small() {
-        assert!(size_of::<Client>() <= 112, "{}", size_of::<Client>());
+        assert!(size_of::<Client>() <= 120, "{}", size_of::<Client>());
     }
 }

@@ -5,7 +5,12 @@ use std::sync::Arc;
 use protocol::Verdict;
 
 use crate::{
-    session::{lookup::Lookup, preface::Preface, survey::Survey},
+    session::{
+        defaults::{Question, Then},
+        lookup::Lookup,
+        preface::Preface,
+        survey::Survey,
+    },
     sql::{
         catalogue::Reading,
         parameters::{Pairs, Settings},
@@ -69,6 +74,8 @@ pub(crate) enum Purpose {
     Connected(Survey),
     /// To ask who may log in.
     Lookup(Lookup),
+    /// To learn what of its parameters is its own.
+    Defaults(Box<Question>),
 }
 
 impl Purpose {
@@ -100,12 +107,22 @@ impl OwnQueries {
 
     /// It is done before the holder's request is sent, not because of what the holder has done already.
     pub(crate) fn precedes_request(&self) -> bool {
-        matches!(self.purpose, Purpose::Preface(_) | Purpose::Forget)
+        match &self.purpose {
+            Purpose::Defaults(question) => question.then == Then::Grant,
+            purpose => matches!(purpose, Purpose::Preface(_) | Purpose::Forget),
+        }
     }
 
     /// Rows that come are looked at.
     pub(crate) fn reads_rows(&self) -> bool {
-        matches!(self.purpose, Purpose::Survey(_) | Purpose::Connected(_) | Purpose::Lookup(_) | Purpose::Catalogue(..))
+        matches!(
+            self.purpose,
+            Purpose::Survey(_)
+                | Purpose::Connected(_)
+                | Purpose::Lookup(_)
+                | Purpose::Catalogue(..)
+                | Purpose::Defaults(_)
+        )
     }
 
     /// A row; `None` if it is too long. False if it is malformed.
@@ -125,6 +142,7 @@ impl OwnQueries {
                 true
             }
             (Purpose::Catalogue(reading, _), Some(body)) => reading.row(body).is_some(),
+            (Purpose::Defaults(question), Some(body)) => question.row(body).is_some(),
             (Purpose::Catalogue(reading, _), None) => {
                 reading.long_row();
                 true

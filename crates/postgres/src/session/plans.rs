@@ -31,9 +31,7 @@ pub(crate) enum Fate {
 /// The parameters by which functions are compiled, and their values.
 fn compiling(settings: &Settings) -> Box<[u8]> {
     let mut all = Vec::new();
-    for (name, value) in
-        settings.reported.iter().chain(settings.extras.iter()).filter(|(name, _)| rules_compiling(name))
-    {
+    for (name, value) in settings.iter().filter(|(name, _)| rules_compiling(name)) {
         all.extend_from_slice(&[&name.to_ascii_lowercase(), &b"="[..], value, b"\0"].concat());
     }
     all.into()

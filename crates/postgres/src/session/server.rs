@@ -1,6 +1,6 @@
 //! The state of a server's connection, and what it does whatever its client wants: it is asked for something, and given back.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use protocol::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Verdict};
 
@@ -8,6 +8,7 @@ use crate::{
     directory::{OnState, PoolMode, ResetPolicy, StatePolicy},
     exchange::Exchange,
     session::{
+        defaults::{self, Question, Then},
         listen::Duty,
         own_queries::{OwnQueries, Purpose},
         plans::Plans,
@@ -110,10 +111,16 @@ pub struct Server {
     // Of `features::settings`.
     /// What is set in it now.
     pub(crate) settings: Arc<Settings>,
-    /// What was set when its connection began, before any SQL.
+    /// What it has of itself, before any SQL: RESET leads back there.
     pub(crate) own: Arc<Settings>,
-    /// What was set when it started.
+    /// What is set in it when it starts, or after a cleaning.
     pub(crate) defaults: Arc<Settings>,
+    /// Since it was last looked at what it begins with, it has reported another value, or something was set back in it.
+    pub(crate) heard: bool,
+    /// When that was looked at: see `Parameters::epoch`.
+    pub(crate) epoch: u64,
+    /// Where it notes that it has answered: see `Parameters::clock`.
+    pub(crate) clock: Arc<AtomicU64>,
     /// Backslashes escape in text constants of the plain kind, or nobody knows.
     pub(crate) odd_strings: bool,
     /// Names of custom parameters in the texts that were forwarded since it was granted, or last surveyed.
@@ -229,6 +236,9 @@ impl Server {
             fatal: None,
             settings: Arc::default(),
             defaults: Arc::default(),
+            heard: false,
+            epoch: 0,
+            clock: Arc::default(),
             facts: Arc::default(),
             version: Version::default(),
             own_facts: Arc::default(),
@@ -351,9 +361,49 @@ impl Server {
         let at_rest = usable && self.exchange.status() == IDLE && self.exchange.is_settled();
         let mark = out.effects.len();
         out.push(Effect::Keep { server: me, briefly: true });
-        if !at_rest || !self.ask_catalogue(me, Some(verdict), out) {
+        let asked = at_rest
+            && if verdict == Verdict::Reset || self.is_explained() {
+                self.ask_catalogue(me, Some(verdict), out)
+            } else {
+                self.ask_defaults(me, Then::Release(verdict), out);
+                true
+            };
+        if !asked {
             out.effects.truncate(mark);
             out.push(Effect::Release { server: me, verdict });
+        }
+    }
+
+    /// What it reports is what it has of itself, or was set in it.
+    #[inline]
+    pub(crate) fn is_explained(&self) -> bool {
+        !self.heard || self.settings.unset().all(|(name, value)| self.own.reported.get(name) == Some(value))
+    }
+
+    /// Asks what of that is its own now.
+    #[cold]
+    pub(crate) fn ask_defaults(&mut self, me: ServerTag, then: Then, out: &mut Outbox) {
+        let sql = defaults::write(&self.settings);
+        self.begin(me, Purpose::Defaults(Box::new(Question::new(then))), &[&sql], out);
+    }
+
+    /// It may be used, unless it has to be asked first what it begins with.
+    pub(crate) fn become_ready(&mut self, me: ServerTag, out: &mut Outbox) {
+        if self.is_explained() {
+            self.heard = false;
+            out.push(Effect::Ready { server: me });
+        } else {
+            self.ask_defaults(me, Then::Ready, out);
+        }
+    }
+
+    /// It goes back to its pool, and was kept for an answer; unless it has to be asked first what it begins with.
+    pub(crate) fn release_kept(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
+        if verdict == Verdict::Reset || self.is_explained() {
+            self.soil_at_release();
+            out.push(Effect::Release { server: me, verdict: self.worse(verdict) });
+        } else {
+            self.ask_defaults(me, Then::Release(verdict), out);
         }
     }
 

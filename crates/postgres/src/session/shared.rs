@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::{
     directory::Directory,
     random::random,
-    session::{keyring::Keyring, listen::Hubs, pins::Pins, statements::Statements, texts::Texts},
-    sql::{catalogue::Catalogues, parameters::Parameters},
+    session::{keyring::Keyring, learned::Parameters, listen::Hubs, pins::Pins, statements::Statements, texts::Texts},
+    sql::catalogue::Catalogues,
     wire::{cancel_key::MAX_NODE, encryption::SecondTries},
 };
 

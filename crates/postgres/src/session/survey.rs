@@ -5,7 +5,7 @@ use crate::{
     session::pins::Pin,
     sql::{
         parameter_names::is_hidden_setting,
-        parameters::{Pairs, Settings, is_default_set, is_fact, is_identity, write_literal},
+        parameters::{Pairs, Settings, is_fact, is_identity, write_literal},
         suspects::{ALL_PARAMETERS, Suspects},
     },
     wire::message::take_u32,
@@ -296,12 +296,12 @@ impl Survey {
     }
 
     /// What is set in the server, and what its client is to have: the same, but for what has gone back to the server's
-    /// own start, its `defaults`; the client's `start` was another. `reported` is what the server reports, `user` who it logged in as.
+    /// own; the client's `start` was another. `reported` is what the server reports, `user` who it logged in as.
     /// `None` if that is more than can be remembered.
     pub(crate) fn settings(
         &self,
         reported: &Pairs,
-        (start, defaults): (&Settings, &Settings),
+        start: &Settings,
         user: Option<&[u8]>,
     ) -> Option<(Settings, Settings)> {
         let set = |name: &[u8]| self.set.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -313,17 +313,15 @@ impl Survey {
                 || (is("role") && **value == *b"none")
                 || (is("session_authorization") && user.is_none_or(|user| *user == **value))
                 || NOT_OF_SESSION.iter().any(|other| is(other));
-            let listed = reported.get(name).is_some() || (is_fact(name) && !is("session_authorization"));
-            let explicit = || reported.get(name).is_some_and(|value| is_default_set(name, value, start, defaults));
-            if !nothing && (!listed || explicit()) {
+            if !nothing && (!is_fact(name) || is("session_authorization")) {
                 there = there.with(name, value);
                 if there.get(name) != Some(value) {
                     return None;
                 }
             }
         }
-        let mut wanted = there.clone();
-        // What the client began with was set in the server, unless it is the server's own: so what is no longer set was set back.
+        let (mut wanted, mut wanted_reported) = (there.clone(), reported.clone());
+        // What the client began with was set in the server: so what is no longer set was set back.
         // Of some the server does not say who has set them.
         let unset = |name: &[u8], was_set: bool| {
             // A custom parameter that was set back is empty, not gone.
@@ -332,11 +330,9 @@ impl Survey {
         };
         for (name, value) in start.extras.iter().filter(|(name, _)| unset(name, true)) {
             wanted = wanted.with(name, value);
-        }
-        let mut wanted_reported = reported.clone();
-        let other = |name, value| defaults.reported.get(name) != Some(value);
-        for (name, value) in start.reported.iter().filter(|(name, value)| unset(name, other(name, value))) {
-            wanted_reported = wanted_reported.with(name, value);
+            if reported.get(name).is_some() {
+                wanted_reported = wanted_reported.with(name, value);
+            }
         }
         Some((Settings::new(reported.clone(), there), Settings::new(wanted_reported, wanted)))
     }
@@ -387,13 +383,14 @@ mod tests {
             [Some("s"), Some("app.x"), None],
         ]);
         let reported = pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, MDY")]);
-        let start = Settings::new(pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, DMY")]), pairs(&[("geqo", "off")]));
-        let defaults = Settings::new(pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, MDY")]), Pairs::default());
-        let (there, wanted) = survey.settings(&reported, (&start, &defaults), Some(b"app")).unwrap();
-        assert_eq!(there.extras, pairs(&[("search_path", "a, b")]));
+        let own = pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, DMY")]);
+        let start = Settings::new(own, pairs(&[("geqo", "off"), ("DateStyle", "ISO, DMY")]));
+        let (there, wanted) = survey.settings(&reported, &start, Some(b"app")).unwrap();
+        assert_eq!(there.extras, pairs(&[("search_path", "a, b"), ("TimeZone", "CET")]));
         // What is no longer set has gone back to the client's start.
         assert_eq!(wanted.reported, pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, DMY")]));
-        assert_eq!(wanted.extras, pairs(&[("search_path", "a, b"), ("geqo", "off")]));
+        let set = [("search_path", "a, b"), ("TimeZone", "CET"), ("geqo", "off"), ("DateStyle", "ISO, DMY")];
+        assert_eq!(wanted.extras, pairs(&set));
     }
 
     #[test]
@@ -403,7 +400,7 @@ mod tests {
             [Some("s"), Some("session_authorization"), Some("other")],
         ]);
         let start = Settings::default();
-        let (there, _) = survey.settings(&Pairs::default(), (&start, &start), Some(b"app")).unwrap();
+        let (there, _) = survey.settings(&Pairs::default(), &start, Some(b"app")).unwrap();
         assert_eq!(there.extras, pairs(&[("role", "reader"), ("session_authorization", "other")]));
         assert!(there.acts_as_two() && !start.acts_as_two());
     }

@@ -1,14 +1,10 @@
-//! Run-time parameters of sessions: compact immutable sets of them, shared by all sessions that have the same, and the
-//! SQL that leads from one set to another. It knows no session.
+//! Run-time parameters of sessions: compact immutable sets of them, and the SQL that leads from one set to another. It knows no
+//! session.
 
 use std::{
-    collections::{HashMap, HashSet},
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-
-use protocol::PoolId;
 
 use crate::{
     sql::{
@@ -18,11 +14,8 @@ use crate::{
     wire::message::take_text,
 };
 
-/// Most different sets remembered per process before those that nobody uses are dropped; it doubles when all are used.
-const SWEEP_AT: usize = 1024;
-
-/// Most combinations of pool and start-up settings whose outcome is remembered; beyond it the memory starts anew.
-const MAX_LEARNED: usize = 4096;
+/// The parameter by which an application says its name.
+pub(crate) const APPLICATION_NAME: &[u8] = b"application_name";
 
 /// Longest parameter set, in bytes; a change that would make one longer is not recorded.
 pub(crate) const MAX_SET: usize = 64 * 1024;
@@ -87,6 +80,11 @@ impl Pairs {
         }
         if bytes.len() > MAX_SET { self.clone() } else { Self(bytes.into()) }
     }
+
+    /// The same without this parameter.
+    pub(crate) fn without(&self, name: &[u8]) -> Self {
+        self.iter().filter(|(known, _)| !known.eq_ignore_ascii_case(name)).collect()
+    }
 }
 
 impl<'a> FromIterator<(&'a [u8], &'a [u8])> for Pairs {
@@ -113,12 +111,13 @@ fn push(bytes: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// What a session has set.
+/// What a session has.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Settings {
-    /// What the server reports, except facts.
+    /// What the server reports, except facts, whether it was set or not.
     pub(crate) reported: Pairs,
-    /// What the client asked for at start-up and the server does not report.
+    /// What was set in the session, or asked for at its start, whether the server reports it or not. What is not here is the server's
+    /// own, and becomes another when that does.
     pub(crate) extras: Pairs,
     /// See [`Settings::context`]; computed when the set is interned.
     context: u64,
@@ -128,7 +127,38 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn new(reported: Pairs, extras: Pairs) -> Self {
+        let odd = |(name, value): (&[u8], &[u8])| reported.get(name).is_some_and(|spelt| spelt != value);
+        let extras = if extras.iter().any(odd) {
+            extras.iter().map(|(name, value)| (name, reported.get(name).unwrap_or(value))).collect()
+        } else {
+            extras
+        };
         Self { reported, extras, context: 0, reading: 0 }
+    }
+
+    /// What the server reports and was not set in the session.
+    pub(crate) fn unset(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.reported.iter().filter(|(name, _)| self.extras.get(name).is_none())
+    }
+
+    /// What was set and the server does not report.
+    pub(crate) fn unreported(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.extras.iter().filter(|(name, _)| self.reported.get(name).is_none())
+    }
+
+    /// Each parameter once.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.reported.iter().chain(self.unreported())
+    }
+
+    /// Whether a session with these settings and one with those have set the same of what the server reports: nothing of it is set back
+    /// on the way from one to the other.
+    pub(crate) fn keeps_reported(&self, other: &Settings) -> bool {
+        let covers = |one: &Settings, other: &Settings| {
+            let mut set = one.extras.iter().filter(|(name, _)| one.reported.get(name).is_some());
+            set.all(|(name, _)| other.extras.get(name).is_some())
+        };
+        self.reported == other.reported && covers(self, other) && covers(other, self)
     }
 
     /// A hash of all that may rule what a text means: everything but the application's name. Known of interned sets.
@@ -154,9 +184,10 @@ impl Settings {
         IDENTITY.iter().all(|identity| self.extras.get(identity).is_some())
     }
 
-    fn compute_context(&mut self) {
+    /// Known of it from now on: see [`Settings::context`] and [`Settings::reading`].
+    pub(crate) fn compute_context(&mut self) {
         let (mut hasher, mut reading) = (DefaultHasher::new(), DefaultHasher::new());
-        for (name, value) in self.reported.iter().chain(self.extras.iter()) {
+        for (name, value) in self.iter() {
             if !name.eq_ignore_ascii_case(APPLICATION_NAME) && !name.contains(&b'.') {
                 (name.to_ascii_lowercase(), value).hash(&mut hasher);
             }
@@ -171,20 +202,22 @@ impl Settings {
     pub(crate) fn overlaid(&self, wanted: &[(String, String)]) -> Self {
         let mut settings = self.clone();
         for (name, value) in wanted {
-            let (name, value) = (name.as_bytes(), value.as_bytes());
-            let part = if self.reported.get(name).is_some() { &mut settings.reported } else { &mut settings.extras };
-            *part = part.with(name, value);
+            let (mut name, value) = (name.as_bytes(), value.as_bytes());
+            if let Some((spelt, _)) = self.reported.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+                name = spelt;
+                settings.reported = settings.reported.with(name, value);
+            }
+            settings.extras = settings.extras.with(name, value);
         }
         settings
     }
 
-    /// The same for a client that began with `start`, on a server whose own settings are `defaults`. What the client has set to the server's
-    /// own value although it began with another stands among the extras, too: a server has to be told of it, so that a RESET can be
-    /// told from one that came to nothing.
-    pub(crate) fn with_defaults_set(&self, start: &Settings, defaults: &Settings) -> Self {
-        let others = self.extras.iter().filter(|(name, _)| self.reported.get(name).is_none());
-        let set = self.reported.iter().filter(|(name, value)| is_default_set(name, value, start, defaults));
-        Self::new(self.reported.clone(), others.chain(set).collect())
+    /// The same where a session begins with `to` and no longer with `from`: what was not set in this one is as it is there.
+    pub(crate) fn rebased(&self, from: &Settings, to: &Settings) -> Self {
+        let own = |(name, value): &(&[u8], &[u8])| from.extras.get(name) != Some(*value);
+        let extras = self.extras.iter().filter(own).fold(to.extras.clone(), |all, (name, value)| all.with(name, value));
+        let value_of = |(name, value)| (name, self.extras.get(name).filter(|set| own(&(name, *set))).unwrap_or(value));
+        Self::new(to.reported.iter().map(value_of).collect(), extras)
     }
 
     /// Appends the SQL that leads a session from these settings to others; appends nothing if there is nothing to do.
@@ -208,17 +241,15 @@ impl Settings {
 }
 
 impl Settings {
-    /// Appends what makes these settings of a session that has those, and nothing beside them.
-    pub(crate) fn write_beyond(&self, own: &Settings, sql: &mut Vec<u8>) {
-        self.beyond(own).for_each(|(name, value)| write_set(sql, name, value));
+    /// Appends what makes these settings of a session in which nothing is set.
+    pub(crate) fn write_all(&self, sql: &mut Vec<u8>) {
+        self.in_order().for_each(|(name, value)| write_set(sql, name, value));
     }
 
-    /// What is set otherwise than in a session that began with the settings `own`, in the order in which it can be set.
-    pub(crate) fn beyond<'a>(&'a self, own: &'a Settings) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let reported = self.reported.iter().filter(|(name, value)| own.reported.get(name) != Some(*value));
-        let extras = self.extras.iter().filter(|(name, _)| !is_identity(name));
+    /// What is set, in the order in which it can be.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let identity = IDENTITY.iter().filter_map(|name| Some((*name, self.extras.get(name)?)));
-        reported.chain(extras).chain(identity)
+        self.extras.iter().filter(|(name, _)| !is_identity(name)).chain(identity)
     }
 
     /// The same without a change of who acts.
@@ -229,22 +260,12 @@ impl Settings {
                 write_reset(sql, name);
             }
         }
-        for (name, value) in to.reported.iter() {
-            if self.reported.get(name).is_some_and(|old| old != value) {
-                write_set(sql, name, value);
-            }
-        }
         for (name, value) in to.extras.iter() {
             if self.extras.get(name) != Some(value) && !is_identity(name) {
                 write_set(sql, name, value);
             }
         }
     }
-}
-
-/// Whether a reported parameter has the server's own value although its client began with another.
-pub(crate) fn is_default_set(name: &[u8], value: &[u8], start: &Settings, defaults: &Settings) -> bool {
-    defaults.reported.get(name) == Some(value) && start.reported.get(name).is_some_and(|own| own != value)
 }
 
 /// Parameters that say who acts, in the order in which they are taken on.
@@ -369,125 +390,6 @@ pub(crate) fn write_literal(sql: &mut Vec<u8>, value: &[u8]) {
     sql.push(b'\'');
 }
 
-/// What a client that logs in with certain settings will have.
-#[derive(Clone)]
-pub(crate) struct Learned {
-    /// Its settings, in the server's spelling.
-    pub(crate) settings: Arc<Settings>,
-    /// Facts about the server.
-    pub(crate) facts: Arc<Pairs>,
-}
-
-/// The parameter sets of the process: each exists once.
-#[derive(Default)]
-pub(crate) struct Parameters {
-    known: Mutex<Known>,
-    learned: Mutex<LearnedByPool>,
-}
-
-#[derive(Default)]
-struct Known {
-    sets: HashSet<Arc<Settings>>,
-    sweep_at: usize,
-}
-
-#[derive(Default)]
-struct LearnedByPool {
-    /// By pool: what its servers report when they start.
-    defaults: HashMap<PoolId, Learned>,
-    /// By pool and what a client asks for.
-    outcomes: HashMap<(PoolId, Pairs), Learned>,
-}
-
-impl Parameters {
-    /// The one copy of a set.
-    pub(crate) fn intern(&self, mut settings: Settings) -> Arc<Settings> {
-        settings.compute_context();
-        let mut known = lock(&self.known);
-        if let Some(set) = known.sets.get(&settings) {
-            return set.clone();
-        }
-        if known.sets.len() >= known.sweep_at.max(SWEEP_AT) {
-            known.sets.retain(|set| Arc::strong_count(set) > 1);
-            known.sweep_at = known.sets.len() * 2;
-        }
-        let set = Arc::new(settings);
-        known.sets.insert(set.clone());
-        set
-    }
-
-    /// A server of the pool has started with these; if they are not what was known, what was learned is void.
-    pub(crate) fn started(&self, pool: PoolId, learned: Learned) {
-        let mut known = lock(&self.learned);
-        let same = |old: &Learned| Arc::ptr_eq(&old.settings, &learned.settings) && old.facts == learned.facts;
-        if !known.defaults.get(&pool).is_some_and(same) {
-            known.outcomes.retain(|(of, _), _| *of != pool);
-            known.defaults.insert(pool, learned);
-        }
-    }
-
-    /// What a client of the pool that asks for `wanted` will have, if that is known without asking a server.
-    pub(crate) fn outcome(&self, pool: PoolId, wanted: &[(String, String)]) -> Option<Learned> {
-        let (key, name) = split(wanted);
-        let known = lock(&self.learned);
-        let base = if key == Pairs::default() { known.defaults.get(&pool) } else { known.outcomes.get(&(pool, key)) };
-        let base = base?.clone();
-        drop(known);
-        let Some(name) = name else { return Some(base) };
-        base.settings.reported.get(APPLICATION_NAME)?;
-        let reported = base.settings.reported.with(APPLICATION_NAME, name.as_bytes());
-        let settings = self.intern(Settings::new(reported, base.settings.extras.clone()));
-        Some(Learned { settings, facts: base.facts })
-    }
-
-    /// A client of the pool asked for `wanted` and got this.
-    pub(crate) fn learn(&self, pool: PoolId, wanted: &[(String, String)], defaults: &Settings, learned: Learned) {
-        let (key, name) = split(wanted);
-        let mut base = learned;
-        if name.is_some() {
-            // Remembered with the application's name of the pool, which is replaced for each client.
-            let Some(default) = defaults.reported.get(APPLICATION_NAME) else { return };
-            let reported = base.settings.reported.with(APPLICATION_NAME, default);
-            base.settings = self.intern(Settings::new(reported, base.settings.extras.clone()));
-        }
-        if key == Pairs::default() {
-            return;
-        }
-        let mut known = lock(&self.learned);
-        if known.outcomes.len() >= MAX_LEARNED {
-            known.outcomes.clear();
-        }
-        known.outcomes.insert((pool, key), base);
-    }
-}
-
-const APPLICATION_NAME: &[u8] = b"application_name";
-
-/// Longest application name that PostgreSQL keeps.
-const MAX_APPLICATION_NAME: usize = 63;
-
-/// Splits off an application name that the server will take as it is: that one need not be learned. The rest is
-/// brought into a form that is the same for the same settings.
-fn split(wanted: &[(String, String)]) -> (Pairs, Option<&str>) {
-    let verbatim =
-        |value: &str| value.len() <= MAX_APPLICATION_NAME && value.bytes().all(|b| (b' '..=b'~').contains(&b));
-    let mut name = None;
-    let mut rest = Vec::new();
-    for (key, value) in wanted {
-        if key.as_bytes().eq_ignore_ascii_case(APPLICATION_NAME) && verbatim(value) {
-            name = Some(value.as_str());
-        } else {
-            rest.push((key.to_ascii_lowercase(), value));
-        }
-    }
-    rest.sort();
-    (rest.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())).collect(), name)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -507,30 +409,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_sets_are_one_set() {
-        let parameters = Parameters::default();
-        let set = |value| Settings::new(pairs(&[("TimeZone", value)]), Pairs::default());
-        assert!(Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("UTC"))));
-        assert!(!Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("CET"))));
-    }
-
-    #[test]
-    fn sets_that_nobody_uses_are_dropped() {
-        let parameters = Parameters::default();
-        for i in 0..3 * SWEEP_AT {
-            parameters.intern(Settings::new(pairs(&[("a", &i.to_string())]), Pairs::default()));
-        }
-        assert!(lock(&parameters.known).sets.len() <= SWEEP_AT);
-    }
-
-    #[test]
     fn the_change_between_two_sets_sets_resets_and_leaves_alone() {
         let from = Settings::new(
             pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, MDY")]),
             pairs(&[("work_mem", "1MB"), ("geqo", "off")]),
         );
         let to = from.overlaid(&wanted(&[("timezone", "CET"), ("Search_Path", "a, b")]));
-        let to = Settings { extras: pairs(&[("work_mem", "1MB"), ("Search_Path", "a, b")]), ..to };
+        let to = Settings { extras: to.extras.without(b"geqo"), ..to };
         let sql = r#"RESET "geqo";SET "TimeZone" = 'CET';SELECT pg_catalog.set_config('Search_Path','a, b',false);"#;
         assert_eq!(change(&from, &to), sql);
         assert_eq!(change(&from, &from), "");
@@ -546,58 +431,30 @@ mod tests {
     }
 
     #[test]
-    fn the_application_name_does_not_change_what_a_text_means() {
-        let parameters = Parameters::default();
-        let context = |name, zone| {
-            parameters
-                .intern(Settings::new(pairs(&[("application_name", name), ("TimeZone", zone)]), Pairs::default()))
-                .context()
-        };
-        assert_eq!(context("a", "UTC"), context("b", "UTC"));
-        assert_ne!(context("a", "UTC"), context("a", "CET"));
-    }
-
-    #[test]
     fn names_and_values_cannot_break_out_of_their_quotes() {
         let to = Settings::new(Pairs::default(), pairs(&[("a\"b", r"x'; DROP TABLE t; --\"), ("c", "\u{e4}")]));
         let sql = "SET \"a\"\"b\" = E'x\\x27; DROP TABLE t; --\\x5c';SET \"c\" = E'\\xc3\\xa4';";
         assert_eq!(change(&Settings::default(), &to), sql);
     }
-
     #[test]
-    fn what_was_learned_is_known_for_every_application_name() {
-        let parameters = Parameters::default();
-        let pool = PoolId(1);
-        let reported = pairs(&[("application_name", "ph"), ("TimeZone", "UTC")]);
-        let defaults = parameters.intern(Settings::new(reported, Pairs::default()));
-        let facts = Arc::new(pairs(&[("server_version", "17")]));
-        assert!(parameters.outcome(pool, &[]).is_none());
-        parameters.started(pool, Learned { settings: defaults.clone(), facts: facts.clone() });
-        assert!(Arc::ptr_eq(&parameters.outcome(pool, &[]).unwrap().settings, &defaults));
-        let psql = parameters.outcome(pool, &wanted(&[("application_name", "psql")])).unwrap();
-        assert_eq!(psql.settings.reported, pairs(&[("application_name", "psql"), ("TimeZone", "UTC")]));
-        assert!(parameters.outcome(pool, &wanted(&[("application_name", "\u{e4}")])).is_none());
-
-        let asked = wanted(&[("timezone", "utc"), ("application_name", "one")]);
-        assert!(parameters.outcome(pool, &asked).is_none());
-        let settings = parameters.intern(defaults.overlaid(&wanted(&[("application_name", "one")])));
-        parameters.learn(pool, &asked, &defaults, Learned { settings, facts });
-        let two = parameters.outcome(pool, &wanted(&[("application_name", "two"), ("TimeZone", "utc")])).unwrap();
-        assert_eq!(two.settings.reported, pairs(&[("application_name", "two"), ("TimeZone", "UTC")]));
-        let plain = parameters.outcome(pool, &wanted(&[("timezone", "utc")])).unwrap();
-        assert_eq!(plain.settings.reported.get(b"application_name"), Some(&b"ph"[..]));
+    fn what_was_not_set_is_as_the_server_has_it_now() {
+        let base = |style, zone| Settings::new(pairs(&[("DateStyle", style), ("TimeZone", zone)]), Pairs::default());
+        let (old, new) = (base("ISO, MDY", "UTC"), base("ISO, DMY", "CET"));
+        // Set to what the server has anyway: it stays so.
+        let own = old.overlaid(&wanted(&[("timezone", "UTC"), ("geqo", "off")]));
+        let now = own.rebased(&old, &new);
+        assert_eq!(now.reported, pairs(&[("DateStyle", "ISO, DMY"), ("TimeZone", "UTC")]));
+        assert_eq!(now.extras, pairs(&[("TimeZone", "UTC"), ("geqo", "off")]));
+        assert_eq!(change(&old, &own), r#"SET "TimeZone" = 'UTC';SET "geqo" = 'off';"#);
+        assert_eq!(change(&own, &new), r#"RESET "TimeZone";RESET "geqo";"#, "a SET would hide what comes later");
+        assert_eq!(change(&old, &new), "", "that is the server's business");
     }
 
     #[test]
-    fn a_server_that_starts_otherwise_voids_what_was_learned() {
-        let parameters = Parameters::default();
-        let set = |value| Settings::new(pairs(&[("TimeZone", value)]), Pairs::default());
-        let learned = |value| Learned { settings: parameters.intern(set(value)), facts: Arc::default() };
-        parameters.started(PoolId(1), learned("UTC"));
-        parameters.learn(PoolId(1), &wanted(&[("a", "b")]), &set("UTC"), learned("UTC"));
-        parameters.started(PoolId(1), learned("UTC"));
-        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_some());
-        parameters.started(PoolId(1), learned("CET"));
-        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_none());
+    fn what_the_operators_sql_sets_is_replaced_by_what_it_sets_later() {
+        let base = |memory| Settings::new(Pairs::default(), pairs(&[("work_mem", memory), ("jit", "off")]));
+        let own = base("1MB").overlaid(&wanted(&[("geqo", "off"), ("jit", "on")]));
+        let now = own.rebased(&base("1MB"), &base("2MB"));
+        assert_eq!(now.extras, pairs(&[("work_mem", "2MB"), ("jit", "on"), ("geqo", "off")]));
     }
 }

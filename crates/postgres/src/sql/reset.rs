@@ -31,18 +31,12 @@ const MAX_STATEMENTS: usize = 1024;
 pub(crate) struct Start<'a> {
     /// What the client had.
     pub(crate) start: &'a Settings,
-    /// What the server had.
-    pub(crate) defaults: &'a Settings,
-    /// Some of what the server had was set there by SQL.
-    pub(crate) set_by_sql: bool,
 }
 
 impl<'a> Start<'a> {
     /// Names and values.
     fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let (defaults, all) = (self.defaults, self.set_by_sql);
-        let differs = move |(name, value): &(&[u8], &[u8])| all || defaults.reported.get(name) != Some(value);
-        self.start.extras.iter().chain(self.start.reported.iter().filter(differs))
+        self.start.extras.iter()
     }
 
     /// Nothing is to be done for this client.
@@ -353,12 +347,15 @@ mod tests {
     }
 
     fn with_start<T>(act: impl FnOnce(&Start<'_>) -> T) -> T {
-        let defaults = Settings::new(pairs(&[("TimeZone", "UTC"), ("DateStyle", "ISO, MDY")]), Pairs::default());
-        let start = Settings::new(
-            pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, MDY")]),
-            pairs(&[("search_path", "s1, \"A b\""), ("app.x", "1"), ("role", "reader"), ("temp_tablespaces", "a,b")]),
-        );
-        act(&Start { start: &start, defaults: &defaults, set_by_sql: false })
+        let set = [
+            ("search_path", "s1, \"A b\""),
+            ("app.x", "1"),
+            ("role", "reader"),
+            ("temp_tablespaces", "a,b"),
+            ("TimeZone", "CET"),
+        ];
+        let start = Settings::new(pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, MDY")]), pairs(&set));
+        act(&Start { start: &start })
     }
 
     fn text(sql: &str, suspected: usize) -> String {

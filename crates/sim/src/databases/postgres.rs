@@ -42,12 +42,19 @@ pub struct Postgres {
     count: Connection,
     output: Vec<(Connection, Vec<u8>)>,
     closed: Vec<Connection>,
+    /// How intervals are written is changed in its configuration now and then.
+    is_reloaded: bool,
 }
 
 impl Postgres {
     /// One that nobody has connected to.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same with a configuration in which it is changed now and then how intervals are written.
+    pub fn reloaded() -> Self {
+        Self { is_reloaded: true, ..Self::default() }
     }
 
     /// The rows that have been committed, in the order in which they were inserted.
@@ -147,7 +154,8 @@ impl Postgres {
 impl Database for Postgres {
     fn connect(&mut self, now: Duration) -> Connection {
         self.count += 1;
-        self.sessions.insert(self.count, Session::new(self.count, now));
+        let session = Session { is_reloaded: self.is_reloaded, ..Session::new(self.count, now) };
+        self.sessions.insert(self.count, session);
         self.count
     }
 

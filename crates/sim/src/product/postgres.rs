@@ -113,8 +113,9 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let voice = |number| Voice::new(number, USERS[number % users], number < pinners);
     let players = drawn::players(&mut rng, bounds, players, voice);
     let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT, USERS[0], false), &mut rng);
+    let database = if seed.is_multiple_of(4) { model::Postgres::reloaded() } else { model::Postgres::new() };
     let world = World::new(
-        (house, network, Site::new(model::Postgres::new(), trace)),
+        (house, network, Site::new(database, trace)),
         (players, raw_clients),
         chaos,
         Most { servers: cap as usize, unsent: 2 << 20 },

@@ -55,7 +55,7 @@ fn start_up_settings_are_learned_from_a_server_once() {
         let one = stage.client();
         // A first query that does not wait for the welcome.
         stage.says(one, &[startup(3 << 16, &settings), messages("Q:hello")].concat());
-        let sql = "SET \"TimeZone\" = 'cet';SELECT pg_catalog.set_config('search_path','a,b',false);\0";
+        let sql = "SELECT pg_catalog.set_config('search_path','a,b',false);SET \"TimeZone\" = 'cet';\0";
         assert_eq!(text(&stage.got(server)), text(&message(b'Q', sql.as_bytes())));
         assert_eq!(stage.got(one), b"");
         stage.says(server, &messages("C:SET~ T:~~ D:a,b C:SELECT_1~ S:TimeZone~CET~ Z:I"));
@@ -72,7 +72,7 @@ fn start_up_settings_are_learned_from_a_server_once() {
         // A client without them sets everything back.
         let three = asks(stage, &[("user", "app")]);
         stage.says(three, &messages("Q:hello"));
-        assert_prefaced(stage, server, "RESET \"search_path\";SET \"TimeZone\" = 'UTC';", "hello");
+        assert_prefaced(stage, server, "RESET \"search_path\";RESET \"TimeZone\";", "hello");
     });
 }
 

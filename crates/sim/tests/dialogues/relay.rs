@@ -299,7 +299,7 @@ fn a_reported_parameter_follows_its_client_from_server_to_server() {
         // Another client gets the same server: its own value comes first, in one write with its request.
         let two = add_client(stage);
         stage.says(two, &messages("Q:hello"));
-        assert_prefaced(stage, first, "SET \"TimeZone\" = 'UTC'", "hello");
+        assert_prefaced(stage, first, "RESET \"TimeZone\"", "hello");
         stage.says(first, &messages("1 2 C:BEGIN~ C:SET~ C:COMMIT~ S:TimeZone~UTC~ Z:I"));
         assert_eq!(stage.got(two), b"");
 
@@ -322,7 +322,7 @@ fn what_goes_ahead_of_a_request_fails_and_the_request_goes_elsewhere() {
         let two = add_client(stage);
         stage.says(two, &messages("P:~hello~~~ B:~~~~~~~~ E:~~~~~ S"));
         let sent = text(&stage.got(first));
-        assert!(sent.contains("SET \"TimeZone\" = 'UTC';DISCARD PLANS;COMMIT~P") && sent.contains("hello~"), "{sent}");
+        assert!(sent.contains("RESET \"TimeZone\";DISCARD PLANS;COMMIT~P") && sent.contains("hello~"), "{sent}");
         let second = add_server(stage);
         stage.says(first, &messages("1 2 C:BEGIN~ E:SERROR~C57014~Mtoo_slow~~"));
         assert!(stage.is_over(first));
@@ -413,7 +413,7 @@ fn a_server_lost_before_the_request_was_sent_costs_the_client_nothing() {
     set_time_zone(&mut stage, one, server);
     stage.says(two, &messages("Q:ROLLBACK"));
     // The server dies while it is given the settings of the next client.
-    assert!(text(&stage.got(server)).contains("SET \"TimeZone\" = 'UTC'"));
+    assert!(text(&stage.got(server)).contains("RESET \"TimeZone\""));
     stage.leaves(server);
     assert!(!stage.is_over(two));
     let other = stage.server();

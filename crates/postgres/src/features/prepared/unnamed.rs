@@ -325,7 +325,7 @@ fn suspect(
         reject(tag, server, front::PARSE, out);
     }
     if whole && server.policy.on_state != OnState::Allow {
-        *amended = reset::parse(client, server, text, &mut findings);
+        *amended = reset::parse(client, text, &mut findings);
     }
     server.suspect(&findings);
     None

@@ -1,8 +1,6 @@
 //! Amended texts on their way: which requests carry one, and what the client is told of their answers, as if the server had
 //! got the client's own. How a text is amended is told in `sql::reset`.
 
-use std::sync::Arc;
-
 use protocol::{Outbox, Peer, ServerTag};
 
 use crate::{
@@ -38,10 +36,10 @@ impl Server {
     }
 }
 
-/// What this client would go back to on this server.
-fn start<'a>(client: &'a Client, server: &'a Server) -> Start<'a> {
+/// What this client would go back to.
+fn start(client: &Client) -> Start<'_> {
     let start = client.start.as_deref().expect("a client that is logged in has settings");
-    Start { start, defaults: &server.defaults, set_by_sql: server.connect_query.is_some() }
+    Start { start }
 }
 
 /// Before anything else is done about a message: whether it has to wait, or is of an amended statement.
@@ -99,7 +97,7 @@ pub(crate) fn query(
     }
     let encoding = client.settings.as_ref().and_then(|settings| settings.reported.get(b"client_encoding"));
     let wide = encoding.is_none_or(|encoding| encoding != b"UTF8");
-    match reset::query(message.body(), findings.resets.len(), wide, &start(client, server)) {
+    match reset::query(message.body(), findings.resets.len(), wide, &start(client)) {
         Outcome::Unclear => None,
         Outcome::Same => {
             findings.settle_resets();
@@ -122,11 +120,11 @@ pub(crate) fn query(
 }
 
 /// The body of a Parse behind its name, amended if it has to be. The findings are as of what is returned.
-pub(crate) fn parse(client: &Client, server: &Server, body: &[u8], findings: &mut Findings) -> Option<Vec<u8>> {
+pub(crate) fn parse(client: &Client, body: &[u8], findings: &mut Findings) -> Option<Vec<u8>> {
     if !findings.suspects.any(Suspects::SETS_BACK) {
         return None;
     }
-    match reset::parse(body, findings.resets.len(), &start(client, server)) {
+    match reset::parse(body, findings.resets.len(), &start(client)) {
         Outcome::Unclear => None,
         Outcome::Same => {
             findings.settle_resets();
@@ -145,7 +143,7 @@ pub(crate) fn named_parse(client: &Client, server: &Server, body: &[u8]) -> Opti
     if server.policy.on_state == OnState::Allow {
         return None;
     }
-    parse(client, server, body, &mut scan(body))
+    parse(client, body, &mut scan(body))
 }
 
 /// A message of a client that keeps its server to its end: only what sets back is of interest.
@@ -160,8 +158,7 @@ pub(crate) fn in_session(
     if kind == front::QUERY {
         server.unnamed.owner = None;
     }
-    let own = server.connect_query.is_none()
-        && client.start.as_ref().is_some_and(|start| Arc::ptr_eq(start, &server.defaults));
+    let own = start(client).is_servers_own();
     if own || !matches!(kind, front::QUERY | front::PARSE) {
         return Step::Forward;
     }
@@ -197,7 +194,7 @@ fn session_text(
             step = done;
         }
     } else {
-        let amended = parse(client, server, text, &mut findings);
+        let amended = parse(client, text, &mut findings);
         let amended_as = amended.as_deref().and_then(reset::mark);
         let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
         if amended_as.is_some() || unclear || server.amended_requests.is_some() {

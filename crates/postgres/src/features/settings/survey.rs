@@ -5,8 +5,10 @@ use protocol::{ClientTag, Outbox, Peer, ServerTag, Standing, Verdict};
 
 use crate::{
     directory::{OnState, PoolMode, ResetPolicy},
+    features::settings::defaults::tell_differences,
     session::{
         client::{Client, Phase},
+        defaults::Then,
         own_queries::Purpose,
         pins::Pin,
         server::Server,
@@ -14,7 +16,7 @@ use crate::{
         soil::Soil,
         survey::{self, Statements, Survey},
     },
-    sql::suspects::Suspects,
+    sql::{parameters::Pairs, suspects::Suspects},
     wire::{
         error::{Failure, Report, Severity},
         message::IDLE,
@@ -35,6 +37,12 @@ impl Postgres {
     ) -> bool {
         let plain = server.suspects == Suspects::NONE && client.pin.is_none();
         if !plain && !self.finish_with_state(me, client, tag, server, out) {
+            return false;
+        }
+        self.parameters.answered(&server.clock);
+        if !server.is_explained() && client.mode != PoolMode::Session && matches!(client.phase, Phase::Ready) {
+            client.phase = Phase::Applying;
+            server.ask_defaults(tag, Then::Finish, out);
             return false;
         }
         client.release(me, tag, server, Verdict::Clean, out);
@@ -235,12 +243,15 @@ impl Postgres {
         }
         let mut pin = survey.pin;
         if survey.settings_asked() {
-            let before = server.settings.clone();
+            let before = server.settings.unreported().collect::<Pairs>();
             self.take_over(me, client, server, &survey, out);
             if server.may_not_see_all() {
                 server.soil.add(Soil::STATE);
             }
-            if server.policy.on_state == OnState::Pin && before != server.settings && !server.discarded {
+            if server.policy.on_state == OnState::Pin
+                && before != server.settings.unreported().collect::<Pairs>()
+                && !server.discarded
+            {
                 pin = pin.or(Some(Pin::Settings));
             }
         }
@@ -287,18 +298,13 @@ impl Postgres {
     fn take_over(&self, me: ClientTag, client: &mut Client, server: &mut Server, survey: &Survey, out: &mut Outbox) {
         let start = client.start.clone().expect("a client that is logged in has settings");
         let own_user = server.user.clone();
-        let Some((theirs, wanted)) =
-            survey.settings(&server.settings.reported, (&start, &server.defaults), own_user.as_deref())
-        else {
+        let Some((theirs, wanted)) = survey.settings(&server.settings.reported, &start, own_user.as_deref()) else {
             // More than is remembered.
             server.suspects.add(Suspects::UNNAMED);
             return;
         };
-        for (name, value) in wanted.reported.iter() {
-            if server.settings.reported.get(name).is_some_and(|now| now != value) {
-                out.insert(Peer::Client(me), |to| crate::wire::message::write_parameter(to, name, value));
-            }
-        }
+        let told = client.settings.as_ref().expect("a client that is logged in has settings");
+        tell_differences(me, told, &wanted, out);
         server.settings = self.parameters.intern(theirs);
         server.plans.note_left(&server.settings);
         client.settings = Some(self.parameters.intern(wanted));

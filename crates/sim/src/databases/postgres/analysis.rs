@@ -104,7 +104,9 @@ impl Session {
                 self.columns(statement, analysis)?;
                 None
             }
-            Node::Survey { .. } | Node::Guarded { .. } => Some(vec![Column::new("text", Type::Text); 3]),
+            Node::Survey { .. } | Node::Guarded { .. } | Node::Sources => {
+                Some(vec![Column::new("text", Type::Text); 3])
+            }
             Node::Fixed(count, _) => Some(vec![Column::new("?column?", Type::Text); *count]),
             _ => None,
         })

@@ -1,12 +1,18 @@
 //! What is said on a connection, message by message: the start, and then whatever is asked, one thing at a time.
 
+use std::time::Duration;
+
 use super::{
     failure::{Failure, protocol_violation},
+    parameters::INTERVALS,
     session::{Running, Session, Stage},
     settings::Settings,
     shared::Shared,
     wire::{First, Reader, message, take_first, take_message, text},
 };
+
+/// How often the configuration is changed, where it is.
+const RELOADED_EVERY: Duration = Duration::from_millis(300);
 
 const PROTOCOL_3: u32 = 3 << 16;
 const CANCEL: u32 = 1234 << 16 | 5678;
@@ -104,6 +110,7 @@ impl Session {
             self.database = self.user.clone();
         }
         self.settings = Settings::new(&self.user);
+        self.read_configuration();
         self.say(b'R', |to| to.extend([0; 4]));
         for (name, value) in options(&switches)?.into_iter().chain(wanted) {
             self.settings.begin_with(&name, &value)?;
@@ -127,7 +134,16 @@ impl Session {
         }
     }
 
+    /// A configuration that was changed is read when the next message comes.
+    fn read_configuration(&mut self) {
+        if self.is_reloaded {
+            let style = INTERVALS[(self.now.as_millis() / RELOADED_EVERY.as_millis()) as usize % INTERVALS.len()];
+            self.settings.configure("intervalstyle", style);
+        }
+    }
+
     fn message(&mut self, shared: &mut Shared, kind: u8, body: &[u8]) {
+        self.read_configuration();
         if self.copying.is_some() {
             return self.copy_message(shared, kind, body);
         }

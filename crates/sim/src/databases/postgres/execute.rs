@@ -169,6 +169,7 @@ impl Session {
             Node::Do(steps) => self.procedure(shared, steps)?,
             Node::Survey { settings, names, statements } => self.survey(shared, *settings, names, *statements),
             Node::Guarded { mark, names } => self.guarded(mark, names),
+            Node::Sources => self.sources(),
             Node::Fixed(_, rows) => {
                 let value = |text: &String| Value::Text(text.clone());
                 Done::rows("SELECT", rows.iter().map(|row| row.iter().map(value).collect()).collect::<VecDeque<_>>())

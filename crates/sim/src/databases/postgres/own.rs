@@ -14,6 +14,9 @@ pub(super) fn recognise(span: &str, tokens: &[Token]) -> Option<Node> {
     if span.starts_with("SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text") {
         return survey(span, tokens);
     }
+    if span.starts_with("SELECT name, source, ") {
+        return Some(Node::Sources);
+    }
     for mark in ["t", "d"] {
         if span.starts_with(&format!("SELECT '{mark}', pg_catalog.encode(")) {
             return Some(Node::Guarded { mark, names: names_of_settings(tokens) });

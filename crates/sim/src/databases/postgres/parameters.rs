@@ -42,7 +42,7 @@ enum Kind {
 use Kind::{Ascii, Bool, DateStyle, Encoding, Integer, Kilobytes, Milliseconds, Names, Role, Text, Words, Zone};
 use Rights::{Anybody, Nobody, Start, Superuser};
 
-const INTERVALS: &[&str] = &["postgres", "postgres_verbose", "sql_standard", "iso_8601"];
+pub(super) const INTERVALS: &[&str] = &["postgres", "postgres_verbose", "sql_standard", "iso_8601"];
 const LEVELS: &[&str] = &["serializable", "repeatable read", "read committed", "read uncommitted"];
 const MESSAGES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
 const ZONES: &[&str] =

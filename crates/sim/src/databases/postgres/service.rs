@@ -67,6 +67,12 @@ impl Session {
         Done::rows("SELECT", rows)
     }
 
+    /// Where the values of what is reported come from.
+    pub(super) fn sources(&self) -> Done {
+        let row = |(name, source): (&str, &str)| [name, source, "t"].map(|text| Value::Text(text.to_owned())).to_vec();
+        Done::rows("SELECT", self.settings.sources().map(row).collect::<VecDeque<_>>())
+    }
+
     /// What these settings are.
     pub(super) fn guarded(&self, mark: &str, names: &[String]) -> Done {
         let row = |name: &String| {

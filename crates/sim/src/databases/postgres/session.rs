@@ -183,6 +183,8 @@ pub(super) struct Session {
     pub(super) output: Vec<u8>,
     pub(super) now: Duration,
     pub(super) settings: Settings,
+    /// The server's configuration changes now and then.
+    pub(super) is_reloaded: bool,
     pub(super) statements: BTreeMap<String, Prepared>,
     pub(super) portals: BTreeMap<String, Portal>,
     pub(super) temps: Temps,
@@ -223,6 +225,7 @@ impl Session {
             output: Vec::new(),
             now,
             settings: Settings::default(),
+            is_reloaded: false,
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             temps: Temps::new(),

@@ -20,6 +20,8 @@ pub(super) struct Settings {
     user: String,
     /// What RESET leads back to, where that is not the default.
     start: BTreeMap<String, String>,
+    /// What the server's configuration says, where that is not the default.
+    configured: BTreeMap<&'static str, &'static str>,
     /// What has been set and holds now; `None` is set to the session's start.
     now: Values,
     /// What will hold when the transaction has ended well.
@@ -59,6 +61,13 @@ impl Settings {
         Ok(())
     }
 
+    /// The configuration was read again, and says this. `name` is in small letters.
+    pub(super) fn configure(&mut self, name: &'static str, value: &'static str) {
+        if self.configured.insert(name, value) != Some(value) {
+            self.touch();
+        }
+    }
+
     /// The value as it is kept.
     fn check(&mut self, name: &str, value: &str) -> Result<String, Failure> {
         let Some(parameter) = known(name)? else {
@@ -76,7 +85,8 @@ impl Settings {
 
     fn of_start(&self, name: &str) -> Option<&str> {
         let default = || find(name).map(|parameter| parameter.default);
-        self.start.get(name).map(String::as_str).or_else(default)
+        let configured = || self.configured.get(name).copied();
+        self.start.get(name).map(String::as_str).or_else(configured).or_else(default)
     }
 
     fn set_now(&self, name: &str) -> Option<&str> {
@@ -206,6 +216,16 @@ impl Settings {
         all.collect()
     }
 
+    /// The names of all that is reported, and where the value of each comes from.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        ALL.iter().filter(|parameter| parameter.reported).map(|parameter| {
+            let name = parameter.name.to_ascii_lowercase();
+            let configured = if self.configured.contains_key(&*name) { "configuration file" } else { "default" };
+            let started = if self.start.contains_key(&name) { "client" } else { configured };
+            (parameter.name, if self.set_now(&name).is_some() { "session" } else { started })
+        })
+    }
+
     /// What a session that has just begun would not have.
     pub(super) fn leftovers(&self) -> Vec<String> {
         let differs = |name: &String, value: &String| {
@@ -291,6 +311,22 @@ mod tests {
         settings.set("timezone", None, false).unwrap();
         assert_eq!(settings.show("timezone").unwrap(), "CET");
         assert!(settings.leftovers().is_empty());
+    }
+
+    #[test]
+    fn another_configuration_is_seen_where_nothing_is_set() {
+        let (mut settings, mut bytes) = (Settings::new("app"), Vec::new());
+        settings.set("intervalstyle", Some("iso_8601"), false).unwrap();
+        settings.report(&mut bytes);
+        bytes.clear();
+        settings.configure("intervalstyle", "iso_8601");
+        settings.set("intervalstyle", None, false).unwrap();
+        settings.report(&mut bytes);
+        assert!(bytes.is_empty(), "what was reported last is the same");
+        settings.configure("intervalstyle", "sql_standard");
+        settings.report(&mut bytes);
+        assert_eq!(bytes, b"S\0\0\0\x1fIntervalStyle\0sql_standard\0");
+        assert!(settings.sources().any(|source| source == ("IntervalStyle", "configuration file")));
     }
 
     #[test]

@@ -98,6 +98,8 @@ pub(super) enum Node {
         mark: &'static str,
         names: Vec<String>,
     },
+    /// Where the values of what is reported come from.
+    Sources,
     /// Rows that are the same whatever happens: so many columns each.
     Fixed(usize, Vec<Vec<String>>),
 }
@@ -202,7 +204,8 @@ impl Node {
 
     /// It is a query, and not only something that has rows to tell.
     pub(super) fn is_query(&self) -> bool {
-        matches!(self, Self::Select(_) | Self::Read(_) | Self::Survey { .. } | Self::Guarded { .. } | Self::Fixed(..))
+        let ours = matches!(self, Self::Survey { .. } | Self::Guarded { .. } | Self::Sources | Self::Fixed(..));
+        ours || matches!(self, Self::Select(_) | Self::Read(_))
     }
 
     /// It needs to know what was committed: when it is read, if `early`, or when it is carried out.

@@ -83,6 +83,8 @@ impl Speech for Voice {
         let kind = bytes[0];
         let message = match kind {
             b'K' => None,
+            // It may be another one each time, and no program asks for it.
+            b'S' if body.starts_with(b"IntervalStyle\0") => None,
             b'S' => Some(Message { kind: Kind::Setting, text: body[..body.len() - 1].to_vec() }),
             b'E' | b'N' => {
                 let (code, said) = (field(body, b'C'), field(body, b'M'));
