@@ -1,4 +1,5 @@
-//! Recognises clients that come back as fast as they are evicted: eviction then helps nobody, and costs a login each time.
+//! What is known of evictions: which clients of a worker could be evicted first; and whether clients come back as fast as they are evicted,
+//! where each eviction only costs a login. Evicts none.
 
 use std::time::Duration;
 
@@ -12,6 +13,16 @@ pub(crate) const YOUNG: Duration = Duration::from_secs(30);
 
 /// Evictions of such clients in a window that make a loop, if they are at least half of all.
 const LEAST: u32 = 10;
+
+/// In which order clients are evicted: whether it holds a server, and since when it is idle.
+pub(crate) type Rank = (bool, Time);
+
+/// Those of a worker's clients that could be evicted first, in order, and when that was so.
+#[derive(Debug, Default)]
+pub(crate) struct Evictable {
+    pub(crate) at: Time,
+    pub(crate) ranks: Vec<Rank>,
+}
 
 /// The evictions of one listener.
 #[derive(Debug, Default)]

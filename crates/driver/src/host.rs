@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
@@ -16,6 +16,7 @@ use crate::{
     client_state::STATES,
     clock::Clock,
     config::{DriverConfig, Upstreams},
+    evictions::Evictable,
     listener::Listener,
     orders::DatabaseName,
     registry::Registry,
@@ -137,8 +138,8 @@ pub(crate) struct Board {
     pub(crate) cpu_ns: AtomicU64,
     /// Per listener: clients by state.
     pub(crate) states: Vec<[AtomicU64; STATES]>,
-    /// Per listener: since when its longest idle client has been idle.
-    pub(crate) oldest_idle: Vec<AtomicU64>,
+    /// Per listener: its clients that could be evicted first.
+    evictable: Vec<Mutex<Evictable>>,
     pub(crate) ended: AtomicBool,
 }
 
@@ -150,8 +151,13 @@ impl Board {
             moves: AtomicU64::new(0),
             cpu_ns: AtomicU64::new(0),
             states: (0..listeners).map(|_| Default::default()).collect(),
-            oldest_idle: (0..listeners).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            evictable: (0..listeners).map(|_| Mutex::default()).collect(),
             ended: AtomicBool::new(false),
         }
+    }
+
+    /// To be held for one look.
+    pub(crate) fn evictable(&self, listener: usize) -> MutexGuard<'_, Evictable> {
+        self.evictable[listener].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

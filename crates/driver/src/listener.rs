@@ -7,13 +7,13 @@ use std::sync::{
 
 use std::time::Duration;
 
-use pool::{Admission, Gate, GateConfig, Time};
+use pool::{Gate, GateConfig, Time};
 use protocol::ClientRules;
 
 use crate::{
     config::{ListenerSpec, Timeouts},
     evictions::Evictions,
-    lobby::{Displaced, Lobby, Net},
+    lobby::{Displaced, Guest, Lobby, LooksOn, Net},
     snapshot::ListenerSnapshot,
     socket,
     tls::TlsAcceptor,
@@ -125,36 +125,81 @@ impl Listener {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who has not logged in. To be held for one call.
-    pub(crate) fn lobby(&self) -> MutexGuard<'_, Lobby> {
+    /// Who has not logged in. To be held for one call. Who holds it and the gate takes this one first.
+    fn lobby(&self) -> MutexGuard<'_, Lobby> {
         self.lobby.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client asks to come in. Also says whose place it gets, if it gets somebody's: that one is to be told, and has
+    /// A client has come in, and has not logged in.
+    pub(crate) fn enter_lobby(&self, guest: Guest, net: Net, now: Time) {
+        self.lobby().enter(guest, net, now);
+    }
+
+    /// A client has logged in, or goes. False if another has its place by now.
+    pub(crate) fn leave_lobby(&self, guest: Guest) -> bool {
+        let mut lobby = self.lobby();
+        let was_there = lobby.leave(guest);
+        let mut gate = self.gate();
+        gate.set_onlookers(lobby.onlookers());
+        if was_there {
+            gate.known();
+        }
+        was_there
+    }
+
+    /// A client that has not logged in wants to look on only. Half of all may.
+    pub(crate) fn look_on(&self, guest: Guest, now: Time) -> LooksOn {
+        let most = (self.limits().hard_limit / 2).max(1) as usize;
+        let mut lobby = self.lobby();
+        let looks_on = lobby.look_on(guest, most, now);
+        self.gate().set_onlookers(lobby.onlookers());
+        looks_on
+    }
+
+    /// A client looks on no longer, and has its login before it.
+    pub(crate) fn log_in(&self, guest: Guest, now: Time) {
+        let mut lobby = self.lobby();
+        lobby.log_in(guest, now);
+        self.gate().set_onlookers(lobby.onlookers());
+    }
+
+    /// A client asks to come in. Says whether it may, and whose place it gets, if it gets another's: that one is to be told, and has
     /// [given way](Self::gave_way) when it is gone.
-    pub(crate) fn admit(&self, net: impl FnOnce() -> Net, now: Time) -> (Admission, Option<Displaced>) {
-        let (mut admission, over) = {
+    pub(crate) fn admit(&self, net: impl FnOnce() -> Net, now: Time) -> (bool, Option<Displaced>) {
+        let (admitted, crowded, over) = {
             let mut gate = self.gate();
-            (gate.admit(), gate.clients() > gate.config().hard_limit)
+            let admitted = gate.admit();
+            (admitted, gate.evictions_wanted() > 0, gate.clients() > gate.config().hard_limit)
         };
+        let mut welcome = admitted;
         let mut displaced = None;
-        if admission != Admission::Accept {
-            let full = admission == Admission::Reject;
-            displaced = self.displace(net(), full, now);
+        if !admitted || crowded {
+            displaced = self.displace(net(), !admitted, now);
             if displaced.is_some() {
-                // The newcomer takes the place of the one that goes; or nobody does, where there are more clients than there may be, as
-                // after a reload. Below the hard limit the newcomer has got a place of its own as well.
-                if !(full && over) {
-                    admission = Admission::Accept;
-                }
-                if !full || over {
-                    self.left();
+                // At the hard limit the newcomer takes the place of the one that goes, unless there are more clients than there may be, as
+                // after a reload: then the place is gone. Below the limit the newcomer has got a place of its own as well.
+                welcome |= !over;
+                if admitted || over {
+                    self.stranger_left();
                 }
             }
         }
-        let counted = if admission == Admission::Reject { &self.rejected } else { &self.accepted };
+        let counted = if welcome { &self.accepted } else { &self.rejected };
         counted.fetch_add(1, Relaxed);
-        (admission, displaced)
+        (welcome, displaced)
+    }
+
+    /// While there are more clients than the soft limit: one that is to log in and takes too long, which is to be told that it goes.
+    pub(crate) fn displace_slow(&self, now: Time) -> Option<Displaced> {
+        if !self.reserve() {
+            return None;
+        }
+        let displaced = self.displace(None, false, now);
+        self.hand_back();
+        if displaced.is_some() {
+            self.stranger_left();
+        }
+        displaced
     }
 
     fn displace(&self, net: Net, full: bool, now: Time) -> Option<Displaced> {
@@ -169,9 +214,36 @@ impl Listener {
         displaced
     }
 
-    /// An admitted client has gone.
-    pub(crate) fn left(&self) {
-        self.gate().left();
+    /// A client is about to be evicted, if there are more than the soft limit.
+    pub(crate) fn reserve(&self) -> bool {
+        self.gate().reserve()
+    }
+
+    /// Whether and how many clients are to be evicted.
+    pub(crate) fn evictions_wanted(&self) -> u32 {
+        self.gate().evictions_wanted()
+    }
+
+    /// The client for which a place was reserved among those who go stays.
+    pub(crate) fn hand_back(&self) {
+        self.gate().hand_back();
+    }
+
+    /// A client goes that was not reserved for that, and is there for a while yet.
+    pub(crate) fn leaves(&self) {
+        self.gate().leaves();
+    }
+
+    /// An admitted client has gone. `leaving`: it counted among those who go.
+    pub(crate) fn left(&self, leaving: bool) {
+        self.gate().left(leaving);
+    }
+
+    /// An admitted client that has not logged in has gone, or another has its place.
+    pub(crate) fn stranger_left(&self) {
+        let mut gate = self.gate();
+        gate.known();
+        gate.left(false);
     }
 
     /// A client has gone whose place another has.

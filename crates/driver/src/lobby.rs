@@ -134,6 +134,11 @@ impl Lobby {
         Some(displaced)
     }
 
+    /// How many look on.
+    pub(crate) fn onlookers(&self) -> u32 {
+        self.onlookers.order.len() as u32
+    }
+
     /// Whether it looks on.
     pub(crate) fn looks_on(&self, guest: Guest) -> bool {
         self.guests.get(&guest).is_some_and(|seat| seat.looks_on)

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each message stands
-/// for a client (bounded by `hard_limit` and `MAX_SURPLUS`; one has one wish, one cancel request, one survey or one eviction under way,
+/// for a client (bounded by `hard_limit` and `MAX_SURPLUS`; one has one wish, one cancel request or one survey under way,
 /// gives way once and looks away once for each time it has looked on), for a
 /// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), or for a request of an operator, who waits for the
 /// answer; posts have `MAX_POSTED`.
@@ -50,8 +50,6 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     Survey(Box<Survey>),
     /// What a client of this worker wished to know of all clients.
     SurveyDone(Box<Survey>),
-    /// Evict the client of this listener that has been idle longest.
-    Evict { listener: u32 },
     /// Another client has got the place of this one, the first of so many of its address that have not logged in.
     GiveWay { client: u32, serial: u32, of: usize },
     /// Another client looks on instead of this one, the first of so many of its address.

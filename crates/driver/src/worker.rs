@@ -9,12 +9,12 @@
 //! | group | files | what they do |
 //! |-|-|-|
 //! | loop | this one, [`turns`], [`inspect`] | hand out completions, mail and work; answer operators |
-//! | expiry | [`upkeep`] | whatever happens because time passes |
+//! | expiry | [`upkeep`], [`evicting`] | whatever happens because time passes; clients that make room |
 //! | effects | [`effects`] | execute what sessions wish |
 //! | relay | [`clients`], [`servers`] | take bytes, hand them to sessions, and listen again |
 //! | | [`held`], [`prelude`] | input that no session has consumed; a preface that waits for the request behind it |
 //! | | [`secure`], [`delays`] | TLS; logins from where passwords are guessed |
-//! | | [`standing`] | what clients are counted as, and their names for logs |
+//! | | [`standing`], [`lines`] | what clients are counted as, where they stand in line, and their names for logs |
 //! | | [`entrance`] | clients that have not logged in, and give way to others |
 //! | | [`posts`], [`surveys`] | what sessions leave for each other, and ask each other |
 //! | lease | [`leases`], [`dials`], [`attempts`] | check-out and check-in; connections in the making, host by host |
@@ -47,12 +47,14 @@ mod dials;
 mod effects;
 mod ending;
 mod entrance;
+mod evicting;
 mod gathering;
 mod held;
 mod inspect;
 mod lease;
 mod leases;
 mod leaving;
+mod lines;
 mod partings;
 mod pools;
 mod posts;
@@ -75,7 +77,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckOutFailed, Grant, IdleQueue, ServerId, Time, WaiterId};
+use pool::{Action, CheckOutFailed, Grant, ServerId, Time, WaiterId};
 use protocol::{CloseReason, Outbox, Peer, PoolId, Protocol, Refusal};
 use slab::Slab;
 
@@ -83,6 +85,7 @@ pub(crate) use self::turns::{Sleep, TICK};
 use self::{
     clients::ClientConn,
     dials::Dial,
+    lines::Lines,
     pools::{Local, Waiter},
     servers::ServerConn,
     sides::Side,
@@ -134,10 +137,8 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     listening: Vec<(u32, ConnId)>,
     /// Listeners whose accepting failed, until the next tick.
     accept_later: Vec<ConnId>,
-    /// Clients not yet logged in, oldest first, per listener.
-    login_queues: Vec<IdleQueue>,
-    /// Idle clients, longest idle first, per listener.
-    idle_queues: Vec<IdleQueue>,
+    /// Clients that log in or are idle, per listener.
+    lines: Vec<Lines>,
     states: Vec<[u64; STATES]>,
     /// Kept-back answers to failed logins.
     delayed: VecDeque<delays::Delayed>,
@@ -261,8 +262,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             local: Vec::new(),
             listening: Vec::new(),
             accept_later: Vec::new(),
-            login_queues: (0..listeners).map(|_| IdleQueue::new()).collect(),
-            idle_queues: (0..listeners).map(|_| IdleQueue::new()).collect(),
+            lines: (0..listeners).map(|_| Lines::default()).collect(),
             states: vec![[0; STATES]; listeners],
             delayed: VecDeque::new(),
             turns: Vec::new(),
@@ -364,7 +364,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Message::Post(post) => self.on_post(post),
             Message::Survey(survey) => self.survey(survey),
             Message::SurveyDone(survey) => self.on_survey_done(&survey),
-            Message::Evict { listener } => self.evict(listener),
             Message::GiveWay { client, serial, of } => self.give_way(client, serial, of),
             Message::LookAway { client, serial, of } => self.look_away(client, serial, of),
             Message::Command(command) => self.handle_command(command),
@@ -480,8 +479,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             for (published, now) in board.states[listener].iter().zip(states) {
                 published.store(*now, Relaxed);
             }
-            let oldest = self.idle_queues[listener].oldest().map_or(u64::MAX, |(_, since)| since.0);
-            board.oldest_idle[listener].store(oldest, Relaxed);
         }
     }
 }

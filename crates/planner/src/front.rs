@@ -6,7 +6,7 @@ mod servers;
 use std::time::Duration;
 
 use bench::plan::{PoolhouseWishes, Target};
-use pool::{Admission, Gate, GateConfig, IdleQueue, IdleTicket, Time};
+use pool::{Gate, GateConfig, IdleQueue, IdleTicket, Time};
 
 pub use servers::{Servers, Told};
 
@@ -28,8 +28,6 @@ pub struct Front {
     idle: IdleQueue,
     /// Where each connection waits for its next operation, by its number.
     tickets: Vec<Option<IdleTicket>>,
-    /// Told to go, and not gone yet.
-    leaving: u32,
 }
 
 impl Front {
@@ -47,13 +45,16 @@ impl Front {
             idle_time: wishes.client_idle_time.unwrap_or(usual),
             idle: IdleQueue::new(),
             tickets: Vec::new(),
-            leaving: 0,
         }
     }
 
     /// Whether a client is let in.
     pub fn admits(&mut self) -> bool {
-        self.gate.admit() != Admission::Reject
+        let admitted = self.gate.admit();
+        if admitted {
+            self.gate.known();
+        }
+        admitted
     }
 
     /// A client has nothing to do.
@@ -74,15 +75,14 @@ impl Front {
     /// A client that was let in is gone. `told`: because it was told to go.
     pub fn left(&mut self, conn: u32, told: bool) {
         self.is_busy(conn);
-        self.leaving -= u32::from(told);
-        self.gate.left();
+        self.gate.left(told);
     }
 
     /// When somebody is to be sent away next, unless somebody comes before.
     pub fn deadline(&self) -> Time {
         let Some((_, since)) = self.idle.oldest() else { return Time::NEVER };
         let too_long = self.idle_time.map_or(Time::NEVER, |time| since + time);
-        if self.wants_room() { too_long.min(since + self.evict_min_idle) } else { too_long }
+        if self.gate.evictions_wanted() > 0 { too_long.min(since + self.evict_min_idle) } else { too_long }
     }
 
     /// Somebody who is to go, and since when that is so.
@@ -94,8 +94,8 @@ impl Front {
         let (conn, since) = self.idle.oldest()?;
         let evicted = self.idle_time.is_none_or(|time| since + time > now);
         self.is_busy(conn);
-        self.leaving += 1;
-        if !evicted {
+        if !evicted || !self.gate.reserve() {
+            self.gate.leaves();
             return Some((conn, due));
         }
         self.gate.evicted();
@@ -106,10 +106,6 @@ impl Front {
     /// Rejections and evictions.
     pub fn seen(&self) -> (u64, u64) {
         (self.gate.rejections(), self.gate.evictions())
-    }
-
-    fn wants_room(&self) -> bool {
-        self.gate.evictions_wanted() > self.leaving
     }
 }
 

@@ -86,6 +86,13 @@ impl IdleQueue {
         Some((entry.key, entry.since))
     }
 
+    /// All keys, and since when they have been idle, the longest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Time)> {
+        let entry = |at: u32| self.entries.get(at as usize);
+        let first = entry(self.list.head);
+        core::iter::successors(first, move |before| entry(before.links.next)).map(|entry| (entry.key, entry.since))
+    }
+
     /// Takes out the key that has been idle longest if that is at least `min`.
     pub fn pop_idle_for(&mut self, min: Duration, now: Time) -> Option<u32> {
         let (_, since) = self.oldest()?;
@@ -122,7 +129,7 @@ mod tests {
         assert_eq!(queue.oldest(), Some((10, at(1))));
         assert_eq!(queue.remove(first), 10);
         assert_eq!(queue.oldest(), Some((11, at(2))));
-        assert_eq!(queue.len(), 2);
+        assert_eq!((queue.len(), queue.iter().collect::<Vec<_>>()), (2, Vec::from([(11, at(2)), (12, at(3))])));
     }
 
     #[test]

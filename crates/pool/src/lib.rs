@@ -20,7 +20,7 @@
 //! | (a check-in while [`Pool::may_spare`]) | [`Budget::comes_free`]; if that is true, [`CheckIn::Reclaim`] |
 //! | [`Action::Insist`] | [`Budget::insist`] |
 //! | [`Action::Press`] | [`Budget::press`] |
-//! | [`Admission::AcceptAndEvict`] | [`IdleQueue::pop_idle_for`], and [`Gate::evicted`] |
+//! | ([`Gate::reserve`] is true) | [`IdleQueue::pop_idle_for`] and [`Gate::evicted`], or [`Gate::hand_back`] |
 //!
 //! Without a budget:
 //! ```
@@ -59,7 +59,7 @@ pub use action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Wish};
 pub use budget::{Budget, BudgetAction, MAX_MEMBERS, MAX_SCOPES, MAX_SCOPES_OF_A_MEMBER, MemberId, Permit, ScopeId};
 pub use config::{ConfigError, MAX_SERVERS, MAX_WAITERS, PoolConfig, TURN, UNUSED_TURNS};
 pub use event::{CheckOutFailed, Closed, Event, MAX_EVENTS, Path};
-pub use gate::{Admission, Gate, GateConfig};
+pub use gate::{Gate, GateConfig};
 pub use idle_queue::{IdleQueue, IdleTicket};
 pub use pool::Pool;
 pub use random::Random;

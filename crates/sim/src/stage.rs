@@ -101,6 +101,12 @@ impl<P: Protocol> Stage<P> {
 
     /// The same with so many workers.
     pub fn with_workers(workers: usize, protocol: P, max_held: usize) -> Self {
+        let gate = GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) };
+        Self::with_gate(gate, Timeouts::default(), workers, protocol, max_held)
+    }
+
+    /// The same with these limits and time-outs of clients.
+    pub fn with_gate(gate: GateConfig, timeouts: Timeouts, workers: usize, protocol: P, max_held: usize) -> Self {
         let mut rng = Rng::new(1);
         let conditions = Conditions { delay: Duration::ZERO, pieces: 0, window: 1 << 30, short_reads: 0 };
         let network = Network::new(rng.next(), conditions);
@@ -118,8 +124,8 @@ impl<P: Protocol> Stage<P> {
         let buffer_size = DriverConfig::default().buffer_size.min(max_held);
         let rules = Rules {
             driver: DriverConfig { workers, max_held_input: max_held, buffer_size, ..DriverConfig::default() },
-            gate: GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) },
-            timeouts: Timeouts::default(),
+            gate,
+            timeouts,
         };
         let house = House::new(protocol, supply.clone(), rules, &network, &mut rng);
         let (arrivals, heard) = (VecDeque::new(), BTreeMap::new());

@@ -8,6 +8,8 @@ mod defaults;
 mod encryption;
 #[path = "dialogues/hostile.rs"]
 mod hostile;
+#[path = "dialogues/limits.rs"]
+mod limits;
 #[path = "dialogues/listeners.rs"]
 mod listeners;
 #[path = "dialogues/logins.rs"]

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
 
-use pool::{Admission, IdleTicket, Time};
+use pool::Time;
 use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
@@ -11,12 +11,12 @@ use super::{
     delays::Turn,
     held::Held,
     lease::Lease,
+    lines::{InLine, Line},
     stalls::MAX_BEHIND,
 };
 use crate::{
     client_state::State,
     listener::{MAX_SURPLUS, Sent},
-    lobby::{Displaced, Guest},
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner, Reactor},
     socket,
@@ -34,8 +34,8 @@ pub(crate) struct ClientConn<C> {
     /// Since when it is in its state.
     pub(super) since: Time,
     pub(super) pool: Option<PoolId>,
-    /// Its place in the login or idle queue.
-    pub(super) ticket: Option<IdleTicket>,
+    /// Where it queues for what time brings.
+    pub(super) line: Option<InLine>,
     pub(super) conn: ConnId,
     /// Its place among those who wait for their turn to log in.
     pub(super) place: Option<Box<Place>>,
@@ -51,6 +51,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) admitted: Admitted,
     /// Being closed: its session gets no more input.
     pub(super) closing: bool,
+    /// Its listener counts it among those who go.
+    pub(super) leaving: bool,
     /// It has not logged in: somebody else may get its place.
     pub(super) in_lobby: bool,
     /// Where it logs in from passwords are guessed: it may have to wait for its turn.
@@ -100,21 +102,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         let net = || rules.tcp.then(|| R::peer_of(&socket)).flatten().map(|peer| throttle::net(peer.ip()));
-        let (admission, displaced) = rules.admit(net, self.now);
-        if let Some(Displaced { guest: Guest { worker, slot: client, serial }, of }) = displaced {
-            self.shared.mailboxes[usize::from(worker)].send(Message::GiveWay { client, serial, of });
+        let (welcome, displaced) = rules.admit(net, self.now);
+        if let Some(displaced) = displaced {
+            self.tell_displaced(displaced);
         }
-        let admitted = match admission {
-            Admission::Reject if rules.surplus.fetch_add(1, Relaxed) >= MAX_SURPLUS => {
-                rules.surplus.fetch_sub(1, Relaxed);
-                return;
-            }
-            Admission::Reject => Admitted::Surplus,
-            Admission::AcceptAndEvict => {
-                self.ask_eviction(listener);
-                Admitted::Welcome
-            }
-            Admission::Accept => Admitted::Welcome,
+        let admitted = if welcome {
+            Admitted::Welcome
+        } else if rules.surplus.fetch_add(1, Relaxed) < MAX_SURPLUS {
+            Admitted::Surplus
+        } else {
+            rules.surplus.fetch_sub(1, Relaxed);
+            return;
         };
         // The worker with the fewest clients takes it.
         let load = |n: &usize| (host.board[*n].clients.load(Relaxed), *n != usize::from(self.number));
@@ -139,20 +137,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Asks the worker with the longest idle client to evict it.
-    fn ask_eviction(&mut self, listener: u32) {
-        let oldest = |n: &usize| self.host.board[*n].oldest_idle[listener as usize].load(Relaxed);
-        let chosen = (0..self.host.board.len()).min_by_key(oldest).expect("there is a worker");
-        self.shared.mailboxes[chosen].send(Message::Evict { listener });
-    }
-
     pub(super) fn add_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
         let slot = self.clients.vacant_key();
         let conn = match self.reactor.attach(socket, Owner::Client(slot as u32)) {
             Ok(conn) => conn,
             Err(error) => {
                 tracing::error!(%error, "cannot watch a new client");
-                return self.client_has_left(listener, admitted);
+                return self.never_came(listener, admitted);
             }
         };
         let peer = self.host.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
@@ -166,11 +157,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(session) = call(|| self.shared.protocol.client_start(tag, origin, &mut out)) else {
             self.discard(out);
             self.reactor.close(conn);
-            return self.client_has_left(listener, admitted);
+            return self.never_came(listener, admitted);
         };
         let serial = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
-        let ticket = self.login_queues[listener as usize].push(slot as u32, self.now);
+        let place = self.lines[listener as usize].join(Line::Login, slot, self.now);
         self.clients.insert(ClientConn {
             session,
             held: Held::default(),
@@ -178,7 +169,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             born: self.now,
             since: self.now,
             pool: None,
-            ticket: Some(ticket),
+            line: Some(place),
             conn,
             place: None,
             serial,
@@ -189,6 +180,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             standing: Standing::Login,
             admitted,
             closing: false,
+            leaving: false,
             in_lobby: admitted == Admitted::Welcome,
             turn: Turn::Free,
             broken: false,
@@ -201,7 +193,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.states[listener as usize][State::Login as usize] += 1;
         if admitted == Admitted::Welcome {
             let net = peer.map(|peer| throttle::net(peer.ip()));
-            self.host.listeners[listener as usize].lobby().enter(self.guest(slot), net, self.now);
+            self.host.listeners[listener as usize].enter_lobby(self.guest(slot), net, self.now);
         }
         self.execute(out, Source::NONE);
         let why = match admitted {

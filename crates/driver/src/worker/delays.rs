@@ -3,7 +3,7 @@
 use pool::Time;
 use protocol::{CloseReason, Protocol, Refusal};
 
-use super::{Work, Worker};
+use super::{Work, Worker, lines::Line};
 use crate::{
     client_state::State,
     mailbox::Admitted,
@@ -81,10 +81,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         client.turn = Turn::Waived;
         let (listener, serial) = (usize::from(client.listener), client.serial);
-        if let Some(ticket) = client.ticket.take() {
-            self.login_queues[listener].remove(ticket);
+        if let Some(place) = client.line.take() {
+            self.lines[listener].leave(place);
         }
-        client.ticket = Some(self.login_queues[listener].push(slot as u32, self.now));
+        client.line = Some(self.lines[listener].join(Line::Login, slot, self.now));
         self.host.listeners[listener].count_throttled();
         let told = self.tell_refusal(slot, Refusal::Throttled { retry_after: throttle::DELAY });
         let client = &mut self.clients[slot];

@@ -27,7 +27,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         let guest = self.guest(slot);
-        if self.listener_of(slot).lobby().leave(guest) {
+        if self.listener_of(slot).leave_lobby(guest) {
             return;
         }
         // Another has its place, of which it has not heard yet.
@@ -82,7 +82,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Standing::Subscribed => Standing::Login,
             Standing::Login => {
                 if self.clients[slot].state == State::Subscribed {
-                    self.listener_of(slot).lobby().log_in(self.guest(slot), self.now);
+                    self.listener_of(slot).log_in(self.guest(slot), self.now);
                 }
                 Standing::Login
             }
@@ -90,16 +90,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Whether a client may look on only: half of all may. One of an address that has more of those may do so no longer.
+    /// Whether a client may look on only. One of an address that has more onlookers may do so no longer.
     fn may_look_on(&self, slot: usize) -> bool {
-        let listener = self.listener_of(slot);
-        let most = (listener.limits().hard_limit / 2).max(1) as usize;
-        let looks_on = listener.lobby().look_on(self.guest(slot), most, self.now);
+        let looks_on = self.listener_of(slot).look_on(self.guest(slot), self.now);
         if let LooksOn::Yes { instead_of: Some(Displaced { guest: Guest { worker, slot: client, serial }, of }) } =
             looks_on
         {
             self.shared.mailboxes[usize::from(worker)].send(Message::LookAway { client, serial, of });
         }
         looks_on != LooksOn::No
+    }
+
+    /// Another client gets the place of this one, or there are too many.
+    pub(super) fn tell_displaced(&self, displaced: Displaced) {
+        let Displaced { guest: Guest { worker, slot: client, serial }, of } = displaced;
+        self.shared.mailboxes[usize::from(worker)].send(Message::GiveWay { client, serial, of });
     }
 }

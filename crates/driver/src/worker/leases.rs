@@ -296,6 +296,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // It was not listened to, or its input was held back, on account of this server, which it holds no more.
             self.work.push_back(Work::Feed { client: holder as u32, serial: client.serial });
         }
+        self.refresh_state(holder);
     }
 
     /// Gives a server that nobody holds back to its pool.

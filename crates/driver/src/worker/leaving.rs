@@ -102,8 +102,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.leave_lobby(slot);
         self.part_from_session(slot);
         self.refresh_state(slot);
-        if !self.clients[slot].muted {
-            self.linger_or_remove(slot);
+        match self.clients[slot].muted {
+            true => self.count_leaving(slot),
+            false => self.linger_or_remove(slot),
+        }
+    }
+
+    /// It is as good as gone, but there for a while yet: no other is to go for it.
+    fn count_leaving(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        if client.admitted == Admitted::Welcome && !std::mem::replace(&mut client.leaving, true) {
+            self.host.listeners[usize::from(client.listener)].leaves();
         }
     }
 
@@ -126,6 +135,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // Whoever has lost its place to another keeps no part of it by not reading.
         if self.reactor.is_sending(client.conn) && client.admitted != Admitted::Displaced {
             self.lingering.push_back((slot as u32, client.serial, self.now + LINGER));
+            self.count_leaving(slot);
         } else {
             self.reactor.part(self.clients[slot].conn);
             self.remove_client(slot);
@@ -181,13 +191,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
-        if let Some(ticket) = client.ticket {
-            let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
-            queues[listener].remove(ticket);
+        if let Some(place) = client.line {
+            self.lines[listener].leave(place);
         }
         self.close_connection(&client);
         if let Some(pool) = client.pool {
             self.pool(pool).clients.fetch_sub(1, Relaxed);
+        }
+        let rules = &self.host.listeners[listener];
+        if client.admitted == Admitted::Welcome {
+            rules.left(client.leaving);
         }
         self.client_has_left(listener as u32, client.admitted);
     }
@@ -204,27 +217,24 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    pub(super) fn client_has_left(&mut self, listener: u32, admitted: Admitted) {
+    /// A client was accepted, and is gone before its session began.
+    pub(super) fn never_came(&mut self, listener: u32, admitted: Admitted) {
+        if admitted == Admitted::Welcome {
+            self.host.listeners[listener as usize].stranger_left();
+        }
+        self.client_has_left(listener, admitted);
+    }
+
+    fn client_has_left(&mut self, listener: u32, admitted: Admitted) {
         let listener = &self.host.listeners[listener as usize];
         match admitted {
-            Admitted::Welcome => listener.left(),
+            Admitted::Welcome => {}
             Admitted::Surplus => {
                 listener.surplus.fetch_sub(1, Relaxed);
             }
             Admitted::Displaced => listener.gave_way(),
         }
         self.host.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
-    }
-
-    /// Evicts the longest idle client of a listener, if it has been idle long enough.
-    pub(super) fn evict(&mut self, listener: u32) {
-        let min = self.host.listeners[listener as usize].limits().evict_min_idle;
-        let queue = &self.idle_queues[listener as usize];
-        if let Some((slot, since)) = queue.oldest()
-            && self.now - since >= min
-        {
-            self.refuse(slot as usize, Refusal::Evicted);
-        }
     }
 
     /// Stops accepting. Clients that are here stay.

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use protocol::{Protocol, Standing};
 
-use super::{Worker, lease::Lease};
+use super::{Worker, lease::Lease, lines::Line};
 use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
@@ -15,13 +15,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let standing = if client.pool.is_some() { standing } else { self.standing_of_stranger(slot, standing) };
         let client = &mut self.clients[slot];
         client.standing = standing;
-        if standing == Standing::Reading
-            && let Some(ticket) = client.ticket.take_if(|_| client.state == State::Idle)
-        {
-            let queue = &mut self.idle_queues[usize::from(client.listener)];
-            queue.remove(ticket);
-            client.ticket = Some(queue.push(slot as u32, self.now));
-            client.since = self.now;
+        if standing == Standing::Reading && client.state == State::Idle {
+            self.stand_in_line(slot, true);
+            self.clients[slot].since = self.now;
         }
         self.refresh_state(slot);
     }
@@ -49,24 +45,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             (_, _, Standing::InTransaction | Standing::Preparing) => State::Transaction,
         };
         if state == client.state {
+            if state == State::Idle {
+                self.stand_in_line(slot, false);
+            }
             return;
         }
         let was_login = client.state == State::Login;
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
         self.states[listener][state as usize] += 1;
-        if let Some(ticket) = client.ticket.take() {
-            let queues = if client.state == State::Login { &mut self.login_queues } else { &mut self.idle_queues };
-            queues[listener].remove(ticket);
-        }
-        // One that only looked on until now may have its login before it.
-        match state {
-            State::Idle => client.ticket = Some(self.idle_queues[listener].push(slot as u32, self.now)),
-            State::Login => client.ticket = Some(self.login_queues[listener].push(slot as u32, self.now)),
-            _ => {}
-        }
         client.state = state;
         client.since = self.now;
+        self.stand_in_line(slot, true);
         if was_login {
             // Who only looks on, as drivers' monitors do, has not logged in.
             if !matches!(state, State::Closing | State::Subscribed) {
@@ -74,6 +64,26 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             self.end_turn(slot);
         }
+    }
+
+    /// Has a client stand in the line of its state, if there is one. `anew`: as the last one, even if it stood there before.
+    pub(super) fn stand_in_line(&mut self, slot: usize, anew: bool) {
+        let client = &mut self.clients[slot];
+        let line = match (client.state, client.lease) {
+            // One that only looked on until now may have its login before it.
+            (State::Login, _) => Some(Line::Login),
+            (State::Idle, Lease::Held { .. }) => Some(Line::Pinned),
+            (State::Idle, _) => Some(Line::Idle),
+            _ => None,
+        };
+        if !anew && client.line.map(|place| place.line) == line {
+            return;
+        }
+        let lines = &mut self.lines[usize::from(client.listener)];
+        if let Some(place) = client.line.take() {
+            lines.leave(place);
+        }
+        client.line = line.map(|line| lines.join(line, slot, self.now));
     }
 
     // ---- who they are ----

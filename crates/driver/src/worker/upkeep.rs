@@ -9,7 +9,7 @@ use std::{
 use pool::{Clear, Time};
 use protocol::{Blame, CloseReason, Protocol, Refusal};
 
-use super::{Worker, clients::ClientConn, delays::Turn, lease::Lease};
+use super::{Worker, clients::ClientConn, delays::Turn, lease::Lease, lines::Line};
 use crate::{
     client_state::State,
     config::{PoolTimeouts, Timeouts},
@@ -49,6 +49,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.end_slow_sides();
         self.try_next_addresses();
         self.expire_queues();
+        self.evict();
         self.expire_holders();
         self.expire_kept();
         self.rearm_posters();
@@ -69,16 +70,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         for listener in 0..self.host.listeners.len() {
             let timeouts = self.host.listeners[listener].timeouts();
             if let Some(limit) = timeouts.login {
-                while let Some((slot, since)) = self.login_queues[listener].oldest() {
+                while let Some((slot, since)) = self.lines[listener].first(Line::Login) {
                     if self.now - since < limit {
                         break;
                     }
-                    if self.clients[slot as usize].turn == Turn::Awaited {
-                        self.give_up_turn(slot as usize);
+                    if self.clients[slot].turn == Turn::Awaited {
+                        self.give_up_turn(slot);
                         continue;
                     }
-                    self.refuse(slot as usize, Refusal::LoginTimeout);
-                    self.refresh_state(slot as usize);
+                    self.refuse(slot, Refusal::LoginTimeout);
+                    self.refresh_state(slot);
                 }
             }
         }
@@ -103,12 +104,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn expire_idle(&mut self) {
         for listener in 0..self.host.listeners.len() {
             let Some(limit) = self.host.listeners[listener].timeouts().client_idle else { continue };
-            while let Some((slot, since)) = self.idle_queues[listener].oldest() {
-                if self.now - since < limit {
-                    break;
+            for line in [Line::Idle, Line::Pinned] {
+                while let Some((slot, since)) = self.lines[listener].first(line) {
+                    if self.now - since < limit {
+                        break;
+                    }
+                    self.refuse(slot, Refusal::IdleTimeout);
+                    self.refresh_state(slot);
                 }
-                self.refuse(slot as usize, Refusal::IdleTimeout);
-                self.refresh_state(slot as usize);
             }
         }
     }

@@ -29,7 +29,7 @@ const NOT_YET: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '5
 #[inline]
 pub(crate) fn at_grant(me: ClientTag, client: &Client, server: &mut Server) -> bool {
     server.advanced = false;
-    if !client.last_values {
+    if !client.habits.asks_last_values() {
         server.sequences_of = None;
         return false;
     }
@@ -48,16 +48,16 @@ pub(crate) fn before(
 ) -> Option<Step> {
     let asks = findings.suspects.any(Suspects::LAST_VALUE) && server.policy.on_state != OnState::Allow;
     // In a transaction that has failed nobody is told anything.
-    if !asks || client.last_values || server.exchange.status() == b'E' {
+    if !asks || client.habits.asks_last_values() || server.exchange.status() == b'E' {
         return None;
     }
     if server.suspects.any(Suspects::SEQUENCE) {
         // It asks for what it has just got.
-        client.last_values = true;
+        client.habits.ask_last_values();
         return None;
     }
     if server.exchange.is_settled() {
-        client.last_values = true;
+        client.habits.ask_last_values();
         client.phase = Phase::Applying;
         server.sequences_of = Some(ClientId(me, client.secret));
         server.begin(tag, Purpose::Forget, &[FORGET], out);

@@ -27,7 +27,7 @@ use crate::{
     sql::{
         harmless,
         scan::{scan, scan_beginning},
-        suspects::{Findings, Suspects},
+        suspects::{ALL_CHANNELS, Findings, Suspects},
     },
     wire::message::{front, take_text, take_u32},
 };
@@ -62,7 +62,7 @@ pub(crate) fn look(
             if message.may_wait() {
                 return Step::Wait;
             }
-            watch_session(server, message);
+            watch_session(client, server, message);
         }
         return reset::in_session(client, (tag, server), message, out);
     }
@@ -117,7 +117,7 @@ pub(crate) fn look(
 }
 
 /// A text of a client that keeps its server to its end: what matters is whether that can be cleaned then.
-fn watch_session(server: &mut Server, message: &Arrived<'_>) {
+fn watch_session(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
     if message.header.kind == front::FUNCTION_CALL {
         return watch_call(server, message);
     }
@@ -130,6 +130,11 @@ fn watch_session(server: &mut Server, message: &Arrived<'_>) {
     }
     let mut findings = scan(text);
     server.note_reading(&findings);
+    if findings.unlistens.iter().any(|channel| **channel == *ALL_CHANNELS) {
+        client.habits.listen_alone(false);
+    } else if findings.suspects.any(Suspects::LISTEN) && !findings.suspects.any(Suspects::HIDDEN) {
+        client.habits.listen_alone(true);
+    }
     let named = server.catalogue.look_for_names(text, &mut findings.calls);
     if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) || named || server.catalogue.may_go_beyond() {
         server.soil.add(Soil::BEYOND);

@@ -67,10 +67,8 @@ pub struct Client {
     // Of `features::listen`.
     /// What it listens to on a server that it shares with others.
     pub(crate) listening: Option<Box<Listening>>,
-
-    // Of `features::sequences`.
-    /// It asks for last values of sequences.
-    pub(crate) last_values: bool,
+    // Of `features::sequences`, and of listeners in session mode.
+    pub(crate) habits: Habits,
 
     // Of `features::prepared`.
     /// Its named statements, if it has any.
@@ -123,6 +121,35 @@ pub(crate) enum Skip {
     ToSync,
 }
 
+/// What its texts have shown of a client for good, in one byte.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Habits(u8);
+
+impl Habits {
+    const LAST_VALUES: u8 = 1;
+    const LISTENS_ALONE: u8 = 2;
+
+    /// It asks for last values of sequences.
+    pub(crate) fn asks_last_values(self) -> bool {
+        self.0 & Self::LAST_VALUES != 0
+    }
+
+    /// It asks for last values of sequences from now on.
+    pub(crate) fn ask_last_values(&mut self) {
+        self.0 |= Self::LAST_VALUES;
+    }
+
+    /// It listens on the server that is its own.
+    pub(crate) fn listens_alone(self) -> bool {
+        self.0 & Self::LISTENS_ALONE != 0
+    }
+
+    /// It listens on the server that is its own, or does so no longer.
+    pub(crate) fn listen_alone(&mut self, listens: bool) {
+        self.0 = self.0 & !Self::LISTENS_ALONE | if listens { Self::LISTENS_ALONE } else { 0 };
+    }
+}
+
 impl Client {
     /// One that has just connected.
     pub(crate) fn new(origin: Origin) -> Self {
@@ -137,7 +164,7 @@ impl Client {
             awaits_answers: false,
             wants_unused: false,
             copies: Copies::default(),
-            last_values: false,
+            habits: Habits::default(),
             listening: None,
             unnamed: None,
             unnamed_grows: false,
@@ -170,11 +197,17 @@ impl Client {
     pub(crate) fn stand(&mut self, me: ClientTag, standing: Standing, out: &mut Outbox) {
         if self.standing != standing && !matches!(self.phase, Phase::Closed) {
             self.standing = standing;
-            out.push(Effect::Standing { client: me, standing });
+            let waits = standing == Standing::Idle && self.hears_others();
+            out.push(Effect::Standing { client: me, standing: if waits { Standing::Subscribed } else { standing } });
             if standing == Standing::Idle && self.listening.is_some() {
                 self.tell_pending(me, out);
             }
         }
+    }
+
+    /// Notifications come for it while it has nothing in progress.
+    fn hears_others(&self) -> bool {
+        self.listening.is_some() || self.habits.listens_alone() || self.pin == Some(Pin::Listen)
     }
 
     /// Gives the server back; if something may have been left behind in it, to be cleaned of everything.

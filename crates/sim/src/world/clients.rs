@@ -71,18 +71,13 @@ impl World {
         }
         let now = self.now();
         let home = self.rng.below(u64::from(self.plan.homes)) as u8;
-        match self.door.admit() {
-            None => {
-                let after = self.rng.around(self.plan.think * 5);
-                return self.agenda.after(after, Event::Arrive(client));
-            }
-            Some(true) => {
-                if let Some(evicted) = self.door.evict(home, now) {
-                    self.becomes(evicted, Doing::Gone);
-                    self.door.leave();
-                }
-            }
-            Some(false) => {}
+        if !self.door.admit() {
+            let after = self.rng.around(self.plan.think * 5);
+            return self.agenda.after(after, Event::Arrive(client));
+        }
+        while let Some(evicted) = self.door.evict(home, now) {
+            self.becomes(evicted, Doing::Gone);
+            self.door.made_room();
         }
         self.clients[client as usize].home = home;
         self.sit(client);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pool::{Admission, Gate, GateConfig, IdleQueue, IdleTicket, Time};
+use pool::{Gate, GateConfig, IdleQueue, IdleTicket, Time};
 
 /// The gate, the idle queues of all workers, and what must be true of them.
 pub struct Door {
@@ -36,30 +36,44 @@ impl Door {
         }
     }
 
-    /// Somebody comes. None: rejected. Some(true): another should go.
-    pub fn admit(&mut self) -> Option<bool> {
-        let (soft, hard) = (self.gate.config().soft_limit, self.gate.config().hard_limit);
-        let admission = self.gate.admit();
-        if admission == Admission::Reject {
+    /// A client comes. False: rejected.
+    pub fn admit(&mut self) -> bool {
+        let hard = self.gate.config().hard_limit;
+        if !self.gate.admit() {
             assert!(self.inside >= hard, "rejected with {} of {hard} inside", self.inside);
             self.rejections += 1;
-            return None;
+            return false;
         }
+        self.gate.known();
         assert!(self.inside < hard, "more than {hard} inside");
         self.inside += 1;
-        assert_eq!(admission == Admission::AcceptAndEvict, self.inside > soft, "eviction begins above the soft limit");
-        Some(admission == Admission::AcceptAndEvict)
+        true
     }
 
-    /// Who at this worker goes to make room, if anybody has been idle for long enough.
+    /// Who at this worker goes to make room, if there are more than the soft limit and one has been idle for long enough. It is still inside.
     pub fn evict(&mut self, home: u8, now: Time) -> Option<u32> {
-        let min = self.gate.config().evict_min_idle;
+        let GateConfig { soft_limit, hard_limit, evict_min_idle: min } = *self.gate.config();
+        let wanted = self.gate.reserve();
+        assert_eq!(wanted, self.inside > soft_limit.min(hard_limit), "clients go above the soft limit, and only there");
+        if !wanted {
+            return None;
+        }
         let truth = self.idle[usize::from(home)].first().copied().filter(|(since, ..)| now - *since >= min);
         let evicted = self.queues[usize::from(home)].pop_idle_for(min, now);
         assert_eq!(evicted, truth.map(|t| t.2), "not the one idle longest is evicted");
-        self.idle[usize::from(home)].remove(&truth?);
+        let Some(truth) = truth else {
+            self.gate.hand_back();
+            return None;
+        };
+        self.idle[usize::from(home)].remove(&truth);
         self.gate.evicted();
         evicted
+    }
+
+    /// An evicted client is gone.
+    pub fn made_room(&mut self) {
+        self.inside -= 1;
+        self.gate.left(true);
     }
 
     /// A client has nothing to do.
@@ -79,7 +93,7 @@ impl Door {
     /// A client that came in is gone.
     pub fn leave(&mut self) {
         self.inside -= 1;
-        self.gate.left();
+        self.gate.left(false);
     }
 
     /// Other limits.

@@ -36,17 +36,17 @@ fn join(stage: &mut Play, client: EndId, server: EndId, channel: &str) {
 fn in_time(stage: &mut Play, client: EndId, hub: EndId, before: &str) {
     assert_eq!(text(&stage.got(hub)), text(&messages("Q:")));
     assert_eq!(stage.got(client), b"");
-    let idle = stage.clients().idle;
+    let listening = stage.clients().subscribed;
     stage.says(hub, &messages(&format!("{before}I: Z:I")));
     assert_eq!(text(&stage.got(client)), text(&messages(&format!("{before}Z:I"))));
-    assert_eq!(stage.clients().idle, idle + 1);
+    assert_eq!(stage.clients().subscribed, listening + 1, "what listens is not idle");
 }
 
 #[test]
 fn the_first_one_leaves_its_server_to_all_and_goes_on_without() {
     in_all_pieces(PoolMode::Transaction, |stage, client, hub| {
         begin(stage, client, hub);
-        assert_eq!((stage.clients().idle, stage.servers().in_use), (1, 1));
+        assert_eq!((stage.clients().subscribed, stage.servers().in_use), (1, 1));
         stage.says(hub, &messages(NOTIFICATION));
         assert_eq!(stage.got(client), messages(NOTIFICATION));
         // Its next request takes another server.

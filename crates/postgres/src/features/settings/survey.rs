@@ -80,7 +80,7 @@ impl Postgres {
             // What a temporary object has set stays when the object goes.
             server.suspects.add(Suspects::HIDDEN);
         }
-        let advanced = client.last_values && server.suspects.any(Suspects::SEQUENCE);
+        let advanced = client.habits.asks_last_values() && server.suspects.any(Suspects::SEQUENCE);
         server.advanced |= advanced;
         let mut relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
         if server.policy.reset == ResetPolicy::Never {
