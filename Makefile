@@ -15,6 +15,7 @@ SIM ?= $(CURDIR)/target/$(PROFILE)/sim
 FUZZ_SECONDS ?= 60
 # How many random schedules the simulator runs in `make test`, and from which seed on: 100,000 in all.
 SIM_WORLD_SCHEDULES ?= 20000
+SIM_CROWD_SCHEDULES ?= 200
 SIM_CLUSTER_SCHEDULES ?= 10000
 SIM_POSTGRES_SCHEDULES ?= 30000
 SIM_REDIS_SCHEDULES ?= 30000
@@ -71,6 +72,7 @@ test-unit: ## unit and property tests of all crates
 
 test-sim: build ## random schedules in virtual time; a failure prints the command that replays it
 	$(SIM) world --schedules $(SIM_WORLD_SCHEDULES) --seed $(SIM_SEED)
+	$(SIM) crowd --schedules $(SIM_CROWD_SCHEDULES) --seed $(SIM_SEED)
 	$(SIM) cluster --schedules $(SIM_CLUSTER_SCHEDULES) --seed $(SIM_SEED)
 	$(SIM) postgres --schedules $(SIM_POSTGRES_SCHEDULES) --seed $(SIM_SEED)
 	$(SIM) redis --schedules $(SIM_REDIS_SCHEDULES) --seed $(SIM_SEED)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 
 def test_above_the_hard_limit_clients_are_refused_with_53300_and_others_do_not_notice(start):
-    pooler = start(soft_limit=5, hard_limit=5, evict_min_idle="1h", max_size=2)
+    pooler = start(soft_limit=5, hard_limit=5, evict_min_idle="1h", newcomer_wait_time="100ms", max_size=2)
     clients = [pooler.wire() for _ in range(5)]
     for _ in range(10):
         with pooler.open() as sixth, pytest.raises((w.ServerError, w.Closed)) as raised:
@@ -51,6 +51,20 @@ def test_above_the_soft_limit_the_longest_idle_is_evicted(start):
         client.close()
 
 
+def test_a_listener_full_of_idle_clients_opens_again_and_newcomers_wait_for_that(start):
+    pooler = start(soft_limit=8, hard_limit=10, evict_min_idle="1s", max_size=2)
+    clients = [pooler.wire() for _ in range(10)]
+    for client in clients:
+        assert client.query("SELECT 1") == [["1"]]
+    for _ in range(2):
+        with pooler.wire(timeout=20) as newcomer:
+            assert newcomer.query("SELECT 1") == [["1"]]
+    assert pooler.metric("poolhouse_client_rejections_total") == 0
+    eventually("there are no more than the soft limit", lambda: pooler.metric("poolhouse_clients") <= 8)
+    for client in clients:
+        client.close()
+
+
 def test_clients_that_come_back_as_fast_as_they_are_evicted_are_reported(start):
     pooler = start(soft_limit=3, hard_limit=12, evict_min_idle="10ms", max_size=2)
     connections = [pooler.connect() for _ in range(4)]
@@ -64,7 +78,7 @@ def test_clients_that_come_back_as_fast_as_they_are_evicted_are_reported(start):
 
 
 def test_nobody_in_a_transaction_and_nobody_just_active_is_evicted(start):
-    pooler = start(soft_limit=3, hard_limit=6, evict_min_idle="30s", max_size=4)
+    pooler = start(soft_limit=3, hard_limit=6, evict_min_idle="30s", newcomer_wait_time="off", max_size=4)
     busy = pooler.wire()
     busy.query("BEGIN")
     clients = [pooler.wire() for _ in range(5)]
@@ -89,14 +103,14 @@ def test_clients_that_never_log_in_count_too_and_give_way(start):
 
 
 def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(start):
-    pooler = start(soft_limit=10, hard_limit=10, login_time="60s", max_size=2)
+    pooler = start(soft_limit=10, hard_limit=10, login_time="60s", newcomer_wait_time="off", max_size=2)
     # Ten of them hear at once that there is no room, when they say something.
     with strangers(pooler, 20):
         eventually("all places are taken", lambda: pooler.metric("poolhouse_clients", state="login") >= 20)
         # The last one has as many as the newcomer then, and would have to be there for a while.
         clients = [pooler.wire() for _ in range(9)]
         assert all(client.query("SELECT 1") == [["1"]] for client in clients)
-        assert pooler.metric("poolhouse_client_evictions_total", reason="not_logged_in") == 9
+        eventually("nine have heard of it", lambda: pooler.metric("poolhouse_client_evictions_total", reason="not_logged_in") == 9)
         assert pooler.metric("poolhouse_client_evictions_total") == 9
         assert "one that has not logged in gives way to another" in pooler.log()
         for client in clients:
@@ -104,7 +118,7 @@ def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(start
 
 
 def test_who_shares_an_address_with_a_silent_crowd_gets_in_when_that_takes_too_long(start):
-    pooler = start(soft_limit=4, hard_limit=5, login_time="60s", max_size=2)
+    pooler = start(soft_limit=4, hard_limit=5, login_time="60s", newcomer_wait_time="off", max_size=2)
     alone(pooler)
     silent = [pooler.open() for _ in range(5)]
     time.sleep(2.2)

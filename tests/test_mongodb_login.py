@@ -73,7 +73,7 @@ def test_the_right_password_lets_in(guarded):
 
 
 def test_a_stranger_who_takes_all_places_and_says_nothing_keeps_nobody_from_logging_in(pool, server):
-    listener = 'listen = "127.0.0.1:PORT"\nsoft_limit = 10\nhard_limit = 10\nlogin_time = "60s"\n'
+    listener = 'listen = "127.0.0.1:PORT"\nsoft_limit = 10\nhard_limit = 10\nlogin_time = "60s"\nnewcomer_wait_time = "off"\n'
     poolhouse = pool(file=FILE.replace('listen = "127.0.0.1:PORT"\n', listener).replace("{url}", server.url()))
     with strangers(poolhouse, 20):
         eventually("all places are taken", lambda: poolhouse.metric("poolhouse_clients", state="login") >= 20)

@@ -167,7 +167,7 @@ def test_who_only_says_hello_takes_half_of_the_connections_at_most(start):
 
 
 def test_a_stranger_who_takes_all_places_and_says_little_locks_nobody_out(start):
-    poolhouse = start(soft_limit=20, hard_limit=20, login_time="60s")
+    poolhouse = start(soft_limit=20, hard_limit=20, login_time="60s", newcomer_wait_time="off")
     alone(poolhouse)
     greeters = [Raw(poolhouse.port, source=ELSEWHERE) for _ in range(10)]
     cleared = Cleared()
@@ -292,7 +292,7 @@ def test_who_waits_for_a_primary_is_not_idle(start, members):
 
 def test_the_hard_limit_is_told_behind_the_greeting(start):
     cleared = Cleared()
-    poolhouse = start(hard_limit=4, login_time="2s")
+    poolhouse = start(hard_limit=4, login_time="2s", newcomer_wait_time="100ms")
     with poolhouse.connect(retryReads=False, event_listeners=[cleared]) as client:
         client.app.command("ping")
         held = [Raw(poolhouse.port) for _ in range(2)]

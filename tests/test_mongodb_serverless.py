@@ -168,7 +168,7 @@ def test_who_has_a_request_under_way_is_not_sent_away_by_a_flood(start, members)
 
 
 def test_above_the_hard_limit_newcomers_hear_why_and_the_others_go_on(start, members):
-    poolhouse = start(**{**LIMITS, "evict_min_idle": "1h", "login_time": "2s"})
+    poolhouse = start(**{**LIMITS, "evict_min_idle": "1h", "login_time": "2s", "newcomer_wait_time": "100ms"})
     with contextlib.ExitStack() as stack:
         inside = [stack.enter_context(Raw(poolhouse.port)) for _ in range(60)]
         for raw in inside:

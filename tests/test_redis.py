@@ -240,7 +240,7 @@ def test_a_server_that_dies_is_replaced_and_its_commands_fail(pool, workspace):
 
 
 def test_the_hard_limit_is_told_in_redis_own_words(pool):
-    poolhouse = pool(hard_limit=2)
+    poolhouse = pool(hard_limit=2, newcomer_wait_time="100ms")
     held = [poolhouse.connect() for _ in range(2)]
     assert all(client.ping() for client in held)
     # Read without a word said first: a client that writes may find the connection closed before it has read why.

@@ -128,14 +128,14 @@ def test_another_url_replaces_the_servers_and_not_the_clients(start, cluster):
 
 
 def test_limits_of_clients_follow_and_addresses_wait_for_a_restart(start):
-    pooler = start(hard_limit=1)
+    pooler = start(hard_limit=1, newcomer_wait_time="100ms")
     eventually("who looked whether it listens has gone", lambda: pooler.metric("poolhouse_clients") == 0)
     with pooler.wire() as client:
         client.query("SELECT 1")
         with pytest.raises(w.ServerError):
             pooler.wire()
         other = f"127.0.0.1:{pooler.port - 1}"
-        pooler.rewrite(hard_limit=2, listen=[f"127.0.0.1:{pooler.port}", other])
+        pooler.rewrite(hard_limit=2, newcomer_wait_time="100ms", listen=[f"127.0.0.1:{pooler.port}", other])
         notes = reload(pooler)["notes"]
         assert [note for note in notes if other in note and "restart" in note], notes
         with pooler.wire() as second:

@@ -308,7 +308,7 @@ def test_many_clients_share_few_servers_and_hear_their_own(rest):
 
 
 def test_at_the_hard_limit_a_request_is_told_to_come_later(rest):
-    poolhouse = rest(listener="soft_limit = 2\nhard_limit = 2\n")
+    poolhouse = rest(listener='soft_limit = 2\nhard_limit = 2\nnewcomer_wait_time = "100ms"\n')
     here = [Rest(poolhouse.http) for _ in range(2)]
     assert [one.command("PING") for one in here] == ["PONG"] * 2
     status, answer, fields = Rest(poolhouse.http).ask("GET", "/ping")

@@ -61,7 +61,9 @@ pub struct ListenerSpec<S = OwnedFd> {
 /// Time-outs of clients; `None` is off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
-    /// From accept to the end of authentication.
+    /// Where there is no place for another client, for so long a newcomer waits for one; `None`: it is refused at once.
+    pub newcomer_wait: Option<Duration>,
+    /// From having a place to the end of authentication.
     pub login: Option<Duration>,
     /// A logged-in client with nothing in progress.
     pub client_idle: Option<Duration>,
@@ -73,7 +75,13 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { login: Some(Duration::from_secs(15)), client_idle: None, query: None, transaction_idle: None }
+        Self {
+            newcomer_wait: None,
+            login: Some(Duration::from_secs(15)),
+            client_idle: None,
+            query: None,
+            transaction_idle: None,
+        }
     }
 }
 
@@ -92,6 +100,7 @@ impl PoolTimeouts {
     /// These over those of a listener.
     pub fn over(&self, listener: Timeouts) -> Timeouts {
         Timeouts {
+            newcomer_wait: listener.newcomer_wait,
             login: listener.login,
             client_idle: self.client_idle.unwrap_or(listener.client_idle),
             query: self.query.unwrap_or(listener.query),

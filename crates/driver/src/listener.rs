@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 use std::time::Duration;
@@ -18,6 +18,9 @@ use crate::{
     socket,
     tls::TlsAcceptor,
 };
+
+/// Clients that wait for a place at a time.
+pub(crate) const MAX_NEWCOMERS: usize = 256;
 
 /// Clients above the hard limit that are let in for the moment it takes to tell them so.
 pub(crate) const MAX_SURPLUS: u64 = 256;
@@ -66,6 +69,8 @@ pub(crate) struct Listener {
     pub(crate) surplus: AtomicU64,
     /// Clients that are being told that others have their places.
     giving_way: AtomicU64,
+    /// Clients that wait for a place.
+    pub(crate) newcomers: AtomicUsize,
     lobby: Mutex<Lobby>,
     accepted: AtomicU64,
     logins: AtomicU64,
@@ -94,6 +99,7 @@ impl Listener {
             rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),
             giving_way: AtomicU64::new(0),
+            newcomers: AtomicUsize::new(0),
             lobby: Mutex::default(),
             accepted: AtomicU64::new(0),
             logins: AtomicU64::new(0),
@@ -163,9 +169,9 @@ impl Listener {
         self.gate().set_onlookers(lobby.onlookers());
     }
 
-    /// A client asks to come in. Says whether it may, and whose place it gets, if it gets another's: that one is to be told, and has
-    /// [given way](Self::gave_way) when it is gone.
-    pub(crate) fn admit(&self, net: impl FnOnce() -> Net, now: Time) -> (bool, Option<Displaced>) {
+    /// A client asks to come in, or asks again. Says whether it may, and whose place it gets, if it gets another's: that one is to be told, and
+    /// has [given way](Self::gave_way) when it is gone.
+    pub(crate) fn admit(&self, net: Net, now: Time) -> (bool, Option<Displaced>) {
         let (admitted, crowded, over) = {
             let mut gate = self.gate();
             let admitted = gate.admit();
@@ -174,7 +180,7 @@ impl Listener {
         let mut welcome = admitted;
         let mut displaced = None;
         if !admitted || crowded {
-            displaced = self.displace(net(), !admitted, now);
+            displaced = self.displace(net, !admitted, now);
             if displaced.is_some() {
                 // At the hard limit the newcomer takes the place of the one that goes, unless there are more clients than there may be, as
                 // after a reload: then the place is gone. Below the limit the newcomer has got a place of its own as well.
@@ -184,9 +190,26 @@ impl Listener {
                 }
             }
         }
-        let counted = if welcome { &self.accepted } else { &self.rejected };
-        counted.fetch_add(1, Relaxed);
+        self.accepted.fetch_add(u64::from(welcome), Relaxed);
         (welcome, displaced)
+    }
+
+    /// There is no place for a client. True if it may be told so, and is one of the surplus then; `MAX_SURPLUS` at a time may, and those that
+    /// have waited in vain.
+    pub(crate) fn turn_away(&self, waited: bool) -> bool {
+        self.rejected.fetch_add(1, Relaxed);
+        let most = if waited { MAX_SURPLUS + MAX_NEWCOMERS as u64 } else { MAX_SURPLUS };
+        let told = self.surplus.fetch_add(1, Relaxed) < most;
+        if !told {
+            self.surplus.fetch_sub(1, Relaxed);
+        }
+        told
+    }
+
+    /// Of clients that wait for a place, the one that gets the next: the first whose address has fewest that have not logged in.
+    pub(crate) fn next_of(&self, newcomers: impl Iterator<Item = Net>) -> Option<usize> {
+        let lobby = self.lobby();
+        newcomers.enumerate().min_by_key(|(number, net)| (lobby.logins_of(*net), *number)).map(|(number, _)| number)
     }
 
     /// While there are more clients than the soft limit: one that is to log in and takes too long, which is to be told that it goes.

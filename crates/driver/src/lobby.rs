@@ -134,6 +134,11 @@ impl Lobby {
         Some(displaced)
     }
 
+    /// How many from there are to log in.
+    pub(crate) fn logins_of(&self, net: Net) -> usize {
+        self.logins.of(net)
+    }
+
     /// How many look on.
     pub(crate) fn onlookers(&self) -> u32 {
         self.onlookers.order.len() as u32

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each message stands
-/// for a client (bounded by `hard_limit` and `MAX_SURPLUS`; one has one wish, one cancel request or one survey under way,
+/// for a client (bounded by `hard_limit`, `MAX_SURPLUS` and `MAX_NEWCOMERS`; one has one wish, one cancel request or one survey under way,
 /// gives way once and looks away once for each time it has looked on), for a
 /// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), or for a request of an operator, who waits for the
 /// answer; posts have `MAX_POSTED`.

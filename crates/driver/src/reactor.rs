@@ -241,6 +241,9 @@ pub trait Reactor: 'static {
     /// Whether the peer of a socket of which leave was taken has ended its side, too. What it sent before is thrown away.
     fn has_answered(socket: &Self::Socket) -> bool;
 
+    /// Whether the peer of an accepted socket has ended its side, or the connection is broken. What it has sent stays to be received.
+    fn has_hung_up(socket: &Self::Socket) -> bool;
+
     /// Closes the connection; what has not been sent is lost.
     fn close(&mut self, id: ConnId);
 

@@ -8,6 +8,10 @@ use std::{
     time::Duration,
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    time::Timespec,
+};
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 /// Idle time after which the kernel asks whether a peer is still there, and the pace of asking.
@@ -93,6 +97,14 @@ pub(crate) fn has_answered(socket: &OwnedFd) -> bool {
     }
 }
 
+/// Whether the peer has ended its side, or the connection is broken. What it sent before stays to be received.
+pub(crate) fn has_hung_up(socket: &OwnedFd) -> bool {
+    let mut asked = [PollFd::new(socket, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // Where it cannot be told, that is found out when the client is listened to.
+    poll(&mut asked, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
 /// Says that no more will be sent and takes what the peer has sent meanwhile, because closing
 /// with unread bytes resets the connection and may destroy our last words on their way.
 pub(crate) fn part(socket: &OwnedFd) {
@@ -105,7 +117,26 @@ pub(crate) fn part(socket: &OwnedFd) {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read, Write},
+        os::unix::net::UnixStream,
+    };
+
     use super::*;
+
+    #[test]
+    fn a_peer_that_has_hung_up_is_seen_behind_what_it_has_sent() {
+        let (mut peer, socket) = UnixStream::pair().unwrap();
+        let socket = OwnedFd::from(socket);
+        assert!(!has_hung_up(&socket));
+        peer.write_all(b"startup").unwrap();
+        assert!(!has_hung_up(&socket));
+        drop(peer);
+        assert!(has_hung_up(&socket));
+        let mut said = String::new();
+        UnixStream::from(socket).read_to_string(&mut said).unwrap();
+        assert_eq!(said, "startup");
+    }
 
     #[test]
     fn a_silent_host_is_not_declared_dead_before_its_client_has_been_idle_for_too_long() {

@@ -15,7 +15,7 @@
 //! | | [`held`], [`prelude`] | input that no session has consumed; a preface that waits for the request behind it |
 //! | | [`secure`], [`delays`] | TLS; logins from where passwords are guessed |
 //! | | [`standing`], [`lines`] | what clients are counted as, where they stand in line, and their names for logs |
-//! | | [`entrance`] | clients that have not logged in, and give way to others |
+//! | | [`newcomers`], [`entrance`] | clients that wait for a place; clients that have not logged in, and give way to others |
 //! | | [`posts`], [`surveys`] | what sessions leave for each other, and ask each other |
 //! | lease | [`leases`], [`dials`], [`attempts`] | check-out and check-in; connections in the making, host by host |
 //! | share | [`sharing`], [`gathering`] | servers that clients share; the wait for more requests |
@@ -55,6 +55,7 @@ mod lease;
 mod leases;
 mod leaving;
 mod lines;
+mod newcomers;
 mod partings;
 mod pools;
 mod posts;
@@ -137,6 +138,8 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     listening: Vec<(u32, ConnId)>,
     /// Listeners whose accepting failed, until the next tick.
     accept_later: Vec<ConnId>,
+    /// Clients that wait for a place.
+    newcomers: newcomers::Newcomers<R::Socket>,
     /// Clients that log in or are idle, per listener.
     lines: Vec<Lines>,
     states: Vec<[u64; STATES]>,
@@ -262,6 +265,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             local: Vec::new(),
             listening: Vec::new(),
             accept_later: Vec::new(),
+            newcomers: newcomers::Newcomers::new(listeners),
             lines: (0..listeners).map(|_| Lines::default()).collect(),
             states: vec![[0; STATES]; listeners],
             delayed: VecDeque::new(),

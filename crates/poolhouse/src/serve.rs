@@ -141,6 +141,10 @@ struct UrlFlags {
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_life_time: Option<Off<Duration>>,
 
+    /// How long a newcomer waits for a place at hard_limit; off: it is refused at once [default: 6s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    newcomer_wait_time: Option<Off<Duration>>,
+
     /// How long a client may take to log in [default: 15s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     login_time: Option<Off<Duration>>,
@@ -288,6 +292,7 @@ impl From<UrlFlags> for Flags {
             unavailable_wait_time: time(flags.unavailable_wait_time),
             max_idle_time: time(flags.max_idle_time),
             max_life_time: time(flags.max_life_time),
+            newcomer_wait_time: time(flags.newcomer_wait_time),
             login_time: time(flags.login_time),
             client_idle_time: time(flags.client_idle_time),
             query_time: time(flags.query_time),

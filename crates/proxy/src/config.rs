@@ -460,6 +460,12 @@ impl User {
 /// Clients of a listener unless told otherwise.
 pub const DEFAULT_HARD_LIMIT: u32 = 12_500;
 
+/// For so long a newcomer waits for a place at the hard limit unless told otherwise: longer than [`EVICT_MIN_IDLE`].
+pub const NEWCOMER_WAIT: Duration = Duration::from_secs(6);
+
+/// No client idle for less is evicted unless told otherwise.
+pub const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
+
 /// The soft limit that belongs to a hard one: 80% of it, at least 1.
 pub fn default_soft_limit(hard_limit: u32) -> u32 {
     (u64::from(hard_limit) * 4 / 5).max(1) as u32

@@ -30,6 +30,7 @@ soft_limit = 800
 hard_limit = 1000
 evict_min_idle = "5s"
 client_idle_time = "off"
+newcomer_wait_time = "4s"
 login_time = "3s"
 query_time = "1h"
 transaction_idle_time = "1m"
@@ -73,6 +74,8 @@ fn every_key_of_the_contract_is_understood() {
     assert_eq!((tcp.gate.soft_limit, tcp.gate.hard_limit), (800, 1000));
     assert_eq!(tcp.timeouts.client_idle, None);
     assert_eq!(tcp.timeouts.login, Some(Duration::from_secs(3)));
+    let waits = [tcp, unix].map(|listener| listener.timeouts.newcomer_wait);
+    assert_eq!(waits, [4, 6].map(|seconds| Some(Duration::from_secs(seconds))));
     assert_eq!(tcp.timeouts.query, Some(Duration::from_secs(3600)));
     assert_eq!(tcp.timeouts.transaction_idle, Some(Duration::from_secs(60)));
     assert_eq!((unix.gate.soft_limit, unix.gate.hard_limit), (8, 10));

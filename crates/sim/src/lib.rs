@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agenda;
+pub mod crowd;
 pub mod databases;
 pub mod house;
 pub mod network;

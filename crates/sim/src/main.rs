@@ -3,14 +3,15 @@
 use std::{process::ExitCode, time::Instant};
 
 use sim::{
+    crowd,
     product::{self, Bounds, Play},
     runner::{self, Violation},
     shrink::shrink,
     world,
 };
 
-const USAGE: &str = "usage: sim world|cluster|postgres|redis|mongodb [--schedules N] [--seed N] [--steps N] [--trace]
-            all but world also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-raw-clients] [--calm]: at most so much";
+const USAGE: &str = "usage: sim world|crowd|cluster|postgres|redis|mongodb [--schedules N] [--seed N] [--steps N] [--trace]
+            all but world and crowd also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-raw-clients] [--calm]: at most so much";
 
 struct Options {
     schedules: u64,
@@ -115,6 +116,15 @@ fn main() -> ExitCode {
                 },
             )
         }
+        "crowd" => runner::run(
+            options.seed,
+            options.schedules,
+            |seed| crowd::play(seed, options.trace),
+            |done| {
+                steps += done.steps;
+                (0..3).for_each(|n| ended[n] += done.counts[n]);
+            },
+        ),
         "world" => runner::run(
             options.seed,
             options.schedules,

@@ -199,6 +199,13 @@ impl Network {
         end.inbox.is_empty() && (end.fin || end.reset)
     }
 
+    /// The peer has closed, or sends no more: what it has sent may still be under way.
+    pub fn has_peer_left(&self, end: EndId) -> bool {
+        let state = self.lock();
+        let peer = &state.ends[(end ^ 1) as usize];
+        peer.closed || peer.shut
+    }
+
     /// The connection was broken off.
     pub fn is_reset(&self, end: EndId) -> bool {
         self.lock().ends[end as usize].reset

@@ -200,6 +200,22 @@ impl<P: Protocol> Stage<P> {
         self.network.set_host(0, host);
     }
 
+    /// The workers are to accept no client any more, and to end when all have gone: with `drain`, idle ones are sent away.
+    pub fn end(&mut self, drain: bool) {
+        let handle = self.house.handle();
+        if drain {
+            handle.drain()
+        } else {
+            handle.leave()
+        }
+        self.settle();
+    }
+
+    /// All workers have ended.
+    pub fn has_ended(&self) -> bool {
+        self.house.has_ended()
+    }
+
     /// Time passes.
     pub fn wait(&mut self, time: Duration) {
         let until = self.now + time;

@@ -124,10 +124,33 @@ fn who_logs_in_before_it_hears_that_another_has_its_place_stays_and_counts() {
 const SOON: Duration = Duration::from_millis(40);
 const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
 
-/// A stage with these limits.
+/// A stage with these limits, where newcomers are refused at once.
 fn limited(soft_limit: u32, hard_limit: u32, workers: usize) -> Stage<Echo> {
     let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: EVICT_MIN_IDLE };
     Stage::with_gate(gate, Timeouts::default(), workers, Echo, 64 * 1024)
+}
+
+const NEWCOMER_WAIT: Duration = Duration::from_secs(6);
+
+/// The same where they wait, with as many clients as there may be, which have logged in.
+fn full(soft_limit: u32, hard_limit: u32, workers: usize) -> (Stage<Echo>, Vec<EndId>) {
+    let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: EVICT_MIN_IDLE };
+    let timeouts = Timeouts { newcomer_wait: Some(NEWCOMER_WAIT), ..Timeouts::default() };
+    let mut stage = Stage::with_gate(gate, timeouts, workers, Echo, 64 * 1024);
+    let clients = (0..hard_limit).map(|_| come(&mut stage).expect("there is a place")).collect();
+    (stage, clients)
+}
+
+/// A client comes and says who it is, whether or not there is a place.
+fn knock(stage: &mut Stage<Echo>) -> EndId {
+    let client = stage.client();
+    stage.says(client, b"in");
+    client
+}
+
+/// What each of these has heard.
+fn heard(stage: &mut Stage<Echo>, clients: &[EndId]) -> Vec<String> {
+    clients.iter().map(|client| String::from_utf8(stage.got(*client)).expect("letters")).collect()
 }
 
 /// A client comes and logs in. `None`: there was no place for it.
@@ -210,4 +233,121 @@ fn strangers_send_no_more_clients_away_than_there_are_places_between_the_limits(
     }
     assert_eq!((evicted(&stage), stage.clients().idle), (5, 15));
     assert_eq!(clients.iter().filter(|end| stage.is_over(**end)).count(), 5);
+}
+
+#[test]
+fn newcomers_wait_until_clients_may_go() {
+    for workers in [1, 2, 3] {
+        let (mut stage, _) = full(40, 50, workers);
+        stage.wait(Duration::from_secs(1));
+        let newcomers: Vec<_> = (0..12).map(|_| knock(&mut stage)).collect();
+        stage.wait(EVICT_MIN_IDLE - Duration::from_secs(1) - SOON);
+        assert_eq!(heard(&mut stage, &newcomers), [""; 12]);
+        stage.wait(SOON * 5);
+        assert_eq!(heard(&mut stage, &newcomers), ["in"; 12]);
+        assert_eq!((stage.clients().idle, evicted(&stage), stage.clients().rejections[0].1), (40, 22, 0));
+    }
+}
+
+#[test]
+fn a_newcomer_that_waits_too_long_is_refused_and_one_for_whom_there_is_a_place_is_not() {
+    let (mut stage, clients) = full(2, 2, 2);
+    let newcomers = [knock(&mut stage), knock(&mut stage)];
+    stage.wait(EVICT_MIN_IDLE);
+    stage.leaves(clients[0]);
+    stage.wait(SOON);
+    assert_eq!(heard(&mut stage, &newcomers), ["in", ""]);
+    stage.wait(NEWCOMER_WAIT - EVICT_MIN_IDLE);
+    assert_eq!((stage.got(newcomers[1]), stage.is_over(newcomers[1])), (b"go".to_vec(), true));
+    assert_eq!((stage.clients().idle, stage.clients().rejections[0].1), (2, 1));
+}
+
+#[test]
+fn places_go_to_newcomers_in_the_order_in_which_they_came_and_to_none_that_has_gone() {
+    let (mut stage, clients) = full(2, 2, 2);
+    let newcomers: Vec<_> = (0..3).map(|_| knock(&mut stage)).collect();
+    stage.leaves(newcomers[0]);
+    stage.leaves(clients[0]);
+    // There is a place now, but others came before.
+    let late = knock(&mut stage);
+    assert_eq!(stage.got(late), b"");
+    stage.wait(SOON * 2);
+    assert_eq!(heard(&mut stage, &[newcomers[1], newcomers[2], late]), ["in", "", ""]);
+    stage.leaves(clients[1]);
+    stage.leaves(newcomers[1]);
+    stage.wait(SOON * 2);
+    assert_eq!(heard(&mut stage, &[newcomers[2], late]), ["in", "in"]);
+}
+
+#[test]
+fn newcomers_that_have_gone_keep_no_place_from_those_behind_them() {
+    let (mut stage, clients) = full(2, 2, 2);
+    let gone: Vec<_> = (0..50).map(|_| knock(&mut stage)).collect();
+    let waits = knock(&mut stage);
+    gone.iter().for_each(|end| stage.leaves(*end));
+    stage.leaves(clients[0]);
+    stage.wait(SOON);
+    assert_eq!(stage.got(waits), b"in");
+}
+
+#[test]
+fn no_more_than_256_newcomers_wait() {
+    let (mut stage, _) = full(2, 2, 1);
+    let newcomers: Vec<_> = (0..300).map(|_| knock(&mut stage)).collect();
+    let told = heard(&mut stage, &newcomers).iter().filter(|heard| *heard == "go").count();
+    assert_eq!(told, 300 - 256);
+    stage.wait(NEWCOMER_WAIT + SOON);
+    let told = heard(&mut stage, &newcomers).iter().filter(|heard| *heard == "go").count();
+    assert_eq!((told, stage.clients().rejections[0].1), (256, 300));
+}
+
+#[test]
+fn newcomers_wait_where_another_process_listens_and_are_told_where_poolhouse_ends() {
+    for drain in [false, true] {
+        let (mut stage, clients) = full(2, 2, 2);
+        let newcomers = [knock(&mut stage), knock(&mut stage)];
+        stage.end(drain);
+        assert_eq!(heard(&mut stage, &newcomers), if drain { ["go"; 2] } else { [""; 2] });
+        stage.leaves(clients[0]);
+        stage.leaves(clients[1]);
+        if !drain {
+            assert!(!stage.has_ended(), "two wait for a place");
+            stage.wait(SOON);
+            assert_eq!(heard(&mut stage, &newcomers), ["in"; 2]);
+            newcomers.iter().for_each(|end| stage.leaves(*end));
+        }
+        stage.wait(SOON);
+        assert!(stage.has_ended());
+    }
+}
+
+/// A flood of 1,000 in one second, and 20 a second after it for ten seconds. How many are refused in the first seven seconds, and after that.
+fn flood(soft_limit: u32, hard_limit: u32) -> (u64, u64) {
+    let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: EVICT_MIN_IDLE };
+    let timeouts = Timeouts { newcomer_wait: Some(NEWCOMER_WAIT), ..Timeouts::default() };
+    let mut stage = Stage::with_gate(gate, timeouts, 2, Echo, 64 * 1024);
+    let refused = |stage: &Stage<Echo>| stage.clients().rejections[0].1;
+    for _ in 0..1000 {
+        knock(&mut stage);
+        stage.wait(Duration::from_millis(1));
+    }
+    let mut at_first = 0;
+    for number in 0..200 {
+        if number == 120 {
+            at_first = refused(&stage);
+        }
+        knock(&mut stage);
+        stage.wait(Duration::from_millis(50));
+    }
+    stage.wait(NEWCOMER_WAIT);
+    (at_first, refused(&stage) - at_first)
+}
+
+#[test]
+fn a_flood_is_refused_only_while_none_may_go() {
+    assert_eq!(flood(800, 1000), (0, 0));
+    let (at_first, after) = flood(160, 200);
+    // 200 had places, and 200 that waited got these; of the others none could be served before those may go, too.
+    assert!((600..=744).contains(&at_first), "{at_first}");
+    assert_eq!(after, 0);
 }

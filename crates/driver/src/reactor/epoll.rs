@@ -359,6 +359,10 @@ impl Reactor for Epoll {
         socket::has_answered(socket)
     }
 
+    fn has_hung_up(socket: &OwnedFd) -> bool {
+        socket::has_hung_up(socket)
+    }
+
     fn close(&mut self, id: ConnId) {
         if self.conns[id.0 as usize].tls.is_some() {
             self.say_goodbye(id);

@@ -1,6 +1,9 @@
 //! Clients: accepting them, and handing their bytes to their sessions.
 
-use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+use std::{
+    rc::Rc,
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+};
 
 use pool::Time;
 use protocol::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
@@ -12,11 +15,13 @@ use super::{
     held::Held,
     lease::Lease,
     lines::{InLine, Line},
+    newcomers::Newcomer,
     stalls::MAX_BEHIND,
 };
 use crate::{
     client_state::State,
-    listener::{MAX_SURPLUS, Sent},
+    listener::Sent,
+    lobby::Net,
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner, Reactor},
     socket,
@@ -101,23 +106,37 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if host.draining.load(Relaxed) {
             return;
         }
-        let net = || rules.tcp.then(|| R::peer_of(&socket)).flatten().map(|peer| throttle::net(peer.ip()));
-        let (welcome, displaced) = rules.admit(net, self.now);
+        let net = rules.tcp.then(|| R::peer_of(&socket)).flatten().map(|peer| throttle::net(peer.ip()));
+        // Where others wait for places it waits behind them.
+        if !self.newcomers.any(listener) && self.admit_newcomer(listener, net) {
+            self.settle_client(socket, listener, Admitted::Welcome);
+        } else if let Some(refused) = self.newcomers.wait(rules, listener, Newcomer { socket, net, since: self.now }) {
+            self.turn_away(refused.socket, listener, false);
+        }
+    }
+
+    /// Whether there is a place for a client from there. The one whose place it is, if it is another's, is told.
+    pub(super) fn admit_newcomer(&self, listener: u32, net: Net) -> bool {
+        let (welcome, displaced) = self.host.listeners[listener as usize].admit(net, self.now);
         if let Some(displaced) = displaced {
             self.tell_displaced(displaced);
         }
-        let admitted = if welcome {
-            Admitted::Welcome
-        } else if rules.surplus.fetch_add(1, Relaxed) < MAX_SURPLUS {
-            Admitted::Surplus
-        } else {
-            rules.surplus.fetch_sub(1, Relaxed);
-            return;
-        };
-        // The worker with the fewest clients takes it.
-        let load = |n: &usize| (host.board[*n].clients.load(Relaxed), *n != usize::from(self.number));
-        let chosen = (0..host.board.len()).min_by_key(load).expect("there is a worker");
-        host.board[chosen].clients.fetch_add(1, Relaxed);
+        welcome
+    }
+
+    /// There is no place for a client: it is let in only to be told so, or not even that.
+    pub(super) fn turn_away(&mut self, socket: R::Socket, listener: u32, waited: bool) {
+        if self.host.listeners[listener as usize].turn_away(waited) {
+            self.settle_client(socket, listener, Admitted::Surplus);
+        }
+    }
+
+    /// The worker with the fewest clients takes one.
+    pub(super) fn settle_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
+        let board = &self.host.board;
+        let load = |n: &usize| (board[*n].clients.load(Relaxed), *n != usize::from(self.number));
+        let chosen = (0..board.len()).min_by_key(load).expect("there is a worker");
+        board[chosen].clients.fetch_add(1, SeqCst);
         if chosen == usize::from(self.number) {
             self.add_client(socket, listener, admitted);
         } else {
@@ -197,7 +216,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         self.execute(out, Source::NONE);
         let why = match admitted {
-            Admitted::Welcome if self.draining => Some(Refusal::ShuttingDown),
+            Admitted::Welcome | Admitted::Surplus if self.draining => Some(Refusal::ShuttingDown),
             Admitted::Welcome | Admitted::Displaced => None,
             Admitted::Surplus => {
                 let limit = self.host.listeners[listener as usize].limits().hard_limit;

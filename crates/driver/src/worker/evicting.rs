@@ -1,5 +1,5 @@
 //! Clients that go because there are more than the soft limit: as long as that is so, those that have been idle for longer than
-//! `evict_min_idle`, and of those the ones idle longest, whichever worker they live on. Who holds a server goes last.
+//! `evict_min_idle`, the longest idle first, whichever worker they live on. Who holds a server goes last.
 //!
 //! Each worker publishes at each tick which of its clients could go. It evicts those of its own that are among the first of all, one
 //! reservation of the gate for each, so that workers never evict too many together.
@@ -7,27 +7,14 @@
 use pool::Time;
 use protocol::{Protocol, Refusal};
 
-use super::{
-    Worker,
-    lines::{Line, Lines},
-    turns::TICK,
-};
-use crate::{client_state::State, evictions::Rank, reactor::Reactor};
+use super::{Worker, lines::Line, turns::TICK};
+use crate::{client_state::State, evictions::Rank, mailbox::Admitted, reactor::Reactor};
 
 /// The most clients of a listener that are evicted in one tick.
 const MAX_EVICTIONS_A_TICK: usize = 64;
 
-/// A worker that has published nothing for so many ticks does not run: its clients keep those of others from going no longer.
+/// A worker that has published nothing for this number of ticks does not run: its clients keep those of others from going no longer.
 const TICKS_UNTIL_SILENT: u32 = 5;
-
-/// Clients that have been idle since `until` at least, in the order in which they are evicted.
-fn evictable(lines: &Lines, until: Time) -> Vec<(Rank, usize)> {
-    let of = |line, holds| {
-        let long = lines.all(line).take_while(move |(_, since)| *since <= until);
-        long.map(move |(slot, since)| ((holds, since), slot))
-    };
-    of(Line::Idle, false).chain(of(Line::Pinned, true)).take(MAX_EVICTIONS_A_TICK).collect()
-}
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Sends clients away as long as there are more than the soft limit.
@@ -46,7 +33,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let min = u64::try_from(rules.limits().evict_min_idle.as_nanos()).unwrap_or(u64::MAX);
         let until = self.now.0.checked_sub(min).map(Time);
-        let mut own = until.map_or_else(Vec::new, |until| evictable(&self.lines[listener], until));
+        let mut own = until.map_or_else(Vec::new, |until| self.evictable(listener, until));
         let most = (rules.evictions_wanted() as usize).min(MAX_EVICTIONS_A_TICK);
         if most > 0 && !own.is_empty() {
             let mut first: Vec<Rank> = self.evictable_elsewhere(listener);
@@ -62,6 +49,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         published.at = self.now;
         published.ranks.clear();
         published.ranks.extend(own.iter().map(|(rank, _)| *rank));
+    }
+
+    /// Clients of a listener that have been idle since `until` at least, in the order in which they are evicted.
+    fn evictable(&self, listener: usize, until: Time) -> Vec<(Rank, usize)> {
+        let lines = &self.lines[listener];
+        let of = |line, holds| {
+            let long = lines.all(line).take_while(move |(_, since)| *since <= until);
+            // One that is only told that there is no room has no place that another could have.
+            let welcome = long.filter(|(slot, _)| self.clients[*slot].admitted == Admitted::Welcome);
+            welcome.map(move |(slot, since)| ((holds, since), slot))
+        };
+        of(Line::Idle, false).chain(of(Line::Pinned, true)).take(MAX_EVICTIONS_A_TICK).collect()
     }
 
     /// What other workers could evict at a listener.

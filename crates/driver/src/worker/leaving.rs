@@ -255,6 +255,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.draining = true;
         self.host.draining.store(true, SeqCst);
         self.leave();
+        self.refuse_newcomers();
         self.send_idle_away();
     }
 

@@ -131,6 +131,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn is_last_client_gone(&self) -> bool {
         // First whether any can come: a client that is accepted is counted before the listening socket is let go.
         let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
-        self.clients.is_empty() && self.host.listening.load(SeqCst) == 0 && self.host.board.iter().all(gone)
+        let none_waits = || self.host.listeners.iter().all(|listener| listener.newcomers.load(SeqCst) == 0);
+        self.clients.is_empty()
+            && self.host.listening.load(SeqCst) == 0
+            && none_waits()
+            && self.host.board.iter().all(gone)
     }
 }

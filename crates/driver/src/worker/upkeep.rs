@@ -50,6 +50,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.try_next_addresses();
         self.expire_queues();
         self.evict();
+        self.let_newcomers_in();
         self.expire_holders();
         self.expire_kept();
         self.rearm_posters();

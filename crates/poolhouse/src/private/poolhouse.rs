@@ -67,6 +67,8 @@ impl PrivateDatabase {
             &number("soft_limit", *soft_limit),
             &number("hard_limit", *hard_limit),
             &time("evict_min_idle", evict_min_idle.map(Some)),
+            // As a plan has it, and the database itself: the functions of a scenario are told at once.
+            "newcomer_wait_time = \"off\"\n",
             &time("client_idle_time", *client_idle_time),
             "[pool]\n",
             &number("max_size", *max_size),

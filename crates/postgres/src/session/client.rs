@@ -146,7 +146,7 @@ impl Habits {
 
     /// It listens on the server that is its own, or does so no longer.
     pub(crate) fn listen_alone(&mut self, listens: bool) {
-        self.0 = self.0 & !Self::LISTENS_ALONE | if listens { Self::LISTENS_ALONE } else { 0 };
+        self.0 = (self.0 & !Self::LISTENS_ALONE) | if listens { Self::LISTENS_ALONE } else { 0 };
     }
 }
 

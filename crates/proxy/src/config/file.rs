@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use driver::{PoolTimeouts, Timeouts};
@@ -40,6 +39,7 @@ const LISTENER_KEYS: &[&str] = &[
     "hard_limit",
     "evict_min_idle",
     "client_idle_time",
+    "newcomer_wait_time",
     "login_time",
     "query_time",
     "transaction_idle_time",
@@ -479,7 +479,7 @@ impl Listener {
     pub fn new(kind: Kind, listen: Endpoint) -> Self {
         let hard_limit = super::DEFAULT_HARD_LIMIT;
         let soft_limit = super::default_soft_limit(hard_limit);
-        let mut timeouts = Timeouts::default();
+        let mut timeouts = Timeouts { newcomer_wait: Some(super::NEWCOMER_WAIT), ..Timeouts::default() };
         if kind == Kind::Redis {
             timeouts.client_idle = Some(Preset::Serverless.client_idle_time());
         }
@@ -487,7 +487,7 @@ impl Listener {
             kind,
             listen,
             socket_mode: 0o770,
-            gate: GateConfig { soft_limit, hard_limit, evict_min_idle: Duration::from_secs(5) },
+            gate: GateConfig { soft_limit, hard_limit, evict_min_idle: super::EVICT_MIN_IDLE },
             timeouts,
             tls: None,
             http: None,

@@ -58,7 +58,9 @@ pub struct Flags {
     pub max_idle_time: Option<Option<Duration>>,
     /// When a server is replaced.
     pub max_life_time: Option<Option<Duration>>,
-    /// From accept to the end of authentication.
+    /// How long a newcomer waits for a place.
+    pub newcomer_wait_time: Option<Option<Duration>>,
+    /// From having a place to the end of authentication.
     pub login_time: Option<Option<Duration>>,
     /// When an idle client is closed.
     pub client_idle_time: Option<Option<Duration>>,
@@ -198,6 +200,7 @@ fn listener(kind: Kind, flags: &Flags) -> Listener {
     if let Some(preset) = flags.preset {
         times.client_idle = Some(preset.client_idle_time());
     }
+    times.newcomer_wait = flags.newcomer_wait_time.unwrap_or(times.newcomer_wait);
     times.login = flags.login_time.unwrap_or(times.login);
     times.client_idle = flags.client_idle_time.unwrap_or(times.client_idle);
     times.query = flags.query_time.unwrap_or(times.query);

@@ -185,6 +185,7 @@ pub fn listener_limits(section: &Section<'_>, listener: &mut Listener) {
     if let Some(preset) = section.choice("preset", Preset::WORDS) {
         times.client_idle = Some(preset.client_idle_time());
     }
+    times.newcomer_wait = section.duration("newcomer_wait_time").unwrap_or(times.newcomer_wait);
     times.login = section.duration("login_time").unwrap_or(times.login);
     times.client_idle = section.duration("client_idle_time").unwrap_or(times.client_idle);
     times.query = section.duration("query_time").unwrap_or(times.query);

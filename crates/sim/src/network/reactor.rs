@@ -350,6 +350,11 @@ impl Reactor for VirtualReactor {
         end.fin || end.reset
     }
 
+    fn has_hung_up(socket: &Socket) -> bool {
+        let state = socket.network.lock();
+        socket.end.is_none_or(|end| state.ends[end as usize].fin || state.ends[end as usize].reset)
+    }
+
     fn close(&mut self, id: ConnId) {
         if let Some(end) = self.forget(id) {
             self.seat.network.lock().close(end);
