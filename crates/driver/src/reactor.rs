@@ -56,6 +56,8 @@ pub enum Owner {
     Dial(u32),
     /// A short-lived connection beside a server's, for a cancel request.
     Side(u32),
+    /// A server's connection that the worker has ended, and its database has not.
+    Farewell(u32),
 }
 
 /// The end of an operation. `S` is a socket.
@@ -228,7 +230,8 @@ pub trait Reactor: 'static {
     /// When it cannot be let go of: then it is closed.
     fn detach(&mut self, id: ConnId) -> io::Result<Self::Moved>;
 
-    /// Says that nothing more will be sent, before a close that comes at once: so that the last words arrive.
+    /// Says that nothing more will be sent, so that the last words arrive; what has not been sent is lost. What is received from now on
+    /// is not decrypted: only its end tells anything.
     fn part(&mut self, id: ConnId);
 
     /// Says that nothing more will be sent, and gives the socket up to whoever wants to know whether the peer

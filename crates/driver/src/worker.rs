@@ -21,7 +21,7 @@
 //! | share | [`sharing`], [`gathering`] | servers that clients share; the wait for more requests |
 //! | | [`stalls`], [`silence`], [`relief`] | clients that do not read; servers that do not answer |
 //! | side | [`sides`] | cancel requests |
-//! | ends | [`leaving`], [`partings`], [`ending`], [`defects`] | clients that go, servers that end, sessions that panic |
+//! | ends | [`leaving`], [`partings`], [`ending`], [`farewells`], [`defects`] | clients that go, servers that end, sessions that panic |
 //! | pools | [`pools`], [`calls`], [`lease`] | ask pools under their locks, find servers, call sessions |
 //!
 //! Who calls whom:
@@ -48,6 +48,7 @@ mod effects;
 mod ending;
 mod entrance;
 mod evicting;
+mod farewells;
 mod gathering;
 mod held;
 mod inspect;
@@ -87,6 +88,7 @@ use self::{
     clients::ClientConn,
     dials::Dial,
     lines::Lines,
+    farewells::Farewell,
     pools::{Local, Waiter},
     servers::ServerConn,
     sides::Side,
@@ -114,6 +116,8 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     servers: Slab<ServerConn<P::Server>>,
     dials: Slab<Dial>,
     sides: Slab<Side>,
+    /// Servers' connections that have been ended here, and not yet by the database.
+    farewells: Slab<Farewell>,
     /// The client that asked for the cancel at hand, until a side connection is opened for it.
     asker: Option<Asker>,
     /// Those who share a server, by pool.
@@ -252,6 +256,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             servers: Slab::new(),
             dials: Slab::new(),
             sides: Slab::new(),
+            farewells: Slab::new(),
             asker: None,
             muxes: Vec::new(),
             unflushed: Vec::new(),
@@ -305,6 +310,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     Owner::Client(slot) => self.on_client_received(slot as usize, &buffer, length),
                     Owner::Server(slot) => self.on_server_received(slot as usize, &buffer, length),
                     Owner::Side(slot) => self.on_side_received(slot as usize, &buffer[..length]),
+                    Owner::Farewell(slot) => self.on_farewell_received(slot as usize, length),
                     Owner::Listener(_) | Owner::Dial(_) => unreachable!("nothing is received there"),
                 }
                 self.reactor.give_back(buffer);
@@ -312,7 +318,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Completion::Sent { owner } => match owner {
                 Owner::Client(slot) => self.on_client_sent(slot as usize),
                 Owner::Server(slot) => self.on_server_sent(slot as usize),
-                Owner::Side(_) => {}
+                Owner::Side(_) | Owner::Farewell(_) => {}
                 Owner::Listener(_) | Owner::Dial(_) => unreachable!("nothing is sent there"),
             },
             Completion::Accepted { listener, socket } => self.on_accepted(listener, socket),
@@ -326,7 +332,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Owner::Client(slot) => self.on_client_secured(slot as usize, *secured),
                 Owner::Server(slot) => self.on_server_secured(slot as usize, *secured),
                 Owner::Side(slot) => self.on_side_secured(slot as usize),
-                Owner::Listener(_) | Owner::Dial(_) => unreachable!("these speak in the clear"),
+                Owner::Listener(_) | Owner::Dial(_) | Owner::Farewell(_) => unreachable!("these speak in the clear"),
             },
             Completion::Broken { owner, error } => self.on_broken(owner, &error),
             Completion::HungUp { owner } => {
@@ -342,6 +348,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Owner::Client(slot) => self.on_client_broken(slot as usize, error),
             Owner::Server(slot) => self.on_server_broken(slot as usize, error),
             Owner::Side(slot) => self.on_side_broken(slot as usize),
+            Owner::Farewell(slot) => self.end_farewell(slot as usize),
             Owner::Listener(_) | Owner::Dial(_) => unreachable!("these report in their own completions"),
         }
     }

@@ -35,7 +35,8 @@ use self::sharing::Sharing;
 /// **Servers.** Each ordered [`Action::Connect`] is answered by one of `connected`, `connected_for_itself` and `connect_failed`; each
 /// [`Action::Close`] by `closed`; each [`Action::Check`] and [`Action::Reset`] by `checked`; each grant, in whatever form, by
 /// `check_in`. Instead of any of these, `lost` may come; after it the id is worth nothing, and orders that still name it
-/// are void. A close may cross the answer of a connect or check: the pool ignores such a late answer (but takes
+/// are void. `connect_given_up` and `given_up` are `connect_failed` and `lost` for a connection that has yet to end: `closed`
+/// follows. A close may cross the answer of a connect or check: the pool ignores such a late answer (but takes
 /// `connect_failed` and `lost` as `closed`). An id of a server that is gone is the caller's mistake, and panics.
 ///
 /// **Order of service.** Of idle servers the one last used goes first, at the waiter's own home if there is one, else of all;
@@ -397,6 +398,12 @@ impl Pool {
     /// A connection could not be made, and its server is gone. `permanent`: trying again will not cure it (a wrong
     /// password), so that all waiters fail now. Either way the next try comes after a pause.
     pub fn connect_failed(&mut self, server: ServerId, permanent: bool, now: Time) {
+        self.connect_given_up(server, permanent, now);
+        self.gone(server, Closed::Error, now);
+    }
+
+    /// The same, but its connection has yet to end: the server has its place until it is reported `closed`.
+    pub fn connect_given_up(&mut self, server: ServerId, permanent: bool, now: Time) {
         let now = self.tick(now);
         let state = self.slots.get(server).state;
         assert!(
@@ -409,11 +416,17 @@ impl Pool {
                 self.fail_waiters(CheckOutFailed::Refused, now);
             }
         }
-        self.gone(server, Closed::Error, now);
+        self.ends(server, Closed::Error, now);
     }
 
     /// A server's connection has died, in whatever state it was; it is gone. If it was in use, the lease is over.
     pub fn lost(&mut self, server: ServerId, now: Time) {
+        self.given_up(server, now);
+        self.gone(server, Closed::Error, now);
+    }
+
+    /// The same, but its connection has yet to end: the server has its place until it is reported `closed`.
+    pub fn given_up(&mut self, server: ServerId, now: Time) {
         let now = self.tick(now);
         let slot = self.slots.get(server);
         let reason = if slot.cut { Closed::Interrupted } else { Closed::Error };
@@ -423,7 +436,7 @@ impl Pool {
             State::Idle | State::Checking if !slot.used => self.back_off(now),
             _ => {}
         }
-        self.gone(server, reason, now);
+        self.ends(server, reason, now);
     }
 
     /// An ordered close (or interrupt) is done; the server is gone.

@@ -63,6 +63,11 @@ pub trait Database {
         false
     }
 
+    /// Whether a limit of sessions counts this one, over which something has come.
+    fn counts(&self, connection: Connection) -> bool {
+        self.open().contains(&connection)
+    }
+
     /// Connections that are open, in order of their making.
     fn open(&self) -> Vec<Connection>;
 }

@@ -460,6 +460,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
     fn check(&self) {
         let servers = self.house.servers();
         assert!(servers <= self.most.servers, "{servers} connections where {} are allowed", self.most.servers);
+        // A connection that breaks, or that a silent host does not end, may leave a session behind.
+        if self.last_fault.is_none() {
+            let sessions = self.site.sessions();
+            assert!(sessions <= self.most.servers, "{sessions} sessions where {} are allowed", self.most.servers);
+        }
         let unsent = self.house.most_unsent();
         assert!(unsent <= self.most.unsent, "{unsent} bytes wait for one peer");
     }

@@ -5,7 +5,7 @@
 pub mod postgres;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -84,6 +84,10 @@ pub struct Stage<P: Protocol> {
     supply: Arc<Supply>,
     /// Connections that Poolhouse has made and nobody has asked for.
     arrivals: VecDeque<EndId>,
+    /// All connections that Poolhouse has made.
+    servers: BTreeSet<EndId>,
+    /// Whether servers end no connection though Poolhouse has ended it; else they do so at once.
+    pub lasting: bool,
     /// What has come to each end and was not asked for.
     heard: BTreeMap<EndId, Vec<u8>>,
     /// How all that is said arrives.
@@ -130,7 +134,8 @@ impl<P: Protocol> Stage<P> {
         let house = House::new(protocol, supply.clone(), rules, &network, &mut rng);
         let (arrivals, heard) = (VecDeque::new(), BTreeMap::new());
         let (now, pieces, halted) = (Time(0), Pieces::Whole, None);
-        let mut stage = Self { house, network, now, supply, arrivals, heard, pieces, halted };
+        let (servers, lasting) = (BTreeSet::new(), false);
+        let mut stage = Self { house, network, now, supply, arrivals, servers, lasting, heard, pieces, halted };
         stage.settle();
         stage
     }
@@ -256,6 +261,7 @@ impl<P: Protocol> Stage<P> {
         for _ in 0..MAX_STEPS {
             while let Some((end, _)) = self.network.accept() {
                 self.heard.insert(end, Vec::new());
+                self.servers.insert(end);
                 self.arrivals.push_back(end);
             }
             let ready = self.house.ready();
@@ -269,6 +275,9 @@ impl<P: Protocol> Stage<P> {
             for end in self.network.take_news() {
                 if let Some(heard) = self.heard.get_mut(&end) {
                     heard.extend(self.network.receive(end, usize::MAX));
+                }
+                if !self.lasting && self.servers.contains(&end) && self.network.is_over(end) {
+                    self.network.close(end);
                 }
             }
         }

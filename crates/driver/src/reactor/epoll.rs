@@ -344,6 +344,8 @@ impl Reactor for Epoll {
 
     fn part(&mut self, id: ConnId) {
         self.say_goodbye(id);
+        let conn = self.conn(id);
+        (conn.unsent, conn.tls) = (None, None);
         socket::part(self.socket(id));
     }
 

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{Closed, ServerId, Time};
+use pool::{ServerId, Time};
 use protocol::{CloseReason, Peer, Protocol};
 
 use super::{
@@ -48,15 +48,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
         self.pool(pool.id);
         let attempts = Attempts::new(pool.spec(), pool.host.load(Relaxed), self.now);
-        self.dial_again(pool, id, attempts);
+        self.dial_again(pool, id, attempts, None);
     }
 
-    /// Begins, or goes on with another host.
-    pub(super) fn dial_again(&mut self, pool: Arc<SharedPool>, id: ServerId, mut attempts: Attempts) {
+    /// Begins, or goes on with another host. `conn`: a connection to the last one that has yet to end.
+    pub(super) fn dial_again(
+        &mut self,
+        pool: Arc<SharedPool>,
+        id: ServerId,
+        mut attempts: Attempts,
+        conn: Option<ConnId>,
+    ) {
         pool.host.store(attempts.place(), Relaxed);
         let Some((address, demand)) = attempts.next() else {
             self.set_whereabouts(pool.id, id, Local::None);
-            return self.connect_failed(&pool, id, attempts.errors(), false);
+            return self.connect_failed(&pool, id, attempts.errors(), false, conn);
         };
         self.dial_host(pool, id, attempts, address, demand);
     }
@@ -164,7 +170,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.discard(out);
             self.reactor.close(conn);
             self.set_whereabouts(dial.pool.id, dial.id, Local::None);
-            return self.connect_failed(&dial.pool, dial.id, "Poolhouse's session panicked as it began", false);
+            return self.connect_failed(&dial.pool, dial.id, "Poolhouse's session panicked as it began", false, None);
         };
         self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
         self.servers.insert(ServerConn {
@@ -177,6 +183,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             phase: Phase::Starting,
             authenticated: false,
             ending: false,
+            over: false,
             tainted: false,
             soiled: false,
             served: false,
@@ -202,21 +209,24 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn dial_failed(&mut self, slot: usize, error: &str) {
         let mut dial = self.dials.remove(slot);
         dial.attempts.note(error);
-        self.dial_again(dial.pool, dial.id, dial.attempts);
+        self.dial_again(dial.pool, dial.id, dial.attempts, None);
     }
 
-    pub(super) fn connect_failed(&mut self, pool: &Arc<SharedPool>, id: ServerId, error: &str, permanent: bool) {
+    /// No connection was made. `conn`: one that was begun with, and has yet to end.
+    pub(super) fn connect_failed(
+        &mut self,
+        pool: &Arc<SharedPool>,
+        id: ServerId,
+        error: &str,
+        permanent: bool,
+        conn: Option<ConnId>,
+    ) {
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {
             let spec = pool.spec();
             tracing::warn!(withheld, database = %spec.database, user = %spec.user, "{error}");
         }
         pool.set_last_error(error);
-        let now = self.now;
-        self.operate(pool, |guarded| {
-            guarded.stats.on_closed(Closed::Error);
-            guarded.pool.connect_failed(id, permanent, now);
-        });
-        self.host.registry.release(pool.member, &mut self.demands);
+        self.forget_start(pool, id, permanent, conn);
     }
 
     pub(super) fn drop_dial(&mut self, slot: usize) {
@@ -248,6 +258,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         let slow: Vec<usize> = self.servers.iter().filter(|(_, s)| slow(s)).map(|(slot, _)| slot).collect();
         for slot in slow {
+            // Another host is not kept waiting for the end of a connection to one that is silent.
+            self.servers[slot].over = true;
             let message = "its login takes too long".to_owned();
             self.end_server(slot, CloseReason::StartFailed { permanent: false, message });
         }

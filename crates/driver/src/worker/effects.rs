@@ -112,6 +112,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn send_to_server(&mut self, slot: usize, data: Data<'_>) {
         if let Submitted::Broken(error) = self.reactor.send(self.servers[slot].conn, data) {
+            self.servers[slot].over = true;
             self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));
         }
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use pool::Closed;
 use protocol::{CloseReason, Protocol};
 
 use super::{
@@ -13,7 +12,10 @@ use super::{
     pools::Local,
     servers::{Phase, ServerConn},
 };
-use crate::{config::Address, reactor::Reactor};
+use crate::{
+    config::Address,
+    reactor::{ConnId, Reactor},
+};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Says goodbye and closes; the pool has given it up already.
@@ -35,8 +37,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             server.holder.is_none() && server.share.is_none() && !server.kept,
             "a server that is held is not retired"
         );
-        self.set_whereabouts(server.pool.id, server.id, Local::None);
-        self.reactor.close(server.conn);
+        self.begin_farewell(server.conn, server.pool, server.id, None);
     }
 
     /// The connection has ended, or its session gave it up. Its holder is told.
@@ -77,7 +78,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let server = self.servers.remove(slot);
         self.set_whereabouts(server.pool.id, server.id, Local::None);
-        self.reactor.close(server.conn);
         if let Some(pinned) = server.pinned {
             server.pool.lock().stats.on_pinned(pinned, -1);
         }
@@ -88,6 +88,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         if server.phase == Phase::Starting {
             if let CloseReason::Elsewhere { host, port } = reason {
+                self.reactor.close(server.conn);
                 let attempts = server.attempts.expect("it is starting");
                 let address = Address::Tcp { host, port };
                 return self.dial_host(server.pool, server.id, *attempts, address, Demand::Directed);
@@ -102,7 +103,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tracing::warn!(withheld, %database, %user, held, "server lost: {message}");
         }
         server.pool.set_last_error(message);
-        self.forget_server(&server.pool, server.id, Closed::Error);
+        let conn = self.still_open(&server);
+        self.forget_server(&server.pool, server.id, conn);
         if let Some(mux) = mux {
             self.share_anew(server.pool.id, mux.joining);
         }
@@ -110,12 +112,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A server did not get through its start. Another host may do, unless this one said that asking again is useless.
     fn start_failed(&mut self, server: ServerConn<P::Server>, message: &str, permanent: bool) {
-        match server.attempts {
-            Some(mut attempts) if !permanent => {
-                attempts.note(message);
-                self.dial_again(server.pool, server.id, *attempts);
-            }
-            _ => self.connect_failed(&server.pool, server.id, message, permanent),
+        let conn = self.still_open(&server);
+        let (pool, id) = (server.pool, server.id);
+        let Some(mut attempts) = server.attempts.filter(|_| !permanent) else {
+            return self.connect_failed(&pool, id, message, permanent, conn);
+        };
+        attempts.note(message);
+        match conn {
+            Some(conn) if attempts.left() > 0 => self.begin_farewell(conn, pool, id, Some(attempts)),
+            conn => self.dial_again(pool, id, *attempts, conn),
         }
+    }
+
+    /// The connection of a server that was just removed, if the database has not ended it: then it is closed.
+    fn still_open(&mut self, server: &ServerConn<P::Server>) -> Option<ConnId> {
+        if server.over {
+            self.reactor.close(server.conn);
+        }
+        (!server.over).then_some(server.conn)
     }
 }

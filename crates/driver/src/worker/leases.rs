@@ -441,9 +441,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match self.whereabouts(pool.id, server) {
             // It was lost, or the order to connect it is yet to come from another worker, and will be void.
             Local::None if pool.lock().pool.is_closing(server) != Some(true) => return,
+            // It ends already.
+            Local::Farewell(slot) if !self.stays_ended(slot as usize) => return,
+            Local::Farewell(_) => return pool.lock().stats.on_closed(reason),
             Local::None => {}
             Local::Dial(slot) => self.drop_dial(slot as usize),
-            Local::Server(slot) => self.retire(slot as usize),
+            Local::Server(slot) => {
+                pool.lock().stats.on_closed(reason);
+                return self.retire(slot as usize);
+            }
         }
         let now = self.now;
         self.operate(pool, |guarded| {
@@ -456,7 +462,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Says what a server did not do in time.
     fn tell_given_up(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
         let what = match self.whereabouts(pool.id, server) {
-            Local::None => return,
+            Local::None | Local::Farewell(_) => return,
             Local::Dial(_) => "no connection",
             Local::Server(slot) => match self.servers[slot as usize].phase {
                 Phase::Starting => "no answer to the login",

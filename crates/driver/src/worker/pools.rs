@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use pool::{Action, CheckOut, Closed, Grant, Home, ServerId, Time, WaiterId, Wish};
+use pool::{Action, CheckOut, Grant, Home, ServerId, Time, WaiterId, Wish};
 use protocol::{ClientTag, PoolId, Protocol, ServerTag};
 
 use super::{Work, Worker};
@@ -38,6 +38,8 @@ pub(super) enum Local {
     None,
     Dial(u32),
     Server(u32),
+    /// It has been ended here, and not yet by the database.
+    Farewell(u32),
 }
 
 fn operate<T>(
@@ -110,16 +112,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// A server is no more, and its pool did not close it.
-    pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, reason: Closed) {
-        let now = self.now;
-        self.operate(pool, |guarded| {
-            guarded.stats.on_closed(reason);
-            guarded.pool.lost(id, now);
-        });
-        self.host.registry.release(pool.member, &mut self.demands);
-    }
-
     // ---- where servers are ----
 
     pub(super) fn whereabouts(&self, pool: PoolId, server: ServerId) -> Local {
@@ -130,6 +122,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Some(Local::Dial(slot)) if self.dials.get(slot as usize).is_some_and(|d| d.id == server) => {
                 Local::Dial(slot)
+            }
+            Some(Local::Farewell(slot)) if self.farewells.get(slot as usize).is_some_and(|f| f.is_of(pool, server)) => {
+                Local::Farewell(slot)
             }
             _ => Local::None,
         }
@@ -146,7 +141,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn server_here(&self, pool: PoolId, server: ServerId) -> Option<usize> {
         match self.whereabouts(pool, server) {
             Local::Server(slot) => Some(slot as usize),
-            Local::Dial(_) | Local::None => None,
+            Local::Dial(_) | Local::Farewell(_) | Local::None => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{io, rc::Rc, sync::Arc, time::Duration};
 
-use pool::{Closed, ServerId, Time};
+use pool::{ServerId, Time};
 use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
 
 use super::{
@@ -51,6 +51,8 @@ pub(super) struct ServerConn<S> {
     pub(super) authenticated: bool,
     /// Its end has been seen, and is dealt with as soon as the work at hand is done.
     pub(super) ending: bool,
+    /// Its connection has ended or is broken.
+    pub(super) over: bool,
     /// A cancel request for it got lost and may still arrive: it must not be lent again.
     pub(super) tainted: bool,
     /// It was given back soiled, and nobody has had it since.
@@ -105,6 +107,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn on_server_received(&mut self, slot: usize, buffer: &Rc<Buffer>, length: usize) {
         if length == 0 {
+            self.servers[slot].over = true;
             return self.push_server_gone(slot, "the server closed the connection".into());
         }
         let shared = self.servers[slot].share.is_some();
@@ -211,6 +214,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn on_server_broken(&mut self, slot: usize, error: &io::Error) {
+        self.servers[slot].over = true;
         if let Some(reason) = self.tls_failure(slot, error) {
             return self.end_server(slot, reason);
         }
@@ -351,7 +355,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Err(error) => {
                 tracing::error!(%error, "cannot move a server");
-                self.forget_server(&server.pool, server.id, Closed::Error);
+                self.forget_server(&server.pool, server.id, None);
                 None
             }
         }
@@ -366,7 +370,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Ok(conn) => conn,
             Err(error) => {
                 tracing::error!(%error, "cannot take over a server");
-                self.forget_server(&pool, id, Closed::Error);
+                self.forget_server(&pool, id, None);
                 return false;
             }
         };
@@ -382,6 +386,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             phase: Phase::Live,
             authenticated: true,
             ending: false,
+            over: false,
             tainted: false,
             soiled,
             served: false,

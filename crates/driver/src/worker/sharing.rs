@@ -466,6 +466,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         share.collected.clear();
         share.silence.begin(self.now);
         if let Submitted::Broken(error) = sent {
+            server.over = true;
             self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));
         }
     }

@@ -47,6 +47,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.end_lingering();
         self.partings.look(&self.host.listeners, self.now);
         self.end_slow_sides();
+        self.end_late_farewells();
         self.try_next_addresses();
         self.expire_queues();
         self.evict();

@@ -225,6 +225,16 @@ impl Pool {
         self.actions.push_back(Action::Close { server, home, reason });
     }
 
+    /// The server ends without an order, for this reason, or with one that is on its way.
+    pub(super) fn ends(&mut self, server: ServerId, reason: Closed, now: Time) {
+        if self.slots.get(server).state != State::Closing {
+            self.events.push(Event::ConnectionClosed { reason });
+            self.slots.set_state(server, State::Closing, now);
+            self.slots.get_mut(server).cut = false;
+        }
+        self.settle(now);
+    }
+
     /// The server is gone, on order or by itself (then for this reason).
     pub(super) fn gone(&mut self, server: ServerId, reason: Closed, now: Time) {
         if self.slots.get(server).state != State::Closing {

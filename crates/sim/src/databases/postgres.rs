@@ -213,6 +213,10 @@ impl Database for Postgres {
         ours && !self.in_transaction(connection)
     }
 
+    fn counts(&self, connection: Connection) -> bool {
+        self.sessions.get(&connection).is_some_and(|session| session.stage == Stage::Ready)
+    }
+
     fn open(&self) -> Vec<Connection> {
         self.sessions.keys().copied().collect()
     }

@@ -104,9 +104,10 @@ impl Seat {
         self.most_unsent.get()
     }
 
-    /// Connections to the database that there are or are being made, without those beside a server's.
+    /// Connections to the database that there are, are being made or have yet to end, without those beside a server's.
     pub fn servers(&self) -> usize {
-        self.conns.borrow().values().filter(|conn| matches!(conn.owner, Owner::Server(_) | Owner::Dial(_))).count()
+        let counts = |owner| matches!(owner, Owner::Server(_) | Owner::Dial(_) | Owner::Farewell(_));
+        self.conns.borrow().values().filter(|conn| counts(conn.owner)).count()
     }
 }
 
@@ -331,7 +332,10 @@ impl Reactor for VirtualReactor {
     }
 
     fn part(&mut self, id: ConnId) {
-        let end = self.with(id, |conn| conn.end.expect("a listener has no peer"));
+        let end = self.with(id, |conn| {
+            conn.unsent.clear();
+            conn.end.expect("a listener has no peer")
+        });
         self.seat.network.lock().shut(end);
     }
 

@@ -36,6 +36,8 @@ impl<D: Database> fmt::Debug for Site<D> {
 
 struct Wire {
     connection: Connection,
+    /// Something has come over it.
+    spoken: bool,
     /// Said and not sent yet.
     unsent: VecDeque<u8>,
     /// It is closed when all has been sent.
@@ -65,7 +67,7 @@ impl<D: Database> Site<D> {
     pub fn accept(&mut self, network: &Network, now: Time) {
         while let Some((end, host)) = network.accept() {
             let connection = self.database.connect_to(host, elapsed(now));
-            self.wires.insert(end, Wire { connection, unsent: VecDeque::new(), closing: false, lingers: false });
+            self.wires.insert(end, Wire { connection, spoken: false, unsent: VecDeque::new(), closing: false, lingers: false });
             self.ends.insert(connection, end);
             self.listen(network, end, now);
         }
@@ -76,6 +78,7 @@ impl<D: Database> Site<D> {
         let Some(wire) = self.wires.get_mut(&end) else { return };
         let connection = wire.connection;
         let bytes = network.receive(end, usize::MAX);
+        wire.spoken |= !bytes.is_empty();
         if self.trace && !bytes.is_empty() {
             println!("{:>12.6}   to session {connection}: {}", now.0 as f64 / 1e9, bytes.escape_ascii());
         }
@@ -93,6 +96,11 @@ impl<D: Database> Site<D> {
             self.let_go(network, end);
         }
         self.speak(network);
+    }
+
+    /// Sessions that a limit of the database counts.
+    pub fn sessions(&self) -> usize {
+        self.wires.values().filter(|wire| wire.spoken && self.database.counts(wire.connection)).count()
     }
 
     /// The next session that is to be cleaned is ended by an administrator before it has read that.

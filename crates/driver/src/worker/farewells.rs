@@ -1,0 +1,122 @@
+//! Connections to a database that have been ended here, until the database has ended them, too: only then is the session gone that
+//! limits of the database count. Till then a server has its place in its pool and its permit of the budget. Knows no session.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::{Closed, ServerId, Time};
+use protocol::{PoolId, Protocol};
+
+use super::{Worker, attempts::Attempts, pools::Local};
+use crate::{
+    reactor::{ConnId, Owner, Reactor},
+    shared_pool::SharedPool,
+};
+
+/// How long the database has to end its side. An idle session of PostgreSQL takes some milliseconds; one that is busy ends when what it
+/// does has ended, which nobody can wait for: then the connection is closed all the same, and the database may have one more for a while.
+const FAREWELL_TIME: Duration = Duration::from_millis(1500);
+
+/// See the file's head.
+pub(super) struct Farewell {
+    conn: ConnId,
+    pool: Arc<SharedPool>,
+    id: ServerId,
+    /// The hosts to try then, if the server has not got through its start.
+    next: Option<Box<Attempts>>,
+    until: Time,
+}
+
+impl Farewell {
+    pub(super) fn is_of(&self, pool: PoolId, server: ServerId) -> bool {
+        self.pool.id == pool && self.id == server
+    }
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Says that nothing more will be sent on a server's connection. When the database has ended it, the next host is tried, or the pool
+    /// hears that the server is gone.
+    pub(super) fn begin_farewell(
+        &mut self,
+        conn: ConnId,
+        pool: Arc<SharedPool>,
+        id: ServerId,
+        next: Option<Box<Attempts>>,
+    ) {
+        let slot = self.farewells.vacant_key();
+        self.set_whereabouts(pool.id, id, Local::Farewell(slot as u32));
+        self.farewells.insert(Farewell { conn, pool, id, next, until: self.now + FAREWELL_TIME });
+        self.reactor.set_owner(conn, Owner::Farewell(slot as u32));
+        self.reactor.part(conn);
+        self.reactor.receive(conn);
+    }
+
+    /// The database has said something more, or ended its side.
+    pub(super) fn on_farewell_received(&mut self, slot: usize, length: usize) {
+        match length {
+            0 => self.end_farewell(slot),
+            _ => self.reactor.receive(self.farewells[slot].conn),
+        }
+    }
+
+    /// The pool orders to close a server that is here. True if it was to go on with another host, and is not any more.
+    pub(super) fn stays_ended(&mut self, slot: usize) -> bool {
+        self.farewells[slot].next.take().is_some()
+    }
+
+    pub(super) fn end_farewell(&mut self, slot: usize) {
+        let Farewell { conn, pool, id, next, .. } = self.farewells.remove(slot);
+        self.reactor.close(conn);
+        self.set_whereabouts(pool.id, id, Local::None);
+        match next {
+            Some(attempts) => self.dial_again(pool, id, *attempts, None),
+            None => self.server_gone(&pool, id),
+        }
+    }
+
+    /// Waits no longer for databases that do not end their side.
+    pub(super) fn end_late_farewells(&mut self) {
+        let late = |farewell: &Farewell| farewell.until <= self.now;
+        let late: Vec<usize> = self.farewells.iter().filter(|(_, f)| late(f)).map(|(slot, _)| slot).collect();
+        late.into_iter().for_each(|slot| self.end_farewell(slot));
+    }
+
+    /// A server's connection has ended on both sides, and its pool knows already that the server ends.
+    fn server_gone(&mut self, pool: &Arc<SharedPool>, id: ServerId) {
+        let now = self.now;
+        self.operate(pool, |guarded| guarded.pool.closed(id, now));
+        self.host.registry.release(pool.member, &mut self.demands);
+    }
+
+    /// A server is no more, and its pool did not close it. `conn` is its connection, if that has yet to end.
+    pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, conn: Option<ConnId>) {
+        let now = self.now;
+        self.operate(pool, |guarded| {
+            guarded.stats.on_closed(Closed::Error);
+            guarded.pool.given_up(id, now);
+        });
+        self.take_leave_of(pool, id, conn);
+    }
+
+    /// A server has not got through its start, and no other host is tried.
+    pub(super) fn forget_start(
+        &mut self,
+        pool: &Arc<SharedPool>,
+        id: ServerId,
+        permanent: bool,
+        conn: Option<ConnId>,
+    ) {
+        let now = self.now;
+        self.operate(pool, |guarded| {
+            guarded.stats.on_closed(Closed::Error);
+            guarded.pool.connect_given_up(id, permanent, now);
+        });
+        self.take_leave_of(pool, id, conn);
+    }
+
+    fn take_leave_of(&mut self, pool: &Arc<SharedPool>, id: ServerId, conn: Option<ConnId>) {
+        match conn {
+            Some(conn) => self.begin_farewell(conn, Arc::clone(pool), id, None),
+            None => self.server_gone(pool, id),
+        }
+    }
+}
