@@ -289,7 +289,7 @@ def test_what_cannot_begin_is_not_gone_on_with(pool, server):
     holder = poolhouse.connect()
     holder.execute_command("MULTI")
     heard = talk(poolhouse.port, b"MULTI\r\nSET a 1\r\nEXEC\r\n")
-    assert heard.startswith(b"-LOADING Poolhouse: all 1 server connections stayed busy") and heard.count(b"\r\n") == 1
+    assert heard.startswith(b"-LOADING Poolhouse: the server connections stayed busy") and heard.count(b"\r\n") == 1
     holder.execute_command("DISCARD")
     assert server.connect().get("a") is None
     holder.execute_command("MULTI")

@@ -88,10 +88,10 @@ impl Failure {
     /// Why there is no server.
     pub fn of_lease(why: &LeaseFailure) -> Self {
         match why {
-            LeaseFailure::WaitTimeout { waited, servers, limit } => Self::new(
+            LeaseFailure::WaitTimeout { waited, shortage } => Self::new(
                 Code::MaxTimeMsExpired,
                 format!(
-                    "Poolhouse: no server connection became free within {} ms (max_wait_time): all {servers} are in use, and {limit} allows no more",
+                    "Poolhouse: no server connection became free within {} ms (max_wait_time): {shortage}",
                     waited.as_millis()
                 ),
             ),

@@ -556,6 +556,11 @@ impl Pool {
         self.failures.since.filter(|_| usable == 0)
     }
 
+    /// Whether the last connection that was begun was not made, though servers of before may work.
+    pub fn is_connecting_in_vain(&self) -> bool {
+        self.failures.since.is_some()
+    }
+
     /// How long the first waiter has been waiting.
     pub fn oldest_wait(&self, now: Time) -> Option<Duration> {
         let first = |waiters: &Waiters| waiters.front().map(|waiter| now - waiter.since);

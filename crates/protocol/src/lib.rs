@@ -14,9 +14,11 @@ extern crate alloc;
 mod effect;
 mod ids;
 mod session;
+mod shortage;
 mod tls;
 
 pub use effect::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing, Verdict};
 pub use ids::{ClientTag, PoolId, ServerTag, WORKER_BITS};
 pub use session::{ClientRules, Input, LeaseFailure, Origin, Protocol, Refusal, Seen, Sessions};
+pub use shortage::{Limit, Shortage};
 pub use tls::{Encryption, Secured, TlsFailure, Upgrade};

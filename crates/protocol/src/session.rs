@@ -3,7 +3,7 @@
 use alloc::{sync::Arc, vec::Vec};
 use core::{net::IpAddr, time::Duration};
 
-use crate::{ClientTag, CloseReason, Outbox, PoolId, Secured, ServerTag, TlsFailure};
+use crate::{ClientTag, CloseReason, Outbox, PoolId, Secured, ServerTag, Shortage, TlsFailure};
 
 /// Where a client comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,14 +58,12 @@ pub trait Sessions<Tag, S> {
 /// Why a lease was not granted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseFailure {
-    /// All servers stayed busy for `max_wait_time`.
+    /// No server became free for `max_wait_time`.
     WaitTimeout {
         /// How long the client waited.
         waited: Duration,
-        /// Servers of the pool, all in use.
-        servers: u32,
-        /// The setting that allows no more of them.
-        limit: &'static str,
+        /// The servers of the pool then, and what allowed no more of them.
+        shortage: Shortage,
     },
     /// No server could be reached for `unavailable_wait_time`, or the upstream refused for good.
     Unavailable {

@@ -10,9 +10,10 @@ pub const NO_SERVER: &str = "LOADING Poolhouse";
 pub fn of_failure(why: &LeaseFailure) -> String {
     let words = match why {
         LeaseFailure::Unavailable { last_error: Some(said), .. } if is_redis_error(said) => return said.to_string(),
-        LeaseFailure::WaitTimeout { waited, servers, limit } => format!(
-            "all {servers} server connections stayed busy for {:.1} s, and {limit} allows no more. Raise {limit}, or look for commands that block.",
-            waited.as_secs_f64()
+        LeaseFailure::WaitTimeout { waited, shortage } => format!(
+            "the server connections stayed busy for {:.1} s: {shortage}. Look for commands that block, or {}.",
+            waited.as_secs_f64(),
+            shortage.limit.remedy()
         ),
         LeaseFailure::Unavailable { waited, last_error } => format!(
             "no connection to Redis after {:.1} s: {}",

@@ -6,7 +6,7 @@ use std::{
 };
 
 use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Wish};
-use protocol::{CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
+use protocol::{CloseReason, LeaseFailure, Limit, PoolId, Protocol, Shortage, Verdict};
 
 use super::{
     Work, Worker,
@@ -20,7 +20,7 @@ use crate::{
     mailbox::{Command, Message},
     reactor::Reactor,
     registry::Demand,
-    shared_pool::SharedPool,
+    shared_pool::{Guarded, SharedPool},
 };
 
 /// How long a server may be idle with something left in it.
@@ -197,18 +197,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     ) -> LeaseFailure {
         match reason {
             CheckOutFailed::Timeout => {
-                let (counts, room) = {
-                    let guarded = pool.lock();
-                    let counts = guarded.pool.counts();
-                    (counts, counts.total < guarded.pool.config().effective_max_size())
-                };
+                let shortage = self.shortage(pool);
                 // Nobody is busy: there is no server yet.
-                if counts.total > 0 && counts.total == counts.connecting {
+                if shortage.connecting > 0 && shortage.in_use + shortage.between == 0 {
                     let why = "connecting takes longer than max_wait_time allows";
                     return LeaseFailure::Unavailable { waited, last_error: Some(why.into()) };
                 }
-                let full = if room { self.host.registry.limiting(pool.member) } else { None };
-                LeaseFailure::WaitTimeout { waited, servers: counts.total, limit: full.unwrap_or("max_size") }
+                LeaseFailure::WaitTimeout { waited, shortage }
             }
             CheckOutFailed::Paused => {
                 LeaseFailure::Unavailable { waited, last_error: Some("an operator has paused it".into()) }
@@ -219,6 +214,32 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             CheckOutFailed::QueueFull => LeaseFailure::QueueFull,
             CheckOutFailed::PoolClosed | CheckOutFailed::PoolCleared => LeaseFailure::Closed,
         }
+    }
+
+    /// What keeps a pool from having more servers.
+    fn shortage(&self, pool: &Arc<SharedPool>) -> Shortage {
+        let (counts, full, at_a_time, fails) = {
+            let Guarded { pool, .. } = &*pool.lock();
+            let (counts, config) = (pool.counts(), pool.config());
+            let full = counts.total >= config.effective_max_size();
+            (counts, full, counts.connecting >= config.max_connecting, pool.is_connecting_in_vain())
+        };
+        let refused = || if fails { pool.last_error() } else { None };
+        let limit = if full {
+            Limit::Setting("max_size")
+        } else if let Some(said) = refused() {
+            Limit::Database(said)
+        } else if let Some(name) = self.host.registry.limiting(pool.member) {
+            Limit::Setting(name)
+        } else if at_a_time {
+            Limit::AtATime("max_connecting")
+        } else if counts.connecting > 0 {
+            Limit::Connecting
+        } else {
+            Limit::Setting("max_size")
+        };
+        let (in_use, connecting) = (counts.in_use, counts.connecting);
+        Shortage { in_use, connecting, between: counts.total - in_use - connecting, limit }
     }
 
     /// Tells a client that what it waits for is not to be had.

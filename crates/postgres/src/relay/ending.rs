@@ -33,14 +33,12 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let (code, message, hint, blame) = match why {
-            LeaseFailure::WaitTimeout { waited, servers, limit } => (
+            LeaseFailure::WaitTimeout { waited, shortage } => (
                 code::TOO_MANY_CONNECTIONS,
+                format!("no server became free within {} ({shortage})", seconds(waited)),
                 format!(
-                    "no server became free within {} (all {servers} are in use, and {limit} allows no more)",
-                    seconds(waited)
-                ),
-                format!(
-                    "Make transactions shorter, or raise {limit} or max_wait_time; `poolhouse doctor` tells which."
+                    "Make transactions shorter, or {}; `poolhouse doctor` tells which.",
+                    shortage.limit.remedy()
                 ),
                 Blame::Exhausted,
             ),

@@ -1,0 +1,97 @@
+//! Why no server became free in time, in words that all protocols use.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+/// The servers of a pool when a client had waited for too long, and what allowed no more of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shortage {
+    /// Servers that clients hold.
+    pub in_use: u32,
+    /// Servers that are being connected.
+    pub connecting: u32,
+    /// Servers that are being cleaned, checked or closed.
+    pub between: u32,
+    /// What allowed no more.
+    pub limit: Limit,
+}
+
+/// What allows no more servers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// A setting.
+    Setting(&'static str),
+    /// The setting of connections that are made at a time.
+    AtATime(&'static str),
+    /// The database, which has said so.
+    Database(Arc<str>),
+    /// Nothing but the time that connecting takes.
+    Connecting,
+}
+
+impl Limit {
+    /// What can be done about it.
+    pub fn remedy(&self) -> Remedy<'_> {
+        Remedy(self)
+    }
+}
+
+/// See [`Limit::remedy`].
+pub struct Remedy<'a>(&'a Limit);
+
+impl fmt::Display for Remedy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Limit::Setting(name) | Limit::AtATime(name) => write!(f, "raise {name} or max_wait_time"),
+            Limit::Database(_) => write!(f, "raise the database's own limit, or max_wait_time"),
+            Limit::Connecting => write!(f, "raise max_wait_time, or find out why connecting takes so long"),
+        }
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.connecting + self.between == 0 {
+            write!(f, "all {} are in use", self.in_use)?;
+        } else {
+            let verb = |count| if count == 1 { "is" } else { "are" };
+            write!(f, "{} {} in use", self.in_use, verb(self.in_use))?;
+            for (count, what) in [(self.connecting, "being connected"), (self.between, "being cleaned or closed")] {
+                if count > 0 {
+                    write!(f, ", {count} {} {what}", verb(count))?;
+                }
+            }
+        }
+        match &self.limit {
+            Limit::Setting(name) => write!(f, ", and {name} allows no more"),
+            Limit::AtATime(name) => write!(f, ", and {name} allows no more to be connected at a time"),
+            Limit::Database(said) => write!(f, ", and the database refused another: {said}"),
+            Limit::Connecting => write!(f, ", and connecting takes longer than that"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn shortage(in_use: u32, connecting: u32, between: u32, limit: Limit) -> alloc::string::String {
+        Shortage { in_use, connecting, between, limit }.to_string()
+    }
+
+    #[test]
+    fn the_limit_that_held_is_named() {
+        assert_eq!(shortage(2, 0, 0, Limit::Setting("max_size")), "all 2 are in use, and max_size allows no more");
+        assert_eq!(
+            shortage(1, 2, 0, Limit::AtATime("max_connecting")),
+            "1 is in use, 2 are being connected, and max_connecting allows no more to be connected at a time"
+        );
+        assert_eq!(
+            shortage(2, 0, 1, Limit::Database("too many connections".into())),
+            "2 are in use, 1 is being cleaned or closed, and the database refused another: too many connections"
+        );
+        let text = shortage(3, 1, 0, Limit::Connecting);
+        assert_eq!(text, "3 are in use, 1 is being connected, and connecting takes longer than that");
+    }
+}
