@@ -103,7 +103,7 @@ impl Client {
         }
         let salt = salt_from(attributes.expect('s', "a salt")?).ok_or(Error::Malformed("a salt in base64"))?;
         let iterations = attributes.expect('i', "a number of iterations")?;
-        let iterations = iterations_from(iterations).ok_or(Error::Malformed("1 to 2000000 iterations"))?;
+        let iterations = iterations_from(iterations).ok_or(Error::Iterations)?;
         attributes.finish()?;
 
         let keys = keys(&salt, iterations)?;
@@ -256,12 +256,30 @@ mod tests {
             "r=xabc,s=AAAA,i=1",
             "r=abcd,s=,i=1",
             "r=abcd,s=AAAA,i=0",
-            "r=abcd,s=AAAA,i=2000001",
+            "r=abcd,s=AAAA,i=1000001",
+            "r=abcd,s=AAAA,i=4294967296",
             "r=abcd,s=AAAA",
             "m=x,r=abcd,s=AAAA,i=1",
         ] {
             assert!(respond(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_server_that_asks_for_too_many_iterations_is_told_so_before_any_is_made() {
+        let (mut client, _) = Client::new("abc".into());
+        let cache = KeyCache::default();
+        assert_eq!(client.respond(b"r=abcd,s=AAAA,i=2000000", "pencil", &cache), Err(Error::Iterations));
+        assert!(cache.lock().is_empty(), "no key was derived");
+        assert!(Error::Iterations.to_string().contains("1 to 1000000"));
+    }
+
+    #[test]
+    fn a_server_whose_nonce_has_no_end_is_refused() {
+        let (mut client, _) = Client::new("abc".into());
+        let challenge = format!("r=abc{},s=AAAA,i=1", "x".repeat(message::MAX_NONCE));
+        let answer = client.respond(challenge.as_bytes(), "pencil", &KeyCache::default());
+        assert!(matches!(answer, Err(Error::Malformed(_))), "{answer:?}");
     }
 
     #[test]

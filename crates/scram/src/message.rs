@@ -1,5 +1,7 @@
 //! The grammar of SCRAM messages: attributes `x=value` separated by commas, nonces, the GS2 header.
 
+use crate::verifier::MAX_ITERATIONS;
+
 /// Longest nonce accepted from a peer, in bytes.
 pub(crate) const MAX_NONCE: usize = 512;
 
@@ -16,6 +18,8 @@ pub enum Error {
     WrongChannel,
     /// A message out of turn.
     OutOfTurn,
+    /// The server's number of iterations is no number from 1 to [`MAX_ITERATIONS`].
+    Iterations,
     /// The server ended the exchange with an error (`e=`).
     Rejected,
     /// No keys are known that fit the server's salt and iterations.
@@ -32,6 +36,9 @@ impl std::fmt::Display for Error {
                 f.write_str("SCRAM: the channel binding does not match: somebody is between the two sides")
             }
             Self::OutOfTurn => f.write_str("SCRAM: message out of turn"),
+            Self::Iterations => {
+                write!(f, "SCRAM: the server's number of iterations is not from 1 to {MAX_ITERATIONS}: set the password anew there")
+            }
             Self::Rejected => f.write_str("SCRAM: the server rejected the exchange"),
             Self::NoKeys => f.write_str("SCRAM: no keys are known for the server's salt and iterations"),
         }

@@ -59,7 +59,7 @@ impl Sha1Client {
         }
         let salt = salt_from(attributes.expect('s', "a salt")?).ok_or(Error::Malformed("a salt in base64"))?;
         let iterations = attributes.expect('i', "a number of iterations")?;
-        let iterations = iterations_from(iterations).ok_or(Error::Malformed("1 to 2000000 iterations"))?;
+        let iterations = iterations_from(iterations).ok_or(Error::Iterations)?;
         attributes.finish()?;
         let keys = cache.find(b"SHA-1", password, &salt, iterations, || derive(password, &salt, iterations));
         let (client_key, server_key) = (&keys.client_key[..LENGTH], &keys.server_key[..LENGTH]);

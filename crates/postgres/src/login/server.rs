@@ -31,6 +31,9 @@ use crate::{
 /// Longest message of a server during its start-up.
 const MAX_LOGIN_MESSAGE: u32 = 64 * 1024;
 
+/// Most messages of a server during its start-up: PostgreSQL sends about 20, and notices of what runs at a login.
+const MAX_LOGIN_MESSAGES: u32 = 1000;
+
 /// What follows from an authentication request.
 enum Answer {
     /// A message with this body.
@@ -74,6 +77,7 @@ impl Postgres {
             proof: Proof::None,
             parameters: Pairs::default(),
             asked: None,
+            messages: 0,
         };
         let second = self.second_tries.has(pool);
         match (login.how.encryption.tls, login.how.encryption.direct) {
@@ -114,6 +118,9 @@ impl Postgres {
             let Some(header) = Header::read(bytes) else { return at };
             let taken = if !(4..=MAX_LOGIN_MESSAGE).contains(&header.length) {
                 Err(Refused::for_now("the server does not speak the PostgreSQL protocol"))
+            } else if login.messages >= MAX_LOGIN_MESSAGES {
+                let text = format!("the server has sent {MAX_LOGIN_MESSAGES} messages and is not ready");
+                Err(Refused::for_now(text))
             } else if let Some(body) = bytes.get(HEADER..header.total()) {
                 match header.kind {
                     back::AUTHENTICATION => login.authentication(self, body).map(|answer| {
@@ -141,6 +148,7 @@ impl Postgres {
             } else {
                 return at;
             };
+            login.messages += 1;
             match taken {
                 Ok(false) => {}
                 Ok(true) => match login.fit() {
@@ -366,6 +374,9 @@ impl Login {
             return Err(Refused::forever("channel_binding=require: the server asks for a login that cannot be bound"));
         }
         match kind {
+            3 | 5 if self.proof == Proof::Shown => {
+                Err(Refused::for_now("the server asked for the password again after it had been told"))
+            }
             3 | 5 if self.proof == Proof::Owed => {
                 Err(Refused::forever("the server changed the authentication method halfway"))
             }
@@ -377,8 +388,12 @@ impl Login {
                 self.scram = None;
                 Ok(Answer::Accepted)
             }
-            3 => Ok(Answer::Send(with_zero(self.password()?.as_bytes()))),
+            3 => {
+                self.proof = Proof::Shown;
+                Ok(Answer::Send(with_zero(self.password()?.as_bytes())))
+            }
             5 => {
+                self.proof = Proof::Shown;
                 let salt = body.first_chunk().ok_or_else(|| Refused::for_now("the server sent no md5 salt"))?;
                 let stored = match (&self.how.password, &self.how.md5_hash) {
                     (None, Some(hash)) => hash.to_string(),
@@ -416,7 +431,7 @@ impl Login {
             plain |= mechanism == Mechanism::Plain.name().as_bytes();
             plus |= mechanism == Mechanism::Plus.name().as_bytes();
         }
-        if self.scram.is_some() || !(plain || plus) {
+        if self.scram.is_some() || self.proof == Proof::Shown || !(plain || plus) {
             return Err(Refused::forever("the server does not offer SCRAM-SHA-256"));
         }
         let binding = self.channel_binding(plus)?;

@@ -23,6 +23,8 @@ pub(crate) struct Login {
     pub(crate) parameters: Pairs,
     /// It was asked what it is; its answer, once that has come.
     pub(crate) asked: Option<Traits>,
+    /// How many messages it has sent.
+    pub(crate) messages: u32,
 }
 
 #[derive(PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(crate) enum Step {
 pub(crate) enum Proof {
     /// None was asked for.
     None,
+    /// None, and it has been told the password, or its hash.
+    Shown,
     /// It has begun SCRAM and must finish it.
     Owed,
     /// It knows our verifier, or has let us in.

@@ -266,6 +266,28 @@ fn a_server_that_does_not_know_the_password_is_not_trusted() {
 }
 
 #[test]
+fn a_server_that_asks_for_the_password_without_end_is_told_it_once() {
+    for kind in [3, 5] {
+        let (mut stage, client, server) = starting(Some("pencil"), Pieces::Whole);
+        stage.says(server, &request(kind, b"salt"));
+        assert_eq!(types(&stage.got(server)), "p");
+        stage.says(server, &request(kind, b"salt").repeat(100));
+        assert_failed(&mut stage, (client, server), false, "asked for the password again");
+        assert_eq!(stage.got(server), b"", "the password stays here");
+    }
+}
+
+#[test]
+fn a_server_whose_start_up_does_not_end_is_given_up() {
+    let (mut stage, client, server) = starting(None, Pieces::Whole);
+    stage.says(server, &request(0, b""));
+    stage.says(server, &messages("N:SNOTICE~C00000~Mhello~~").repeat(900));
+    assert!(!stage.is_over(server));
+    stage.says(server, &messages("N:SNOTICE~C00000~Mhello~~").repeat(200));
+    assert_failed(&mut stage, (client, server), false, "1000 messages");
+}
+
+#[test]
 fn a_failed_start_says_whether_it_may_go_better() {
     for (says, permanent) in [
         (messages("E:SFATAL~C28P01~Mno~~"), true),
