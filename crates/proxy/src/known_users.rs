@@ -25,16 +25,38 @@ pub struct KnownUsers(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     known: HashMap<Box<str>, Known>,
-    /// Until when each is taken to be nobody.
-    unknown: HashMap<Box<str>, Instant>,
+    /// Names of nobody.
+    unknown: HashMap<Box<str>, Held>,
     /// What those who were ever known are asked for at login.
     looks: Vec<Look>,
 }
 
 struct Known {
     password: Arc<Password>,
+    held: Held,
+}
+
+/// For how long an answer holds. The rules are the same for users and for nobody: else the time that a login takes would tell who exists.
+#[derive(Clone, Copy)]
+struct Held {
     since: Instant,
     until: Instant,
+}
+
+impl Held {
+    fn new(now: Instant, holds: Duration) -> Self {
+        Self { since: now, until: now + holds }
+    }
+
+    fn is_fresh(&self, now: Instant) -> bool {
+        now < self.until
+    }
+
+    fn refuted(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.since) >= MIN_ASK_AGAIN {
+            self.until = self.until.min(now);
+        }
+    }
 }
 
 impl KnownUsers {
@@ -42,8 +64,8 @@ impl KnownUsers {
     pub fn fresh(&self, user: &str, now: Instant) -> Option<Option<Arc<Password>>> {
         let table = self.lock();
         match table.known.get(user) {
-            Some(known) => (now < known.until).then(|| Some(Arc::clone(&known.password))),
-            None => table.unknown.get(user).is_some_and(|until| now < *until).then_some(None),
+            Some(known) => known.held.is_fresh(now).then(|| Some(Arc::clone(&known.password))),
+            None => table.unknown.get(user).is_some_and(|held| held.is_fresh(now)).then_some(None),
         }
     }
 
@@ -59,8 +81,8 @@ impl KnownUsers {
         table.unknown.remove(user);
         let same = table.known.get(user).filter(|old| old.password.is_same(&password));
         let password = same.map_or_else(|| Arc::new(password), |old| Arc::clone(&old.password));
-        make_room(&mut table.known, user, MAX_KNOWN, |known| known.until, now);
-        let known = Known { password: Arc::clone(&password), since: now, until: now + holds };
+        make_room(&mut table.known, user, MAX_KNOWN, |known| known.held.until, now);
+        let known = Known { password: Arc::clone(&password), held: Held::new(now, holds) };
         table.known.insert(user.into(), known);
         password
     }
@@ -69,8 +91,8 @@ impl KnownUsers {
     pub fn missing(&self, user: &str, now: Instant, holds: Duration) {
         let mut table = self.lock();
         table.known.remove(user);
-        make_room(&mut table.unknown, user, MAX_UNKNOWN, |until| *until, now);
-        table.unknown.insert(user.into(), now + holds);
+        make_room(&mut table.unknown, user, MAX_UNKNOWN, |held| held.until, now);
+        table.unknown.insert(user.into(), Held::new(now, holds));
     }
 
     /// What those who exist are asked for at login, as far as is known.
@@ -78,12 +100,12 @@ impl KnownUsers {
         self.lock().looks.clone()
     }
 
-    /// Somebody gave a wrong password: it may have been changed since it was looked up.
+    /// A password was wrong: it may have been changed, or its user created, since it was looked up.
     pub fn refuted(&self, user: &str, now: Instant) {
-        if let Some(known) = self.lock().known.get_mut(user)
-            && now.saturating_duration_since(known.since) >= MIN_ASK_AGAIN
-        {
-            known.until = known.until.min(now);
+        let table = &mut *self.lock();
+        let known = table.known.get_mut(user).map(|known| &mut known.held);
+        if let Some(held) = known.or_else(|| table.unknown.get_mut(user)) {
+            held.refuted(now);
         }
     }
 
@@ -131,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_remembered_for_less_and_may_be_created_meanwhile() {
+    fn nobody_is_remembered_and_may_be_created_meanwhile() {
         let (users, start) = (KnownUsers::default(), Instant::now());
         users.missing("app", start, MINUTE / 10);
         assert!(matches!(users.fresh("app", start), Some(None)));
@@ -150,9 +172,23 @@ mod tests {
         assert!(users.fresh("app", start + MIN_ASK_AGAIN).is_some());
         users.refuted("app", start + MIN_ASK_AGAIN);
         assert!(users.fresh("app", start + MIN_ASK_AGAIN).is_none());
+    }
+
+    #[test]
+    fn when_the_database_is_asked_does_not_tell_whether_a_user_exists() {
+        let (users, start) = (KnownUsers::default(), Instant::now());
+        users.found("app", plain("x"), start, MINUTE);
         users.missing("nobody", start, MINUTE);
-        users.refuted("nobody", start + MINUTE / 2);
-        assert!(users.fresh("nobody", start + MINUTE / 2).is_some());
+        let asked = |user: &str, now| users.fresh(user, now).is_none();
+        for (after, refuted) in [(0, true), (100, true), (900, false), (1100, true), (1101, false), (70_000, false)] {
+            let now = start + Duration::from_millis(after);
+            assert_eq!(asked("app", now), asked("nobody", now), "{after} ms");
+            if refuted {
+                users.refuted("app", now);
+                users.refuted("nobody", now);
+            }
+        }
+        assert!(asked("app", start + Duration::from_millis(1101)), "a wrong password has the next login ask again");
     }
 
     #[test]

@@ -210,7 +210,7 @@ fn rules_of_users_that_cannot_work_are_found() {
 fn lookups_that_cannot_work_are_found() {
     expect(
         "auth_query = \"SELECT a, b FROM f($1)\"\nauth_failure_cache_time = \"2m\"\n",
-        "p.toml:5:27: warning: auth_failure_cache_time 2m of `d` is above auth_cache_time",
+        "p.toml:5:27: warning: auth_failure_cache_time 2m of `d` is not auth_cache_time",
     );
     expect(
         "auth_user = \"x\"\nauth_pool_size = 20\n[limits]\nmax_server_connections = 20\n",

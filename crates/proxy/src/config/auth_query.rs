@@ -40,7 +40,7 @@ pub struct AuthQuery {
     pub pool_size: u32,
     /// How long an answer holds.
     pub cache_time: Duration,
-    /// How long it holds that there is no such user.
+    /// How long it holds that there is no such user: as long, or the time that a login takes tells who exists.
     pub failure_cache_time: Duration,
 }
 
@@ -99,15 +99,15 @@ impl AuthKeys {
         // A password belongs to the user it is told with.
         let general_password = general.password.clone().filter(|_| self.user.is_none());
         let of_url = url.password.clone().filter(|_| url.user.as_ref() == Some(&user));
-        let seconds = Duration::from_secs;
+        let cache_time = self.cache_time.or(general.cache_time).unwrap_or(Duration::from_secs(60));
         Some(AuthQuery {
             query: query.into(),
             password: self.password.clone().or(general_password).or(of_url),
             user,
             database,
             pool_size: self.pool_size.or(general.pool_size).unwrap_or(2),
-            cache_time: self.cache_time.or(general.cache_time).unwrap_or(seconds(60)),
-            failure_cache_time: self.failure_cache_time.or(general.failure_cache_time).unwrap_or(seconds(5)),
+            cache_time,
+            failure_cache_time: self.failure_cache_time.or(general.failure_cache_time).unwrap_or(cache_time),
         })
     }
 }
