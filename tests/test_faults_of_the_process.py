@@ -57,6 +57,19 @@ def test_descriptors_run_out_and_come_back(start, cluster):
 
 
 @pytest.mark.poolhouse_only
+def test_the_admin_address_answers_while_clients_have_all_their_descriptors(start, cluster):
+    pooler = launch(start.unstarted(), "ulimit -n 80;", max_size=2, hard_limit=1000, login_time="60s")
+    pooler.settle()
+    crowd = [pooler.open() for _ in range(150)]
+    eventually("no more clients come in", lambda: "cannot accept clients" in pooler.log())
+    for _ in range(20):
+        assert pooler.get("/health")[0] == 200
+        assert pooler.metric("poolhouse_clients") > 20
+    for client in crowd:
+        client.close()
+
+
+@pytest.mark.poolhouse_only
 def test_without_descriptors_it_does_not_spin(start, cluster):
     pooler = launch(start.unstarted(), "ulimit -n 60;", max_size=2, hard_limit=1000, login_time="60s")
     crowd = [pooler.open() for _ in range(150)]

@@ -28,6 +28,7 @@ use slab::Slab;
 
 use super::{Buffer, Completion, ConnId, Data, Owner, Reactor, Ring, Submitted, Wake, writable};
 use crate::{
+    descriptors::Descriptors,
     socket,
     tls::{Channel, MAX_RECORD},
 };
@@ -97,6 +98,7 @@ pub(crate) struct Epoll {
     /// the old connection may still be in it.
     closed: Vec<u32>,
     ring: Ring,
+    descriptors: Descriptors,
     /// Ciphertext on its way out.
     scratch: Vec<u8>,
 }
@@ -173,6 +175,7 @@ impl Epoll {
             handshakes_left: 0,
             closed: Vec::new(),
             ring: Ring::new(buffer_size),
+            descriptors: Descriptors::new(),
             scratch: Vec::new(),
         }
     }
@@ -282,11 +285,17 @@ impl Reactor for Epoll {
     }
 
     fn connect_tcp(&mut self, address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
-        self.register(socket::connect_tcp(address)?, None, owner, true)
+        self.descriptors.permit(&self.ticker)?;
+        let socket = socket::connect_tcp(address)?;
+        self.descriptors.note(&socket);
+        self.register(socket, None, owner, true)
     }
 
     fn connect_unix(&mut self, path: &Path, owner: Owner) -> io::Result<ConnId> {
-        self.register(socket::connect_unix(path)?, None, owner, true)
+        self.descriptors.permit(&self.ticker)?;
+        let socket = socket::connect_unix(path)?;
+        self.descriptors.note(&socket);
+        self.register(socket, None, owner, true)
     }
 
     fn set_owner(&mut self, id: ConnId, owner: Owner) {
@@ -547,9 +556,13 @@ impl Epoll {
     fn accept(&mut self, id: ConnId, listener: u32) -> Option<Completion<OwnedFd>> {
         let conn = &mut self.conns[id.0 as usize];
         let socket = conn.socket.as_ref()?;
+        if let Err(error) = self.descriptors.permit(socket) {
+            return Some(Completion::AcceptFailed { listener, error });
+        }
         for _ in 0..ACCEPT_BATCH {
             match rustix::net::accept_with(socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => {
+                    self.descriptors.note(&socket);
                     if self.accepts_left > 0 {
                         // One more turn in this round.
                         self.accepts_left -= 1;
