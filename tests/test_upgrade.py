@@ -4,12 +4,14 @@ import contextlib
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 import wire as w
+from cluster import unprivileged
 from load import no_failure
 from pooler import BINARY
 from waiting import eventually
@@ -53,6 +55,23 @@ def test_idle_clients_stay_where_they_are_and_new_ones_come_to_the_new_process(s
             assert pooler.wait(5) == 0, "the old process ends with its last client"
             with pooler.wire() as newcomer:
                 newcomer.query("SELECT 1")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="another user of the machine is needed")
+def test_another_user_who_waits_where_processes_meet_stops_no_take_over(start):
+    """Anybody may bind a name of the abstract namespace, and this one can be guessed."""
+    pooler = start.unstarted()
+    squatter = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1].replace('@', chr(0))); s.listen(); print(1, flush=True); sys.stdin.read()"
+    name = f"@poolhouse.{os.getuid()}.127.0.0.1:{pooler.port}"
+    with subprocess.Popen([sys.executable, "-c", squatter, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **unprivileged()) as stranger:
+        assert stranger.stdout.readline() == b"1\n"
+        pooler.start(max_size=4)
+        with pooler.wire() as idle, successor(start, pooler) as new:
+            with pooler.wire() as newcomer:
+                newcomer.query("SELECT 1")
+            assert new.pools()[0]["clients"] <= 1 and idle.query("SELECT 1") == [["1"]]
+            assert "another user of this machine" in new.log()
+        stranger.stdin.close()
 
 
 def test_nobody_fails_while_one_takes_over_after_the_other(start):

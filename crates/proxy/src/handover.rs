@@ -4,8 +4,7 @@
 //! It gets the sockets, not their addresses. With SO_REUSEPORT the connections that wait in the old socket's queue would be reset when
 //! that closes, and two processes started by mistake would share the clients.
 //!
-//! They meet at a Unix socket in the abstract namespace, named after the first listener; both must belong to the same
-//! user. One says what it wants in a line of JSON, the other answers with a line and the sockets. From then on the old
+//! They meet at a Unix socket in the abstract namespace ([`meeting`]); both must belong to the same user. One says what it wants in a line of JSON, the other answers with a line and the sockets. From then on the old
 //! one tells, several times a second, how many servers it holds under each limit; the new one keeps to the rest.
 //!
 //! ```text
@@ -22,26 +21,25 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     os::{
         fd::{AsFd, OwnedFd},
-        linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener, UnixStream},
+        unix::net::{UnixListener, UnixStream},
     },
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    config::{Config, Endpoint},
-    tuning::Kept,
-};
+use crate::{config::Config, tuning::Kept};
 
 mod giver;
 mod limits;
+mod meeting;
 mod taker;
 
 pub use giver::{Giver, Sockets};
 pub use limits::Limits;
 pub use taker::{Inherited, take_over};
+
+use meeting::{Meeting, is_ours};
 
 /// The version of what is said.
 const VERSION: u32 = 1;
@@ -85,27 +83,6 @@ struct Word {
     /// What it knows of the sizes of its pools, when it has let go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tuned: Vec<Kept>,
-}
-
-/// Where two processes of this configuration meet; `None` if it has no fixed address.
-fn meeting_point(config: &Config) -> Option<SocketAddr> {
-    let listen = &config.listeners.first()?.listen;
-    if matches!(listen, Endpoint::Tcp(address) if address.port() == 0) {
-        return None;
-    }
-    let name = format!("poolhouse.{}.{listen}", rustix::process::getuid().as_raw());
-    // The kernel takes 107 bytes; the end of a path tells more than its beginning.
-    let tail = name.len().saturating_sub(100);
-    SocketAddr::from_abstract_name(&name.as_bytes()[tail..]).ok()
-}
-
-/// Whether the other side belongs to the same user.
-fn is_ours(stream: &UnixStream) -> io::Result<()> {
-    let peer = rustix::net::sockopt::socket_peercred(stream)?;
-    match peer.uid == rustix::process::getuid() {
-        true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "the other process belongs to another user")),
-    }
 }
 
 /// The lines of a stream, one at a time.

@@ -33,7 +33,7 @@ pub struct Sockets {
 }
 
 impl Giver {
-    /// Begins to wait, if the configuration has a place to meet at. Without one, or if that is taken, nobody can take
+    /// Begins to wait, if the configuration has a place to meet at. Without one, or if none can be had there, nobody can take
     /// over from here, which is logged and harms nothing else.
     pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, tuning: Arc<Tuning>, sockets: Sockets) -> Self {
         let giver = Self {
@@ -51,8 +51,8 @@ impl Giver {
             has_left: Arc::clone(&giver.has_left),
             has_given: Arc::clone(&giver.has_given),
         };
-        let Some(place) = meeting_point(config) else { return giver };
-        let listener = match UnixListener::bind_addr(&place) {
+        let Some(meeting) = Meeting::of(config) else { return giver };
+        let listener = match meeting.bind() {
             Ok(listener) => listener,
             Err(error) => {
                 tracing::warn!(%error, "no other process will be able to take over from this one");
@@ -111,7 +111,10 @@ impl Give {
     fn give(&self, stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        is_ours(stream)?;
+        if !is_ours(stream)? {
+            let error = "the other process belongs to another user";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, error));
+        }
         let mut lines = Lines::of(stream)?;
         let Ask { take_over } = lines.next()?;
         if take_over != VERSION {

@@ -22,15 +22,10 @@ pub struct Inherited {
 /// # Errors
 /// When there is one, and it does not give them.
 pub fn take_over(config: &Config) -> io::Result<Option<Inherited>> {
-    let Some(place) = meeting_point(config) else { return Ok(None) };
-    let stream = match UnixStream::connect_addr(&place) {
-        Ok(stream) => stream,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(meeting) = Meeting::of(config) else { return Ok(None) };
+    let Some(stream) = meeting.find()? else { return Ok(None) };
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    is_ours(&stream)?;
     say(&stream, &Ask { take_over: VERSION })?;
     let sockets = receive_sockets(&stream)?;
     let mut lines = Lines::of(&stream)?;

@@ -1,0 +1,154 @@
+//! Where two processes of one configuration meet: at a Unix socket in the abstract namespace, named after the user and the first listener.
+//!
+//! Every user of the machine may bind such a name. So a process whose name is taken adds something that nobody can guess, and one that
+//! looks for it tries all names that begin so, and speaks to none that is another user's.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+    io,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+};
+
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
+};
+
+use crate::config::{Config, Endpoint};
+
+/// Bytes of a name without what cannot be guessed; the kernel takes 107 with it.
+const MAX_PLAIN: usize = 100;
+/// Names that are tried by a process that looks for another: a stranger can bind as many as it may have descriptors.
+const MAX_TRIED: usize = 65_536;
+/// How often a process makes up another name.
+const MAX_MADE_UP: u32 = 4;
+
+/// Where processes of a configuration meet.
+pub(super) struct Meeting {
+    plain: String,
+}
+
+impl Meeting {
+    /// `None` if the configuration has no fixed address.
+    pub(super) fn of(config: &Config) -> Option<Self> {
+        let listen = &config.listeners.first()?.listen;
+        if matches!(listen, Endpoint::Tcp(address) if address.port() == 0) {
+            return None;
+        }
+        Some(Self::named(format!("poolhouse.{}.{listen}", rustix::process::getuid().as_raw())))
+    }
+
+    /// The end of a path tells more than its beginning.
+    fn named(mut name: String) -> Self {
+        let mut cut = name.len().saturating_sub(MAX_PLAIN);
+        while !name.is_char_boundary(cut) {
+            cut += 1;
+        }
+        Self { plain: name.split_off(cut) }
+    }
+
+    /// Waits there from now on.
+    pub(super) fn bind(&self) -> io::Result<UnixListener> {
+        let mut bound = bind(&self.plain);
+        for _ in 0..MAX_MADE_UP {
+            if !matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
+                break;
+            }
+            let number = RandomState::new().build_hasher().finish();
+            bound = bind(&format!("{}.{:06x}", self.plain, number & 0xff_ffff));
+        }
+        bound
+    }
+
+    /// A connection to a process of this user that waits there; `None` if there is none.
+    pub(super) fn find(&self) -> io::Result<Option<UnixStream>> {
+        let listed = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let others = self.listed(&listed).take(MAX_TRIED);
+        for name in std::iter::once(self.plain.as_str()).chain(others) {
+            let Some(stream) = try_connect(name)? else { continue };
+            if is_ours(&stream)? {
+                return Ok(Some(stream));
+            }
+            tracing::warn!(name, "another user of this machine waits where processes of this configuration meet");
+        }
+        Ok(None)
+    }
+
+    /// The names in the kernel's list of Unix sockets that begin as this one's, and go on.
+    fn listed<'a>(&'a self, list: &'a str) -> impl Iterator<Item = &'a str> {
+        let name = |line: &'a str| line.split_once(" @").map(|(_, name)| name);
+        let goes_on = |name: &&str| name.strip_prefix(&self.plain).is_some_and(|rest| rest.starts_with('.'));
+        list.lines().filter_map(name).filter(goes_on)
+    }
+}
+
+fn bind(name: &str) -> io::Result<UnixListener> {
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+/// A connection to a process that waits under this name and takes it at once.
+fn try_connect(name: &str) -> io::Result<Option<UnixStream>> {
+    let Ok(address) = SocketAddrUnix::new_abstract_name(name.as_bytes()) else { return Ok(None) };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::PROTOTYPE) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(Some(stream))
+}
+
+/// Whether the other side belongs to the same user.
+pub(super) fn is_ours(stream: &UnixStream) -> io::Result<bool> {
+    Ok(rustix::net::sockopt::socket_peercred(stream)?.uid == rustix::process::getuid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meeting(what: &str) -> Meeting {
+        Meeting::named(format!("poolhouse.test.{}.{what}", std::process::id()))
+    }
+
+    #[test]
+    fn a_process_is_found_though_another_has_taken_the_name() {
+        let meeting = meeting("taken");
+        let squatter = bind(&meeting.plain).unwrap();
+        let ours = meeting.bind().unwrap();
+        // Whoever has the plain name is tried first. Here it is of the same user, so it goes.
+        drop(squatter);
+        let found = meeting.find().unwrap().expect("it is found under the other name");
+        ours.set_nonblocking(true).unwrap();
+        ours.accept().expect("it has been connected to");
+        drop((found, ours));
+        assert!(meeting.find().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_name_that_is_free_is_taken_as_it_is() {
+        let meeting = meeting("free");
+        let ours = meeting.bind().unwrap();
+        assert!(bind(&meeting.plain).is_err());
+        drop(ours);
+    }
+
+    #[test]
+    fn only_names_that_go_on_behind_a_dot_are_of_this_meeting() {
+        let meeting = Meeting { plain: "poolhouse.7.127.0.0.1:643".into() };
+        let list = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+                    0: 00000002 00000000 00010000 0001 01 11 @poolhouse.7.127.0.0.1:6432\n\
+                    0: 00000002 00000000 00010000 0001 01 12 @poolhouse.7.127.0.0.1:643.12ab34\n\
+                    0: 00000002 00000000 00010000 0001 01 13 /run/x @poolhouse\n\
+                    0: 00000002 00000000 00010000 0001 01 14\n";
+        assert_eq!(meeting.listed(list).collect::<Vec<_>>(), ["poolhouse.7.127.0.0.1:643.12ab34"]);
+        assert_eq!(Meeting::named("\u{e4}".repeat(80)).plain.len(), MAX_PLAIN);
+    }
+}
