@@ -106,6 +106,10 @@ impl Failure {
                 let text = format!("Poolhouse: no connection to MongoDB within {} ms: {why}", waited.as_millis());
                 Self::new(Code::HostUnreachable, text).transient()
             }
+            LeaseFailure::Unknown { said } => {
+                let why = said.as_deref().unwrap_or("the reason is not known");
+                Self::new(Code::HostUnreachable, format!("Poolhouse: MongoDB refuses the connection: {why}"))
+            }
             LeaseFailure::QueueFull => {
                 let text = "Poolhouse: too many requests wait for a server connection (max_waiting)";
                 Self::new(Code::TemporarilyUnavailable, text)

@@ -49,6 +49,17 @@ pub enum Wish {
     Unused,
 }
 
+/// What a start-up that failed says of the next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fault {
+    /// It may go better.
+    Passing,
+    /// It will not go better until something is changed.
+    Lasting,
+    /// The upstream knows nothing under the name that was asked for. That is no outage.
+    Unknown,
+}
+
 /// The state in which a server comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CheckIn {

@@ -21,6 +21,8 @@ pub struct PoolConfig {
     pub max_size: u32,
     /// Servers kept even if nobody uses them.
     pub min_size: u32,
+    /// `min_size` holds only once a connection has been made: what clients ask for may not exist.
+    pub on_proof: bool,
     /// The most servers connecting at the same time.
     pub max_connecting: u32,
     /// A server unused for this long is closed, unless that leaves fewer than `min_size`.
@@ -57,6 +59,7 @@ impl Default for PoolConfig {
         Self {
             max_size: 20,
             min_size: 0,
+            on_proof: false,
             max_connecting: 2,
             max_idle_time: Some(Duration::from_secs(5 * 60)),
             max_life_time: Some(Duration::from_secs(30 * 60)),

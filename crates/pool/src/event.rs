@@ -138,6 +138,8 @@ pub enum CheckOutFailed {
     Unavailable,
     /// The upstream refused a connection in a way that trying again will not cure.
     Refused,
+    /// The upstream knows nothing under the name that was asked for.
+    Unknown,
     /// `max_waiters` were waiting already.
     QueueFull,
     /// The pool is paused: at once if it fails waiters, after `unavailable_wait_time` if it holds them.
@@ -146,12 +148,13 @@ pub enum CheckOutFailed {
 
 impl CheckOutFailed {
     /// All reasons, for tables of counters.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::PoolClosed,
         Self::PoolCleared,
         Self::Timeout,
         Self::Unavailable,
         Self::Refused,
+        Self::Unknown,
         Self::QueueFull,
         Self::Paused,
     ];
@@ -164,6 +167,7 @@ impl CheckOutFailed {
             Self::Timeout => "timeout",
             Self::Unavailable => "unavailable",
             Self::Refused => "refused",
+            Self::Unknown => "unknown",
             Self::QueueFull => "queue_full",
             Self::Paused => "paused",
         }

@@ -55,7 +55,7 @@ mod slots;
 mod time;
 mod waiters;
 
-pub use action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Wish};
+pub use action::{Action, CheckIn, CheckOut, Clear, Counts, Fault, Grant, Hold, Wish};
 pub use budget::{Budget, BudgetAction, MAX_MEMBERS, MAX_SCOPES, MAX_SCOPES_OF_A_MEMBER, MemberId, Permit, ScopeId};
 pub use config::{ConfigError, MAX_SERVERS, MAX_WAITERS, PoolConfig, TURN, UNUSED_TURNS};
 pub use event::{CheckOutFailed, Closed, Event, MAX_EVENTS, Path};

@@ -15,7 +15,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::{
-    action::{Action, CheckIn, CheckOut, Clear, Counts, Grant, Hold, Wish},
+    action::{Action, CheckIn, CheckOut, Clear, Counts, Fault, Grant, Hold, Wish},
     config::{Limits, PoolConfig},
     event::{CheckOutFailed, Closed, Event, Events, Path},
     random::Random,
@@ -51,6 +51,8 @@ use self::sharing::Sharing;
 /// one less in all, unless there is only one. Beyond that they wait apart, and nobody waits behind them.
 ///
 /// **An errand** is for a server that nobody needs ([`Pool::errand`]): it gets an [`Action::Reset`]. Waiters go first.
+///
+/// **A name that the upstream does not know** ([`Fault::Unknown`]) fails all who wait, and who asks before the next try.
 ///
 /// **Connections** are wanted for waiters that no connecting or checking server is meant for yet, and up to `min_size`;
 /// never beyond `max_size` in all (servers still closing included) nor beyond `max_connecting` at a time.
@@ -90,6 +92,8 @@ pub struct Pool {
     /// What the total may be: `max_size`, or more while a pool that was shrunk has not yet got there.
     ceiling: u32,
     failures: Failures,
+    /// A connection has been made, and the upstream has not forgotten its name since.
+    proved: bool,
     /// Waiters wait as for an upstream that is down (or on hold), not as for a busy one.
     hard_times: bool,
     /// When that last ended.
@@ -111,6 +115,8 @@ struct Failures {
     count: u32,
     /// No connect before this.
     retry_at: Option<Time>,
+    /// The last was because the upstream knows nothing under this name.
+    unknown: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +148,7 @@ impl Pool {
             announced: 0,
             ceiling: limits.max_size,
             failures: Failures::default(),
+            proved: false,
             hard_times: true,
             good_since: now,
             next_expiry: Time::NEVER,
@@ -247,6 +254,9 @@ impl Pool {
             Mode::Ready | Mode::Paused(Hold::Waiters) => {}
             Mode::Paused(Hold::FailWaiters) => return self.refuse(CheckOutFailed::Paused),
             Mode::Closed => return self.refuse(CheckOutFailed::PoolClosed),
+        }
+        if self.is_unknown(now) {
+            return self.refuse(CheckOutFailed::Unknown);
         }
         if self.waiting() >= self.limits.max_waiters {
             self.expire_waiters(now);
@@ -388,6 +398,7 @@ impl Pool {
         self.next_expiry = self.next_expiry.min(expires);
         self.events.push(Event::ConnectionReady { duration });
         self.failures = Failures::default();
+        self.proved = true;
         self.watch_times(now);
         let Some(reason) = self.unfit(server, now) else { return true };
         self.order_close(server, reason, now);
@@ -398,12 +409,12 @@ impl Pool {
     /// A connection could not be made, and its server is gone. `permanent`: trying again will not cure it (a wrong
     /// password), so that all waiters fail now. Either way the next try comes after a pause.
     pub fn connect_failed(&mut self, server: ServerId, permanent: bool, now: Time) {
-        self.connect_given_up(server, permanent, now);
+        self.connect_given_up(server, if permanent { Fault::Lasting } else { Fault::Passing }, now);
         self.gone(server, Closed::Error, now);
     }
 
     /// The same, but its connection has yet to end: the server has its place until it is reported `closed`.
-    pub fn connect_given_up(&mut self, server: ServerId, permanent: bool, now: Time) {
+    pub fn connect_given_up(&mut self, server: ServerId, fault: Fault, now: Time) {
         let now = self.tick(now);
         let state = self.slots.get(server).state;
         assert!(
@@ -411,9 +422,14 @@ impl Pool {
             "{server:?} was reported unable to connect while {state:?}"
         );
         if state == State::Connecting {
-            self.failed(now);
-            if permanent {
-                self.fail_waiters(CheckOutFailed::Refused, now);
+            match fault {
+                Fault::Unknown => self.unknown(now),
+                Fault::Passing | Fault::Lasting => self.failed(now),
+            }
+            match fault {
+                Fault::Passing => {}
+                Fault::Lasting => self.fail_waiters(CheckOutFailed::Refused, now),
+                Fault::Unknown => self.fail_waiters(CheckOutFailed::Unknown, now),
             }
         }
         self.ends(server, Closed::Error, now);

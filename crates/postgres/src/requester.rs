@@ -412,6 +412,9 @@ impl Requester {
                 let detour = !self.on_detour && login.postgres.second_tries.has(POOL);
                 Fault { code: None, permanent, detour, violation: false, message }
             }
+            CloseReason::Unknown { message } => {
+                Fault { code: None, permanent: true, detour: false, violation: false, message }
+            }
             CloseReason::Error(_, message) => Fault::violation(message),
             CloseReason::Goodbye | CloseReason::Done | CloseReason::Elsewhere { .. } => {
                 Fault::violation("the server said goodbye during the login")

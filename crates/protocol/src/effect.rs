@@ -110,6 +110,12 @@ pub enum CloseReason {
         /// What the server said.
         message: String,
     },
+    /// A server refused our start-up because it knows nothing under the name that was asked for, such as a database. That is no
+    /// outage: waiters are failed at once with this text.
+    Unknown {
+        /// What the server said.
+        message: String,
+    },
     /// A server that is starting knows where the upstream is, and is not the upstream itself: the driver connects there instead
     /// ([`server_start_directed`](crate::Protocol::server_start_directed)), and goes on with the next host if that will not do.
     Elsewhere {

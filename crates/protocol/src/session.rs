@@ -72,6 +72,11 @@ pub enum LeaseFailure {
         /// What the last attempt ended with, if known.
         last_error: Option<Arc<str>>,
     },
+    /// The upstream knows nothing under the name that was asked for.
+    Unknown {
+        /// What it said, if known.
+        said: Option<Arc<str>>,
+    },
     /// As many clients wait as the pool allows.
     QueueFull,
     /// The pool was cleared or closed.

@@ -20,6 +20,9 @@ pub fn of_failure(why: &LeaseFailure) -> String {
             waited.as_secs_f64(),
             last_error.as_deref().unwrap_or("the reason is not known")
         ),
+        LeaseFailure::Unknown { said } => {
+            format!("Redis refuses the connection: {}", said.as_deref().unwrap_or("the reason is not known"))
+        }
         LeaseFailure::QueueFull => "too many clients wait for a server connection. Raise max_size.".to_owned(),
         LeaseFailure::Closed => "the pool was closed. Connect again.".to_owned(),
     };

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{ServerId, Time};
+use pool::{Fault, ServerId, Time};
 use protocol::{CloseReason, Peer, Protocol};
 
 use super::{
@@ -62,7 +62,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         pool.host.store(attempts.place(), Relaxed);
         let Some((address, demand)) = attempts.next() else {
             self.set_whereabouts(pool.id, id, Local::None);
-            return self.connect_failed(&pool, id, attempts.errors(), false, conn);
+            return self.connect_failed(&pool, id, attempts.errors(), Fault::Passing, conn);
         };
         self.dial_host(pool, id, attempts, address, demand);
     }
@@ -170,7 +170,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.discard(out);
             self.reactor.close(conn);
             self.set_whereabouts(dial.pool.id, dial.id, Local::None);
-            return self.connect_failed(&dial.pool, dial.id, "Poolhouse's session panicked as it began", false, None);
+            return self.connect_failed(&dial.pool, dial.id, "Poolhouse's session panicked as it began", Fault::Passing, None);
         };
         self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
         self.servers.insert(ServerConn {
@@ -218,7 +218,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         pool: &Arc<SharedPool>,
         id: ServerId,
         error: &str,
-        permanent: bool,
+        fault: Fault,
         conn: Option<ConnId>,
     ) {
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {
@@ -226,7 +226,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tracing::warn!(withheld, database = %spec.database, user = %spec.user, "{error}");
         }
         pool.set_last_error(error);
-        self.forget_start(pool, id, permanent, conn);
+        self.forget_start(pool, id, fault, conn);
     }
 
     pub(super) fn drop_dial(&mut self, slot: usize) {

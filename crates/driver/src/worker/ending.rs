@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pool::Fault;
 use protocol::{CloseReason, Protocol};
 
 use super::{
@@ -82,7 +83,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             server.pool.lock().stats.on_pinned(pinned, -1);
         }
         let message = match &reason {
-            CloseReason::StartFailed { message, .. } | CloseReason::Error(_, message) => message.as_str(),
+            CloseReason::StartFailed { message, .. }
+            | CloseReason::Unknown { message }
+            | CloseReason::Error(_, message) => message.as_str(),
             CloseReason::Goodbye | CloseReason::Done => "the server ended the connection",
             CloseReason::Elsewhere { .. } => "the upstream is elsewhere",
         };
@@ -93,8 +96,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 let address = Address::Tcp { host, port };
                 return self.dial_host(server.pool, server.id, *attempts, address, Demand::Directed);
             }
-            let permanent = matches!(reason, CloseReason::StartFailed { permanent: true, .. });
-            return self.start_failed(server, message, permanent);
+            let fault = match reason {
+                CloseReason::Unknown { .. } => Fault::Unknown,
+                CloseReason::StartFailed { permanent: true, .. } => Fault::Lasting,
+                _ => Fault::Passing,
+            };
+            return self.start_failed(server, message, fault);
         }
         let spec = server.pool.spec();
         let (database, user) = (&spec.database, &spec.user);
@@ -111,11 +118,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A server did not get through its start. Another host may do, unless this one said that asking again is useless.
-    fn start_failed(&mut self, server: ServerConn<P::Server>, message: &str, permanent: bool) {
+    fn start_failed(&mut self, server: ServerConn<P::Server>, message: &str, fault: Fault) {
         let conn = self.still_open(&server);
         let (pool, id) = (server.pool, server.id);
-        let Some(mut attempts) = server.attempts.filter(|_| !permanent) else {
-            return self.connect_failed(&pool, id, message, permanent, conn);
+        let Some(mut attempts) = server.attempts.filter(|_| fault == Fault::Passing) else {
+            return self.connect_failed(&pool, id, message, fault, conn);
         };
         attempts.note(message);
         match conn {

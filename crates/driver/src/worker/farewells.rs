@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use pool::{Closed, ServerId, Time};
+use pool::{Closed, Fault, ServerId, Time};
 use protocol::{PoolId, Protocol};
 
 use super::{Worker, attempts::Attempts, pools::Local};
@@ -102,13 +102,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         &mut self,
         pool: &Arc<SharedPool>,
         id: ServerId,
-        permanent: bool,
+        fault: Fault,
         conn: Option<ConnId>,
     ) {
         let now = self.now;
         self.operate(pool, |guarded| {
             guarded.stats.on_closed(Closed::Error);
-            guarded.pool.connect_given_up(id, permanent, now);
+            guarded.pool.connect_given_up(id, fault, now);
         });
         self.take_leave_of(pool, id, conn);
     }

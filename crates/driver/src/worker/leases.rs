@@ -211,6 +211,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             CheckOutFailed::Unavailable | CheckOutFailed::Refused => {
                 LeaseFailure::Unavailable { waited, last_error: pool.last_error() }
             }
+            CheckOutFailed::Unknown => LeaseFailure::Unknown { said: pool.last_error() },
             CheckOutFailed::QueueFull => LeaseFailure::QueueFull,
             CheckOutFailed::PoolClosed | CheckOutFailed::PoolCleared => LeaseFailure::Closed,
         }

@@ -133,7 +133,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mux = self.mux(pool.id).expect("just seen");
         mux.relief = Relief::None;
         // What the upstream says to everybody who connects is for them, too. Otherwise they wait for the one they know.
-        if reason != CheckOutFailed::Refused {
+        if !matches!(reason, CheckOutFailed::Refused | CheckOutFailed::Unknown) {
             return;
         }
         for joiner in std::mem::take(&mut mux.joining) {

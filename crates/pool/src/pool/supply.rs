@@ -81,7 +81,8 @@ impl Pool {
         if self.mode != Mode::Ready || self.failures.retry_at.is_some() {
             return 0;
         }
-        let missing = self.config.min_size.saturating_sub(self.slots.live()).max(u32::from(self.misses_errand()));
+        let kept = if self.config.on_proof && !self.proved { 0 } else { self.config.min_size };
+        let missing = kept.saturating_sub(self.slots.live()).max(u32::from(self.misses_errand()));
         let demanding = self.demanding.len();
         if self.waiters.len() == 0 && demanding == 0 && missing == 0 {
             return 0;
@@ -363,8 +364,28 @@ impl Pool {
     pub(super) fn failed(&mut self, now: Time) {
         // Whoever needs a server goes on trying, and that is enough.
         self.errand = false;
+        self.failures.unknown = false;
         self.failures.since.get_or_insert(now);
         self.back_off(now);
+    }
+
+    /// The upstream knows nothing under this name. It may later, and for what is configured it should.
+    pub(super) fn unknown(&mut self, now: Time) {
+        self.errand = false;
+        self.proved = false;
+        self.failures.unknown = true;
+        if !self.config.on_proof {
+            self.failures.since.get_or_insert(now);
+        }
+        self.back_off(now);
+    }
+
+    /// Whether the upstream has just said that it knows nothing under this name, and there is no server that works all the same.
+    #[inline]
+    pub(super) fn is_unknown(&self, now: Time) -> bool {
+        self.failures.unknown
+            && self.failures.retry_at.is_some_and(|at| at > now)
+            && self.slots.established() == 0
     }
 
     /// No connect for a while: a random one between the shortest pause and a bound that doubles each time. Failures

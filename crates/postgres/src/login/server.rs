@@ -49,17 +49,19 @@ struct Refused {
     message: String,
     /// The server does not let us in from here: another way of connecting may do.
     turned_away: bool,
+    /// The server does not know the database.
+    unknown: bool,
 }
 
 impl Refused {
     /// Nothing changes until somebody changes something.
     fn forever(message: impl Into<String>) -> Self {
-        Self { permanent: true, message: message.into(), turned_away: false }
+        Self { permanent: true, message: message.into(), turned_away: false, unknown: false }
     }
 
     /// It may go better next time.
     fn for_now(message: impl Into<String>) -> Self {
-        Self { permanent: false, message: message.into(), turned_away: false }
+        Self { permanent: false, message: message.into(), turned_away: false, unknown: false }
     }
 }
 
@@ -251,7 +253,11 @@ impl Postgres {
             _ => false,
         };
         server.stage = Stage::Closed;
-        let reason = CloseReason::StartFailed { permanent: refused.permanent && !again, message: refused.message };
+        let message = refused.message;
+        let reason = match refused.unknown {
+            true => CloseReason::Unknown { message },
+            false => CloseReason::StartFailed { permanent: refused.permanent && !again, message },
+        };
         out.push(Effect::Close { peer: Peer::Server(me), reason });
     }
 }
@@ -333,7 +339,13 @@ impl Login {
             back::ERROR_RESPONSE => {
                 let failure = Failure::read(body);
                 let turned_away = failure.code == code::INVALID_AUTHORIZATION;
-                Err(Refused { permanent: failure.is_permanent(), message: failure.text(), turned_away })
+                let unknown = failure.code == code::INVALID_CATALOG_NAME;
+                // Clients hear it in the server's words.
+                let message = match unknown && !failure.message.is_empty() {
+                    true => failure.message.clone(),
+                    false => failure.text(),
+                };
+                Err(Refused { permanent: failure.is_permanent(), message, turned_away, unknown })
             }
             back::PARAMETER_STATUS => {
                 let (Some(name), Some(value)) = (take_text(&mut body), take_text(&mut body)) else {

@@ -57,6 +57,12 @@ impl Postgres {
                 "unavailable_wait_time bounds the wait.".to_owned(),
                 Blame::Server,
             ),
+            LeaseFailure::Unknown { said } => (
+                code::INVALID_CATALOG_NAME,
+                said.map_or_else(|| "the database does not exist".to_owned(), |said| said.to_string()),
+                String::new(),
+                Blame::Client,
+            ),
             LeaseFailure::Closed => (
                 code::CANNOT_CONNECT_NOW,
                 "the pool of this database was closed".to_owned(),

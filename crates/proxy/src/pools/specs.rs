@@ -1,5 +1,6 @@
 //! What the driver asks: where the servers of a pool are, and its rules and limits. Knows no password.
 
+use ::pool::PoolConfig;
 use driver::{Hosts, PoolSpec, PoolTimeouts, Upstreams};
 use protocol::PoolId;
 
@@ -18,13 +19,15 @@ impl Upstreams for Pools {
         if let Key::MongoDb { host, monitors, .. } = &entry.key {
             return self.mongodb_spec(&entry, database, host, *monitors);
         }
+        // Clients may make its name up.
+        let on_proof = database.name == FALLBACK;
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
             user: entry.key.user().to_string(),
             hosts: database.hosts.clone(),
             tls: self.tls.connector(entry.database),
-            config: settings.config,
+            config: PoolConfig { on_proof, ..settings.config },
             caps: self.caps(&entry, database),
             sizes: self.sizes(&entry, database),
             timeouts: settings.timeouts,

@@ -356,7 +356,10 @@ impl Oracle {
                 let in_time = match reason {
                     CheckOutFailed::Timeout | CheckOutFailed::Unavailable => waited >= self.shortest,
                     CheckOutFailed::Paused => self.failing || waited >= self.shortest,
-                    CheckOutFailed::PoolClosed | CheckOutFailed::PoolCleared | CheckOutFailed::Refused => true,
+                    CheckOutFailed::PoolClosed
+                    | CheckOutFailed::PoolCleared
+                    | CheckOutFailed::Refused
+                    | CheckOutFailed::Unknown => true,
                     CheckOutFailed::QueueFull => false,
                 };
                 assert!(in_time, "waiter {} fails after {waited:?}: {reason:?}", waiter.0);

@@ -309,6 +309,24 @@ fn a_failed_start_says_whether_it_may_go_better() {
 }
 
 #[test]
+fn a_client_hears_in_the_servers_words_that_its_database_does_not_exist() {
+    let (mut stage, client, server) = starting(None, Pieces::Whole);
+    stage.says(server, &messages("E:SFATAL~C3D000~Mdatabase_nix_does_not_exist~~"));
+    let error = error(&mut stage, client);
+    assert!(error.contains("SFATAL~") && error.contains("C3D000~Mdatabase nix does not exist~"), "{error}");
+    assert!(!error.contains("unavailable"), "{error}");
+    // Who comes at once is told the same, and nothing is asked.
+    let another = asks(&mut stage, &[("user", "app")]);
+    assert!(self::error(&mut stage, another).contains("C3D000~"));
+    assert!(stage.arrival().is_none());
+    // It may have been made meanwhile.
+    stage.wait(Duration::from_secs(6));
+    let third = asks(&mut stage, &[("user", "app")]);
+    add_server(&mut stage);
+    assert_eq!(types(&stage.got(third)), "RSSSSSKZ");
+}
+
+#[test]
 fn a_server_that_closes_during_its_start_up_may_do_better_next_time() {
     let (mut stage, client, server) = starting(None, Pieces::Whole);
     stage.says(server, &request(0, b""));

@@ -85,6 +85,51 @@ fn a_permanent_refusal_fails_all_waiters() {
 }
 
 #[test]
+fn a_name_that_the_upstream_does_not_know_fails_at_once_and_is_no_outage() {
+    let mut bench = Bench::new(PoolConfig { min_size: 2, on_proof: true, ..config() });
+    assert!(bench.connects.is_empty(), "nothing is kept of what may not exist");
+    bench.queue(A, 0);
+    let server = bench.connects.remove(0);
+    bench.pool.connect_given_up(server, Fault::Unknown, at(1));
+    bench.pool.closed(server, at(1));
+    bench.run(1);
+    assert_eq!(bench.failures(), [(1, CheckOutFailed::Unknown)]);
+    assert_eq!(bench.check_out(A, 2), CheckOut::Failed(CheckOutFailed::Unknown));
+    assert_eq!((bench.pool.is_unavailable(), bench.connects.len()), (None, 0));
+    bench.timeout(10_000);
+    assert!(bench.connects.is_empty(), "nobody needs one");
+    // It may be there by now. The first connection proves it.
+    bench.queue(A, 10_000);
+    assert!(bench.connected(10_001).is_some());
+    assert_eq!(bench.connects.len(), 1);
+}
+
+#[test]
+fn a_name_that_is_configured_and_unknown_is_an_outage() {
+    let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
+    let server = bench.connects.remove(0);
+    bench.pool.connect_given_up(server, Fault::Unknown, at(1));
+    bench.pool.closed(server, at(1));
+    bench.run(1);
+    assert!(bench.pool.is_unavailable().is_some());
+    bench.timeout(10_000);
+    assert_eq!(bench.connects.len(), 1, "it is tried again");
+}
+
+#[test]
+fn a_server_that_is_given_up_has_its_place_until_it_is_closed() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
+    let server = bench.busy(1, 0)[0];
+    bench.queue(A, 1);
+    bench.pool.given_up(server, at(2));
+    bench.run(2);
+    assert_eq!((bench.connects.len(), bench.pool.counts().total), (0, 1));
+    bench.pool.closed(server, at(3));
+    bench.run(3);
+    assert_eq!((bench.connects.len(), bench.pool.counts().total), (1, 1));
+}
+
+#[test]
 fn a_connect_that_takes_too_long_is_given_up() {
     let mut bench = Bench::new(PoolConfig { connect_timeout: MS * 100, ..config() });
     bench.queue(A, 0);

@@ -308,12 +308,13 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// Why check-outs fail. A series that is not there before its first failure hides that one from `increase()`, so all are told from the start.
-const FAILED: [CheckOutFailed; 7] = [
+const FAILED: [CheckOutFailed; 8] = [
     CheckOutFailed::PoolClosed,
     CheckOutFailed::PoolCleared,
     CheckOutFailed::Timeout,
     CheckOutFailed::Unavailable,
     CheckOutFailed::Refused,
+    CheckOutFailed::Unknown,
     CheckOutFailed::QueueFull,
     CheckOutFailed::Paused,
 ];
