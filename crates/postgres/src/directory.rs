@@ -112,6 +112,8 @@ pub enum Unknown {
     User,
     /// Not from there, or not at all; the text says what to do and is sent to the client.
     Forbidden(String),
+    /// There is no room for what it would take; the text says what is full and is sent to the client.
+    Full(String),
 }
 
 /// How Poolhouse logs in to an upstream. Never logged (no `Debug`).

@@ -76,6 +76,8 @@ struct Table {
     ids: HashMap<Key, PoolId>,
     /// By id.
     entries: Vec<Entry>,
+    /// How many were made for a client of this name, of a database whose name was made up.
+    made_up: HashMap<Arc<str>, usize>,
 }
 
 #[derive(Clone)]
@@ -83,6 +85,8 @@ struct Entry {
     /// Index into the configured databases.
     database: usize,
     key: Key,
+    /// The client's user for whom it was made, if its database's name was made up.
+    made_for: Option<Arc<str>>,
 }
 
 impl Pools {
@@ -103,7 +107,7 @@ impl Pools {
             let auth = database.auth.clone()?;
             let pool = PoolId(entries.len() as u32);
             let key = Key::Lookups { database: database.name.as_str().into(), user: auth.user.as_str().into() };
-            entries.push(Entry { database: index, key });
+            entries.push(Entry { database: index, key, made_for: None });
             Some(Lookups { pool, auth, known: Arc::default() })
         });
         let lookups = lookups.collect();
@@ -213,6 +217,11 @@ impl Pools {
 
     /// The pool of a database with this key.
     fn pool(&self, database: usize, key: Key) -> Result<PoolId, Unknown> {
+        self.pool_for(database, key, None)
+    }
+
+    /// The same, for a client of this user. Of pools whose names clients make up none may have more than are left for all others.
+    fn pool_for(&self, database: usize, key: Key, user: Option<&str>) -> Result<PoolId, Unknown> {
         if let Some(id) = self.table.read().unwrap_or_else(PoisonError::into_inner).ids.get(&key) {
             return Ok(*id);
         }
@@ -223,11 +232,23 @@ impl Pools {
         let made_up = self.config.databases[database].name == FALLBACK;
         let most = if made_up { MAX_POOLS - KEPT_FOR_CONFIGURED } else { MAX_POOLS };
         if table.entries.len() >= most + self.lookups.iter().flatten().count() {
-            let text = format!("{most} pairs of database and user have been asked for, and no more are possible");
-            return Err(Unknown::Forbidden(text));
+            let text = format!("{most} pairs of database and user have been asked for, and Poolhouse keeps no more");
+            return Err(Unknown::Full(text));
+        }
+        let made_for: Option<Arc<str>> = user.filter(|_| made_up).map(Into::into);
+        if let Some(user) = &made_for {
+            let left = most.saturating_sub(table.entries.len());
+            let has = table.made_up.entry(Arc::clone(user)).or_default();
+            if *has >= left {
+                let text = format!(
+                    "user \"{user}\" has asked for {has} databases of \"*\", and no more than that are left for all other users"
+                );
+                return Err(Unknown::Full(text));
+            }
+            *has += 1;
         }
         let id = PoolId(table.entries.len() as u32);
-        table.entries.push(Entry { database, key: key.clone() });
+        table.entries.push(Entry { database, key: key.clone(), made_for });
         table.ids.insert(key, id);
         Ok(id)
     }
@@ -257,7 +278,7 @@ impl Pools {
             (None, None) if self.admits(index, user) => Arc::clone(user),
             _ => return None,
         };
-        self.pool(index, entry.key.with_user(user)).ok()
+        self.pool_for(index, entry.key.with_user(user), entry.made_for.as_deref()).ok()
     }
 
     /// Whether a user of this name may come to a database, as far as is known without asking.

@@ -442,6 +442,10 @@ fn refuse_route(me: ClientTag, client: &mut Client, why: Unknown, out: &mut Outb
             let hint = "Poolhouse serves no database of this name and has no \"*\" database.".to_owned();
             (code::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"), hint)
         }
+        Unknown::Full(what) => {
+            let hint = "Restart Poolhouse, or configure databases by name.".to_owned();
+            (code::TOO_MANY_CONNECTIONS, what, hint)
+        }
         Unknown::User | Unknown::Forbidden(_) => {
             let hint = if let Unknown::Forbidden(hint) = why { hint } else { String::new() };
             let message = format!("user \"{user}\" may not connect to database \"{database}\" from here");

@@ -85,7 +85,8 @@ impl Directory for Pools {
         let index = self.database(database).ok_or(Unknown::Database)?;
         let configured = &self.config.databases[index];
         let server_user = configured.user.as_deref().unwrap_or(user);
-        let pool = self.pool(index, Key::Postgres { database: database.into(), user: server_user.into() })?;
+        let key = Key::Postgres { database: database.into(), user: server_user.into() };
+        let pool = self.pool_for(index, key, Some(user))?;
         let pass_through = server_user == user && self.server_password(index, user).is_none();
         let settings = self.settings(configured, server_user);
         Ok(Route { pool, mode: mode(settings.mode), pass_through, add_host: settings.application_name_add_host })

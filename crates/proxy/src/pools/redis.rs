@@ -83,7 +83,7 @@ impl Directory for Pools {
 /// Why there is no pool, for people.
 pub fn reason(unknown: Unknown) -> String {
     match unknown {
-        Unknown::Forbidden(why) => why,
+        Unknown::Forbidden(why) | Unknown::Full(why) => why,
         _ => "there is no such database".to_owned(),
     }
 }

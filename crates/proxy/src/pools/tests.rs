@@ -197,11 +197,17 @@ fn pools_exist_from_the_start_where_the_login_is_known() {
 #[test]
 fn names_chosen_by_clients_cannot_make_pools_without_end_nor_leave_none_to_the_configured() {
     let pools = pools(OWN_USERS);
-    for n in 0..MAX_POOLS - KEPT_FOR_CONFIGURED {
+    let most = MAX_POOLS - KEPT_FOR_CONFIGURED;
+    for n in 0..most / 2 {
         pools.route(&format!("d{n}"), "u").unwrap();
     }
-    assert!(matches!(pools.route("one more", "u"), Err(Unknown::Forbidden(_))));
+    let Err(Unknown::Full(text)) = pools.route("one more", "u") else { panic!("half is enough for one user") };
+    assert!(text.contains("user \"u\"") && text.contains(&(most / 2).to_string()), "{text}");
     assert!(pools.route("d7", "u").is_ok());
+    for n in 0..most / 4 {
+        pools.route(&format!("d{n}"), "v").unwrap();
+    }
+    assert!(pools.route("d", "w").is_ok(), "whatever some do, others have a place");
     assert!(pools.route("a", "u").is_ok());
     assert!(matches!(pools.route(&"x".repeat(256), "u"), Err(Unknown::Database)));
 }
