@@ -129,6 +129,7 @@ pub fn config(rng: &mut Rng, most: u64, endless: bool) -> PoolConfig {
     let backoff_max = backoff_min + micros(rng, 0, 2_000);
     let config = PoolConfig {
         max_size,
+        on_proof: false,
         min_size,
         max_connecting: rng.within(1..=3) as u32,
         max_idle_time: or_never(rng, 50, 10, 10_000),
