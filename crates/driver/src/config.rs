@@ -25,6 +25,10 @@ pub struct DriverConfig {
     pub max_auth_failures: u32,
     /// A client that waited this long for a server is worth a line in the log.
     pub slow_wait: Duration,
+    /// Each client that logs in is worth a line in the log.
+    pub log_connections: bool,
+    /// Each client that has logged in and goes is worth a line in the log.
+    pub log_disconnections: bool,
 }
 
 impl Default for DriverConfig {
@@ -35,6 +39,8 @@ impl Default for DriverConfig {
             max_held_input: 64 * 1024,
             max_auth_failures: 10,
             slow_wait: Duration::from_secs(1),
+            log_connections: false,
+            log_disconnections: false,
         }
     }
 }

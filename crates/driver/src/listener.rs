@@ -41,6 +41,13 @@ pub(crate) enum Sent {
     Crowded,
 }
 
+impl Sent {
+    /// As in metrics.
+    pub(crate) fn label(self) -> &'static str {
+        EVICTIONS[self as usize]
+    }
+}
+
 const EVICTIONS: [&str; 8] = [
     "soft_limit",
     "client_idle_time",

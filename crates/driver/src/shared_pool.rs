@@ -51,6 +51,8 @@ pub(crate) struct SharedPool {
     pub(crate) host: AtomicUsize,
     /// When its servers were last found to be of no use any more, in nanoseconds of the driver's clock; 0 is never.
     renewed: AtomicU64,
+    /// Since when the log has it out of reach, in nanoseconds of the driver's clock; 0: it is not.
+    pub(crate) lost: AtomicU64,
     /// For when it has set an alarm that has not rung, in nanoseconds of the driver's clock; `u64::MAX` is none. Changed under its lock.
     alarm: AtomicU64,
     /// What it is, until a reload says otherwise. Not read where bytes are relayed.
@@ -138,6 +140,7 @@ impl SharedPool {
             resized: AtomicU32::new(0),
             host: AtomicUsize::new(0),
             renewed: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             alarm: AtomicU64::new(u64::MAX),
             spec: RwLock::new(Arc::new(spec)),
             guarded: Mutex::new(Guarded { pool, stats: Stats::default() }),

@@ -15,6 +15,7 @@
 //! | | [`held`], [`prelude`] | input that no session has consumed; a preface that waits for the request behind it |
 //! | | [`secure`], [`delays`] | TLS; logins from where passwords are guessed |
 //! | | [`standing`], [`lines`] | what clients are counted as, where they stand in line, and their names for logs |
+//! | | [`diary`] | what logs are told of clients that come and go, and of databases that do |
 //! | | [`newcomers`], [`entrance`] | clients that wait for a place; clients that have not logged in, and give way to others |
 //! | | [`posts`], [`surveys`] | what sessions leave for each other, and ask each other |
 //! | lease | [`leases`], [`dials`], [`attempts`] | check-out and check-in; connections in the making, host by host |
@@ -43,6 +44,7 @@ mod calls;
 mod clients;
 mod defects;
 mod delays;
+mod diary;
 mod dials;
 mod effects;
 mod ending;
@@ -194,6 +196,8 @@ struct Paces {
     pinned: Pace,
     no_server: Pace,
     sent_away: Pace,
+    auth_failed: Pace,
+    lost: Pace,
     crowded: Pace,
     looks_away: Pace,
     client_error: Pace,

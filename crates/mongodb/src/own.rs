@@ -122,6 +122,8 @@ impl MongoDb {
         let step = match exchange.go_on(command) {
             Ok(step) => step,
             Err(failure) => {
+                let login = Box::new((String::new(), exchange.user().to_string()));
+                out.push(Effect::Asks { client: me, login });
                 out.push(Effect::AuthFailed { client: me });
                 return Err(failure);
             }

@@ -1,6 +1,6 @@
 //! What a session asks of its driver, and the box in which it leaves its wishes.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use core::ops::Range;
 
 use crate::{ClientTag, PoolId, ServerTag, Upgrade};
@@ -279,6 +279,13 @@ pub enum Effect {
     Outdated {
         /// Which server showed it.
         server: ServerTag,
+    },
+    /// A client wants to log in, for the log: to this database, as this user. Either may be empty.
+    Asks {
+        /// Who.
+        client: ClientTag,
+        /// Database and user.
+        login: Box<(String, String)>,
     },
     /// A server of this pool is to be [reset](crate::Protocol::reset) as soon as nobody needs it, and at once if one is idle: there is
     /// something to be seen to that no client waits for, of which its session knows. If the pool has no server, one is connected. One

@@ -100,6 +100,10 @@ pub struct Serve {
     pub max_auth_failures: u32,
     /// Which of several Poolhouses behind one address this is: cancel keys carry it.
     pub node_id: u8,
+    /// Each client that logs in is worth a line in the log.
+    pub log_connections: bool,
+    /// Each client that has logged in and goes is worth a line in the log.
+    pub log_disconnections: bool,
 }
 
 /// Less than the 30 s after which Kubernetes, and the 90 s after which systemd, kills a process that it has asked to stop.
@@ -119,7 +123,14 @@ impl Serve {
 
 impl Default for Serve {
     fn default() -> Self {
-        Self { workers: 1, drain_time: None, max_auth_failures: 10, node_id: 0 }
+        Self {
+            workers: 1,
+            drain_time: None,
+            max_auth_failures: 10,
+            node_id: 0,
+            log_connections: false,
+            log_disconnections: false,
+        }
     }
 }
 

@@ -200,6 +200,14 @@ fn restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
     if old.admin.listen != new.admin.listen {
         note("the admin address has changed".to_owned());
     }
+    for (key, before, now) in [
+        ("log_connections", old.serve.log_connections, new.serve.log_connections),
+        ("log_disconnections", old.serve.log_disconnections, new.serve.log_disconnections),
+    ] {
+        if before != now {
+            note(format!("{key} is {now} now"));
+        }
+    }
     if old.serve.workers != new.serve.workers {
         note(format!("workers is {} now instead of {}", new.serve.workers, old.serve.workers));
     }

@@ -228,7 +228,13 @@ fn driver_config(config: &Config) -> DriverConfig {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(crate::config::MAX_WORKERS as usize),
         workers => workers as usize,
     };
-    DriverConfig { workers, max_auth_failures: config.serve.max_auth_failures, ..DriverConfig::default() }
+    DriverConfig {
+        workers,
+        max_auth_failures: config.serve.max_auth_failures,
+        log_connections: config.serve.log_connections,
+        log_disconnections: config.serve.log_disconnections,
+        ..DriverConfig::default()
+    }
 }
 
 fn announce(problem: &Problem, format: LogFormat) {

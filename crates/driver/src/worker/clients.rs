@@ -12,6 +12,7 @@ use super::{
     Work, Worker,
     calls::{HasSession, ServerSessions, Source, call},
     delays::Turn,
+    diary::Story,
     held::Held,
     lease::Lease,
     lines::{InLine, Line},
@@ -74,6 +75,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) hung_up: bool,
     /// Why it was sent away, if it was.
     pub(super) sent_away: Option<Sent>,
+    /// What the log is told of it.
+    pub(super) story: Story,
 }
 
 impl<C> ClientConn<C> {
@@ -207,6 +210,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             muted: false,
             tell_sent: false,
             hung_up: false,
+            story: Story::default(),
             sent_away: None,
         });
         self.states[listener as usize][State::Login as usize] += 1;

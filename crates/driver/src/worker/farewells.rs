@@ -90,10 +90,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A server is no more, and its pool did not close it. `conn` is its connection, if that has yet to end.
     pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, conn: Option<ConnId>) {
         let now = self.now;
-        self.operate(pool, |guarded| {
+        let since = self.operate(pool, |guarded| {
             guarded.stats.on_closed(Closed::Error);
             guarded.pool.given_up(id, now);
+            guarded.pool.is_unavailable()
         });
+        self.tell_lost(pool, since);
         self.take_leave_of(pool, id, conn);
     }
 
@@ -106,10 +108,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         conn: Option<ConnId>,
     ) {
         let now = self.now;
-        self.operate(pool, |guarded| {
+        let since = self.operate(pool, |guarded| {
             guarded.stats.on_closed(Closed::Error);
             guarded.pool.connect_given_up(id, fault, now);
+            guarded.pool.is_unavailable()
         });
+        self.tell_lost(pool, since);
         self.take_leave_of(pool, id, conn);
     }
 

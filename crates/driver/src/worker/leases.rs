@@ -459,6 +459,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn close_for_pool(&mut self, pool: &Arc<SharedPool>, server: ServerId, reason: Closed) {
         if reason == Closed::Error {
             self.tell_given_up(pool, server);
+            let since = pool.lock().pool.is_unavailable();
+            self.tell_lost(pool, since);
         }
         match self.whereabouts(pool.id, server) {
             // It was lost, or the order to connect it is yet to come from another worker, and will be void.

@@ -11,6 +11,7 @@ use super::{
     Work, Worker,
     calls::{ServerSessions, Source, call},
     clients::ClientConn,
+    diary::End,
     held::Held,
     lease::Lease,
 };
@@ -97,6 +98,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// socket is closed when the last bytes have left.
     pub(super) fn close_client(&mut self, slot: usize, reason: &CloseReason) {
         self.log_end(slot, reason);
+        self.clients[slot].story.end = End::of(reason);
         self.clients[slot].closing = true;
         self.clients[slot].held = Held::default();
         self.leave_lobby(slot);
@@ -188,6 +190,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.end_turn(slot);
         self.leave_lobby(slot);
         self.forget_reader(slot);
+        self.tell_disconnected(slot);
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;

@@ -264,6 +264,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             grant
         });
+        if phase == Phase::Starting {
+            self.tell_back(&pool);
+        }
         if let Some(grant) = grant {
             self.deliver(pool.id, grant);
         }
@@ -279,6 +282,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.stats.on_created(last, took);
             guarded.pool.connected_for_itself(id, home, now)
         });
+        self.tell_back(&pool);
     }
 
     /// Lets the session reset or check its server; it ends with `Effect::Ready` or a close.

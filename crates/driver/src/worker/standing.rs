@@ -54,6 +54,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
         self.states[listener][state as usize] += 1;
+        client.story.turns(client.state, state);
         client.state = state;
         client.since = self.now;
         self.stand_in_line(slot, true);
@@ -61,6 +62,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // Who only looks on, as drivers' monitors do, has not logged in.
             if !matches!(state, State::Closing | State::Subscribed) {
                 self.host.listeners[listener].count_login();
+                self.tell_connected(slot);
             }
             self.end_turn(slot);
         }
@@ -107,11 +109,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn database(&self, slot: usize) -> String {
-        self.spec_of(slot).map(|spec| spec.database.clone()).unwrap_or_default()
+        self.spec_of(slot).map_or_else(|| self.asked(slot).0, |spec| spec.database.clone())
     }
 
     pub(super) fn user(&self, slot: usize) -> String {
-        self.spec_of(slot).map(|spec| spec.user.clone()).unwrap_or_default()
+        self.spec_of(slot).map_or_else(|| self.asked(slot).1, |spec| spec.user.clone())
+    }
+
+    fn asked(&self, slot: usize) -> (String, String) {
+        self.clients[slot].story.asked.as_deref().cloned().unwrap_or_default()
     }
 
     fn spec_of(&self, slot: usize) -> Option<Arc<PoolSpec>> {

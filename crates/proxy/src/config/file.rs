@@ -31,7 +31,8 @@ const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listen
 const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file", "names"];
 const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
 const AUTH_KEYS: &[&str] = &["file"];
-const SERVE_KEYS: &[&str] = &["workers", "drain_time", "max_auth_failures", "node_id"];
+const SERVE_KEYS: &[&str] =
+    &["workers", "drain_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"];
 const LISTENER_KEYS: &[&str] = &[
     "protocol",
     "listen",
@@ -565,6 +566,8 @@ fn serve(section: &Section<'_>) -> Serve {
         drain_time: section.duration("drain_time"),
         max_auth_failures: section.number("max_auth_failures", 1..=MAX_COUNT).unwrap_or(default.max_auth_failures),
         node_id: section.number("node_id", 0..=u32::from(postgres::MAX_NODE)).map_or(default.node_id, |n| n as u8),
+        log_connections: section.truth("log_connections").unwrap_or(default.log_connections),
+        log_disconnections: section.truth("log_disconnections").unwrap_or(default.log_disconnections),
     }
 }
 

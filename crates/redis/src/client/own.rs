@@ -104,6 +104,7 @@ impl Redis {
     fn log_in(&self, me: ClientTag, client: &mut Client, user: &[u8], password: &[u8], out: &mut Outbox) -> bool {
         let name = std::str::from_utf8(user).unwrap_or_default();
         if !self.directory.is_password(name, password) {
+            out.push(Effect::Asks { client: me, login: Box::new((String::new(), name.to_owned())) });
             out.push(Effect::AuthFailed { client: me });
             client.fail(me, WRONG_PASSWORD, out);
             return false;
