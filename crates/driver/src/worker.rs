@@ -44,8 +44,8 @@ mod calls;
 mod clients;
 mod defects;
 mod delays;
-mod diary;
 mod dials;
+mod diary;
 mod effects;
 mod ending;
 mod entrance;
@@ -89,8 +89,8 @@ pub(crate) use self::turns::{Sleep, TICK};
 use self::{
     clients::ClientConn,
     dials::Dial,
-    lines::Lines,
     farewells::Farewell,
+    lines::Lines,
     pools::{Local, Waiter},
     servers::ServerConn,
     sides::Side,

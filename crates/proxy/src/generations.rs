@@ -157,7 +157,9 @@ impl Generations {
             return Ok(*known);
         }
         if entries.len() >= MAX_EVER {
-            return Err(Unknown::Full(format!("{MAX_EVER} pools have been made since the start, and no more are possible")));
+            return Err(Unknown::Full(format!(
+                "{MAX_EVER} pools have been made since the start, and no more are possible"
+            )));
         }
         let known = PoolId(entries.len() as u32);
         entries.push(Entry { pools: Arc::clone(pools), id, revision: 0 });

@@ -37,7 +37,10 @@ impl std::fmt::Display for Error {
             }
             Self::OutOfTurn => f.write_str("SCRAM: message out of turn"),
             Self::Iterations => {
-                write!(f, "SCRAM: the server's number of iterations is not from 1 to {MAX_ITERATIONS}: set the password anew there")
+                write!(
+                    f,
+                    "SCRAM: the server's number of iterations is not from 1 to {MAX_ITERATIONS}: set the password anew there"
+                )
             }
             Self::Rejected => f.write_str("SCRAM: the server rejected the exchange"),
             Self::NoKeys => f.write_str("SCRAM: no keys are known for the server's salt and iterations"),

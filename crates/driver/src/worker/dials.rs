@@ -170,7 +170,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.discard(out);
             self.reactor.close(conn);
             self.set_whereabouts(dial.pool.id, dial.id, Local::None);
-            return self.connect_failed(&dial.pool, dial.id, "Poolhouse's session panicked as it began", Fault::Passing, None);
+            return self.connect_failed(
+                &dial.pool,
+                dial.id,
+                "Poolhouse's session panicked as it began",
+                Fault::Passing,
+                None,
+            );
         };
         self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
         self.servers.insert(ServerConn {

@@ -100,13 +100,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A server has not got through its start, and no other host is tried.
-    pub(super) fn forget_start(
-        &mut self,
-        pool: &Arc<SharedPool>,
-        id: ServerId,
-        fault: Fault,
-        conn: Option<ConnId>,
-    ) {
+    pub(super) fn forget_start(&mut self, pool: &Arc<SharedPool>, id: ServerId, fault: Fault, conn: Option<ConnId>) {
         let now = self.now;
         let since = self.operate(pool, |guarded| {
             guarded.stats.on_closed(Closed::Error);

@@ -383,9 +383,7 @@ impl Pool {
     /// Whether the upstream has just said that it knows nothing under this name, and there is no server that works all the same.
     #[inline]
     pub(super) fn is_unknown(&self, now: Time) -> bool {
-        self.failures.unknown
-            && self.failures.retry_at.is_some_and(|at| at > now)
-            && self.slots.established() == 0
+        self.failures.unknown && self.failures.retry_at.is_some_and(|at| at > now) && self.slots.established() == 0
     }
 
     /// No connect for a while: a random one between the shortest pause and a bound that doubles each time. Failures

@@ -36,10 +36,7 @@ impl Postgres {
             LeaseFailure::WaitTimeout { waited, shortage } => (
                 code::TOO_MANY_CONNECTIONS,
                 format!("no server became free within {} ({shortage})", seconds(waited)),
-                format!(
-                    "Make transactions shorter, or {}; `poolhouse doctor` tells which.",
-                    shortage.limit.remedy()
-                ),
+                format!("Make transactions shorter, or {}; `poolhouse doctor` tells which.", shortage.limit.remedy()),
                 Blame::Exhausted,
             ),
             LeaseFailure::QueueFull => (

@@ -29,6 +29,10 @@ use crate::{config::FALLBACK, reload::one_line};
 /// How long an order waits for what it ordered, unless it says otherwise, and at most.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
 const MAX_PATIENCE: Duration = Duration::from_secs(3600);
+/// Bytes of an answer to an order: the states of all pools at most.
+const MAX_ANSWER: usize = 64 << 20;
+/// Letters of an answer that the log has.
+const MAX_LOGGED: usize = 300;
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -52,9 +56,14 @@ async fn authorized(
 ) -> Response {
     match guard::authorize(request.headers(), peer, admin.token().as_ref()) {
         Ok(()) => {
-            tracing::info!(%peer, order = request.uri().path().trim_start_matches("/api/"),
-                parameters = request.uri().query().unwrap_or_default(), "ordered over the admin address");
-            next.run(request).await
+            let order = request.uri().path().trim_start_matches("/api/").to_owned();
+            let parameters = request.uri().query().unwrap_or_default();
+            tracing::info!(%peer, order, parameters, "ordered over the admin address");
+            let began = Instant::now();
+            let (answer, said) = overheard(next.run(request).await).await;
+            let (status, took_ms) = (answer.status().as_u16(), began.elapsed().as_millis() as u64);
+            tracing::info!(%peer, order, status, took_ms, answer = said, "the order is done");
+            answer
         }
         Err(Denied::Token) => {
             tracing::warn!(%peer, "an order without the right token");
@@ -63,6 +72,14 @@ async fn authorized(
         }
         Err(Denied::NotLocal(why)) => problem(StatusCode::FORBIDDEN, why),
     }
+}
+
+/// An answer, and the beginning of what it says.
+async fn overheard(answer: Response) -> (Response, String) {
+    let (parts, body) = answer.into_parts();
+    let bytes = axum::body::to_bytes(body, MAX_ANSWER).await.unwrap_or_default();
+    let said = String::from_utf8_lossy(&bytes).chars().take(MAX_LOGGED).collect();
+    (Response::from_parts(parts, bytes.into()), said)
 }
 
 /// Holds clients back and waits until no server is left.

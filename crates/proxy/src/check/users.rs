@@ -103,8 +103,7 @@ fn lookups(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     if auth.failure_cache_time != auth.cache_time {
         let (failure, cache) = (show_duration(auth.failure_cache_time), show_duration(auth.cache_time));
         let message = format!("auth_failure_cache_time {failure} of `{name}` is not auth_cache_time {cache}");
-        let problem =
-            Problem::warning(message).hint("leave it out: else the time that a login takes tells who exists");
+        let problem = Problem::warning(message).hint("leave it out: else the time that a login takes tells who exists");
         found.push(config.locate(problem, &database.spots, "auth_failure_cache_time"));
     }
     let process = config.limits.max_server_connections;

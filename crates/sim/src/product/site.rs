@@ -67,7 +67,10 @@ impl<D: Database> Site<D> {
     pub fn accept(&mut self, network: &Network, now: Time) {
         while let Some((end, host)) = network.accept() {
             let connection = self.database.connect_to(host, elapsed(now));
-            self.wires.insert(end, Wire { connection, spoken: false, unsent: VecDeque::new(), closing: false, lingers: false });
+            self.wires.insert(
+                end,
+                Wire { connection, spoken: false, unsent: VecDeque::new(), closing: false, lingers: false },
+            );
             self.ends.insert(connection, end);
             self.listen(network, end, now);
         }
