@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_changed_header_or_nonce_fails() {
-        for (from, to) in [("c=biws", "c=eSws"), ("hNlF$k0", "hNlF$k1"), (",p=", ",q=")] {
+        for (from, to) in [("c=biws", "c=eSws"), ("hNlF$k0", "hNlF$k1"), (",p=", ",q="), (",r=", ",x=")] {
             let mut server = of_rfc_7677();
             server.first(CLIENT_FIRST).unwrap();
             assert!(matches!(server.last(CLIENT_FINAL.replace(from, to).as_bytes()), Err(Error::Malformed(_))), "{to}");

@@ -134,7 +134,7 @@ mod tests {
         );
         assert_eq!(pairs(r"-c x=\\\\"), [pair("x", r"\\")]);
         assert_eq!(pairs("  "), []);
-        for bad in ["-c", "-c x", "x=y", "--=y", "-", "-- x", "-ex", "-S", "--x"] {
+        for bad in ["-c", "-c x", "-c=", "-c =y", "-c=y", "x=y", "--=", "--=y", "-", "-- x", "-ex", "-S", "--x"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

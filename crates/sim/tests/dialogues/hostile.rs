@@ -47,6 +47,32 @@ fn the_rest_of_a_long_query_that_was_rejected_is_not_taken_for_messages() {
 }
 
 #[test]
+fn a_message_longer_than_any_may_be_ends_its_client_alone() {
+    for length in [0x8000_0000_u32, 0x8000_0004, 0xffff_fff0, 0xffff_ffff, 0, 3] {
+        let (mut stage, server, client) = one_of_each();
+        stage.says(client, &[&b"Q"[..], &length.to_be_bytes(), b"SELECT 1\0"].concat());
+        assert!(stage.is_over(client), "{length:x}");
+        assert_eq!(stage.got(server), b"", "{length:x}");
+        let another = add_client(&mut stage);
+        stage.says(another, &messages("Q:one"));
+        assert_eq!(stage.got(server), messages("Q:one"), "{length:x}");
+    }
+}
+
+#[test]
+fn an_error_of_a_server_without_a_code_is_passed_on() {
+    let (mut stage, server, client) = one_of_each();
+    stage.says(client, &messages("Q:one"));
+    stage.got(server);
+    for error in ["E:SERROR~Mno_code~~", "E:Mbare~~", "E:~"] {
+        stage.says(server, &messages(error));
+        assert_eq!(stage.got(client), messages(error));
+    }
+    stage.says(server, &messages("Z:I"));
+    assert_eq!(stage.got(client), messages("Z:I"));
+}
+
+#[test]
 fn a_refused_transaction_in_statement_mode_leaves_nothing_behind() {
     let mut stage = trusting(PoolMode::Statement);
     let (server, client) = (add_server(&mut stage), add_client(&mut stage));

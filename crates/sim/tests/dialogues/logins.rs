@@ -288,6 +288,20 @@ fn a_server_whose_start_up_does_not_end_is_given_up() {
 }
 
 #[test]
+fn a_second_start_up_while_a_proof_is_owed_lets_nobody_in() {
+    let proof = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 2)));
+    let mut stage = Doors { proof, ..Doors::default() }.stage(HELD);
+    add_server(&mut stage);
+    for user in ["app", "root"] {
+        let client = asks(&mut stage, &[("user", "app")]);
+        assert_eq!(types(&stage.got(client)), "R");
+        stage.says(client, &startup(3 << 16, &[("user", user)]));
+        let error = error(&mut stage, client);
+        assert!(error.contains("08P01") && !error.contains("R~~~~~~~~"), "{error}");
+    }
+}
+
+#[test]
 fn a_failed_start_says_whether_it_may_go_better() {
     for (says, permanent) in [
         (messages("E:SFATAL~C28P01~Mno~~"), true),
