@@ -38,7 +38,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             server.holder.is_none() && server.share.is_none() && !server.kept,
             "a server that is held is not retired"
         );
-        self.begin_farewell(server.conn, server.pool, server.id, None);
+        self.set_whereabouts(server.pool.id, server.id, Local::None);
+        let conn = self.still_open(&server);
+        self.take_leave_of(&server.pool, server.id, conn);
     }
 
     /// The connection has ended, or its session gave it up. Its holder is told.

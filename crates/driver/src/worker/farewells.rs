@@ -111,7 +111,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.take_leave_of(pool, id, conn);
     }
 
-    fn take_leave_of(&mut self, pool: &Arc<SharedPool>, id: ServerId, conn: Option<ConnId>) {
+    /// The pool knows that a server ends. `conn` is its connection, if that has yet to end.
+    pub(super) fn take_leave_of(&mut self, pool: &Arc<SharedPool>, id: ServerId, conn: Option<ConnId>) {
         match conn {
             Some(conn) => self.begin_farewell(conn, Arc::clone(pool), id, None),
             None => self.server_gone(pool, id),
