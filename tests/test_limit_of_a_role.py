@@ -12,7 +12,7 @@ LIMIT = 4
 
 @pytest.fixture
 def limited(cluster):
-    """A role that may have so many sessions, and no more."""
+    """A role that may have LIMIT sessions, and no more."""
     with cluster.superuser() as db:
         db.execute(f"ALTER ROLE app2 CONNECTION LIMIT {LIMIT}")
         yield "app2"

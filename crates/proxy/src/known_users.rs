@@ -25,7 +25,7 @@ pub struct KnownUsers(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     known: HashMap<Box<str>, Known>,
-    /// Names of nobody.
+    /// Names that are no user's.
     unknown: HashMap<Box<str>, Held>,
     /// What those who were ever known are asked for at login.
     looks: Vec<Look>,
@@ -36,7 +36,8 @@ struct Known {
     held: Held,
 }
 
-/// For how long an answer holds. The rules are the same for users and for nobody: else the time that a login takes would tell who exists.
+/// For how long an answer holds. The rules are the same for users and for names that are none's: else the time that a login takes would tell
+/// who exists.
 #[derive(Clone, Copy)]
 struct Held {
     since: Instant,
@@ -178,14 +179,14 @@ mod tests {
     fn when_the_database_is_asked_does_not_tell_whether_a_user_exists() {
         let (users, start) = (KnownUsers::default(), Instant::now());
         users.found("app", plain("x"), start, MINUTE);
-        users.missing("nobody", start, MINUTE);
+        users.missing("none", start, MINUTE);
         let asked = |user: &str, now| users.fresh(user, now).is_none();
         for (after, refuted) in [(0, true), (100, true), (900, false), (1100, true), (1101, false), (70_000, false)] {
             let now = start + Duration::from_millis(after);
-            assert_eq!(asked("app", now), asked("nobody", now), "{after} ms");
+            assert_eq!(asked("app", now), asked("none", now), "{after} ms");
             if refuted {
                 users.refuted("app", now);
-                users.refuted("nobody", now);
+                users.refuted("none", now);
             }
         }
         assert!(asked("app", start + Duration::from_millis(1101)), "a wrong password has the next login ask again");

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// How long the database has to end its side. An idle session of PostgreSQL takes some milliseconds; one that is busy ends when what it
-/// does has ended, which nobody can wait for: then the connection is closed all the same, and the database may have one more for a while.
+/// does has ended, which may be far off: so the connection is closed all the same, and the database may have one more for a while.
 const FAREWELL_TIME: Duration = Duration::from_millis(1500);
 
 /// See the file's head.

@@ -33,7 +33,7 @@ pub struct Sockets {
 }
 
 impl Giver {
-    /// Begins to wait, if the configuration has a place to meet at. Without one, or if none can be had there, nobody can take
+    /// Begins to wait, if the configuration has a place to meet at. Without one, or if none can be had there, no process can take
     /// over from here, which is logged and harms nothing else.
     pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, tuning: Arc<Tuning>, sockets: Sockets) -> Self {
         let giver = Self {

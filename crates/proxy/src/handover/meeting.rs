@@ -1,6 +1,6 @@
 //! Where two processes of one configuration meet: at a Unix socket in the abstract namespace, named after the user and the first listener.
 //!
-//! Every user of the machine may bind such a name. So a process whose name is taken adds something that nobody can guess, and one that
+//! Every user of the machine may bind such a name. So a process whose name is taken adds something that cannot be guessed, and one that
 //! looks for it tries all names that begin so, and speaks to none that is another user's.
 
 use std::{
@@ -123,7 +123,7 @@ mod tests {
         let meeting = meeting("taken");
         let squatter = bind(&meeting.plain).unwrap();
         let ours = meeting.bind().unwrap();
-        // Whoever has the plain name is tried first. Here it is of the same user, so it goes.
+        // The plain name is tried first. Here its owner is the same user, so it goes.
         drop(squatter);
         let found = meeting.find().unwrap().expect("it is found under the other name");
         ours.set_nonblocking(true).unwrap();

@@ -97,7 +97,7 @@ fn a_name_that_the_upstream_does_not_know_fails_at_once_and_is_no_outage() {
     assert_eq!(bench.check_out(A, 2), CheckOut::Failed(CheckOutFailed::Unknown));
     assert_eq!((bench.pool.is_unavailable(), bench.connects.len()), (None, 0));
     bench.timeout(10_000);
-    assert!(bench.connects.is_empty(), "nobody needs one");
+    assert!(bench.connects.is_empty(), "none is needed");
     // It may be there by now. The first connection proves it.
     bench.queue(A, 10_000);
     assert!(bench.connected(10_001).is_some());
