@@ -277,7 +277,7 @@ impl Instances {
         let (kind, time_is_up) = match reason {
             CheckOutFailed::Timeout => ("check-out timeout", true),
             CheckOutFailed::Unavailable => ("check-out unavailable", true),
-            CheckOutFailed::Refused => ("check-out refused", false),
+            CheckOutFailed::Refused | CheckOutFailed::Unknown => ("check-out refused", false),
             CheckOutFailed::QueueFull => ("check-out queue full", false),
             CheckOutFailed::Paused | CheckOutFailed::PoolCleared | CheckOutFailed::PoolClosed => {
                 ("check-out from a closed pool", false)
