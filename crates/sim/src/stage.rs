@@ -86,6 +86,8 @@ pub struct Stage<P: Protocol> {
     arrivals: VecDeque<EndId>,
     /// All connections that Poolhouse has made.
     servers: BTreeSet<EndId>,
+    /// Those that have ended on both sides: what servers would say there is not heard.
+    ended: BTreeSet<EndId>,
     /// Whether servers end no connection though Poolhouse has ended it; else they do so at once.
     pub lasting: bool,
     /// What has come to each end and was not asked for.
@@ -134,8 +136,8 @@ impl<P: Protocol> Stage<P> {
         let house = House::new(protocol, supply.clone(), rules, &network, &mut rng);
         let (arrivals, heard) = (VecDeque::new(), BTreeMap::new());
         let (now, pieces, halted) = (Time(0), Pieces::Whole, None);
-        let (servers, lasting) = (BTreeSet::new(), false);
-        let mut stage = Self { house, network, now, supply, arrivals, servers, lasting, heard, pieces, halted };
+        let (servers, ended, lasting) = (BTreeSet::new(), BTreeSet::new(), false);
+        let mut stage = Self { house, network, now, supply, arrivals, servers, ended, lasting, heard, pieces, halted };
         stage.settle();
         stage
     }
@@ -179,6 +181,9 @@ impl<P: Protocol> Stage<P> {
     /// Somebody says something. Between its pieces everything comes to rest.
     pub fn says(&mut self, end: EndId, bytes: &[u8]) {
         for piece in self.pieces.cut(bytes) {
+            if self.ended.contains(&end) {
+                return;
+            }
             assert_eq!(self.network.send(end, piece), piece.len(), "the window is wide");
             self.settle();
         }
@@ -276,7 +281,7 @@ impl<P: Protocol> Stage<P> {
                 if let Some(heard) = self.heard.get_mut(&end) {
                     heard.extend(self.network.receive(end, usize::MAX));
                 }
-                if !self.lasting && self.servers.contains(&end) && self.network.is_over(end) {
+                if !self.lasting && self.servers.contains(&end) && self.network.is_over(end) && self.ended.insert(end) {
                     self.network.close(end);
                 }
             }
