@@ -420,6 +420,7 @@ fn configs() -> impl Strategy<Value = PoolConfig> {
     (sizes, times).prop_map(|(sizes, (idle, life, check, unavailable))| PoolConfig {
         max_size: sizes.0,
         min_size: sizes.1.min(sizes.0),
+        on_proof: false,
         max_connecting: sizes.2,
         max_waiters: sizes.3,
         max_overtakes: sizes.4,

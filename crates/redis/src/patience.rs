@@ -87,12 +87,15 @@ pub(crate) fn own_time(arguments: &[&[u8]]) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{Limit, Shortage};
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn busy(waited: Duration) -> LeaseFailure {
-        LeaseFailure::WaitTimeout { waited, servers: 2, limit: "max_size" }
+        let shortage = Shortage { in_use: 2, connecting: 0, between: 0, limit: Limit::Setting("max_size") };
+        LeaseFailure::WaitTimeout { waited, shortage }
     }
 
     #[test]
