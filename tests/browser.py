@@ -86,6 +86,7 @@ class Browser:
     def open(self, path, width=1400, height=900, dark=False, script=True):
         """Loads a file, or an address that begins with http, and waits until it has settled."""
         # What the page before has asked, and was not answered yet, is none of this one.
+        self.events.clear()
         self.call("Page.navigate", url="about:blank")
         self.wait_for("Page.loadEventFired")
         self.events.clear()

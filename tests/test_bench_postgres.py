@@ -183,7 +183,7 @@ def test_gset_and_sleep_work_against_the_server(cluster, tmp_path):
 
 
 def test_five_thousand_connections_go_through_poolhouse_at_once(tables, cluster, start):
-    through = start(max_size=10, hard_limit=7000)
+    through = start(max_size=10, hard_limit=7000, max_wait_time="30s")
     url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{through.port}/bench"
     result = bench(url, "--clients", 5000, "--duration", "5s")
     assert result["errors"] == {} and result["connections"]["most"] == 5000

@@ -55,7 +55,7 @@ def test_cursors_of_many_batches_come_to_their_end(pool, options):
 
 
 def test_sixty_threads_lose_nothing_through_ten_servers(pool, server):
-    poolhouse = pool(max_size=10)
+    poolhouse = pool(max_size=10, max_wait_time="20s")
     client = poolhouse.connect(maxPoolSize=60)
 
     def write(thread):

@@ -209,6 +209,8 @@ def test_each_published_case_is_planned(name):
     assert result["given"] and result["reasons"] and result["fragments"]
 
 
+# Two questions of 15 s of computing each, on a machine that does nothing else.
+@pytest.mark.timeout(300)
 def test_pools_that_could_want_more_than_the_server_has_are_warned_of():
     result = plan("--rate", "4000", "--service", "8ms", "--instances", "40", "--max-size", "20", "--server-limit", "500", "--reserved", "20")
     assert any("40 instances x 20 = 800 connections could be wanted, and 480 are free" in warning for warning in result["warnings"]), result["warnings"]

@@ -160,7 +160,9 @@ def test_a_client_told_the_columns_before_is_told_that_they_have_changed(start):
         for _ in range(2):
             one.send(w.bind(name="s"), w.execute(), w.SYNC)
             kinds.append([kind for kind, _ in one.until_ready()[0]])
-        assert kinds == [[b"E"], [b"2", b"C"]]
+        one.send(w.message(b"C", b"Ss\0"), w.parse("SELECT * FROM t_changing", "s"), w.bind(name="s"), w.execute(), w.SYNC)
+        kinds.append([kind for kind, _ in one.until_ready()[0]])
+        assert kinds == [[b"E"], [b"E"], [b"3", b"1", b"2", b"C"]], "an error as from PostgreSQL, until it is prepared anew"
         one.query("DROP TABLE t_changing")
 
 

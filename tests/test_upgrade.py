@@ -2,9 +2,9 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 
@@ -58,20 +58,44 @@ def test_idle_clients_stay_where_they_are_and_new_ones_come_to_the_new_process(s
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="another user of the machine is needed")
+@contextlib.contextmanager
+def another_user_listens(name):
+    """A process of another user that has bound an abstract name first: forked, since that user need not reach this Python."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(unprivileged()["group"])
+            os.setuid(unprivileged()["user"])
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(name.replace("@", "\0"))
+                listening.listen()
+                os.write(write, b"1")
+                signal.pause()
+        finally:
+            os._exit(1)
+    os.close(write)
+    try:
+        assert os.read(read, 1) == b"1"
+        yield
+    finally:
+        os.close(read)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
 def test_another_user_who_waits_where_processes_meet_stops_no_take_over(start):
-    """Anybody may bind a name of the abstract namespace, and this one can be guessed."""
+    """Any user may bind a name of the abstract namespace, and this one can be guessed."""
     pooler = start.unstarted()
-    squatter = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1].replace('@', chr(0))); s.listen(); print(1, flush=True); sys.stdin.read()"
-    name = f"@poolhouse.{os.getuid()}.127.0.0.1:{pooler.port}"
-    with subprocess.Popen([sys.executable, "-c", squatter, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **unprivileged()) as stranger:
-        assert stranger.stdout.readline() == b"1\n"
+    with another_user_listens(f"@poolhouse.{os.getuid()}.127.0.0.1:{pooler.port}"):
         pooler.start(max_size=4)
         with pooler.wire() as idle, successor(start, pooler) as new:
             with pooler.wire() as newcomer:
                 newcomer.query("SELECT 1")
             assert new.pools()[0]["clients"] <= 1 and idle.query("SELECT 1") == [["1"]]
             assert "another user of this machine" in new.log()
-        stranger.stdin.close()
 
 
 def test_nobody_fails_while_one_takes_over_after_the_other(start):
