@@ -95,7 +95,7 @@ def test_another_user_who_waits_where_processes_meet_stops_no_take_over(start):
             with pooler.wire() as newcomer:
                 newcomer.query("SELECT 1")
             assert new.pools()[0]["clients"] <= 1 and idle.query("SELECT 1") == [["1"]]
-            assert "another user of this machine" in new.log()
+            assert "waits beside it" in pooler.log()
 
 
 def test_nobody_fails_while_one_takes_over_after_the_other(start):

@@ -56,10 +56,14 @@ impl Meeting {
         let mut bound = bind(&self.plain);
         for _ in 0..MAX_MADE_UP {
             if !matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
-                break;
+                return bound;
             }
             let number = RandomState::new().build_hasher().finish();
-            bound = bind(&format!("{}.{:06x}", self.plain, number & 0xff_ffff));
+            let beside = format!("{}.{:06x}", self.plain, number & 0xff_ffff);
+            // The process before, or another user of this machine.
+            let reason = "another process waits where those of this configuration meet, so this one waits beside it";
+            tracing::info!(name = self.plain, beside, "{reason}");
+            bound = bind(&beside);
         }
         bound
     }
@@ -73,7 +77,6 @@ impl Meeting {
             if is_ours(&stream)? {
                 return Ok(Some(stream));
             }
-            tracing::warn!(name, "another user of this machine waits where processes of this configuration meet");
         }
         Ok(None)
     }
