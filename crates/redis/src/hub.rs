@@ -37,7 +37,7 @@ const MAX_PASSED_ON: usize = 64;
 /// Patterns of a pool that are looked through for what is published.
 const MAX_PATTERNS: usize = 1000;
 
-/// Bytes of patterns that are read, and of names that are compared with them, for one message that is published: about 3 ms.
+/// Bytes of patterns that are read, and of names that are compared with them, for one message that is published.
 const MAX_STEPS: usize = 1 << 20;
 
 /// What is posted to a client begins with one of these, unless it is messages.
