@@ -130,7 +130,7 @@ doctor-matrix: setup build ## troubles made on purpose, and healthy runs: what d
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo
 
-bench: setup-bench build ## measure beside PgBouncer, in front of Redis and MongoDB, and over HTTP (PGBOUNCER=path names another than Debian's)
+bench: setup-bench build ## measure beside PgBouncer, in front of Redis and MongoDB, and over HTTP (PGBOUNCER=path names another than sid's)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_REDIS_ARGS)
 	$(MAKE) bench-mongodb

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 # From this share on a machine is quiet enough to measure on.
 QUIET = 0.9
@@ -46,6 +47,45 @@ def threads(pid):
     return times
 
 
+class Spent(NamedTuple):
+    """What a process tree has spent: seconds in all, of these in user mode and in the kernel, and context switches.
+
+    The kernel counts the seconds in all exactly, and divides them by what its ticks have met: only sums are exact.
+    """
+
+    total: float = 0.0
+    user: float = 0.0
+    kernel: float = 0.0
+    switches: int = 0
+
+    def since(self, before):
+        """What has been spent between two readings."""
+        return Spent(*(now - then for now, then in zip(self, before, strict=True)))
+
+
+def spent(pid):
+    """What a process tree has spent so far."""
+    found = Spent()
+    for process in tree(pid):
+        try:
+            tasks = os.listdir(f"/proc/{process}/task")
+        except OSError:
+            continue
+        for task in tasks:
+            base = f"/proc/{process}/task/{task}"
+            try:
+                total = int(Path(f"{base}/schedstat").read_text().split()[0]) / 1e9
+                # The name before the last bracket may hold anything.
+                user, kernel = Path(f"{base}/stat").read_text().rpartition(")")[2].split()[11:13]
+                status = Path(f"{base}/status").read_text().splitlines()
+            except (OSError, ValueError, IndexError):
+                continue
+            switches = sum(int(line.split()[1]) for line in status if "voluntary_ctxt_switches" in line)
+            add = (total, int(user) * TICK, int(kernel) * TICK, switches)
+            found = Spent(*(have + more for have, more in zip(found, add, strict=True)))
+    return found
+
+
 def used(pid):
     """Seconds on the CPU of a process tree so far; none where there is no process."""
     return sum(threads(pid).values()) if pid else 0.0
@@ -75,16 +115,18 @@ def resident(pid):
 
 
 class Recorder:
-    """Readings of one process tree and of the machine over time."""
+    """Readings of one process tree and of the machine over time, and of process trees `beside` it: name to root."""
 
-    def __init__(self, pid):
+    def __init__(self, pid, beside=None):
         self.pid = pid
+        self.beside = {"pooler": pid} | (beside or {}) if pid else {}
         self.readings = []
 
     def read(self):
         """Takes a reading now."""
         busy, steal = machine()
-        self.readings.append((time.time(), threads(self.pid) if self.pid else {}, busy, steal))
+        trees = {name: spent(root) for name, root in self.beside.items()}
+        self.readings.append((time.time(), threads(self.pid) if self.pid else {}, busy, steal, trees))
 
     def window(self, begin, end):
         """What was used between the first reading after `begin` and the last before `end`; None if there are not two.
@@ -94,7 +136,7 @@ class Recorder:
         inside = [reading for reading in self.readings if begin <= reading[0] <= end]
         if len(inside) < 2:
             return None
-        (t0, before, busy0, steal0), (t1, after, busy1, steal1) = inside[0], inside[-1]
+        (t0, before, busy0, steal0, trees0), (t1, after, busy1, steal1, trees1) = inside[0], inside[-1]
         used = {thread: seconds - before.get(thread, 0.0) for thread, seconds in after.items()}
         return {
             "begin": t0,
@@ -103,6 +145,7 @@ class Recorder:
             "threads": used,
             "machine": busy1 - busy0,
             "steal": steal1 - steal0,
+            "trees": {name: spent.since(trees0[name]) for name, spent in trees1.items()},
         }
 
 

@@ -95,11 +95,11 @@ class Load:
         shutil.rmtree(self.logs, ignore_errors=True)
 
 
-def run(pgbench, port, pid, workload, warmup, seconds, directory):
-    """One run of a load of its own."""
+def run(pgbench, port, pid, workload, warmup, seconds, directory, beside):
+    """One run of a load of its own; the process trees `beside` the pooler are watched, too."""
     load = Load(pgbench, port, pid, workload, warmup + seconds, directory)
     try:
-        recorder = cpu.Recorder(pid)
+        recorder = cpu.Recorder(pid, beside | {"pgbench": load.process.pid})
         load.watch(warmup + seconds + PATIENCE, recorder)
         if load.process.poll() is None:
             raise RuntimeError("pgbench hangs")
@@ -150,7 +150,7 @@ def evaluate(done, recorder, begin, end, said):
     p50, p99 = stats.percentile(latencies, 0.5), stats.percentile(latencies, 0.99)
     workers = {name: used for (_, name), used in window["threads"].items() if re.fullmatch(r"worker-\d+", name)}
     total = sum(workers.values())
-    return result | {
+    return result | trees(window["trees"], count) | {
         "window_s": round(length, 3),
         "transactions": count,
         "throughput": count / length,
@@ -162,3 +162,21 @@ def evaluate(done, recorder, begin, end, said):
         "p99_over_p50": p99 / p50 if p50 else None,
         "worker_shares": {name: used / total for name, used in sorted(workers.items())} if total else None,
     }
+
+
+def trees(spent, count):
+    """Microseconds of CPU and context switches for each transaction of each process tree; and of pooler and database together."""
+    result = {}
+    for name, tree in spent.items():
+        # Ticks show how the exact sum is divided.
+        ticks = tree.user + tree.kernel
+        user = tree.total * tree.user / ticks if ticks else 0.0
+        result |= {
+            f"{name}_user_us": user / count * 1e6,
+            f"{name}_kernel_us": (tree.total - user) / count * 1e6,
+            f"{name}_us": tree.total / count * 1e6,
+            f"{name}_switches": tree.switches / count,
+        }
+    if {"pooler", "database"} <= set(spent):
+        result["both_us"] = result["pooler_us"] + result["database_us"]
+    return result

@@ -53,7 +53,8 @@ def main():
 
 def drawn(result):
     """The picture of a result, as text."""
-    rows = [workload for workload in plan.workloads() if not workload.rate_from]
+    measured = {run["workload"] for run in result["runs"]}
+    rows = [workload for workload in plan.workloads() if workload.name in measured and not workload.rate_from]
     height = TOP + ROW * len(rows) + BOTTOM
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="title">',

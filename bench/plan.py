@@ -41,8 +41,8 @@ def workloads():
     """All of them, in the order of a round."""
     three = (RIVAL, US, US_TWO)
     plan = []
-    for protocol in ("simple", "extended"):
-        for clients in (1, 50, 1000, 5000):
+    for protocol in ("simple", "extended", "prepared"):
+        for clients in (1, 20, 50, 1000, 5000):
             targets = three if protocol == "simple" else (RIVAL, US)
             if clients == 50 and protocol == "simple":
                 targets += ("haproxy", "pgpool2")
@@ -74,7 +74,8 @@ def goals():
         if workload.rate_from:
             continue
         found.append(Goal("throughput / PgBouncer's", workload.name, "throughput", US, RIVAL, 1.0, at_least=True))
-        limit = {1: 1.05, 50: 0.95}.get(workload.clients, 0.9)
+        found.append(Goal("CPU of pooler and database / PgBouncer's", workload.name, "both_us", US, RIVAL, 1.0))
+        limit = {1: 1.05, 20: 1.0, 50: 0.95}.get(workload.clients, 0.9)
         found.append(Goal("CPU per transaction / PgBouncer's", workload.name, "cpu_us", US, RIVAL, limit))
     found.append(Goal("CPU per transaction, two workers / one", "offered-50", "cpu_us", US_TWO, US, 1.15))
     found.append(Goal("largest share of a worker of two", "offered-50", "largest_share", US_TWO, "", 0.55))

@@ -123,11 +123,31 @@ class PoolhouseTwo(Poolhouse):
 
 
 class PgBouncer(Pooler):
-    """PgBouncer; `PGBOUNCER` names another than the installed one."""
+    """PgBouncer: the one that `PGBOUNCER` names, or that `scripts/pgbouncer.sh` has unpacked, or else the installed one."""
 
     name = "pgbouncer"
     variable = "PGBOUNCER"
     program = "pgbouncer"
+    unpacked = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ".venv", "pgbouncer")
+
+    def path(self):
+        """What was unpacked is copied to where an unprivileged account can run it."""
+        if os.environ.get(self.variable) or not os.path.isfile(os.path.join(self.unpacked, "run")):
+            return super().path()
+        copy = os.path.join(self.directory, "pgbouncer")
+        if not os.path.isdir(copy):
+            shutil.copytree(self.unpacked, copy)
+        return os.path.join(copy, "run")
+
+    def version(self):
+        """The installed one is named as such: it can be years older than the newest."""
+        installed = os.path.dirname(self.path()) in ("/usr/sbin", "/usr/bin")
+        return super().version() + (", the one that is installed here" if installed else "")
+
+    def tracks_statements(self):
+        """Whether prepared statements follow a client in transaction mode: since 1.21."""
+        found = re.search(r"(\d+)\.(\d+)", self.version())
+        return bool(found) and (int(found[1]), int(found[2])) >= (1, 21)
 
     def command(self):
         """Its defaults, but for the pool, the limits and the log."""

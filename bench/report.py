@@ -7,6 +7,9 @@ import plan
 import stats
 
 
+TREES = ("pooler", "database", "pgbench")
+
+
 def value(run, field):
     """One number of a run; None if it is not known."""
     if field == "largest_share":
@@ -51,7 +54,8 @@ def verdict(goal, result):
 
 def medians(runs):
     """Workload and target to the medians of their fields."""
-    fields = ("throughput", "cpu_us", "machine_cpu_us", "p50_ms", "p99_ms", "p99_over_p50")
+    fields = tuple(f"{tree}_{what}" for tree in TREES for what in ("user_us", "kernel_us", "switches"))
+    fields += ("throughput", "cpu_us", "machine_cpu_us", "p50_ms", "p99_ms", "p99_over_p50")
     fields += ("bytes_per_client", "marginal_bytes_per_client")
     table = {}
     for run in runs:
@@ -65,7 +69,7 @@ def medians(runs):
 def markdown(result):
     """The whole report."""
     runs = result["runs"]
-    parts = [_head(result), _goals(judge(runs)), _absolute(medians(runs)), _shares(runs)]
+    parts = [_head(result), _goals(judge(runs)), _absolute(medians(runs)), _spent(medians(runs)), _shares(runs)]
     parts += [_memory(medians(runs)), _incidents(runs)]
     return "\n".join(part for part in parts if part)
 
@@ -114,6 +118,20 @@ def _absolute(table):
         cells += [_number(row["p99_over_p50"], 2), str(row["failed"])]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n" if len(lines) > 2 else ""
+
+
+def _spent(table):
+    lines = [
+        "| workload | target | pooler us: user + kernel | database us | pgbench us | context switches of pooler, database |",
+        "|-|-|-|-|-|-|",
+    ]
+    for (workload, target), row in table.items():
+        if row["database_user_us"] is None:
+            continue
+        cells = [f"{row[f'{tree}_user_us']:.1f} + {row[f'{tree}_kernel_us']:.1f}" for tree in TREES]
+        cells.append(f"{row['pooler_switches']:.2f}, {row['database_switches']:.2f}")
+        lines.append("| " + " | ".join([workload, target, *cells]) + " |")
+    return "For each transaction:\n\n" + "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
 
 def _shares(runs):

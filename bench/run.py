@@ -100,6 +100,10 @@ class Bench:
         for name in missing:
             say(f"{name} is not installed: left out")
             del self.targets[name]
+        rival = self.targets.get(plan.RIVAL)
+        if rival and not rival.tracks_statements():
+            say(f"{rival.version()} loses prepared statements in transaction mode: these workloads are left out")
+            self.workloads = [w for w in self.workloads if w.protocol != "prepared"]
         self.result = self._describe(free, missing)
 
     def _wanted(self, name):
@@ -163,7 +167,9 @@ class Bench:
                 time.sleep(PAUSE)
             for number in range(options.rounds):
                 for name in self._order(names, number):
-                    running, recorder = loads[name], cpu.Recorder(self.targets[name].pid())
+                    running = loads[name]
+                    beside = self._beside() | {"pgbench": running.process.pid}
+                    recorder = cpu.Recorder(self.targets[name].pid(), beside)
                     running.resume()
                     begin = time.time() + options.warmup
                     running.watch(each, recorder)
@@ -219,10 +225,12 @@ class Bench:
     def _load(self, target, workload):
         if workload.script == "tpcb":
             self.cluster.tidy()
-        pgbench = self.cluster.program("pgbench")
-        return load.run(
-            pgbench, target.port, target.pid(), workload, self.options.warmup, self.options.seconds, self.directory
-        )
+        options, pgbench = self.options, self.cluster.program("pgbench")
+        times = (options.warmup, options.seconds)
+        return load.run(pgbench, target.port, target.pid(), workload, *times, self.directory, self._beside())
+
+    def _beside(self):
+        return {"database": self.cluster.process.pid}
 
     def _record(self, number, workload, name, measure, keep=True):
         target = self.targets[name]

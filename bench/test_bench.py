@@ -46,8 +46,9 @@ class Load(unittest.TestCase):
         recorder = cpu.Recorder(None)
         # Readings at 0, 1, ... 9 s; each second the process uses 10 ms and the machine 100 ms.
         names = [(7, "worker-0"), (8, "worker-1")]
+        trees = lambda i: {"pooler": cpu.Spent(i * 0.01, i * 0.2, i * 0.6, i * 50), "database": cpu.Spent(i * 0.02)}  # noqa: E731
         recorder.readings = [
-            (100.0 + i, {names[0]: i * 0.006, names[1]: i * 0.004}, i * 0.1, 0.0) for i in range(10)
+            (100.0 + i, {names[0]: i * 0.006, names[1]: i * 0.004}, i * 0.1, 0.0, trees(i)) for i in range(10)
         ]
         done = [(100.05 + i * 0.01, 1000 + i) for i in range(900)]
         result = load.evaluate(done, recorder, 102.05, 106.95, "")
@@ -56,6 +57,10 @@ class Load(unittest.TestCase):
         self.assertEqual(result["transactions"], 300)
         self.assertAlmostEqual(result["cpu_us"], 100.0)
         self.assertAlmostEqual(result["machine_cpu_us"], 1000.0)
+        self.assertAlmostEqual(result["pooler_user_us"], 25.0)
+        self.assertAlmostEqual(result["pooler_kernel_us"], 75.0)
+        self.assertAlmostEqual(result["pooler_switches"], 0.5)
+        self.assertAlmostEqual(result["both_us"], 300.0)
         self.assertAlmostEqual(result["worker_shares"]["worker-0"], 0.6)
 
     def test_a_log_line_without_a_time_is_no_transaction(self):

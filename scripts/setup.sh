@@ -134,4 +134,5 @@ install_packages
 make_venv
 fetch_promtool
 build_ferretdb
+[ "$purpose" = test ] || scripts/pgbouncer.sh
 say "everything is there"
