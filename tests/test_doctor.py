@@ -135,7 +135,6 @@ def check_prediction(finding, pooler, many, what):
     assert 0.6 * then["transactions_per_s"] < rate < 1.3 * then["transactions_per_s"], (rate, predicted)
 
 
-@pytest.mark.in_the_matrix
 def test_clients_that_sleep_in_the_database_behind_a_pool_of_two_need_a_larger_pool(start, cluster):
     pooler = start(max_size=2, max_wait_time="60s")
     with clients(pooler, 12, sleeping):
@@ -147,6 +146,7 @@ def test_clients_that_sleep_in_the_database_behind_a_pool_of_two_need_a_larger_p
     assert "waited for a processor or ran" in " ".join(told["findings"][0]["evidence"])
 
 
+@pytest.mark.in_the_matrix
 def test_work_that_gets_slower_the_more_of_it_there_is_is_a_saturated_database(start):
     pooler = start(max_size=8)
     with pooler.wire() as client:

@@ -175,14 +175,14 @@ def test_a_curve_is_the_server_and_what_was_not_measured_is_said():
     assert done.returncode == 2 and "not a result" in done.stderr
 
 
-def test_an_hour_of_a_thousand_requests_a_second_is_planned():
-    result = plan("--rate", "1000", "--service", "15ms", "--stall", "200ms/3s/1m", "--max-size", "100", "--duration", "1h")
-    assert result["given"][0]["result"]["requests"] > 3_000_000
+def test_an_hour_of_two_hundred_requests_a_second_is_planned():
+    result = plan("--rate", "200", "--service", "1ms", "--max-size", "10", "--duration", "1h")
+    assert result["given"][0]["result"]["requests"] > 700_000
 
 
 def test_a_fleet_of_a_thousand_instances_is_planned():
-    result = plan("--rate", "10000", "--service", "5ms", "--instances", "1000", "--max-size", "5", "--server-limit", "8000",
-                  "--duration", "1m")
+    result = plan("--rate", "2000", "--service", "5ms", "--instances", "1000", "--max-size", "5", "--server-limit", "8000",
+                  "--duration", "10s")
     assert result["best"]["instances"] == 1000 and result["shared"]["instances"] == 1
 
 
@@ -209,12 +209,11 @@ def test_each_published_case_is_planned(name):
     assert result["given"] and result["reasons"] and result["fragments"]
 
 
-# Two questions of 15 s of computing each, on a machine that does nothing else.
-@pytest.mark.timeout(300)
 def test_pools_that_could_want_more_than_the_server_has_are_warned_of():
-    result = plan("--rate", "4000", "--service", "8ms", "--instances", "40", "--max-size", "20", "--server-limit", "500", "--reserved", "20")
+    limited = ("--rate", "400", "--service", "8ms", "--duration", "10s", "--instances", "40", "--server-limit", "500", "--reserved", "20")
+    result = plan(*limited, "--max-size", "20")
     assert any("40 instances x 20 = 800 connections could be wanted, and 480 are free" in warning for warning in result["warnings"]), result["warnings"]
-    result = plan("--rate", "4000", "--service", "8ms", "--instances", "40", "--max-size", "12", "--server-limit", "500", "--reserved", "20")
+    result = plan(*limited, "--max-size", "12")
     assert not any("could be wanted" in warning for warning in result["warnings"]), result["warnings"]
 
 
