@@ -1,5 +1,6 @@
 """Where a server cannot be made clean for the next client, it is closed, and that client's request is carried out on another, once."""
 
+import itertools
 import threading
 import time
 
@@ -68,7 +69,7 @@ def test_whatever_is_cancelled_nobody_meets_anothers_state(start, cluster, reset
         db.execute("DROP TABLE IF EXISTS public.cancelled")
         db.execute("CREATE TABLE public.cancelled (n int, tenant text, who name DEFAULT current_user)")
         db.execute("GRANT ALL ON public.cancelled TO PUBLIC")
-    acknowledged, over, n = [], time.monotonic() + 4, 0
+    acknowledged, over, n = [], time.monotonic() + 2, 0
     with Canceller(cluster, seconds):
         while time.monotonic() < over:
             n += 1
@@ -175,8 +176,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("request_of", REQUESTS)
-@pytest.mark.parametrize("outcome", ["error", "fatal", "close", "late"])
-@pytest.mark.parametrize("which", [0, 1, 2, 10])
+@pytest.mark.parametrize("which, outcome", [(0, "nothing"), *itertools.product([1, 2, 10], ["error", "fatal", "close", "late"])])
 @pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
 def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, which, outcome, request_of):
     """The cleaning is carried out statement by statement, ahead of the next client's request; 0: nothing fails. Twice, since what a server keeps for

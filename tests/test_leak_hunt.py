@@ -27,36 +27,36 @@ def hunt(ground, *arguments):
 
 
 def test_nothing_is_left_for_others_where_there_are_no_functions(ground):
-    hunt(ground, "--database", "quiet", "--statements", 700)
+    hunt(ground, "--database", "quiet", "--statements", 400)
 
 
 def test_nothing_is_left_for_others_where_functions_change_sessions(ground):
-    hunt(ground, "--database", "hidden", "--statements", 700)
+    hunt(ground, "--database", "hidden", "--statements", 400)
 
 
 def test_nothing_is_left_for_others_on_several_servers(ground):
-    hunt(ground, "--servers", 3, "--workers", 2, "--statements", 700)
+    hunt(ground, "--servers", 3, "--workers", 2, "--statements", 400)
 
 
 def test_nothing_is_left_for_others_in_session_mode(ground):
-    hunt(ground, "--mode", "session", "--statements", 500)
+    hunt(ground, "--mode", "session", "--statements", 300)
 
 
 def test_nothing_is_left_for_others_in_statement_mode(ground):
-    hunt(ground, "--mode", "statement", "--statements", 500)
+    hunt(ground, "--mode", "statement", "--statements", 300)
 
 
 def test_nothing_is_left_for_others_with_reset_always(ground):
-    hunt(ground, "--set", 'reset="always"', "--statements", 500)
+    hunt(ground, "--set", 'reset="always"', "--statements", 300)
 
 
 def test_nothing_is_left_for_others_where_state_pins(ground):
-    hunt(ground, "--set", 'on_session_state="pin"', "--statements", 500)
+    hunt(ground, "--set", 'on_session_state="pin"', "--statements", 300)
 
 
 def test_nothing_is_left_for_others_where_functions_are_made_on_the_way(ground):
-    hunt(ground, "--database", "quiet", "--with", "made,settings,locks", "--statements", 600)
+    hunt(ground, "--database", "quiet", "--with", "made,settings,locks", "--statements", 400)
 
 
 def test_nothing_is_left_for_others_where_objects_call_functions_of_postgresql(ground):
-    hunt(ground, "--database", "quiet", "--with", "objects", "--statements", 1000)
+    hunt(ground, "--database", "quiet", "--with", "objects", "--statements", 600)

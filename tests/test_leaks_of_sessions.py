@@ -205,7 +205,7 @@ def test_a_client_keeps_what_it_has_set_whoever_comes_between(share):
 
 def test_an_error_of_a_driver_shows_that_the_connection_is_whole(share):
     """psycopg in the place of the raw protocol: what is set in a transaction that fails is nobody's."""
-    shared = share()
+    shared = share(wait="8s")
     with shared.pooler.connect(database=world.QUIET) as one:
         with pytest.raises(psycopg.errors.DivisionByZero), one.transaction():
             one.execute("UPDATE pg_settings SET setting = 'evil' WHERE name = 'search_path'")

@@ -174,6 +174,7 @@ def test_a_cut_costs_the_connections_and_the_load_goes_on(bench):
 
 
 def test_a_script_runs_as_pgbench_would_run_it(bench, cluster):
+    head = HEAD.replace('start = "postgres"\nmax_connections = 60', f'url = "{cluster.url()}"')
     text = """
         sql = '''
         \\set n random(1, 10) * :factor
@@ -190,7 +191,7 @@ def test_a_script_runs_as_pgbench_would_run_it(bench, cluster):
         duration = "1s"
     """
     for protocol in ("simple", "extended", "prepared"):
-        [result] = bench(HEAD + f'protocol = "{protocol}"\n' + text)
+        [result] = bench(head + f'protocol = "{protocol}"\n' + text)
         assert result["errors"] == {} and result["requests"] > 20, protocol
 
 
