@@ -21,19 +21,19 @@ def play(*arguments):
 
 def test_postgresql_beside_itself_shows_no_difference():
     """Otherwise a difference would say nothing about the pooler."""
-    play("--subject", "direct", "--statements", 3000, "--clients", 20)
+    play("--subject", "direct", "--statements", 1500, "--clients", 20)
 
 
 @pytest.mark.poolhouse_only
 def test_a_hundred_clients_see_nothing_of_each_other():
-    play("--statements", 5000, "--clients", 100, "--pinners", 0)
+    play("--statements", 3000, "--clients", 100, "--pinners", 0)
 
 
 @pytest.mark.poolhouse_only
 def test_nor_do_they_see_anything_of_those_that_keep_a_server_of_their_own():
-    play("--statements", 4000, "--clients", 60, "--pinners", 2)
+    play("--statements", 2500, "--clients", 60, "--pinners", 2)
 
 
 @pytest.mark.poolhouse_only
 def test_in_session_mode_everything_is_as_without_a_pooler():
-    play("--mode", "session", "--statements", 3000, "--clients", 12, "--servers", 12, "--pinners", 12)
+    play("--mode", "session", "--statements", 2000, "--clients", 12, "--servers", 12, "--pinners", 12)

@@ -112,7 +112,7 @@ def test_what_still_rises_is_not_bracketed_and_the_servers_limit_is_respected(cl
 
 
 def test_at_a_rate_the_number_with_the_lowest_latency_is_told(cluster, script):
-    result = sweep(cluster.url(), "--clients", "2..12", "--script", script(PEAK), "--rate", "100")
+    result = sweep(cluster.url(), "--clients", "2..12", "--script", script(PEAK), "--rate", "100", short=SHORTER)
     at_rate = result["at_rate"]
     assert at_rate["rate"] == 100 and at_rate["points"]
     chosen = [point for point in at_rate["points"] if point["clients"] == at_rate["clients"]]
@@ -125,7 +125,7 @@ def test_through_a_pooler_there_is_a_second_curve_beyond_the_servers_limit(clust
     through = start(max_size=8)
     url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{through.port}/bench"
     result = sweep(cluster.url(), "--clients", "1..8", "--script", script("SELECT pg_sleep(0.01);\n"),
-                   "--through", url, "--through-clients", "200")
+                   "--through", url, "--through-clients", "200", short=SHORTER)
     points = {point["clients"]: point for point in result["through"]["points"]}
     assert 200 in points and points[200]["errors"] == 0
     # Eight servers of 10 ms each; the clients beyond wait in the pooler.
