@@ -1,5 +1,6 @@
 """The handlers that docs/serverless.md shows, run as they stand there."""
 
+import json
 import re
 import urllib.parse
 
@@ -9,6 +10,7 @@ import pooler
 from cluster import PASSWORDS
 from redis_fixtures import pool, server  # noqa: F401  (fixtures)
 from rest_fixtures import TOKEN, rest  # noqa: F401  (a fixture)
+from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -35,7 +37,10 @@ def test_the_handler_for_postgresql_answers_and_keeps_its_connection(start, clus
     names = handler("psycopg")
     assert [names["handler"]({"id": which}, None) for which in (7, 8, 7)] == ["lamp", None, "lamp"]
     kept = names["connection"]
-    kept.close()
+    # Between two calls Poolhouse has it go, as one that was idle for too long.
+    (client,) = [client["id"] for client in json.loads(made.get("/api/clients")[1])["clients"] if client["user"] == "app"]
+    assert made.ctl("kill", client).returncode == 0
+    eventually("it has gone", lambda: made.metric("poolhouse_clients") == 0)
     assert names["handler"]({"id": 7}, None) == "lamp" and names["connection"] is not kept
     names["connection"].close()
 
