@@ -165,6 +165,39 @@ def test_types_that_a_client_was_told_are_those_of_its_values(start, cluster, ta
         assert db.execute("SELECT a FROM t_told ORDER BY a").fetchall() == [(2.0,), (7.0,), (7.0,)]
 
 
+def test_who_is_told_the_columns_each_time_writes_no_value_as_one_of_another_type(start, cluster, table):
+    pooler = start(max_size=2, workers=1)
+    insert = "INSERT INTO t_told VALUES ($1) RETURNING 1"
+    seven = w.message(b"B", w.cstr("") + w.cstr("s") + b"\0\1\0\1\0\1\0\0\0\4\0\0\0\7\0\0")
+    with pooler.wire() as session, pooler.wire() as second:
+        assert told(session, w.parse(insert, "s")) == ([], [], "I")
+        change(pooler, cluster, True)
+        with elsewhere(pooler):
+            # Another server parses it as what it is now.
+            told(second, w.parse(insert, "s"))
+        assert told(session, DESCRIBE)[1] == []
+        with elsewhere(pooler):
+            assert [code for code, *_ in told(session, seven, w.describe_portal(), w.execute())[1]] == ["0A000"]
+    with directly(cluster) as db:
+        assert db.execute("SELECT a FROM t_told").fetchall() == [(2.0,)]
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["first", "behind one that was told"])
+def test_who_prepares_a_statement_is_told_what_it_is_now(start, cluster, table, used):
+    """Past the pooler a column has become wider: on a new server a new client hears of it, whatever others were told before."""
+    pooler = start(max_size=2)
+    insert = w.parse("INSERT INTO t_told VALUES ($1)", "s")
+    types = lambda session: (session.send(insert, DESCRIBE, w.SYNC), [body for kind, body in session.until_ready()[0] if kind == b"t"])[1]  # noqa: E731
+    with pooler.wire() as session:
+        assert types(session) == [b"\0\1\0\0\0\x17"]
+        change(pooler, cluster, True, "ALTER TABLE t_told ALTER a TYPE bigint")
+        with elsewhere(pooler):
+            if used:
+                assert told(session, w.bind([7], name="s") + w.execute())[1] == []
+            with pooler.wire() as other:
+                assert types(other) == [b"\0\1\0\0\0\x14"]
+
+
 def test_another_search_path_is_a_change_as_well(start, cluster, table):
     pooler = start(max_size=2)
     with directly(cluster) as db:

@@ -99,6 +99,8 @@ struct Kept {
     bound: u64,
     /// When it was parsed last.
     parsed: u64,
+    /// Types that clients were told were named then.
+    names_told: bool,
     /// What the server is known to have made of that.
     description: Description,
     /// Describes of that without an answer: of the client's, and of ours.
@@ -173,8 +175,28 @@ impl Prepared {
         if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
     }
 
-    /// A Parse of it is forwarded.
+    /// The same for a client that prepares it anew: where types were named that others were told, that is not what the client asks for. But
+    /// a statement that may have open portals stays.
+    pub(crate) fn need_as_written(&mut self, statement: &Arc<Statement>) -> Need {
+        let need = self.need(statement);
+        let names_told = |copy: &Kept| copy.names_told && copy.bound <= self.transaction_began;
+        match need {
+            Need::Nothing if self.map.get(&statement.id).is_some_and(names_told) => Need::CloseAndParse,
+            _ => need,
+        }
+    }
+
+    /// A Parse of it is forwarded that names the types that were told.
     pub(crate) fn parse(&mut self, statement: &Arc<Statement>) {
+        self.parse_with(statement, statement.told.parameters());
+    }
+
+    /// The same as its client has written it.
+    pub(crate) fn parse_as_written(&mut self, statement: &Arc<Statement>) {
+        self.parse_with(statement, None);
+    }
+
+    fn parse_with(&mut self, statement: &Arc<Statement>, named: Option<&[u8]>) {
         self.clock += 1;
         let edition = statement.edition.load(Relaxed);
         let copy = self.map.entry(statement.id).or_insert_with(|| Kept {
@@ -190,14 +212,15 @@ impl Prepared {
             used: 0,
             bound: 0,
             parsed: 0,
+            names_told: false,
             description: Description::default(),
             describes: 0,
             probes: 0,
         });
         copy.edition = edition;
         (copy.closed, copy.doubted, copy.discarded) = (false, false, false);
-        // Types that were told are named in it.
-        copy.description = Description { columns: None, parameters: statement.told.parameters().map(Box::from) };
+        copy.names_told = named.is_some();
+        copy.description = Description { columns: None, parameters: named.map(Box::from) };
         (copy.parsed, copy.describes, copy.probes) = (self.clock, 0, 0);
         copy.asked += 1;
         copy.pipeline = self.pipeline;
@@ -210,6 +233,17 @@ impl Prepared {
         match statement.told.fit(&copy.description) {
             _ if copy.probes > 0 => Likeness::Asked,
             _ if copy.describes > 0 => Likeness::Same,
+            Fit::Same => Likeness::Same,
+            Fit::Different => Likeness::Different,
+            Fit::Unknown => Likeness::Unknown,
+        }
+    }
+
+    /// The same of its parameters alone.
+    pub(crate) fn likeness_of_parameters(&self, statement: &Statement) -> Likeness {
+        let Some(copy) = self.map.get(&statement.id) else { return Likeness::Unknown };
+        match statement.told.fit_of_parameters(&copy.description) {
+            _ if copy.probes > 0 => Likeness::Asked,
             Fit::Same => Likeness::Same,
             Fit::Different => Likeness::Different,
             Fit::Unknown => Likeness::Unknown,

@@ -73,19 +73,25 @@ impl Told {
 
     /// How what a server has goes together with it.
     pub(crate) fn fit(&self, there: &Description) -> Fit {
-        let fit = |told: Option<&[u8]>, there: Option<&[u8]>| match (told, there) {
-            (None, _) => Fit::Same,
-            (Some(_), None) => Fit::Unknown,
-            (Some(told), Some(there)) if told == there => Fit::Same,
-            (Some(_), Some(_)) => Fit::Different,
-        };
-        let (told, columns) = (self.columns.get().map(|hash| hash.to_ne_bytes()), there.columns.map(u64::to_ne_bytes));
-        let columns = fit(told.as_ref().map(|hash| &hash[..]), columns.as_ref().map(|hash| &hash[..]));
-        match (columns, fit(self.parameters(), there.parameters.as_deref())) {
+        match (fit(self.columns.get(), there.columns.as_ref()), self.fit_of_parameters(there)) {
             (Fit::Different, _) | (_, Fit::Different) => Fit::Different,
             (Fit::Unknown, _) | (_, Fit::Unknown) => Fit::Unknown,
             (Fit::Same, Fit::Same) => Fit::Same,
         }
+    }
+
+    /// The same of its parameters alone.
+    pub(crate) fn fit_of_parameters(&self, there: &Description) -> Fit {
+        fit(self.parameters.get(), there.parameters.as_ref())
+    }
+}
+
+fn fit<T: PartialEq>(told: Option<&T>, there: Option<&T>) -> Fit {
+    match (told, there) {
+        (None, _) => Fit::Same,
+        (Some(_), None) => Fit::Unknown,
+        (Some(told), Some(there)) if told == there => Fit::Same,
+        (Some(_), Some(_)) => Fit::Different,
     }
 }
 

@@ -148,6 +148,36 @@ fn who_is_told_the_columns_of_a_portal_relies_on_them_unless_it_asks_each_time()
 }
 
 #[test]
+fn who_asks_for_the_columns_each_time_sends_no_value_as_one_of_another_type() {
+    fn answered(stage: &mut Play, (client, server): (EndId, EndId), request: &str, answer: &[u8]) {
+        stage.says(client, &messages(request));
+        stage.got(server);
+        stage.says(server, answer);
+        assert_eq!(text(&stage.got(client)), text(answer));
+    }
+    for parameter in [INT4, FLOAT4] {
+        let (mut stage, first, one) = one_of_each();
+        answered(&mut stage, (one, first), "P:a~select_$1~~~ S", &messages("1 Z:I"));
+        let (second, two) = (add_server(&mut stage), add_client(&mut stage));
+        // Another server has parsed the text before its types were told.
+        answered(&mut stage, (two, second), "P:a~select_$1~~~ S", &messages("1 Z:I"));
+        answered(&mut stage, (two, second), "Q:BEGIN", &messages("C:BEGIN~ Z:T"));
+        answered(&mut stage, (one, first), "D:Sa~ S", &[description(INT4, INT4), messages("Z:I")].concat());
+        answered(&mut stage, (two, second), "Q:COMMIT", &messages("C:COMMIT~ Z:I"));
+        stage.says(one, &messages("B:~a~~~~~~~ D:P~ E:~~~~~ S"));
+        let asked = text(&stage.got(second));
+        assert!(asked.starts_with("D") && asked.ends_with(&text(&messages("H"))), "{asked}");
+        stage.says(second, &description(parameter, FLOAT4));
+        if parameter == FLOAT4 {
+            assert_refused(&mut stage, one, second, "I");
+        } else {
+            // It is about to be told the columns.
+            assert!(text(&stage.got(second)).starts_with("B"));
+        }
+    }
+}
+
+#[test]
 fn a_client_that_is_told_something_else_than_others_has_a_statement_of_its_own() {
     let (mut stage, first, one) = one_of_each();
     let name = prepare(&mut stage, one, first, (INT4, INT4));
@@ -166,6 +196,30 @@ fn a_client_that_is_told_something_else_than_others_has_a_statement_of_its_own()
     // The other client gets what it was told, or an error.
     stage.says(one, &messages(USE));
     assert_refused(&mut stage, one, second, "I");
+}
+
+#[test]
+fn who_prepares_a_text_anew_is_told_what_it_is_now_whatever_others_were_told() {
+    let (mut stage, first, one) = one_of_each();
+    let name = prepare(&mut stage, one, first, (INT4, INT4));
+    let (second, two) = (add_server(&mut stage), add_client(&mut stage));
+    stage.says(one, &messages(USE));
+    make(&mut stage, second, &name, (INT4, INT4));
+    stage.got(second);
+    stage.says(second, &messages("2 C:SELECT_1~ Z:I"));
+    stage.got(one);
+    // What was parsed there for the first client names the types that this one was told.
+    stage.says(two, &messages("P:a~select_$1~~~ D:Sa~ S"));
+    let anew = format!("C:S{name}~ P:{name}~select_$1~~~ D:S{name}~ S");
+    assert_eq!(text(&stage.got(second)), text(&ours(&anew)));
+    let ready = messages("Z:I");
+    stage.says(second, &[messages("3 1"), description(FLOAT4, INT4), ready.clone()].concat());
+    assert_eq!(stage.got(two), [messages("1"), description(FLOAT4, INT4), ready].concat());
+    stage.says(one, &messages(USE));
+    assert_refused(&mut stage, one, second, "I");
+    // Who comes later has what the second one was told.
+    let three = add_client(&mut stage);
+    assert_ne!(prepare(&mut stage, three, second, (FLOAT4, INT4)), name);
 }
 
 #[test]

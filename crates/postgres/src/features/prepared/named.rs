@@ -142,7 +142,7 @@ fn parse(
     let named = client.named.get_or_insert_default();
     let prepared = server.prepared.get_or_insert_default();
     named.parse(name, statement.clone(), prepared.pipeline());
-    match prepared.need(&statement) {
+    match prepared.need_as_written(&statement) {
         // A Parse fails in a transaction that has failed, and a Close does not.
         Need::Nothing if server.exchange.is_first_pipeline() => {
             out.insert(Peer::Server(tag), write_idle_close);
@@ -152,9 +152,9 @@ fn parse(
             if need != Need::Parse {
                 write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
             }
-            let body = statement.parse_body();
-            out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), &body));
-            prepared.parse(&statement);
+            // It names no types that others were told: who prepares a text anew is told what that is now.
+            out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), text));
+            prepared.parse_as_written(&statement);
             server.exchange.noted(Note::Parse(statement.id));
             make_room((tag, server), out);
         }
@@ -326,8 +326,14 @@ fn refer(
     let prepared = server.prepared.get_or_insert_default();
     let likeness = if there { prepared.likeness(&statement) } else { Likeness::Unknown };
     let learns = message.header.kind == front::BIND && told::learns(message);
-    if reliance == Reliance::Told && statement.told.is_some() && likeness != Likeness::Same && !learns {
-        return compare((me, client), (tag, server), (message, &name), (&statement, likeness), out);
+    // Who is about to be told the columns relies on the types of parameters only, which a Parse made now would name.
+    let relied = match (learns, there) {
+        (false, _) => likeness,
+        (true, true) => prepared.likeness_of_parameters(&statement),
+        (true, false) => Likeness::Same,
+    };
+    if reliance == Reliance::Told && statement.told.is_some() && relied != Likeness::Same {
+        return compare((me, client), (tag, server), (message, &name), (&statement, relied), out);
     }
     bring((tag, server), &statement, out);
     let looked_at = told::follow(client, server, (message, &name), (&statement, likeness, reliance));
