@@ -11,7 +11,7 @@ from cluster import PASSWORDS
 from . import look, world
 
 # How long a newcomer waits for a server that may be kept by its owner.
-WAIT = "200ms"
+WAIT = "400ms"
 # What the pooler says to who has waited in vain, or may not have a server of its own.
 NO_SERVER = ("53300", "53400", "57P03", "58000", "08006", "57P05")
 
