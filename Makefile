@@ -21,6 +21,8 @@ SIM_POSTGRES_SCHEDULES ?= 30000
 SIM_REDIS_SCHEDULES ?= 30000
 SIM_MONGODB_SCHEDULES ?= 10000
 SIM_SEED ?= 1
+# How many kinds of them are played at once: each takes one processor. Those that take longest come first.
+SIM_PROCESSES ?= $(shell nproc)
 # Further arguments of bench/run.py: make bench BENCH_ARGS='--quick --only simple'
 BENCH_ARGS ?=
 # Names of programs in tests/clients: make clients CLIENTS='pgx jdbc'; none are all
@@ -71,12 +73,9 @@ test-unit: ## unit and property tests of all crates
 	$(PYTHON) -m pytest -q -p no:cacheprovider bench/test_bench.py
 
 test-sim: build ## random schedules in virtual time; a failure prints the command that replays it
-	$(SIM) world --schedules $(SIM_WORLD_SCHEDULES) --seed $(SIM_SEED)
-	$(SIM) crowd --schedules $(SIM_CROWD_SCHEDULES) --seed $(SIM_SEED)
-	$(SIM) cluster --schedules $(SIM_CLUSTER_SCHEDULES) --seed $(SIM_SEED)
-	$(SIM) postgres --schedules $(SIM_POSTGRES_SCHEDULES) --seed $(SIM_SEED)
-	$(SIM) redis --schedules $(SIM_REDIS_SCHEDULES) --seed $(SIM_SEED)
-	$(SIM) mongodb --schedules $(SIM_MONGODB_SCHEDULES) --seed $(SIM_SEED)
+	@printf '%s\n' 'postgres $(SIM_POSTGRES_SCHEDULES)' 'world $(SIM_WORLD_SCHEDULES)' 'cluster $(SIM_CLUSTER_SCHEDULES)' \
+	    'redis $(SIM_REDIS_SCHEDULES)' 'mongodb $(SIM_MONGODB_SCHEDULES)' 'crowd $(SIM_CROWD_SCHEDULES)' | \
+	    xargs -P $(SIM_PROCESSES) -L 1 sh -c '$(SIM) "$$0" --schedules "$$1" --seed $(SIM_SEED)'
 
 test-e2e: ## real clients and a private PostgreSQL through the release binary
 	POOLHOUSE=$(POOLHOUSE) scripts/e2e.sh -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not in_the_matrix' tests $(PYTEST_ARGS)
