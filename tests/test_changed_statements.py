@@ -198,6 +198,23 @@ def test_who_prepares_a_statement_is_told_what_it_is_now(start, cluster, table, 
                 assert types(other) == [b"\0\1\0\0\0\x14"]
 
 
+def test_what_clients_of_one_database_were_told_is_no_matter_in_another(start, cluster, table):
+    pooler = start(max_size=2, databases={name: {"url": cluster.url(name, "app")} for name in ("bench", "other")})
+    ask = w.bind([2], name="s") + w.describe_portal() + w.execute()
+    parse = w.parse("SELECT 1 AS one FROM t_told WHERE a = $1", "s")
+    with cluster.superuser("other") as db, pooler.wire() as session, pooler.wire(database="other") as stranger:
+        db.execute("CREATE TABLE t_told (a text); GRANT ALL ON t_told TO PUBLIC")
+        try:
+            assert told(session, parse, ask) == ([["1"]], [], "I")
+            assert told(stranger, parse, DESCRIBE)[1] == []
+            with elsewhere(pooler):
+                assert told(session, ask) == ([["1"]], [], "I")
+                with pooler.wire() as new:
+                    assert told(new, parse, ask) == ([["1"]], [], "I")
+        finally:
+            db.execute("DROP TABLE t_told")
+
+
 def test_another_search_path_is_a_change_as_well(start, cluster, table):
     pooler = start(max_size=2)
     with directly(cluster) as db:

@@ -83,12 +83,16 @@ fn meaning(client: &mut Client, server: &Server, name: &[u8]) -> Result<Option<A
     }
 }
 
-/// What rules the meaning of a text parsed now; `None` if nobody else may share it.
+/// Sets pools apart: an odd number, by which different ones become numbers that share few bits.
+const POOL_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What rules the meaning of a text parsed now; `None` if no other client may share it. In another database a text is about other tables, and
+/// clients there were told something else.
 fn context(client: &Client, server: &Server) -> Option<u64> {
     if server.suspects.any(Suspects::MEANING.and(Suspects::HIDDEN)) || hides_tables(client, server) {
         return None;
     }
-    client.settings.as_ref().map(|settings| settings.context())
+    client.settings.as_ref().map(|settings| settings.context() ^ u64::from(server.pool.0).wrapping_mul(POOL_FACTOR))
 }
 
 /// A table that only this client knows may stand before one that a text names.
