@@ -56,7 +56,7 @@ pub struct ErrorReply(Box<str>);
 /// Errors without a code of their own that are known by how they begin: what Redis and Poolhouse say to whom they turn away.
 const KNOWN: [(&str, &str); 3] = [
     ("ERR max number of clients reached", "too many clients"),
-    ("LOADING Poolhouse: all ", "no server in time"),
+    ("LOADING Poolhouse: the server connections stayed busy", "no server in time"),
     ("LOADING Poolhouse: no connection to Redis", "redis unavailable"),
 ];
 /// No code is longer.
