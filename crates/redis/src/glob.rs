@@ -4,6 +4,9 @@
 /// Bytes of a pattern that is compared with names. Longer ones, which have no use, are left to Redis.
 pub(crate) const MAX_PATTERN: usize = 4096;
 
+/// Sets of a pattern that is compared with names: what was read of each takes more memory than its text.
+const MAX_SETS: usize = 64;
+
 /// One that was read.
 #[derive(Debug)]
 pub(crate) struct Pattern {
@@ -17,7 +20,7 @@ enum Element {
     Any,
     Byte(u8),
     /// The set at this place.
-    Set(u16),
+    Set(u8),
     /// Any number of bytes.
     Star,
 }
@@ -37,7 +40,7 @@ impl Set {
 }
 
 impl Pattern {
-    /// Reads a pattern; `None` if it is longer than what is compared.
+    /// Reads a pattern; `None` if it is longer, or has more sets, than what is compared.
     pub(crate) fn read(mut pattern: &[u8]) -> Option<Self> {
         if pattern.len() > MAX_PATTERN {
             return None;
@@ -49,9 +52,10 @@ impl Pattern {
                 (b'*', _) if elements.last() == Some(&Element::Star) => continue,
                 (b'*', _) => Element::Star,
                 (b'?', _) => Element::Any,
+                (b'[', _) if sets.len() == MAX_SETS => return None,
                 (b'[', _) => {
                     sets.push(set(&mut pattern));
-                    Element::Set(sets.len() as u16 - 1)
+                    Element::Set(sets.len() as u8 - 1)
                 }
                 (b'\\', [escaped, behind @ ..]) => {
                     pattern = behind;
@@ -226,6 +230,9 @@ mod tests {
         let mut steps = MANY;
         assert_eq!(Pattern::read(&longest).unwrap().matches(&name, &mut steps), Some(false));
         assert!(MANY - steps <= 2 * name.len(), "a set is one step, however long it is");
+        let many = |count| Pattern::read(&b"[a]".repeat(count));
+        assert!(many(MAX_SETS).is_some_and(|most| most.matches(&[b'a'; MAX_SETS], &mut { MANY }) == Some(true)));
+        assert!(many(MAX_SETS + 1).is_none(), "what is read takes no more than some times the text");
         // The worst there is: what follows the star fits almost everywhere to its end.
         let worst = Pattern::read(&[b"*".as_slice(), &[b'a'; MAX_PATTERN - 2], b"b"].concat()).unwrap();
         assert_eq!(worst.matches(&name, &mut { MANY }), None);
