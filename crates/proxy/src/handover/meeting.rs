@@ -24,6 +24,8 @@ use crate::config::{Config, Endpoint};
 const MAX_PLAIN: usize = 100;
 /// Names that are tried by a process that looks for another: a stranger can bind as many as it may have descriptors.
 const MAX_TRIED: usize = 65_536;
+/// Hexadecimal digits of what cannot be guessed.
+const MADE_UP_DIGITS: usize = 6;
 /// How often a process makes up another name.
 const MAX_MADE_UP: u32 = 4;
 
@@ -59,7 +61,8 @@ impl Meeting {
                 return bound;
             }
             let number = RandomState::new().build_hasher().finish();
-            let beside = format!("{}.{:06x}", self.plain, number & 0xff_ffff);
+            let made_up = number & ((1 << (4 * MADE_UP_DIGITS)) - 1);
+            let beside = format!("{}.{made_up:0MADE_UP_DIGITS$x}", self.plain);
             // The process before, or another user of this machine.
             let reason = "another process waits where those of this configuration meet, so this one waits beside it";
             tracing::info!(name = self.plain, beside, "{reason}");
@@ -81,11 +84,13 @@ impl Meeting {
         Ok(None)
     }
 
-    /// The names in the kernel's list of Unix sockets that begin as this one's, and go on.
+    /// The names in the kernel's list of Unix sockets that are this one's, with what was made up behind them. What else begins so may
+    /// belong to another configuration, as /run/pool.sock beside /run/pool.
     fn listed<'a>(&'a self, list: &'a str) -> impl Iterator<Item = &'a str> {
         let name = |line: &'a str| line.split_once(" @").map(|(_, name)| name);
-        let goes_on = |name: &&str| name.strip_prefix(&self.plain).is_some_and(|rest| rest.starts_with('.'));
-        list.lines().filter_map(name).filter(goes_on)
+        let is_made_up = |rest: &str| rest.len() == MADE_UP_DIGITS && rest.bytes().all(|b| b.is_ascii_hexdigit());
+        let behind = |name: &'a str| name.strip_prefix(&self.plain)?.strip_prefix('.');
+        list.lines().filter_map(name).filter(move |name| behind(name).is_some_and(is_made_up))
     }
 }
 
@@ -144,11 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_go_on_behind_a_dot_are_of_this_meeting() {
+    fn only_names_with_what_is_made_up_behind_a_dot_are_of_this_meeting() {
         let meeting = Meeting { plain: "poolhouse.7.127.0.0.1:643".into() };
         let list = "Num       RefCount Protocol Flags    Type St Inode Path\n\
                     0: 00000002 00000000 00010000 0001 01 11 @poolhouse.7.127.0.0.1:6432\n\
                     0: 00000002 00000000 00010000 0001 01 12 @poolhouse.7.127.0.0.1:643.12ab34\n\
+                    0: 00000002 00000000 00010000 0001 01 15 @poolhouse.7.127.0.0.1:643.socket\n\
+                    0: 00000002 00000000 00010000 0001 01 16 @poolhouse.7.127.0.0.1:643.12ab34.12ab34\n\
                     0: 00000002 00000000 00010000 0001 01 13 /run/x @poolhouse\n\
                     0: 00000002 00000000 00010000 0001 01 14\n";
         assert_eq!(meeting.listed(list).collect::<Vec<_>>(), ["poolhouse.7.127.0.0.1:643.12ab34"]);
