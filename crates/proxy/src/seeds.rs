@@ -60,8 +60,9 @@ fn resolved_with(
             }
             (Err(why), Some(before)) => {
                 tracing::warn!(name = name.host, "the hosts of this name stay as they are: {why}");
-                let database = &mut config.databases[index];
-                (database.hosts, database.mongo) = (before.hosts.clone(), before.mongo.clone());
+                let (auth_source, replica_set) = (before.mongo.auth_source.clone(), before.mongo.replica_set.clone());
+                let addresses = before.hosts.addresses.clone();
+                take(&mut config.databases[index], Seeds { addresses, auth_source, replica_set, holds: SOONEST });
                 holds = SOONEST;
             }
             (Err(why), None) => {
@@ -128,6 +129,10 @@ mod tests {
         let (kept, holds) = resolved_with(config(""), Some(&known), silent).unwrap();
         assert_eq!((kept.databases[0].hosts.clone(), holds), (known.databases[0].hosts.clone(), SOONEST));
         assert_eq!(kept.databases[0].mongo, known.databases[0].mongo);
+        let (changed, _) = resolved_with(config("?authSource=own&appName=x"), Some(&known), silent).unwrap();
+        let mongo = &changed.databases[0].mongo;
+        assert_eq!((mongo.auth_source.as_deref(), mongo.replica_set.as_deref()), (Some("own"), Some("rs0")));
+        assert_eq!(changed.databases[0].hosts.addresses, known.databases[0].hosts.addresses);
         let told = resolved_with(config(""), None, silent).unwrap_err().to_string();
         assert!(
             told.contains("p.toml:2:7") && told.contains("`c.example.net`") && told.contains("does not answer"),
