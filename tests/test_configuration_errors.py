@@ -70,6 +70,8 @@ WRONG = {
     "no database": ("[[database]]", "[[databse]]", r"poolhouse\.toml:\d+:\d+: ", "database"),
     "min above max": ("max_size = 4", "max_size = 4\nmin_size = 5", r"poolhouse\.toml:1\d:\d+: ", "min_size"),
     "soft above hard": ("soft_limit = 80", "soft_limit = 800", r"poolhouse\.toml:[78]:\d+: ", "soft_limit"),
+    "soft above hard of a database": ("max_size = 4", "hard_limit = 4\nsoft_limit = 5", r"poolhouse\.toml:15:\d+: ", "write 4 or less"),
+    "no client of a user": ('password = "hunter2"', 'password = "hunter2"\nhard_limit = 0', r"poolhouse\.toml:20:\d+: ", "hard_limit"),
     "twice": ("[[user]]", '[[user]]\nname = "app"\npassword = "x"\n[[user]]', r"poolhouse\.toml:\d+:\d+: ", "twice"),
 }
 

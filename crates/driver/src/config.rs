@@ -3,7 +3,7 @@
 use std::{fmt, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use pool::{GateConfig, PoolConfig};
-use protocol::PoolId;
+use protocol::{PoolId, Tenant};
 
 use crate::{
     orders::DatabaseName,
@@ -219,6 +219,15 @@ impl PoolSpec {
     }
 }
 
+/// How many clients a database or a user may have, over all listeners.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TenantLimits {
+    /// As long as there are more than this, those go that have been idle longest.
+    pub soft_limit: u32,
+    /// At this number there is no place for another.
+    pub hard_limit: u32,
+}
+
 /// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
 /// [`Handle::reconfigure`](crate::Handle::reconfigure); under locks of the driver, so that no answer may ask it anything.
 pub trait Upstreams: Send + Sync + 'static {
@@ -227,6 +236,18 @@ pub trait Upstreams: Send + Sync + 'static {
 
     /// Pools that exist from the start, or from a reload on, so that their `min_size` holds before a client comes.
     fn at_start(&self) -> Vec<PoolId>;
+
+    /// The database that the clients of a pool count for. It is the same for as long as the pool is there.
+    fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+        let _ = pool;
+        None
+    }
+
+    /// The limits of a database or a user, if it has any.
+    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        let _ = tenant;
+        None
+    }
 }
 
 /// What may change while a driver runs, besides the pools.

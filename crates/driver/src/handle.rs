@@ -103,6 +103,7 @@ impl Handle {
         for (listener, (limits, timeouts)) in host.listeners.iter().zip(&changes.listeners) {
             listener.reconfigure(*limits, *timeouts);
         }
+        host.tenants.reconfigure(|tenant| host.registry.limits(tenant), host.clock.now());
         host.throttle.set_max_failures(changes.max_auth_failures);
         let mut demands = Vec::new();
         for pool in host.registry.all() {

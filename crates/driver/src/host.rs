@@ -23,6 +23,7 @@ use crate::{
     resolver::Resolver,
     shared_pool::SharedPool,
     snapshot::{ListenerSnapshot, Snapshot, WorkerSnapshot},
+    tenants::Tenants,
     throttle::Throttle,
 };
 
@@ -31,6 +32,7 @@ pub(crate) struct Host {
     pub(crate) config: DriverConfig,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) registry: Registry,
+    pub(crate) tenants: Tenants,
     pub(crate) board: Vec<Board>,
     pub(crate) throttle: Throttle,
     pub(crate) resolver: Resolver,
@@ -62,6 +64,7 @@ impl Host {
             throttle: Throttle::new(config.max_auth_failures),
             listening: AtomicUsize::new(listeners.len()),
             listeners,
+            tenants: Tenants::new(),
             registry: Registry::new(upstreams, config.workers),
             resolver: Resolver::start(),
             clock,
@@ -105,6 +108,7 @@ impl Host {
         Snapshot {
             listeners: (0..self.listeners.len()).map(|listener| self.listener_snapshot(listener)).collect(),
             pools: self.registry.all().iter().map(|pool| pool.snapshot(now)).collect(),
+            tenants: self.tenants.snapshot(),
             workers: workers.collect(),
             auth_failures: self.throttle.failures(),
             session_panics: self.panics.load(Relaxed),

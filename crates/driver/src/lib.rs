@@ -31,14 +31,15 @@ mod shared;
 mod shared_pool;
 mod snapshot;
 mod socket;
+mod tenants;
 mod throttle;
 mod tls;
 mod worker;
 
 pub use clock::Clock;
 pub use config::{
-    Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, Timeouts,
-    Upstreams,
+    Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, TenantLimits,
+    Timeouts, Upstreams,
 };
 pub use crew::{Crew, Intent};
 pub use descriptors::raise_descriptor_limit;
@@ -48,7 +49,7 @@ pub use lines::{Event, LineError, LineFault, Lines, Received};
 pub use orders::DatabaseName;
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolLoad, PoolSnapshot, PoolState,
-    ServerInfo, Snapshot, Which, WorkerSnapshot,
+    ServerInfo, Snapshot, TenantSnapshot, Which, WorkerSnapshot,
 };
 pub use socket::prepare_listener;
 pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};

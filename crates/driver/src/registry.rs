@@ -9,11 +9,11 @@ use std::{
 };
 
 use pool::{Budget, BudgetAction, MemberId, Permit, ScopeId, Time};
-use protocol::PoolId;
+use protocol::{PoolId, Tenant};
 
 use crate::{
     alarms::Alarms,
-    config::{PoolSpec, Upstreams},
+    config::{PoolSpec, TenantLimits, Upstreams},
     orders::Orders,
     shared_pool::SharedPool,
     snapshot::CapUsage,
@@ -87,6 +87,11 @@ impl Registry {
         self.upstreams.spec(id)
     }
 
+    /// The limits of a database or a user by the configuration in force.
+    pub(crate) fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        self.upstreams.limits(tenant)
+    }
+
     /// Makes the pools that exist from the start. What they want done is done at the workers' first tick.
     pub(crate) fn open_at_start(&self, now: Time) {
         for id in self.upstreams.at_start() {
@@ -109,7 +114,7 @@ impl Registry {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let scopes = accounts.scopes(&spec.caps);
         let member = accounts.budget.add_member(&scopes);
-        let pool = Arc::new(SharedPool::new(id, spec, member, now));
+        let pool = Arc::new(SharedPool::new(id, (spec, self.upstreams.tenant(id)), member, now));
         {
             // What it wants done already, it is asked for when it is looked at. It can be locked here, since nobody knows it yet.
             let mut guarded = pool.lock();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use pool::{CheckOutFailed, Clear, Closed, Grant, Hold, MemberId, Path, Pool, PoolConfig, Time};
-use protocol::PoolId;
+use protocol::{PoolId, Tenant};
 
 use crate::{
     alarms::Alarms,
@@ -35,6 +35,8 @@ pub(crate) enum Phase {
 /// One pool.
 pub(crate) struct SharedPool {
     pub(crate) id: PoolId,
+    /// The database that its clients count for.
+    pub(crate) tenant: Option<Tenant>,
     /// Its seat in the budget.
     pub(crate) member: MemberId,
     /// Clients logged in to it.
@@ -126,12 +128,13 @@ fn count(counts: &mut Vec<(&'static str, u64)>, reason: &'static str, by: i64) {
 }
 
 impl SharedPool {
-    pub(crate) fn new(id: PoolId, spec: PoolSpec, member: MemberId, now: Time) -> Self {
+    pub(crate) fn new(id: PoolId, (spec, tenant): (PoolSpec, Option<Tenant>), member: MemberId, now: Time) -> Self {
         // The seed only spreads life times and back-offs; it need not be secret.
         let seed = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ now.0;
         let pool = Pool::new(spec.config.clone(), seed, now);
         Self {
             id,
+            tenant,
             member,
             clients: AtomicU64::new(0),
             awaits_idle: AtomicBool::new(false),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use pool::{Counts, PoolConfig};
-use protocol::PoolId;
+use protocol::{PoolId, Tenant};
 
 /// Upper bounds of the histogram buckets, in microseconds; the last bucket has no bound.
 pub const BUCKET_BOUNDS_US: [u64; 19] = [
@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub listeners: Vec<ListenerSnapshot>,
     /// One per pool, in order of creation.
     pub pools: Vec<PoolSnapshot>,
+    /// The databases and users that have limits of their own, and clients or counts.
+    pub tenants: Vec<TenantSnapshot>,
     /// CPU time, clients and transactions per worker.
     pub workers: Vec<WorkerSnapshot>,
     /// Failed logins since the start.
@@ -37,6 +39,23 @@ pub struct Snapshot {
     pub reactor: &'static str,
     /// The driver is shutting down and accepts no new clients.
     pub draining: bool,
+}
+
+/// A database or a user that has limits of its own.
+#[derive(Clone, Debug)]
+pub struct TenantSnapshot {
+    /// Which.
+    pub tenant: Tenant,
+    /// Clients that have a place.
+    pub clients: u32,
+    /// Clients that wait for one.
+    pub waiting: u64,
+    /// Soft and hard limit.
+    pub limits: (u32, u32),
+    /// Clients evicted since it has had clients.
+    pub evictions: u64,
+    /// Clients refused since then.
+    pub rejections: u64,
 }
 
 /// One listener.

@@ -17,6 +17,7 @@
 //! | | [`standing`], [`lines`] | what clients are counted as, where they stand in line, and their names for logs |
 //! | | [`diary`] | what logs are told of clients that come and go, and of databases that do |
 //! | | [`newcomers`], [`entrance`] | clients that wait for a place; clients that have not logged in, and give way to others |
+//! | | [`tenancy`] | clients that have logged in, and wait for a place with their database or user |
 //! | | [`posts`], [`surveys`] | what sessions leave for each other, and ask each other |
 //! | lease | [`leases`], [`dials`], [`attempts`] | check-out and check-in; connections in the making, host by host |
 //! | share | [`sharing`], [`gathering`] | servers that clients share; the wait for more requests |
@@ -72,11 +73,12 @@ mod silence;
 mod stalls;
 mod standing;
 mod surveys;
+mod tenancy;
 mod turns;
 mod upkeep;
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -104,6 +106,7 @@ use crate::{
     registry::Demand,
     shared::Shared,
     shared_pool::SharedPool,
+    tenants::TenantId,
 };
 
 /// See the file's head.
@@ -146,8 +149,14 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     accept_later: Vec<ConnId>,
     /// Clients that wait for a place.
     newcomers: newcomers::Newcomers<R::Socket>,
+    /// Clients that have logged in, and wait for a place with their database or their user.
+    doorstep: Vec<tenancy::OnDoorstep>,
     /// Clients that log in or are idle, per listener.
     lines: Vec<Lines>,
+    /// Clients that are idle, of databases and users that have limits.
+    tenant_lines: HashMap<TenantId, Lines>,
+    /// The limits of tenants by which they stand there.
+    limits_known: u64,
     states: Vec<[u64; STATES]>,
     /// Kept-back answers to failed logins.
     delayed: VecDeque<delays::Delayed>,
@@ -199,6 +208,7 @@ struct Paces {
     auth_failed: Pace,
     lost: Pace,
     crowded: Pace,
+    full: Pace,
     looks_away: Pace,
     client_error: Pace,
     server_lost: Pace,
@@ -275,7 +285,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             listening: Vec::new(),
             accept_later: Vec::new(),
             newcomers: newcomers::Newcomers::new(listeners),
+            doorstep: Vec::new(),
             lines: (0..listeners).map(|_| Lines::default()).collect(),
+            tenant_lines: HashMap::new(),
+            limits_known: 0,
             states: vec![[0; STATES]; listeners],
             delayed: VecDeque::new(),
             turns: Vec::new(),

@@ -41,7 +41,7 @@ impl Protocol for Words {
         let Some(end) = input.bytes.iter().position(|byte| *byte == b'\n') else { return 0 };
         match &input.bytes[..end] {
             b"in" => {
-                out.push(Effect::LoggedIn { client: me, pool: POOL });
+                out.push(Effect::LoggedIn { client: me, pool: POOL, user: "".into() });
                 out.push(Effect::Standing { client: me, standing: Standing::Idle });
             }
             b"wait" => out.push(Effect::Lease { client: me, pool: POOL, kind: LeaseKind::Exclusive }),

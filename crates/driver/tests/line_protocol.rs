@@ -66,7 +66,7 @@ impl Protocol for Lines {
     ) -> usize {
         if !client.greeted {
             client.greeted = true;
-            out.push(Effect::LoggedIn { client: me, pool: POOL });
+            out.push(Effect::LoggedIn { client: me, pool: POOL, user: "".into() });
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
         }
         let Some(end) = input.bytes.iter().position(|b| *b == b'\n') else { return 0 };

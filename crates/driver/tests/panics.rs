@@ -84,7 +84,7 @@ impl Protocol for Fragile {
         out: &mut Outbox,
     ) -> usize {
         if !std::mem::replace(&mut client.greeted, true) {
-            out.push(Effect::LoggedIn { client: me, pool: POOL });
+            out.push(Effect::LoggedIn { client: me, pool: POOL, user: "".into() });
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
         }
         let Some(end) = input.bytes.iter().position(|b| *b == b'\n') else { return 0 };

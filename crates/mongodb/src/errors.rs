@@ -157,6 +157,10 @@ impl Failure {
             Refusal::TooManyClients { limit } => {
                 (Code::TemporarilyUnavailable, format!("too many connections: the hard limit is {limit}"))
             }
+            Refusal::Full { of, limit } => (
+                Code::TemporarilyUnavailable,
+                format!("too many connections of {of}: the hard_limit of its {} is {limit}", of.section()),
+            ),
             Refusal::Throttled { retry_after } => (
                 Code::AuthenticationFailed,
                 format!("too many failed logins from this address: try again in {} s", retry_after.as_secs().max(1)),

@@ -154,7 +154,7 @@ impl MongoDb {
         }
         if !std::mem::replace(&mut client.counted, true) {
             self.topology().enter(me, client.key);
-            out.push(Effect::LoggedIn { client: me, pool });
+            out.push(Effect::LoggedIn { client: me, pool, user: Arc::clone(&client.user) });
         }
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
         Ok(())

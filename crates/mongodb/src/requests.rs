@@ -384,6 +384,10 @@ impl MongoDb {
     /// The driver wishes that a client goes.
     pub(crate) fn on_refused(&self, me: ClientTag, client: &mut Client, why: &Refusal, out: &mut Outbox) {
         let failure = Failure::of_refusal(why);
+        if matches!(why, Refusal::Full { .. }) && client.state == State::Idle {
+            client.refused = Some(Refused::BehindLogin(Box::new(failure)));
+            return;
+        }
         if !client.counted && client.state == State::Idle {
             match why {
                 Refusal::TooManyClients { .. } => {

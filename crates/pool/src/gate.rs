@@ -42,13 +42,18 @@ impl Gate {
     /// A client asks to come in, and has not logged in. If there is a place it counts, until [`Gate::left`].
     #[must_use]
     pub fn admit(&mut self) -> bool {
-        if self.clients >= self.config.hard_limit {
+        if !self.has_room() {
             self.rejections += 1;
             return false;
         }
         self.clients += 1;
         self.strangers += 1;
         true
+    }
+
+    /// Whether there is a place.
+    pub fn has_room(&self) -> bool {
+        self.clients < self.config.hard_limit
     }
 
     /// A client that came in has logged in, or is about to leave without.

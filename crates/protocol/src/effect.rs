@@ -1,6 +1,6 @@
 //! What a session asks of its driver, and the box in which it leaves its wishes.
 
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use core::ops::Range;
 
 use crate::{ClientTag, PoolId, ServerTag, Upgrade};
@@ -234,11 +234,17 @@ pub enum Effect {
         client: ClientTag,
     },
     /// The client logged in: its place is its own, which another might have got before. From here on it counts towards `database` and `user` in the metrics.
+    ///
+    /// Where its database or its user has as many clients as it may have, it waits for a place there. Until then the driver keeps back
+    /// what is wished for the client from here on, so that this comes before the answer to its login. If it waits for too long that is
+    /// dropped, and it is refused as one too many ([`Refusal::Full`](crate::Refusal::Full)).
     LoggedIn {
         /// Who.
         client: ClientTag,
         /// The pool it will use.
         pool: PoolId,
+        /// The name of its login; empty if it did not have to log in.
+        user: Arc<str>,
     },
     /// The client failed to authenticate (counted per address and rate-limited).
     AuthFailed {

@@ -3,7 +3,7 @@
 use alloc::{sync::Arc, vec::Vec};
 use core::{net::IpAddr, time::Duration};
 
-use crate::{ClientTag, CloseReason, Outbox, PoolId, Secured, ServerTag, Shortage, TlsFailure};
+use crate::{ClientTag, CloseReason, Outbox, PoolId, Secured, ServerTag, Shortage, Tenant, TlsFailure};
 
 /// Where a client comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +91,15 @@ pub enum Refusal {
         /// That limit.
         limit: u32,
     },
+    /// It has just logged in, and its database or its user has as many clients as it may have. What was wished for it since
+    /// [`Effect::LoggedIn`](crate::Effect::LoggedIn) has been dropped. If its session says nothing now, what was to be sent to it is sent
+    /// after all, and the session tells it why in answer to what it asks next.
+    Full {
+        /// Whose clients are too many.
+        of: Tenant,
+        /// How many there may be.
+        limit: u32,
+    },
     /// Too many failed logins from this address: it was not the client's turn in time.
     Throttled {
         /// When to try again.
@@ -100,7 +109,7 @@ pub enum Refusal {
     LoginTimeout,
     /// Idle for longer than `client_idle_time`.
     IdleTimeout,
-    /// Evicted as the longest idle while the listener is above its soft limit.
+    /// Evicted as the longest idle while its listener, its database or its user is above its soft limit.
     Evicted,
     /// A request took longer than `query_time`.
     QueryTimeout,

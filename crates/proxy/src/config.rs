@@ -4,7 +4,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ::redis::HttpRules;
-use driver::{Hosts, PoolTimeouts, Timeouts};
+use driver::{Hosts, PoolTimeouts, TenantLimits, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres::{OnState, Target};
 use settings::{Problem, Secret, Spots, choose};
@@ -233,6 +233,8 @@ pub struct Database {
     pub max_connections: u32,
     /// Servers of this database for each user; 0 is unlimited.
     pub max_user_connections: u32,
+    /// How many clients it may have, over all listeners.
+    pub clients: Option<TenantLimits>,
     /// What of its URL is for drivers and says nothing here.
     pub ignored: Vec<Ignored>,
     /// The name whose hosts are looked up.
@@ -446,6 +448,8 @@ pub struct User {
     pub timeouts: PoolTimeouts,
     /// Servers of this user over all databases; overrides the limit of all users.
     pub max_user_connections: Option<u32>,
+    /// How many clients it may have, over all listeners.
+    pub clients: Option<TenantLimits>,
     /// Where its keys stand.
     pub spots: Spots,
 }
@@ -463,6 +467,7 @@ impl User {
             max_wait_time: None,
             timeouts: PoolTimeouts::default(),
             max_user_connections: None,
+            clients: None,
             spots: Spots::new(),
         }
     }

@@ -17,9 +17,9 @@ use std::{
     },
 };
 
-use driver::{PoolSpec, Upstreams};
+use driver::{PoolSpec, TenantLimits, Upstreams};
 use postgres::{Ask, Directory, Encryption, Look, Proof, Route, ServerLogin, StatePolicy, Unknown};
-use protocol::{Origin, PoolId};
+use protocol::{Origin, PoolId, Tenant};
 use upstream::Kind;
 
 use crate::pools::{MAX_POOLS, Pools};
@@ -265,6 +265,15 @@ impl Upstreams for Generations {
     fn at_start(&self) -> Vec<PoolId> {
         let pools = self.current();
         pools.at_start().into_iter().filter_map(|id| self.known_as(&pools, id).ok()).collect()
+    }
+
+    fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+        let entry = self.entry(pool);
+        entry.pools.tenant(entry.id)
+    }
+
+    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        self.current().limits(tenant)
     }
 }
 

@@ -396,7 +396,7 @@ impl Client {
     fn enter(&mut self, me: ClientTag, user: Arc<str>, pool: PoolId, out: &mut Outbox) {
         (self.user, self.stranger) = (user, false);
         if !std::mem::replace(&mut self.counted, true) {
-            out.push(Effect::LoggedIn { client: me, pool });
+            out.push(Effect::LoggedIn { client: me, pool, user: Arc::clone(&self.user) });
         }
         out.push(Effect::Standing { client: me, standing: self.standing() });
     }

@@ -41,6 +41,10 @@ pub fn of_refusal(why: &Refusal) -> String {
         Refusal::TooManyClients { limit } => {
             format!("ERR max number of clients reached (Poolhouse's hard_limit is {limit})")
         }
+        Refusal::Full { of, limit } => {
+            let section = of.section();
+            format!("ERR max number of clients reached for {of} (hard_limit of its {section} is {limit})")
+        }
         Refusal::Throttled { retry_after } => format!(
             "ERR Poolhouse: too many failed logins from this address. Try again in {:.0} s.",
             retry_after.as_secs_f64().ceil()

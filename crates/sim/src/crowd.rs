@@ -53,7 +53,7 @@ impl Protocol for Letters {
         out: &mut Outbox,
     ) -> usize {
         if !std::mem::replace(logged_in, true) {
-            out.push(Effect::LoggedIn { client: me, pool: PoolId(0) });
+            out.push(Effect::LoggedIn { client: me, pool: PoolId(0), user: "".into() });
         }
         let standing = match input.bytes[0] {
             b't' => Standing::InTransaction,

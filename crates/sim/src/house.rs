@@ -9,9 +9,11 @@ use std::{
     time::Duration,
 };
 
-use driver::{Changes, Clock, Crew, DriverConfig, Handle, Intent, ListenerSpec, PoolSpec, Timeouts, Upstreams};
+use driver::{
+    Changes, Clock, Crew, DriverConfig, Handle, Intent, ListenerSpec, PoolSpec, TenantLimits, Timeouts, Upstreams,
+};
 use pool::{GateConfig, Time};
-use protocol::{PoolId, Protocol};
+use protocol::{PoolId, Protocol, Tenant};
 
 use crate::{
     network::{Network, Seat, Socket, VirtualReactor},
@@ -49,6 +51,14 @@ impl Upstreams for Revised {
 
     fn at_start(&self) -> Vec<PoolId> {
         self.upstreams.at_start()
+    }
+
+    fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+        self.upstreams.tenant(pool)
+    }
+
+    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        self.upstreams.limits(tenant)
     }
 }
 

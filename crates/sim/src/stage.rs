@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use driver::{Address, DriverConfig, ListenerSnapshot, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
+use driver::{Address, DriverConfig, ListenerSnapshot, PoolSpec, PoolTimeouts, TenantLimits, Timeouts, Upstreams};
 use pool::{Counts, GateConfig, PoolConfig, Time};
-use protocol::{PoolId, Protocol};
+use protocol::{PoolId, Protocol, Tenant};
 
 use crate::{
     house::{House, Rules},
@@ -47,7 +47,7 @@ impl Pieces {
 }
 
 /// What the pool may have now.
-struct Supply(Mutex<PoolConfig>, Mutex<PoolTimeouts>);
+struct Supply(Mutex<PoolConfig>, Mutex<PoolTimeouts>, Mutex<Option<TenantLimits>>);
 
 impl Supply {
     fn change(&self, change: impl FnOnce(&mut PoolConfig)) {
@@ -73,6 +73,15 @@ impl Upstreams for Supply {
 
     fn at_start(&self) -> Vec<PoolId> {
         vec![POOL]
+    }
+
+    fn tenant(&self, _: PoolId) -> Option<Tenant> {
+        Some(Tenant::Database { protocol: "stage", name: "db".into() })
+    }
+
+    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        let limits = *self.2.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.filter(|_| matches!(tenant, Tenant::Database { .. }))
     }
 }
 
@@ -126,6 +135,7 @@ impl<P: Protocol> Stage<P> {
                 ..PoolConfig::default()
             }),
             Mutex::default(),
+            Mutex::default(),
         ));
         let buffer_size = DriverConfig::default().buffer_size.min(max_held);
         let rules = Rules {
@@ -152,6 +162,13 @@ impl<P: Protocol> Stage<P> {
     /// The pool has these time-outs from now on.
     pub fn limit(&mut self, timeouts: PoolTimeouts) {
         *self.supply.1.lock().unwrap_or_else(PoisonError::into_inner) = timeouts;
+        self.house.read_again();
+        self.settle();
+    }
+
+    /// The database may have this number of clients from now on.
+    pub fn limit_clients(&mut self, limits: TenantLimits) {
+        *self.supply.2.lock().unwrap_or_else(PoisonError::into_inner) = Some(limits);
         self.house.read_again();
         self.settle();
     }

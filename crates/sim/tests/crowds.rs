@@ -36,7 +36,7 @@ impl Protocol for Echo {
         out: &mut Outbox,
     ) -> usize {
         if !std::mem::replace(logged_in, true) {
-            out.push(Effect::LoggedIn { client: me, pool: POOL });
+            out.push(Effect::LoggedIn { client: me, pool: POOL, user: "".into() });
         }
         out.push(Effect::Standing { client: me, standing: Standing::Active });
         out.push(Effect::Standing { client: me, standing: Standing::Idle });

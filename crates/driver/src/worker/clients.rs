@@ -26,6 +26,7 @@ use crate::{
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner, Reactor},
     socket,
+    tenants::Seats,
     throttle::{self, Place},
 };
 
@@ -42,6 +43,10 @@ pub(crate) struct ClientConn<C> {
     pub(super) pool: Option<PoolId>,
     /// Where it queues for what time brings.
     pub(super) line: Option<InLine>,
+    /// Its database and its user, of whose clients it is one.
+    pub(super) seats: Seats,
+    /// Where it queues among the clients of these, if they have limits.
+    pub(super) tenant_places: [Option<InLine>; 2],
     pub(super) conn: ConnId,
     /// Its place among those who wait for their turn to log in.
     pub(super) place: Option<Box<Place>>,
@@ -59,6 +64,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) closing: bool,
     /// Its listener counts it among those who go.
     pub(super) leaving: bool,
+    /// It has logged in, and waits for a place with its database or its user.
+    pub(super) on_doorstep: bool,
     /// It has not logged in: somebody else may get its place.
     pub(super) in_lobby: bool,
     /// Where it logs in from passwords are guessed: it may have to wait for its turn.
@@ -192,6 +199,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             since: self.now,
             pool: None,
             line: Some(place),
+            seats: [None; 2],
+            tenant_places: [None; 2],
             conn,
             place: None,
             serial,
@@ -203,6 +212,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             admitted,
             closing: false,
             leaving: false,
+            on_doorstep: false,
             in_lobby: admitted == Admitted::Welcome,
             turn: Turn::Free,
             broken: false,
@@ -233,15 +243,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.rearm_client(slot);
     }
 
-    /// Its session knows which pool it belongs to.
-    pub(super) fn on_logged_in(&mut self, slot: usize, pool: PoolId) {
-        let shared = self.pool(pool);
-        let Some(client) = self.clients.get_mut(slot) else { return };
-        assert!(client.pool.is_none(), "a client logs in once");
-        client.pool = Some(pool);
+    /// A client has logged in, and has all the places that it needs.
+    pub(super) fn come_in(&mut self, slot: usize) {
         self.leave_lobby(slot);
+        let pool = self.clients[slot].pool.expect("it has logged in");
+        let shared = self.pool(pool);
         let client = &self.clients[slot];
-        shared.clients.fetch_add(1, Relaxed);
         let rules = &self.host.listeners[usize::from(client.listener)];
         // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
         let patience = socket::patience(shared.spec().timeouts.over(rules.timeouts()).client_idle);
@@ -358,7 +365,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Receives from the client if its input can go anywhere.
     pub(super) fn rearm_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get(slot) else { return };
-        if client.closing || client.lease.is_waiting() {
+        if client.closing || client.lease.is_waiting() || client.on_doorstep {
             return;
         }
         if client.held.len() >= self.host.config.max_held_input {
@@ -433,7 +440,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         client.hung_up = true;
         // Otherwise the end is seen when it is listened to again.
-        if client.lease.is_waiting() || client.held.len() >= self.host.config.max_held_input {
+        if client.lease.is_waiting() || client.on_doorstep || client.held.len() >= self.host.config.max_held_input {
             self.push_client_gone(slot);
         }
     }

@@ -27,6 +27,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut last_post = None;
         let mut at = 0;
         while at < out.effects.len() {
+            if !self.doorstep.is_empty() && self.keeps_back(&out, at, source) {
+                at += 1;
+                continue;
+            }
             if let Effect::Send { to, .. } = out.effects[at] {
                 at = self.execute_sends(&out, at, to, source);
                 continue;
@@ -154,7 +158,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Progress { client } => self.note_progress(client.slot()),
             Effect::Wake { client } => self.push_feed(client.slot()),
             Effect::TellSent { client } => self.tell_sent(client.slot()),
-            Effect::LoggedIn { client, pool } => self.on_logged_in(client.slot(), pool),
+            Effect::LoggedIn { client, pool, ref user } => self.on_logged_in(client.slot(), pool, user),
             Effect::Asks { client, ref mut login } => self.on_asks(client.slot(), std::mem::take(login)),
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),

@@ -15,7 +15,7 @@ use super::{
     held::Held,
     lease::Lease,
 };
-use crate::{client_state::State, evictions::YOUNG, listener::Sent, mailbox::Admitted, reactor::Reactor};
+use crate::{client_state::State, listener::Sent, mailbox::Admitted, reactor::Reactor};
 
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const LINGER: Duration = Duration::from_secs(5);
@@ -36,20 +36,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Refusal::ShuttingDown => Some(Sent::ShuttingDown),
             Refusal::Drained => Some(Sent::Drained),
             Refusal::Crowded => Some(Sent::Crowded),
-            Refusal::TooManyClients { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
+            Refusal::TooManyClients { .. } | Refusal::Full { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
         };
         if let Some(counted) = counted {
             listener.count_sent_away(counted);
         }
         self.clients[slot].sent_away = counted;
-        if why == Refusal::Evicted && listener.is_eviction_loop(self.now - self.clients[slot].born, self.now) {
-            tracing::warn!(
-                listener = %listener.name, soft_limit = listener.limits().soft_limit,
-                "clients come back as fast as they are evicted: most of them had been here for less than {} s. More of them \
-                 live than soft_limit allows: raise it, or see to it that clients share connections",
-                YOUNG.as_secs()
-            );
-        }
         // Of those who give way another line tells more.
         if !matches!(why, Refusal::ShuttingDown | Refusal::Drained | Refusal::Crowded)
             && let Some(withheld) = self.paces.sent_away.permits(self.now)
@@ -76,6 +68,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Tells a client that it must go. False if its session tells it later, and closes it then.
     pub(super) fn tell_refusal(&mut self, slot: usize, why: Refusal) -> bool {
+        self.step_back(slot);
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
         let protocol = std::sync::Arc::clone(&self.shared.protocol);
@@ -115,6 +108,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         if client.admitted == Admitted::Welcome && !std::mem::replace(&mut client.leaving, true) {
             self.host.listeners[usize::from(client.listener)].leaves();
+            self.host.tenants.leaves(client.seats, self.now);
         }
     }
 
@@ -159,6 +153,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Takes the client out of the queue it waits in, and lets its session release what it holds.
     fn part_from_session(&mut self, slot: usize) {
+        self.step_back(slot);
         self.withdraw(slot);
         let mut told = std::mem::replace(&mut self.clients[slot].parted, true);
         if !told && !self.clients[slot].broken {
@@ -191,6 +186,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.leave_lobby(slot);
         self.forget_reader(slot);
         self.tell_disconnected(slot);
+        self.leave_tenants_lines(slot);
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.states[listener][client.state as usize] -= 1;
@@ -205,6 +201,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.admitted == Admitted::Welcome {
             rules.left(client.leaving);
         }
+        self.host.tenants.left(client.seats, client.leaving, self.now);
         self.client_has_left(listener as u32, client.admitted);
     }
 

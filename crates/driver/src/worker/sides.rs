@@ -104,8 +104,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Whether the client's input must wait because a cancel request is under way for the server it holds, or on account of one that
-    /// it shares.
+    /// it shares; or until it has a place with its database and its user.
     pub(super) fn is_withheld(&self, slot: usize) -> bool {
+        if self.clients[slot].on_doorstep {
+            return true;
+        }
         match self.clients[slot].lease {
             Lease::Held { server } => self.servers[server as usize].sides > 0,
             Lease::Shared { server, heard, .. } => self.is_share_withheld(server as usize, heard),

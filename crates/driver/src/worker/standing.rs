@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use pool::Time;
 use protocol::{Protocol, Standing};
 
 use super::{Worker, lease::Lease, lines::Line};
@@ -36,6 +37,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         let state = match (client.closing, client.lease, client.standing) {
             (true, ..) => State::Closing,
+            _ if client.on_doorstep => State::Login,
             (_, _, Standing::Login) => State::Login,
             // A server that it seeks for others, too, is not what it waits for.
             (_, _, Standing::Subscribed) => State::Subscribed,
@@ -72,6 +74,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn stand_in_line(&mut self, slot: usize, anew: bool) {
         let client = &mut self.clients[slot];
         let line = match (client.state, client.lease) {
+            // It is told when it has waited too long for a place.
+            (State::Login, _) if client.on_doorstep => None,
             // One that only looked on until now may have its login before it.
             (State::Login, _) => Some(Line::Login),
             (State::Idle, Lease::Held { .. }) => Some(Line::Pinned),
@@ -86,6 +90,32 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             lines.leave(place);
         }
         client.line = line.map(|line| lines.join(line, slot, self.now));
+        if client.seats != [None; 2] && !self.tenant_lines.is_empty() {
+            self.leave_tenants_lines(slot);
+            if let Some(line) = line {
+                self.stand_with_tenants(slot, line, self.now);
+            }
+        }
+    }
+
+    /// Has a client stand in the lines of its database and its user, if these have limits.
+    pub(super) fn stand_with_tenants(&mut self, slot: usize, line: Line, since: Time) {
+        let client = &mut self.clients[slot];
+        for (id, place) in client.seats.iter().zip(&mut client.tenant_places) {
+            if let Some(lines) = id.and_then(|id| self.tenant_lines.get_mut(&id)) {
+                *place = Some(lines.join(line, slot, since));
+            }
+        }
+    }
+
+    pub(super) fn leave_tenants_lines(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        for (id, place) in client.seats.iter().zip(&mut client.tenant_places) {
+            if let Some(place) = place.take() {
+                let lines = id.and_then(|id| self.tenant_lines.get_mut(&id));
+                lines.expect("it stands in a line that is there").leave(place);
+            }
+        }
     }
 
     // ---- who they are ----

@@ -50,8 +50,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.end_late_farewells();
         self.try_next_addresses();
         self.expire_queues();
+        self.follow_limits();
         self.evict();
         self.let_newcomers_in();
+        self.look_after_doorstep();
         self.expire_holders();
         self.expire_kept();
         self.rearm_posters();

@@ -416,6 +416,8 @@ impl Postgres {
 pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     client.secret = cancel_key::new_secret(login.start.version, random());
+    // First: what follows waits for a place, if need be.
+    out.push(Effect::LoggedIn { client: me, pool: client.pool, user: login.start.user.as_str().into() });
     out.insert(Peer::Client(me), |to| {
         write_authentication(to, 0, |_| {});
         for (name, value) in learned.facts.iter().chain(learned.settings.reported.iter()) {
@@ -431,7 +433,6 @@ pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Le
     client.start = Some(learned.settings.clone());
     client.settings = Some(learned.settings);
     client.phase = Phase::Ready;
-    out.push(Effect::LoggedIn { client: me, pool: client.pool });
     client.stand(me, Standing::Idle, out);
 }
 

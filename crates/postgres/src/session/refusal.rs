@@ -11,7 +11,12 @@ use crate::{
 
 /// Tells a client why it must go; the driver closes it.
 pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+    let hint_of_full;
     let (code, message, hint) = match why {
+        Refusal::Full { of, limit } => {
+            hint_of_full = format!("Raise hard_limit of its {}.", of.section());
+            (code::TOO_MANY_CONNECTIONS, format!("too many clients of {of} (hard_limit = {limit})"), &*hint_of_full)
+        }
         Refusal::TooManyClients { limit } => {
             (code::TOO_MANY_CONNECTIONS, format!("too many clients (hard_limit = {limit})"), "Raise hard_limit.")
         }

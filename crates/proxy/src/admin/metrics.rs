@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use driver::Snapshot;
-use protocol::PoolId;
+use protocol::{PoolId, Tenant};
 use tuner::Tuner;
 
 use self::{
@@ -60,6 +60,7 @@ pub struct Metrics {
 impl Metrics {
     /// Without `user_label` the pools of a database are added up.
     pub fn new(mut snapshot: Snapshot, user_label: bool, process: Process) -> Self {
+        snapshot.tenants.retain(|tenant| user_label || matches!(tenant.tenant, Tenant::Database { .. }));
         let groups = Groups::new(std::mem::take(&mut snapshot.pools), user_label);
         Self { told: Told { snapshot, groups, process }, family: 0, many: 0, has_ended: false }
     }
@@ -77,6 +78,16 @@ impl Metrics {
                 for listener in &told.snapshot.listeners {
                     to.share(&[("listener", &*listener.name), ("protocol", listener.protocol)]);
                     write(listener, &mut to);
+                }
+            }
+            Of::Tenant(write) => {
+                for tenant in &told.snapshot.tenants {
+                    let (of, protocol, name) = match &tenant.tenant {
+                        Tenant::Database { protocol, name } => ("database", *protocol, name),
+                        Tenant::User(name) => ("user", "", name),
+                    };
+                    to.share(&[("of", of), ("protocol", protocol), ("name", &**name)]);
+                    write(tenant, &mut to);
                 }
             }
             Of::Worker(write) => {

@@ -17,7 +17,7 @@ use super::{
     endpoint::parse_tcp,
     http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
     mongodb,
-    options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings},
+    options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
     redis,
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
@@ -47,8 +47,17 @@ const LISTENER_KEYS: &[&str] = &[
     "preset",
     "socket_mode",
 ];
-const DATABASE_KEYS: &[&str] =
-    &["name", "url", "url_file", "password", "password_file", "max_connections", "max_user_connections"];
+const DATABASE_KEYS: &[&str] = &[
+    "name",
+    "url",
+    "url_file",
+    "password",
+    "password_file",
+    "max_connections",
+    "max_user_connections",
+    "soft_limit",
+    "hard_limit",
+];
 const USER_KEYS: &[&str] = &[
     "name",
     "password",
@@ -62,6 +71,8 @@ const USER_KEYS: &[&str] = &[
     "query_time",
     "transaction_idle_time",
     "max_user_connections",
+    "soft_limit",
+    "hard_limit",
 ];
 
 /// What could be made of a file.
@@ -282,6 +293,7 @@ impl Reader<'_> {
             auth,
             max_connections,
             max_user_connections,
+            clients: tenant_limits(section),
             ignored: url.ignored,
             srv: url.srv,
             spots: section.spots(),
@@ -310,6 +322,7 @@ impl Reader<'_> {
             max_wait_time: section.duration("max_wait_time"),
             timeouts: own_timeouts(section, &PoolTimeouts::default()),
             max_user_connections: section.number("max_user_connections", 0..=MAX_COUNT),
+            clients: tenant_limits(section),
             spots: section.spots(),
         };
         match section.string("name").filter(|name| !name.is_empty()) {

@@ -137,6 +137,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         auth: None,
         max_connections: 0,
         max_user_connections: 0,
+        clients: None,
         ignored: url.ignored,
         srv: url.srv,
         spots: Default::default(),

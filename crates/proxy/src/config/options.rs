@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use driver::PoolTimeouts;
+use driver::{PoolTimeouts, TenantLimits};
 use pool::PoolConfig;
 use settings::{Problem, Section};
 
@@ -167,6 +167,19 @@ fn check_pool(section: &Section<'_>, settings: &PoolSettings) {
     } else if let Err(error) = config.validate() {
         section.error("", error.to_string());
     }
+}
+
+/// How many clients a database or a user may have, if its section says so.
+pub fn tenant_limits(section: &Section<'_>) -> Option<TenantLimits> {
+    let hard = section.number("hard_limit", 1..=MAX_COUNT);
+    let soft = section.number("soft_limit", 1..=MAX_COUNT);
+    let soft_limit = soft.or(hard.map(default_soft_limit))?;
+    let hard_limit = hard.unwrap_or(u32::MAX);
+    if soft_limit > hard_limit {
+        let problem = Problem::error(format!("soft_limit {soft_limit} is above hard_limit {hard_limit}"));
+        section.report("soft_limit", problem.hint(format!("write {hard_limit} or less, or raise hard_limit")));
+    }
+    Some(TenantLimits { soft_limit, hard_limit })
 }
 
 /// Limits and time-outs of a listener's section, over the defaults that `listener` holds.

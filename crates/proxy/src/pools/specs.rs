@@ -1,8 +1,9 @@
 //! What the driver asks: where the servers of a pool are, and its rules and limits. Knows no password.
 
 use ::pool::PoolConfig;
-use driver::{Hosts, PoolSpec, PoolTimeouts, Upstreams};
-use protocol::PoolId;
+use driver::{Hosts, PoolSpec, PoolTimeouts, TenantLimits, Upstreams};
+use protocol::{PoolId, Tenant};
+use upstream::Kind;
 
 use super::{Entry, Key, Pools};
 use crate::config::{AuthQuery, Database, FALLBACK, PoolSettings};
@@ -54,6 +55,31 @@ impl Upstreams for Pools {
         }
         pools
     }
+
+    /// Each name that `*` serves is a database of its own. Those of Redis and of MongoDB have one for all.
+    fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+        let (Entry { key, .. }, _) = self.entry(pool);
+        let name = match &key {
+            Key::Postgres { database, .. } => database.as_ref(),
+            Key::Redis { .. } | Key::MongoDb { monitors: false, .. } => "",
+            Key::MongoDb { monitors: true, .. } | Key::Lookups { .. } => return None,
+        };
+        Some(Tenant::Database { protocol: key.kind().word(), name: name.into() })
+    }
+
+    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        match tenant {
+            Tenant::Database { protocol, name } => {
+                let index = match *protocol {
+                    word if word == Kind::Redis.word() => self.redis,
+                    word if word == Kind::MongoDb.word() => self.mongodb,
+                    _ => self.database(name),
+                };
+                self.config.databases[index?].clients
+            }
+            Tenant::User(name) => self.user(name)?.clients,
+        }
+    }
 }
 
 impl Pools {
@@ -86,7 +112,7 @@ impl Pools {
         let (entry, database) = self.entry(pool);
         match entry.key {
             Key::Lookups { .. } | Key::MongoDb { monitors: true, .. } => None,
-            _ => self.limits(&entry, database),
+            _ => self.sizes_to_try(&entry, database),
         }
     }
 
@@ -95,7 +121,7 @@ impl Pools {
         self.config.databases.iter().any(|database| database.pool.auto.on)
     }
 
-    fn limits(&self, entry: &Entry, database: &Database) -> Option<tuner::Limits> {
+    fn sizes_to_try(&self, entry: &Entry, database: &Database) -> Option<tuner::Limits> {
         let user = entry.key.user();
         let room = [
             self.config.limits.max_server_connections,
@@ -108,7 +134,7 @@ impl Pools {
     }
 
     fn sizes(&self, entry: &Entry, database: &Database) -> Option<(u32, u32)> {
-        self.limits(entry, database).map(|limits| (limits.least, limits.most))
+        self.sizes_to_try(entry, database).map(|limits| (limits.least, limits.most))
     }
 
     /// Servers of a user over all databases.
@@ -168,8 +194,9 @@ impl Pools {
         let (name, user) = (entry.key.to_string(), entry.key.user());
         let of_user = self.of_user(user);
         // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another process.
-        let size =
-            self.limits(entry, database).map_or(self.settings(database, user).config.max_size, |limits| limits.most);
+        let size = self
+            .sizes_to_try(entry, database)
+            .map_or(self.settings(database, user).config.max_size, |limits| limits.most);
         let of_pool = [size, database.max_user_connections].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         let caps = [
             ("process".to_owned(), limits.max_server_connections),

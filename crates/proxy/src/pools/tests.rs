@@ -228,3 +228,36 @@ fn a_tuned_pool_may_grow_to_what_the_limits_leave_and_a_user_with_a_size_of_his_
     let w = pools.spec(pools.route("a", "w").unwrap().pool);
     assert_eq!((w.config.min_size, w.config.max_size, w.sizes), (30, 30, Some((30, 40))));
 }
+
+#[test]
+fn clients_count_for_the_name_that_they_ask_for_and_for_their_own_user() {
+    let pools = pools(
+        r#"
+        [[database]]
+        name = "a"
+        url = "postgres://forced:pw@h"
+        hard_limit = 10
+        [[database]]
+        name = "*"
+        url = "postgres://forced:pw@h"
+        soft_limit = 3
+        [[database]]
+        url = "redis://h"
+        soft_limit = 4
+        hard_limit = 4
+        [[user]]
+        name = "u"
+        password = "plain"
+        hard_limit = 1
+        "#,
+    );
+    let limits = |soft_limit, hard_limit| Some(driver::TenantLimits { soft_limit, hard_limit });
+    let of = |pool| pools.tenant(pool).and_then(|tenant| Upstreams::limits(&pools, &tenant));
+    let [a, x, y] = ["a", "x", "y"].map(|name| pools.route(name, "u").unwrap().pool);
+    assert_eq!([of(a), of(x), of(y)], [limits(8, 10), limits(3, u32::MAX), limits(3, u32::MAX)]);
+    assert_ne!(pools.tenant(x), pools.tenant(y), "each name has the limits for itself");
+    let redis = |number| ::redis::Directory::route(&pools, "u", number, ::redis::Version::Resp2).unwrap();
+    assert_eq!((of(redis(0)), pools.tenant(redis(0))), (limits(4, 4), pools.tenant(redis(1))));
+    let user = |name: &str| Upstreams::limits(&pools, &protocol::Tenant::User(name.into()));
+    assert_eq!((user("u"), user("forced")), (limits(1, 1), None));
+}

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use ::pool::CheckOutFailed;
-use driver::{DurationHistogram, ListenerSnapshot, PoolSnapshot, WorkerSnapshot};
+use driver::{DurationHistogram, ListenerSnapshot, PoolSnapshot, TenantSnapshot, WorkerSnapshot};
 use tuner::{Standing, Tuner};
 
-use self::Of::{Listener, Pools, Process, Worker};
+use self::Of::{Listener, Pools, Process, Tenant, Worker};
 use super::{
     Told,
     groups::Group,
@@ -35,6 +35,8 @@ pub enum Of {
     Process(fn(&Told, &mut Samples<'_>)),
     /// Of each listener, whose labels are there already.
     Listener(fn(&ListenerSnapshot, &mut Samples<'_>)),
+    /// Of each database and user with limits of its own, whose labels are there already.
+    Tenant(fn(&TenantSnapshot, &mut Samples<'_>)),
     /// Of each worker, whose label is there already.
     Worker(fn(&WorkerSnapshot, &mut Samples<'_>)),
     /// Of each group of pools, whose labels are there already.
@@ -146,6 +148,34 @@ pub const FAMILIES: &[Family] = &[
         "poolhouse_eviction_loops",
         "Times that clients were seen to come back as fast as they were evicted",
         Listener(|l, to| to.count(&[], l.eviction_loops)),
+    ),
+    // ---- databases and users with limits of their own ----
+    family(
+        Gauge,
+        "poolhouse_tenant_clients",
+        "Clients of a database or a user that has limits of its own, by whether they have a place",
+        Tenant(|tenant, to| {
+            to.count(&[("state", "inside")], tenant.clients.into());
+            to.count(&[("state", "waiting")], tenant.waiting);
+        }),
+    ),
+    family(
+        Gauge,
+        "poolhouse_tenant_hard_limit",
+        "Clients that a database or a user may have",
+        Tenant(|tenant, to| to.count(&[], tenant.limits.1.into())),
+    ),
+    family(
+        Counter,
+        "poolhouse_tenant_evictions",
+        "Clients evicted because their database or their user had more than its soft_limit",
+        Tenant(|tenant, to| to.count(&[], tenant.evictions)),
+    ),
+    family(
+        Counter,
+        "poolhouse_tenant_rejections",
+        "Clients refused because their database or their user had as many as its hard_limit",
+        Tenant(|tenant, to| to.count(&[], tenant.rejections)),
     ),
     // ---- workers ----
     family(

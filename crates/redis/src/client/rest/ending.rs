@@ -101,6 +101,7 @@ impl Client {
                 rest.connection.refuse(denied);
                 return true;
             }
+            Refusal::Full { .. } => denied.retry_after = Some(1),
             Refusal::QueryTimeout => denied.status = 504,
             _ => {}
         }
