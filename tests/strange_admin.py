@@ -41,10 +41,11 @@ def listener(**own):
 
 
 class Admin:
-    """`look(n)` gives what /api/pools answers the nth time, as far as it is not as usual; its `delay` is how long that answer takes."""
+    """`look(n)` gives what /api/pools answers the nth time, as far as it is not as usual; its `delay` is how long that answer takes;
+    `past(path)` likewise what /api/history answers, None for an error."""
 
-    def __init__(self, look=lambda n: {}):
-        self.look, self.asked, self.refusal = look, 0, None
+    def __init__(self, look=lambda n: {}, past=lambda path: {}):
+        self.look, self.past, self.asked, self.refusal = look, past, 0, None
         admin = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -83,6 +84,9 @@ class Admin:
             status, told = self.refusal
         elif path == "/api/findings":
             told = {"state": "looking", "window_s": 0.0, "needs_s": 10.0, "looks": 0, "needs_looks": 4}
+        elif path == "/api/history":
+            own = self.past(handler.path)
+            status, told = (503, "busy") if own is None else (200, {"uptime_ms": 2000.0 * self.asked, "pools": [], **own})
         else:
             told = self.pools() if path == "/api/pools" else {"clients": []}
         body = body or json.dumps(told).encode()

@@ -44,7 +44,7 @@ def test_without_a_token_no_web_page_may(start, headers):
     assert pooler.post("/api/resume")[0] == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/health", "/ready", "/api/pools", "/api/clients", "/api/servers", "/api/findings"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/health", "/ready", "/api/pools", "/api/clients", "/api/servers", "/api/findings", "/api/history"])
 def test_a_web_page_that_pointed_its_name_here_reads_nothing(start, path):
     pooler = start(names=["poolhouse.internal"])
     for headers in ({"Host": "evil.example:9930"}, {"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):

@@ -1,6 +1,8 @@
 """The admin address's page in a real browser, with answers that no healthy Poolhouse gives, or only one on a bad day. The page believes that
 time goes by twenty times as fast."""
 
+import os
+import pathlib
 import time
 
 import pytest
@@ -111,3 +113,40 @@ def test_the_page_can_be_made_to_stand_still_and_everything_reached_by_keyboard(
         named = "one => one.tabIndex === 0 && document.getElementById(one.getAttribute('aria-labelledby'))"
         assert browser.run(f"document.querySelectorAll('.scroll').length === 4 && [...document.querySelectorAll('.scroll')].every({named})")
         assert browser.complaints() == []
+
+
+def hour(path, uptime_ms, number):
+    """An hour of points each ten seconds, of one pool: a wave with a pause of five minutes in it."""
+    assert path == f"/api/history?pool={number}", path
+    at = [uptime_ms - 10_000 * back for back in range(360, 0, -1)]
+    points = [[then, 500 + i % 60 * 10, i % 7, 4, 8, 12.5, None, 80.0, 6, 6, 0] for i, then in enumerate(at) if not 100 <= i < 130]
+    return {"uptime_ms": uptime_ms, "pools": [{"id": number, "protocol": "postgres", "database": "d", "user": "u", "points": points}]}
+
+
+@pytest.mark.parametrize("width, dark", [(1280, False), (1280, True), (390, False)], ids=["light", "dark", "phone"])
+def test_a_page_that_was_just_opened_shows_the_last_hour(browser, width, dark):
+    uptime = 9_000_000.0
+    with Admin(lambda n: {"uptime_ms": uptime, "pools": [pool(3, servers={**pool()["servers"], "in_use": 4, "total": 8})]},
+               lambda path: hour(path, uptime, 3)) as admin:
+        browser.open(admin.url, width=width, dark=dark)
+        path = "document.querySelector('#charts svg[role=img] path.k1').getAttribute('d')"
+        eventually("curves", lambda: browser.run(f"(document.querySelector('#charts svg[role=img] path.k1') && {path}) || ''").count("L") > 300)
+        # The hour fills the chart, and the pause is no line.
+        assert browser.run(path).startswith("M0.0 ") and browser.run(path).count("M") == 2
+        axis = "[...document.querySelector('.axis').children].map(tick => tick.textContent)"
+        assert browser.run(axis) == ["−60 min", "−45 min", "−30 min", "−15 min", "now"]
+        assert browser.run("document.documentElement.scrollWidth <= window.innerWidth")
+        if directory := os.environ.get("DASHBOARD_PICTURES"):
+            browser.picture(pathlib.Path(directory) / f"dashboard-hour-{width}-{'dark' if dark else 'light'}.png")
+        browser.run("document.getElementById('span').click()")
+        assert browser.run(axis) == ["−8 min", "−6 min", "−4 min", "−2 min", "now"]
+        assert browser.run("document.getElementById('span').getAttribute('aria-pressed')") == "false"
+        assert browser.complaints() == []
+
+
+def test_without_a_past_the_curves_begin_where_the_page_did(browser):
+    with Admin(lambda n: {"pools": [pool(transactions=1000 * n)]}, lambda path: None) as admin:
+        browser.open(admin.url)
+        eventually("a curve", lambda: browser.run("(document.querySelector('#charts svg[role=img] path.k1')?.getAttribute('d') ?? '').includes('L')"))
+        assert state(browser) == "live"
+        assert browser.run("document.querySelector('.axis').firstChild.textContent") == "−2 min"

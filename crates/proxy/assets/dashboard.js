@@ -1,15 +1,22 @@
 "use strict";
 // Asks /api/pools and /api/clients every two seconds and shows what happened in between. Only text is ever put into the page: names are
 // chosen by clients.
-const EVERY = 2000, EXAMINED_EVERY = 3, PATIENCE = 5000, MAX_ROWS = 200, LEAST_SHOWN = 60, HOLDERS = 20, MAX_TEXT = 1000, MAX_TOLD = 300;
+const EVERY = 2000, EXAMINED_EVERY = 3, PATIENCE = 5000, MAX_ROWS = 200, HOLDERS = 20, MAX_TEXT = 1000, MAX_TOLD = 300;
 // Points that are kept of the chosen pool, and of all others together: each of many has fewer.
 const FEW_WORKERS = 4, KEPT = 300, MAX_POINTS = 60000;
+// Poolhouse itself keeps an hour: one point each ten seconds, as lists of these values.
+const PAST_EVERY = 10000, PAST = ["at", "tps", "waiters", "inUse", "open", "hold", "queued", "created", "made", "closed", "failed"];
+// How long the axis of time may be; the shorter of two choices has the looks of this page, which are closer together.
+const MINUTE = 60e3, SPANS = [2, 4, 8, 20, 40, 60].map(minutes => minutes * MINUTE), SHORT = 8 * MINUTE;
+// Points that are further apart are not joined by a line.
+const GAP = 3 * PAST_EVERY;
 // Looks that have all been answered, however slowly, are not further apart than this.
 const APART = 2 * EVERY + 3 * PATIENCE;
 // A client that has asked nothing within its transaction for so long has forgotten it, in milliseconds.
 const FORGOTTEN = 5000;
 const MAX_WAITERS = 10;
-let before = null, chosen = null, timer = null, looking = false, still = false, looks = 0;
+let before = null, chosen = null, timer = null, looking = false, still = false, looks = 0, latest = 0, isHour = true;
+let past = { id: null, asked: -PAST_EVERY, points: [] };
 const history = new Map();
 
 // What would turn the direction of the text beside it, or cannot be seen, is replaced: two names that differ must look different.
@@ -99,25 +106,34 @@ const drawn = (name, attributes, ...inside) => {
   return made;
 };
 
-// How long before the last point a place of the axis is, from 0 to 1; places before the first point are counted in looks.
-const ago = (points, width, share) => {
-  const place = share * width - (width - points.length + 1), end = points[points.length - 1]?.at;
-  const known = end !== undefined && place >= 0 ? points[Math.round(place)]?.at : undefined;
-  return known !== undefined ? end - known : (1 - share) * width * EVERY;
+// What is known of a pool: over an hour what Poolhouse has kept, and what this page has seen since; over less what this page has seen, and
+// what Poolhouse has kept from before.
+const pointsOf = id => {
+  const own = (history.get(id) ?? []).filter(point => point.at !== undefined), told = past.id === id ? past.points : [];
+  const last = told[told.length - 1]?.at ?? -1, first = own[0]?.at ?? Infinity;
+  return isHour ? [...told, ...own.filter(point => point.at > last)] : [...told.filter(point => point.at < first), ...own];
 };
-const TICKS = [0, 0.25, 0.5, 0.75];
 
-// Lines over the kept points, from zero; gaps where nothing is known.
-const chart = (name, points, lines, show) => {
+// The shortest axis that has room for all points, and the points that are on it.
+const framed = all => {
+  const longest = isHour ? SPANS[SPANS.length - 1] : SHORT, age = latest - (all[0]?.at ?? latest);
+  const span = Math.min(longest, SPANS.find(span => span >= age) ?? longest);
+  return { span, points: all.filter(point => point.at >= latest - span) };
+};
+const TICKS = [0, 0.25, 0.5, 0.75], WIDTH = 1000;
+const ticked = ms => ms % MINUTE ? `${ms / 1e3} s` : `${ms / MINUTE} min`;
+
+// Lines over the kept points, from zero; gaps where nothing is known. A point alone is a dot.
+const chart = (name, { span, points }, lines, show) => {
   const top = Math.max(1e-9, ...points.flatMap(point => lines.map(([key]) => point[key] ?? 0)));
-  const width = Math.max(points.length, LEAST_SHOWN) - 1;
   const path = key => {
-    let pen = false;
-    return points.map((point, i) => {
+    let pen = -Infinity;
+    return points.map(point => {
       const value = point[key];
-      if (value === null || value === undefined) { pen = false; return ""; }
-      const step = `${pen ? "L" : "M"}${width - points.length + 1 + i} ${(100 - value / top * 96).toFixed(1)}`;
-      pen = true;
+      if (value === null || value === undefined) { pen = -Infinity; return ""; }
+      const x = (WIDTH - (latest - point.at) / span * WIDTH).toFixed(1), y = (100 - value / top * 96).toFixed(1);
+      const step = point.at - pen > GAP ? `M${x} ${y}h0` : `L${x} ${y}`;
+      pen = point.at;
       return step;
     }).join("");
   };
@@ -127,10 +143,10 @@ const chart = (name, points, lines, show) => {
   const label = `${name}: ${lines.map(([key, word]) => `${word} ${show(last[key] ?? null)}`).join(", ")}; at most ${show(top)} in the time shown`;
   return element("div", { class: "chart" }, element("h3", {}, name), element("div", { class: "keys" }, ...keys),
     element("div", { class: "top" }, points.length ? show(top > 1e-6 ? top : 0) : dash),
-    drawn("svg", { viewBox: `0 0 ${width} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label },
-      ...TICKS.slice(1).map(share => drawn("path", { class: "tick", d: `M${share * width} 0V100` })),
+    drawn("svg", { viewBox: `0 0 ${WIDTH} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+      ...TICKS.slice(1).map(share => drawn("path", { class: "tick", d: `M${share * WIDTH} 0V100` })),
       ...lines.map(([key], i) => drawn("path", { class: `k${i + 1}`, d: path(key) }))),
-    element("div", { class: "axis", "aria-hidden": "true" }, ...TICKS.map(share => element("span", {}, `−${time(ago(points, width, share))}`)), element("span", {}, "now")));
+    element("div", { class: "axis", "aria-hidden": "true" }, ...TICKS.map(share => element("span", {}, `−${ticked(span * (1 - share))}`)), element("span", {}, "now")));
 };
 
 // Point by point: a pool's own past.
@@ -171,15 +187,17 @@ const showFindings = told => {
   by("findings").replaceChildren(...inside);
 };
 
-const showPool = (pool, then, bounds) => {
+let showAgain = () => {};
+const showPool = pool => {
   by("pool").hidden = !pool;
   if (!pool) return;
-  const points = history.get(pool.id) ?? [];
+  const points = framed(pointsOf(pool.id));
   by("pool-head").replaceChildren(element("bdi", {}, pool.database), " as ", element("bdi", {}, pool.user || "nobody in particular"));
   by("pool-note").textContent = clean(`${pool.protocol} at ${pool.address}, ${pool.min_size} to ${pool.max_size} servers, ${stateOf(pool)}` +
     (pool.tuning ? `; max_size is tuned: ${pool.tuning.state.replace("_", " ")}${pool.tuning.last ? `; last: ${pool.tuning.last.text}` : ""}` : "") +
     (pool.last_error ? `; the last attempt to connect that failed: ${pool.last_error}` : ""));
   const whole = value => value === null ? dash : Number.isInteger(value) ? count(value) : rate(value);
+  by("span").setAttribute("aria-pressed", String(isHour));
   by("charts").replaceChildren(
     chart("Transactions a second", points, [["tps", "transactions"]], whole),
     chart("Servers", points, [["inUse", "in use"], ["open", "open"]], whole),
@@ -198,6 +216,7 @@ const showPool = (pool, then, bounds) => {
 };
 
 const show = (look, clients, waiting, seconds) => {
+  latest = look.uptime_ms;
   const thens = new Map((before?.pools ?? []).map(pool => [pool.id, pool]));
   const bounds = look.bucket_bounds_ms;
   const seen = new Set(look.pools.map(pool => pool.id));
@@ -244,7 +263,8 @@ const show = (look, clients, waiting, seconds) => {
     choose.addEventListener("click", () => {
       chosen = pool.id;
       by("pools").querySelectorAll("button").forEach(button => button.setAttribute("aria-pressed", String(button === choose)));
-      showPool(pool, thens.get(pool.id), bounds);
+      showAgain();
+      recall(pool.id).then(showAgain);
     });
     return {
       class: pool.id === chosen ? "chosen" : null,
@@ -255,8 +275,8 @@ const show = (look, clients, waiting, seconds) => {
   });
   table("pools", [["database"], ["waiting", "n"], ["longest", "n"], ["in use", "n"], ["state"], ["user"], ["clients", "n"], ["idle", "n"],
     ["transactions/s", "n"], ["held p99", "n"], ["queued p99", "n"], ["new p99", "n"], ["pinned"], ["protocol"]], rows, look.pools.length);
-  const pool = look.pools.find(pool => pool.id === chosen);
-  showPool(pool, thens.get(chosen), bounds);
+  showAgain = () => showPool(look.pools.find(pool => pool.id === chosen));
+  showAgain();
   const people_heads = [["for", "n"], ["state"], ["pinned"], ["database"], ["user"], ["address"], ["id", "n"]];
   const person = client => ({
     bad: client.state === "transaction" && client.state_ms >= FORGOTTEN ? ["for", "state"] : [],
@@ -278,6 +298,16 @@ const ask = async path => {
   return answer.json();
 };
 
+// The hour that Poolhouse has kept of a pool. Without an answer the curves begin where this page did.
+const recall = async id => {
+  try {
+    const told = await ask(`/api/history?pool=${id}`), points = told.pools[0]?.points ?? [];
+    past = { id, asked: told.uptime_ms, points: points.map(values => Object.fromEntries(PAST.map((key, i) => [key, values[i]]))) };
+  } catch {
+    past = { id, asked: latest, points: past.id === id ? past.points : [] };
+  }
+};
+
 // Told again only when it changes: it is read aloud.
 const tell = (told, bad) => {
   const text = clean(told.slice(0, MAX_TOLD));
@@ -292,6 +322,7 @@ const begin = pools => {
   chosen = pools.pools.find(same)?.id ?? null;
   before = null;
   history.clear();
+  past = { id: null, asked: -PAST_EVERY, points: [] };
 };
 
 const look = async () => {
@@ -312,6 +343,10 @@ const look = async () => {
     if (apart > APART) { before = null; for (const id of history.keys()) keep(id, {}, history.size); }
     show(pools, clients.clients, waiting, Math.max(1, apart) / 1000);
     before = pools;
+    if (chosen !== null && (past.id !== chosen || latest - past.asked >= PAST_EVERY)) {
+      await recall(chosen);
+      showAgain();
+    }
     by("clock").textContent = `as of ${new Date().toLocaleTimeString()}`;
     if (looks++ % EXAMINED_EVERY === 0) showFindings(await ask("/api/findings"));
     if (!still) tell(pools.draining ? "draining: it accepts no new clients" : "live", pools.draining);
@@ -329,6 +364,10 @@ by("still").addEventListener("click", () => {
   by("still").setAttribute("aria-pressed", String(still));
   if (still) tell("standing still", false);
   look();
+});
+by("span").addEventListener("click", () => {
+  isHour = !isHour;
+  showAgain();
 });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
 look();

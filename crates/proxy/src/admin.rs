@@ -23,14 +23,19 @@ use axum::{
     routing::get,
 };
 use driver::{PoolState, Which};
+use protocol::PoolId;
 use serde_json::Value;
 use settings::Secret;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::MissedTickBehavior,
+};
 
 use self::{
     body::Pieces,
     findings::{Findings, Seen, Unseen},
     gzip::Packed,
+    history::History,
     metrics::{Metrics, Process},
 };
 use crate::config::Config;
@@ -41,6 +46,7 @@ pub mod door;
 mod findings;
 mod guard;
 mod gzip;
+mod history;
 mod listed;
 mod metrics;
 mod orders;
@@ -76,6 +82,7 @@ struct Inner {
     questions: Semaphore,
     long_answers: Arc<Semaphore>,
     findings: Findings,
+    history: History,
 }
 
 impl Inner {
@@ -102,6 +109,7 @@ impl Inner {
             reloads: reloader.count(),
             suspicious: snapshot.pools.iter().map(|pool| suspicious(pool.id)).filter(|(_, count)| *count > 0).collect(),
             tuners: self.control.tuning.tuners(),
+            history_bytes: self.history.bytes(),
         };
         Metrics::new(snapshot, self.config().admin.user_label, process)
     }
@@ -148,6 +156,7 @@ impl Admin {
             questions: Semaphore::new(MAX_QUESTIONS),
             long_answers: Arc::new(Semaphore::new(MAX_LONG_ANSWERS)),
             findings: Findings::default(),
+            history: History::default(),
         }))
     }
 
@@ -165,6 +174,18 @@ impl Admin {
         self.0.draining.store(true, Ordering::Relaxed);
     }
 
+    /// Keeps the last hour of the pools, from now on and for ever.
+    pub async fn keep_history(self) {
+        let mut looks = tokio::time::interval(history::EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let Inner { handle, history, began, .. } = &*self.0;
+            let few = handle.pool_count() <= history::MAX_POOLS;
+            history.look(began.elapsed(), few.then(|| handle.snapshot().pools).as_deref());
+        }
+    }
+
     /// What it answers to.
     pub fn router(&self) -> Router {
         Router::new()
@@ -176,6 +197,7 @@ impl Admin {
             .route("/api/clients", get(clients))
             .route("/api/servers", get(servers))
             .route("/api/findings", get(findings))
+            .route("/api/history", get(history))
             .merge(orders::router(self))
             .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; / lists all\n") })
             .layer(from_fn_with_state(self.clone(), guarded))
@@ -294,6 +316,17 @@ async fn findings(State(admin): State<Admin>) -> Response {
         });
     }
     json(asked.map(|(told, _)| told))
+}
+
+/// The last hour of all pools, or of one.
+async fn history(State(admin): State<Admin>, uri: Uri) -> Response {
+    let query = uri.query().unwrap_or_default();
+    let only = query.strip_prefix("pool=").and_then(|id| id.parse().ok()).map(PoolId);
+    if only.is_none() && !query.is_empty() {
+        return (StatusCode::BAD_REQUEST, "the only parameter is pool=ID, of /api/pools\n").into_response();
+    }
+    let told = move |inner: &Inner| inner.history.told(only, (&inner.instance, inner.began.elapsed()));
+    written(admin.ask_long(told).await)
 }
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {

@@ -255,6 +255,7 @@ async fn watch(
     let mut serving = None;
     if let Some(socket) = socket {
         serving = Some(tokio::spawn(door::serve(door::prepare(socket)?, admin.router())));
+        tokio::spawn(admin.clone().keep_history());
     }
     systemd::ready();
     tokio::spawn(systemd::watchdog(handle.clone()));

@@ -38,6 +38,8 @@ pub struct Process {
     pub suspicious: HashMap<PoolId, u64>,
     /// By pool: who tunes its size, where somebody does.
     pub tuners: HashMap<PoolId, Tuner>,
+    /// What the last hour of the pools takes, for `/api/history`.
+    pub history_bytes: u64,
 }
 
 /// What all is written from.

@@ -1,4 +1,4 @@
-//! The page at `/`: one file without anything from elsewhere, that asks this address alone. Its history is kept by whoever looks.
+//! The page at `/`: one file without anything from elsewhere, that asks this address alone.
 
 use std::sync::LazyLock;
 

@@ -92,6 +92,12 @@ pub const FAMILIES: &[Family] = &[
         Process(|told, to| each(to, "kind", [("unnamed", told.process.statements.unnamed_forgotten)])),
     ),
     family(
+        Gauge,
+        "poolhouse_history_bytes",
+        "Bytes that the last hour of the pools takes",
+        Process(|told, to| to.count(&[], told.process.history_bytes)),
+    ),
+    family(
         Counter,
         "poolhouse_reloads",
         "How often the configuration was read again",
