@@ -209,25 +209,32 @@
     ctx.restore();
   }
 
-  // Upright lines at what is recommended and the like.
+  // Upright lines at what is recommended and the like. Each has its name in a row of its own, on a ground that no line goes through.
   function drawMarks(chart, spec) {
     if (!spec.marks) return;
     const { ctx, bbox } = chart, ratio = devicePixelRatio || 1;
     ctx.save();
     ctx.font = "600 " + 12 * ratio + "px system-ui, sans-serif";
     ctx.textBaseline = "bottom";
+    ctx.textAlign = "left";
+    const at = spec.marks.map(mark => Math.round(chart.valToPos(mark.x, "x", true)));
     spec.marks.forEach((mark, index) => {
-      const x = Math.round(chart.valToPos(mark.x, "x", true));
-      ctx.strokeStyle = ctx.fillStyle = colour(mark.stroke);
+      const x = at[index];
+      ctx.strokeStyle = colour(mark.stroke);
       ctx.setLineDash(mark.dash ? [4 * ratio, 4 * ratio] : []);
       ctx.lineWidth = 1.5 * ratio;
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      const width = ctx.measureText(mark.text).width, left = x + 6 * ratio + width > bbox.left + bbox.width;
-      ctx.textAlign = left ? "right" : "left";
-      ctx.fillText(mark.text, x + (left ? -6 : 6) * ratio, bbox.top + bbox.height - (6 + 17 * index) * ratio);
+    });
+    spec.marks.forEach((mark, index) => {
+      const width = ctx.measureText(mark.text).width, pad = 4 * ratio, gap = 6 * ratio, bottom = bbox.top + bbox.height - (6 + 19 * index) * ratio;
+      const from = at[index] + gap + width > bbox.left + bbox.width ? at[index] - gap - width : at[index] + gap;
+      ctx.fillStyle = colour("--card");
+      ctx.fillRect(from - pad, bottom - 15 * ratio, width + 2 * pad, 17 * ratio);
+      ctx.fillStyle = colour(mark.stroke);
+      ctx.fillText(mark.text, from, bottom);
     });
     ctx.restore();
   }

@@ -42,15 +42,24 @@ pub(super) fn of(result: &BenchResult) -> Run<'_> {
     Run {
         name: &result.name,
         steps: result.steps.iter().map(|step| (short(step.from_s), step.name.as_str())).collect(),
-        series: series(&result.series),
+        series: series(seconds(result)),
         response: line(result.total.response_ms.as_ref()),
         service: line(result.total.service_ms.as_ref()),
     }
 }
 
+/// The seconds that are drawn: not the last, if the run ended within it. What was counted in a part of a second would look like a drop.
+pub(super) fn seconds(result: &BenchResult) -> &[Second] {
+    let until = result.steps.first().map_or(f64::INFINITY, |step| step.from_s + result.total.duration_s);
+    match result.series.split_last() {
+        Some((last, whole)) if !whole.is_empty() && last.at_s + 1.0 > until => whole,
+        _ => &result.series,
+    }
+}
+
 /// How many seconds one point stands for.
 pub(super) fn seconds_per_point(result: &BenchResult) -> usize {
-    result.series.len().div_ceil(MAX_POINTS).max(1)
+    seconds(result).len().div_ceil(MAX_POINTS).max(1)
 }
 
 /// JSON that can stand in a `<script>` element: nothing in it ends that element or begins a comment.
@@ -117,6 +126,7 @@ fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::{Measured, Step};
 
     #[test]
     fn no_name_ends_the_script_element() {
@@ -143,6 +153,23 @@ mod tests {
         assert_eq!(largest(all.waiting.iter().copied()), Some(7.0));
         let mean = all.requests.iter().sum::<f64>() / all.t.len() as f64;
         assert!((mean / 100.39 - 1.0).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn a_run_that_ends_within_a_second_does_not_seem_to_fall_there() {
+        let drawn = |duration_s: f64, seconds: u32| {
+            let of = |at: u32| Second { at_s: at.into(), requests: 100, ..Second::default() };
+            let step = Step { from_s: 1.0, ..Step::default() };
+            let total = Measured { duration_s, ..Measured::default() };
+            let series = (0..seconds).map(of).collect();
+            let result = BenchResult { steps: vec![step], total, series, ..BenchResult::default() };
+            self::seconds(&result).len()
+        };
+        assert_eq!(drawn(4.0, 5), 5, "it ends with a second");
+        assert_eq!(drawn(4.0, 6), 5, "an answer came a little later");
+        assert_eq!(drawn(3.4, 5), 4, "it was interrupted");
+        assert_eq!(drawn(4.0, 9), 8, "answers came for seconds, and ended within one");
+        assert_eq!(drawn(0.4, 1), 1, "there is no other");
     }
 
     #[test]

@@ -345,7 +345,8 @@ fn tiles(result: &BenchResult) -> Vec<Tile> {
 fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
     let chart = |kind, title, note: &str| Chart { kind, run, title, note: note.to_owned(), whole: false };
     let mut list = Vec::new();
-    if !result.series.is_empty() {
+    let seconds = charts::seconds(result);
+    if !seconds.is_empty() {
         let point = match charts::seconds_per_point(result) {
             1 => String::new(),
             many => format!(" Each point stands for {many} seconds: the median's median, the largest of the others."),
@@ -356,7 +357,7 @@ fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
             "Operations that were due or begun, and those that ended well, per second.",
         ));
         list.push(chart("latency", "Response time", &format!("By the second in which an operation ended.{point}")));
-        if result.series.iter().any(|second| second.errors > 0 || second.dropped > 0) {
+        if seconds.iter().any(|second| second.errors > 0 || second.dropped > 0) {
             list.push(chart("errors", "Errors and drops", "Per second."));
         }
         list.push(chart(
@@ -364,7 +365,7 @@ fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
             "Connections",
             "Open and in use at the end of each second; bars: opened in it.",
         ));
-        if result.series.iter().any(|second| second.waiting > 0) {
+        if seconds.iter().any(|second| second.waiting > 0) {
             list.push(chart("waiting", "Waiting for a connection", "Operations at the end of each second."));
         }
     }
