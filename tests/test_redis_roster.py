@@ -54,7 +54,7 @@ def test_clients_of_all_workers_are_listed(pool):
 
 
 FIELDS = ("id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem multi-mem rbs rbp obl oll omem "
-          "tot-mem events cmd user redir resp lib-name lib-ver").split()
+          "tot-mem events cmd user redir resp lib-name lib-ver io-thread tot-net-in tot-net-out tot-cmds").split()
 
 
 def test_a_line_has_all_fields_that_redis_has_in_its_order(pool, server):

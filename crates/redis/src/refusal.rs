@@ -29,10 +29,27 @@ pub fn of_failure(why: &LeaseFailure) -> String {
     format!("{NO_SERVER}: {words}")
 }
 
-/// Whether it is what Redis itself said, which clients may understand: `WRONGPASS ...`, `ERR DB index ...`.
+/// How the errors begin that Redis gives to one that connects, and that clients understand. Any other word may be Poolhouse's own, as
+/// in `TLS with ... failed`.
+const CODES: [&str; 13] = [
+    "ERR",
+    "WRONGPASS",
+    "NOAUTH",
+    "NOPERM",
+    "NOPROTO",
+    "DENIED",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "READONLY",
+    "MISCONF",
+    "BUSY",
+    "OOM",
+];
+
+/// Whether it is what Redis itself said: `WRONGPASS ...`, `ERR DB index ...`.
 fn is_redis_error(text: &str) -> bool {
-    let kind = text.split(' ').next().unwrap_or_default();
-    kind.len() >= 3 && kind.bytes().all(|byte| byte.is_ascii_uppercase())
+    CODES.contains(&text.split(' ').next().unwrap_or_default())
 }
 
 /// The last words to a client that has to go.
@@ -79,9 +96,8 @@ mod tests {
         };
         assert_eq!(told("ERR DB index is out of range"), "ERR DB index is out of range");
         assert_eq!(told("WRONGPASS invalid"), "WRONGPASS invalid");
-        assert_eq!(
-            told("connection refused"),
-            "LOADING Poolhouse: no connection to Redis after 1.0 s: connection refused"
-        );
+        for own in ["connection refused", "TLS with 10.0.0.5:6379 failed: bad certificate", "ERRATIC words"] {
+            assert_eq!(told(own), format!("LOADING Poolhouse: no connection to Redis after 1.0 s: {own}"));
+        }
     }
 }
