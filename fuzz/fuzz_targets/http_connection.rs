@@ -102,7 +102,7 @@ impl World {
                 let mut event = EventWriter::new(&mut events);
                 event.push(b"a\nb");
                 event.end();
-                self.connection.say(self.open.iter().copied(), events);
+                self.connection.say(self.open.iter().copied(), &events);
             }
             _ => {}
         }

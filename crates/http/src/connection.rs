@@ -83,7 +83,7 @@ impl<C> Connection<C> {
 
     /// Says events, as an [`EventWriter`](crate::EventWriter) writes them, to whoever has opened one of these streams. A stream of which
     /// the client leaves too much unread is ended, as is one for whose events there is no room.
-    pub fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>) {
+    pub fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8]) {
         let room = self.share.limit().saturating_sub(self.holds());
         match &mut self.version {
             Version::One(one) => one.say(streams, events, room),

@@ -14,12 +14,16 @@ impl<'t> EventWriter<'t> {
         Self(to)
     }
 
-    /// Appends to its data. A line of its own stands for each line; the receiver joins them again.
+    /// Appends to its data. A line of its own stands for each line; the receiver joins them again. What is longer than a stream
+    /// may leave unread is cut off there: no stream is told it.
     pub fn push(&mut self, data: &[u8]) {
         let text = String::from_utf8_lossy(data);
         let mut rest = text.as_bytes();
         // In one pass, since data may be nothing but line ends.
         while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+            if self.0.len() > MAX_BEHIND {
+                return;
+            }
             self.0.extend_from_slice(&rest[..end]);
             self.0.extend_from_slice(b"\ndata: ");
             rest = &rest[end + if rest[end..].starts_with(b"\r\n") { 2 } else { 1 }..];

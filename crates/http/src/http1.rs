@@ -298,15 +298,15 @@ impl<C> Http1<C> {
     }
 
     /// See [`Connection::say`](crate::Connection::say).
-    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>, room: usize) {
+    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], room: usize) {
         if !(matches!(self.stage, Stage::Events) && streams.into_iter().any(|stream| stream == self.stream)) {
             return;
         }
         let waiting = self.unread() + events.len();
         if waiting <= MAX_BEHIND && events.len() <= room {
             return match self.pieces.back_mut() {
-                Some(last) if last.len() + events.len() <= MAX_JOINED => last.extend_from_slice(&events),
-                _ => self.push(events),
+                Some(last) if last.len() + events.len() <= MAX_JOINED => last.extend_from_slice(events),
+                _ => self.push(events.to_vec()),
             };
         }
         (self.pieces, self.flushed) = (VecDeque::new(), 0);

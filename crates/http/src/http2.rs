@@ -356,13 +356,16 @@ impl<C> Http2<C> {
     }
 
     /// See [`Connection::say`](crate::Connection::say).
-    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: Vec<u8>, mut room: usize) {
-        let events = Bytes::from(events);
+    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], mut room: usize) {
+        // Copied when the first has room for it, and once for all.
+        let mut copy = None;
         for stream in streams {
             let Some(sending) = self.sendings.iter_mut().find(|sending| sending.events == Some(stream)) else {
                 continue;
             };
-            if events.len() <= room && sending.add(&events) {
+            let fits = events.len() <= room && sending.has_room(events.len());
+            if fits {
+                sending.add(copy.get_or_insert_with(|| Bytes::copy_from_slice(events)));
                 self.unread += events.len();
                 room -= events.len();
             } else {

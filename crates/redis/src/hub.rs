@@ -28,6 +28,9 @@ use crate::{
 /// What is posted to clients carries keys that no other protocol of the process gives.
 const FIRST_KEY: u64 = (b'R' as u64) << 56;
 
+/// Keys of clients that hear messages as events have this bit, too. So they stand behind all others of a name.
+const OF_EVENTS: u64 = 1 << 55;
+
 /// Names of channels and patterns are kept once for all who subscribe to them.
 pub(crate) type Name = Arc<[u8]>;
 
@@ -50,6 +53,8 @@ pub(crate) mod word {
     pub(crate) const LOST: u8 = b'!';
     /// It is to seek a server for all.
     pub(crate) const SEEK: u8 = b'?';
+    /// Messages that are events already follow: see `rest::messages`.
+    pub(crate) const EVENTS: u8 = b'd';
 }
 
 /// What a client wants of the server that holds its subscriptions. It has one wish at a time.
@@ -128,6 +133,11 @@ impl Listeners {
         }
     }
 
+    /// Those that are told in Redis's own words, and those that hear events.
+    fn apart(&self) -> (&[(u64, ClientTag)], &[(u64, ClientTag)]) {
+        self.clients.split_at(self.clients.partition_point(|(key, _)| key & OF_EVENTS == 0))
+    }
+
     /// Whether this is a pattern that matches the name; `None` if `steps` do not suffice to find out.
     fn matches(&mut self, pattern: &[u8], name: &[u8], steps: &mut usize) -> Option<bool> {
         if self.pattern.is_none() {
@@ -185,6 +195,11 @@ impl Hubs {
     /// A number that no other client or server has.
     pub(crate) fn key(&self) -> u64 {
         FIRST_KEY | self.next_key.fetch_add(1, Relaxed)
+    }
+
+    /// The same for a client to which messages are posted as events.
+    pub(crate) fn key_of_events(&self) -> u64 {
+        self.key() | OF_EVENTS
     }
 
     /// A client wants something; [`word::DONE`] or [`word::REFUSED`] is posted to it. True if it has to seek a server for that.

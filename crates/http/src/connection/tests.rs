@@ -223,10 +223,10 @@ fn events_go_on_until_the_connection_ends() {
         event.end();
         to
     };
-    peer.connection.say([stream], event("too early"));
+    peer.connection.say([stream], &event("too early"));
     assert_eq!(peer.told(), "");
     assert!(peer.connection.open(stream) && !peer.connection.open(stream));
-    peer.connection.say([stream], event("a"));
+    peer.connection.say([stream], &event("a"));
     let told = peer.told();
     assert!(told.contains("content-type: text/event-stream\r\n") && told.contains("connection: close\r\n"), "{told}");
     assert!(told.ends_with("\r\n\r\ndata: a\n\n"));
@@ -312,11 +312,11 @@ fn what_is_not_read_of_events_is_bounded() {
     let stream = peer.asked[0];
     assert!(peer.connection.open(stream));
     for _ in 0..32 {
-        peer.connection.say([stream], vec![b'x'; 1 << 20]);
+        peer.connection.say([stream], &vec![b'x'; 1 << 20]);
         peer.told();
     }
     assert!(peer.connection.is_behind() && peer.connection.ended().is_empty());
-    peer.connection.say([stream], vec![b'x'; 1 << 20]);
+    peer.connection.say([stream], &vec![b'x'; 1 << 20]);
     assert_eq!((peer.connection.ended(), peer.connection.is_behind()), (vec![stream], false));
     assert_eq!(peer.connection.end(), None, "other requests go on");
 }
@@ -329,10 +329,10 @@ fn what_is_not_read_of_events_of_http1_waits_here_and_is_bounded_too() {
     assert!(peer.connection.open(stream));
     peer.told();
     for _ in 0..32 {
-        peer.connection.say([stream], vec![b'x'; 1 << 20]);
+        peer.connection.say([stream], &vec![b'x'; 1 << 20]);
     }
     assert_eq!((peer.told_of(500).len(), peer.connection.has_more(), peer.connection.end()), (500, true, None));
-    peer.connection.say([stream], vec![b'x'; 1 << 20]);
+    peer.connection.say([stream], &vec![b'x'; 1 << 20]);
     assert!(matches!(peer.connection.end(), Some(End::Fault(why)) if why.contains("does not read")));
     assert!(!peer.connection.has_more(), "nothing is kept of it");
 }
@@ -352,7 +352,7 @@ fn events_for_which_there_is_no_room_end_their_streams() {
         .collect();
     for _ in 0..12 {
         for (peer, stream) in &mut subscribers {
-            peer.connection.say([*stream], vec![b'x'; 1 << 20]);
+            peer.connection.say([*stream], &vec![b'x'; 1 << 20]);
             peer.connection.count(0);
         }
     }

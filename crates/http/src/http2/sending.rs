@@ -38,14 +38,17 @@ impl Sending {
         self.waiting.max(self.whole)
     }
 
-    /// Adds to them. False if too much would be unread.
-    pub(super) fn add(&mut self, bytes: &Bytes) -> bool {
-        let room = self.waiting + bytes.len() <= MAX_BEHIND;
-        if room && !bytes.is_empty() {
+    /// Whether so many bytes more may be unread.
+    pub(super) fn has_room(&self, length: usize) -> bool {
+        self.waiting + length <= MAX_BEHIND
+    }
+
+    /// Adds to them.
+    pub(super) fn add(&mut self, bytes: &Bytes) {
+        if !bytes.is_empty() {
             self.waiting += bytes.len();
             self.pieces.push_back(bytes.clone());
         }
-        room
     }
 
     /// Ends it in the middle.

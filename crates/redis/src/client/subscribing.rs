@@ -10,6 +10,7 @@ use crate::{
     command::{Kind, Own, Subscription, Topic},
     hub::{Name, Wish, word},
     resp::{self, ReplyScanner},
+    rest::messages::Made,
 };
 
 /// Most subscriptions of one client.
@@ -138,7 +139,7 @@ impl Redis {
             client.subscriptions = Some(Box::new(Subscriptions {
                 pool,
                 version: client.version,
-                key: self.hubs.key(),
+                key: if client.rest.is_some() { self.hubs.key_of_events() } else { self.hubs.key() },
                 names: Default::default(),
                 bytes: 0,
                 wish: None,
@@ -196,6 +197,7 @@ impl Redis {
         let Some(own) = client.subscriptions.as_mut().filter(|own| own.key == key) else { return };
         match bytes[0] {
             b'*' | b'>' => return client.pass_messages(me, bytes, out),
+            word::EVENTS => return client.hear_made(me, &Made::read(bytes), out),
             // Who is busy, perhaps for long, leaves it to others.
             word::SEEK if client.lease != Lease::None && self.hubs.pass_on(own.pool, key, out) => return,
             word::SEEK => return client.seek(me, out),
@@ -365,9 +367,6 @@ impl Client {
     }
 
     fn pass_messages(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) {
-        if self.hear_events(me, bytes, out) {
-            return;
-        }
         let Some(own) = &mut self.subscriptions else { return };
         if own.version != self.version {
             let bytes = in_resp2(bytes);

@@ -223,22 +223,31 @@ impl Hub {
         self.names.iter().flat_map(|names| names.values()).filter(|listeners| !listeners.clients.is_empty()).count()
     }
 
-    /// Posts messages, which are a part of what was inserted, to all who have subscribed to this.
-    pub(crate) fn fan_out(&self, topic: Topic, name: &[u8], messages: Range<usize>, out: &mut Outbox) {
+    /// Posts messages to all who have subscribed to this, and hear them in Redis's own words. True if others hear events.
+    pub(crate) fn fan_out(&self, topic: Topic, name: &[u8], messages: &[u8], out: &mut Outbox) -> bool {
+        let Some(listeners) = self.names[topic as usize].get(name) else { return false };
+        let (plain, of_events) = listeners.apart();
+        if !plain.is_empty() {
+            let start = out.inserted.len();
+            out.inserted.extend_from_slice(messages);
+            post_all(plain, start..out.inserted.len(), out);
+        }
+        !of_events.is_empty()
+    }
+
+    /// Posts what was made of the same messages to those that hear events.
+    pub(crate) fn fan_out_made(&self, topic: Topic, name: &[u8], made: Range<usize>, out: &mut Outbox) {
         let Some(listeners) = self.names[topic as usize].get(name) else { return };
-        out.effects.extend(listeners.clients.iter().map(|(key, tag)| Effect::Post {
-            to: Peer::Client(*tag),
-            key: *key,
-            bytes: messages.clone(),
-        }));
+        post_all(listeners.apart().1, made, out);
     }
 
     /// Everybody who has subscribed to this is told that it is over, and why.
     pub(crate) fn disappoint(&self, topic: Topic, name: &[u8], why: &str, out: &mut Outbox) {
+        let Some(listeners) = self.names[topic as usize].get(name) else { return };
         let start = out.inserted.len();
         out.inserted.push(word::LOST);
         out.inserted.extend_from_slice(why.as_bytes());
-        self.fan_out(topic, name, start..out.inserted.len(), out);
+        post_all(&listeners.clients, start..out.inserted.len(), out);
     }
 
     /// The server is lost: another is sought. False if nobody needs one.
@@ -261,6 +270,12 @@ impl Hub {
         debug_assert!(matches!(self.home, Home::Server(_)), "a server is lost that there was");
         self.seek(out)
     }
+}
+
+/// Posts the same to many.
+fn post_all(to: &[(u64, ClientTag)], bytes: Range<usize>, out: &mut Outbox) {
+    let post = |(key, tag): &(u64, ClientTag)| Effect::Post { to: Peer::Client(*tag), key: *key, bytes: bytes.clone() };
+    out.effects.extend(to.iter().map(post));
 }
 
 fn command(server: ServerTag, what: Subscription, names: &[&[u8]], out: &mut Outbox) {

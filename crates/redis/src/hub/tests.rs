@@ -138,9 +138,12 @@ impl World {
 
     fn publish(&mut self, channel: &str) {
         let (Some(key), mut out) = (self.key, Outbox::new()) else { return };
-        out.inserted.extend_from_slice(b"*message");
         self.hubs.serve(POOL, key, |hub| {
-            hub.fan_out(Topic::Channel, channel.as_bytes(), 0..8, &mut out);
+            if hub.fan_out(Topic::Channel, channel.as_bytes(), b"*message", &mut out) {
+                let start = out.inserted.len();
+                out.inserted.extend_from_slice(b"dmade");
+                hub.fan_out_made(Topic::Channel, channel.as_bytes(), start..start + 5, &mut out);
+            }
             true
         });
         self.run(out);
@@ -150,6 +153,23 @@ impl World {
         let told = self.told.remove(&client).unwrap_or_default();
         told.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
     }
+}
+
+#[test]
+fn those_that_hear_events_are_posted_what_was_made_once_for_all() {
+    let mut world = World::new();
+    let hears = [1, 2, 3].map(|client| client | OF_EVENTS);
+    for client in [1, hears[0], 2, hears[1], hears[2]] {
+        world.wish(client, true, &["a"]);
+    }
+    world.arrive(1);
+    (0..6).for_each(|_| world.step());
+    for client in [1, 2, hears[0], hears[1], hears[2]] {
+        assert_eq!(world.told(client), ["="]);
+    }
+    world.publish("a");
+    assert_eq!([1, 2].map(|client| world.told(client)), [["*message"], ["*message"]]);
+    assert_eq!(hears.map(|client| world.told(client)), [["dmade"], ["dmade"], ["dmade"]]);
 }
 
 #[test]

@@ -3,7 +3,11 @@
 use http_server::{Denied, EventWriter};
 
 use super::{MAX_ANSWER, denied_by};
-use crate::resp::{ReplyScanner, parts};
+use crate::{
+    command::Topic,
+    hub::word,
+    resp::{ReplyScanner, parts},
+};
 
 /// What Redis says, however it arrives, as events.
 #[derive(Debug, Default)]
@@ -58,6 +62,30 @@ fn event(reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
     Ok(())
 }
 
+/// Messages that were made events once, for all who hear events of one name. See [`word::EVENTS`].
+pub(crate) struct Made<'p> {
+    pub(crate) topic: Topic,
+    pub(crate) name: &'p [u8],
+    pub(crate) events: &'p [u8],
+}
+
+impl<'p> Made<'p> {
+    /// Appends what is posted: the word, the topic, the name behind its length, and the events.
+    pub(crate) fn write(topic: Topic, name: &[u8], messages: &[u8], to: &mut Vec<u8>) {
+        to.extend_from_slice(&[word::EVENTS, topic as u8]);
+        to.extend_from_slice(&(name.len() as u32).to_le_bytes());
+        to.extend_from_slice(name);
+        Messages::default().take(messages, to).expect("whole messages, which are no errors and not that long");
+    }
+
+    /// What was posted.
+    pub(crate) fn read(posted: &'p [u8]) -> Self {
+        let (&[_, topic, a, b, c, d], rest) = posted.split_first_chunk().expect("written by `write`");
+        let (name, events) = rest.split_at(u32::from_le_bytes([a, b, c, d]) as usize);
+        Self { topic: Topic::ALL[usize::from(topic)], name, events }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +104,16 @@ mod tests {
                 "data: subscribe,c,1\n\ndata: message,c,a\ndata: b\n\ndata: pmessage,c*,c,{}\n\ndata: OK\n\n"
             );
         }
+    }
+
+    #[test]
+    fn events_that_are_made_for_many_are_read_by_each() {
+        let mut posted = b"before".to_vec();
+        let messages = b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\na\r\n>3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\n\n\r\n";
+        Made::write(Topic::Shard, b"c", messages, &mut posted);
+        let made = Made::read(&posted[6..]);
+        assert_eq!((made.topic, made.name), (Topic::Shard, &b"c"[..]));
+        assert_eq!(made.events, b"data: message,c,a\n\ndata: message,c,\ndata: \ndata: \n\n");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::{
     Redis,
     command::Topic,
     resp::{ReplyScanner, Said, said},
+    rest::messages::Made,
 };
 
 /// Longest message that is passed on, in bytes. Redis itself keeps no more for a subscriber, if it is not told otherwise.
@@ -182,12 +183,20 @@ impl Redis {
 
     fn tell(&self, holding: &Holding, run: Option<Run<'_>>, out: &mut Outbox) {
         let Some(Run { topic, name, messages }) = run else { return };
-        let start = out.inserted.len();
-        out.inserted.extend_from_slice(messages);
-        let range = start..out.inserted.len();
+        let mut hears_events = false;
         self.hubs.serve(holding.pool, holding.key, |hub| {
-            hub.fan_out(topic, name, range, out);
+            hears_events = hub.fan_out(topic, name, messages, out);
             true
         });
+        if hears_events {
+            // Once for all, and while other workers may go to the hubs: a message of a million lines takes long to become an event.
+            let start = out.inserted.len();
+            Made::write(topic, name, messages, &mut out.inserted);
+            let made = start..out.inserted.len();
+            self.hubs.serve(holding.pool, holding.key, |hub| {
+                hub.fan_out_made(topic, name, made, out);
+                true
+            });
+        }
     }
 }

@@ -13,7 +13,11 @@ use crate::{
     command::{Subscription, Topic},
     hub::Name,
     resp::{self, Said},
-    rest::{denied_by, messages::Messages, rules::Access},
+    rest::{
+        denied_by,
+        messages::{Made, Messages},
+        rules::Access,
+    },
 };
 
 type Http = Connection<Arc<Access>>;
@@ -99,27 +103,25 @@ impl Feed {
 }
 
 impl Feeds {
-    /// Something is said of subscriptions: several messages for the same subscribers, or what became of a wish.
+    /// Messages have come, for those that hear of this.
+    pub(super) fn hear_made(&self, made: &Made<'_>, http: &mut Http) {
+        let hear = self.list.iter().filter(|feed| feed.open && feed.hears(made.topic, made.name));
+        http.say(hear.map(|feed| feed.stream), made.events);
+    }
+
+    /// It is said what became of a wish.
     pub(super) fn hear(&mut self, bytes: &[u8], http: &mut Http) {
-        let mut told = Vec::new();
         match resp::said(bytes) {
-            Some(Said::Message(topic, name)) => {
-                if Messages::default().take(bytes, &mut told).is_err() {
-                    return;
-                }
-                let hear = self.list.iter().filter(|feed| feed.open && feed.hears(topic, name));
-                http.say(hear.map(|feed| feed.stream), told);
-            }
             Some(Said::Done(Subscription { begins: true, .. })) => {
                 let Some(at) = self.asking() else { return };
-                let feed = &mut self.list[at];
+                let (feed, mut told) = (&mut self.list[at], Vec::new());
                 feed.open = http.open(feed.stream);
                 if !feed.open {
                     // The client has given the request up.
                     self.list.swap_remove(at);
                     self.untidy = true;
                 } else if Messages::default().take(bytes, &mut told).is_ok() {
-                    http.say([feed.stream], told);
+                    http.say([feed.stream], &told);
                 }
             }
             Some(Said::Refused(why)) => self.refuse_asking(&denied_by(why), http),

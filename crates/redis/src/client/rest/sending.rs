@@ -15,7 +15,7 @@ use crate::{
     resp,
     rest::{
         call::{Call, Command, Shape},
-        messages::Messages,
+        messages::{Made, Messages},
         rules::Access,
     },
 };
@@ -218,7 +218,7 @@ impl Client {
             if !std::mem::replace(&mut listening.begun, true) {
                 rest.connection.open(listening.stream);
             }
-            rest.connection.say([listening.stream], told);
+            rest.connection.say([listening.stream], &told);
         }
         match outcome {
             Err(denied) if listening.begun => {
@@ -232,6 +232,21 @@ impl Client {
             Ok(()) => self.flush(me, out),
         }
         true
+    }
+
+    /// Messages have come to which its requests have subscribed.
+    pub(crate) fn hear_made(&mut self, me: ClientTag, made: &Made<'_>, out: &mut Outbox) {
+        let Some(rest) = self.rest.as_mut().filter(|_| !self.closing) else { return };
+        match &mut rest.listening {
+            Some(listening) => {
+                if !std::mem::replace(&mut listening.begun, true) {
+                    rest.connection.open(listening.stream);
+                }
+                rest.connection.say([listening.stream], made.events);
+            }
+            None => rest.feeds.hear_made(made, &mut rest.connection),
+        }
+        self.flush(me, out);
     }
 
     /// Answers requests all of whose results are known.
