@@ -10,6 +10,7 @@ import h2.connection
 import h2.events
 import pytest
 
+from cluster import free_port
 from redis_fixtures import pool, server
 from rest_fixtures import TOKEN, Rest, rest
 from waiting import eventually
@@ -215,3 +216,15 @@ def test_who_reads_gets_all_of_a_large_answer_though_it_is_sent_away(rest, serve
             got += len(piece)
             time.sleep(0.03)
     assert got == size + 13
+
+
+def test_each_listener_has_its_part_and_metrics_tell_what_is_held_at_each(rest):
+    other = free_port()
+    poolhouse = rest(listener=f'[[listener]]\nprotocol = "http"\nlisten = "127.0.0.1:{other}"\n')
+    told = lambda what: [poolhouse.metric(f"poolhouse_http_held_bytes{what}", listener=f"127.0.0.1:{port}") for port in (poolhouse.http, other)]
+    assert told("_limit") == [128 << 20] * 2
+    with socket.create_connection(("127.0.0.1", other), 10) as client:
+        client.sendall(f"POST /set/a HTTP/1.1\r\n{HEAD}Content-Length: 9000000\r\n\r\n".encode() + b"x" * 5 * MB)
+        eventually("it is counted", lambda: told("")[1] > 4 * MB)
+        assert told("")[0] == 0
+    eventually("it is given back", lambda: told("") == [0, 0])

@@ -132,7 +132,9 @@ impl<C> Http2<C> {
     ) -> Option<Request<'static, C>> {
         if !bytes.is_empty() && !self.over {
             let rules = access::rules(door);
-            share.set_max_request(rules.as_ref().map_or(0, |rules| rules.max_request));
+            if let Ok(rules) = &rules {
+                share.set_max_request(rules.max_request);
+            }
             self.take(bytes, share.limit().saturating_sub(held), refusal, &rules, door);
             self.leaving |= refusal.is_some() && !self.arrived.is_empty();
         }

@@ -1,4 +1,5 @@
-//! How many bytes all connections hold together, and how many of them one may hold.
+//! How many bytes all connections of a listener hold together, and how many of them one may hold. Listeners have equal parts of what a
+//! process may hold, so that what comes to one takes nothing from the others.
 //!
 //! What a connection holds are bodies on their way, what its owner holds for its requests, and answers that the client has not taken. A
 //! fixed share for each would be too small for the few that need much, or too much for all together. So each may hold twice as much as is
@@ -10,18 +11,54 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// Bytes that all connections may hold. Or so many times the largest body, if that is more.
+/// Bytes that all connections of a process may hold; those of a listener its part, or so many times its largest body, if that is more.
 const MAX_HELD: usize = 256 * 1024 * 1024;
 const MAX_BODIES: usize = 4;
 
 /// Bytes that each connection may hold besides, whatever the others hold: they are not counted.
 const FREE: usize = 64 * 1024;
 
-/// What all connections of a process hold.
-#[derive(Default, Debug)]
+/// What all connections of a listener hold.
+#[derive(Debug)]
 pub struct Room {
     /// Bytes, without those that are free.
     taken: AtomicUsize,
+    /// The part that it has of what a process may hold.
+    part: usize,
+    /// Bytes that all may hold.
+    most: AtomicUsize,
+}
+
+impl Room {
+    /// That of one of so many listeners.
+    pub fn of_one_in(listeners: usize) -> Self {
+        let part = MAX_HELD / listeners.max(1);
+        Self { taken: AtomicUsize::new(0), part, most: AtomicUsize::new(part) }
+    }
+
+    /// Bytes that are held now, without the first 64 KB of each connection.
+    pub fn held(&self) -> usize {
+        self.taken.load(Relaxed)
+    }
+
+    /// Bytes that may be held.
+    pub fn most(&self) -> usize {
+        self.most.load(Relaxed)
+    }
+
+    /// Bodies have at most so many bytes here.
+    fn set_max_request(&self, bytes: usize) {
+        let most = self.part.max(bytes.saturating_mul(MAX_BODIES));
+        if most != self.most() {
+            self.most.store(most, Relaxed);
+        }
+    }
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::of_one_in(1)
+    }
 }
 
 /// What one connection has of it.
@@ -29,24 +66,22 @@ pub struct Room {
 pub(crate) struct Share {
     room: Arc<Room>,
     taken: usize,
-    /// Bytes that all may hold.
-    most: usize,
 }
 
 impl Share {
     pub(crate) fn new(room: Arc<Room>) -> Self {
-        Self { room, taken: 0, most: MAX_HELD }
+        Self { room, taken: 0 }
     }
 
     /// Bodies have at most so many bytes here.
-    pub(crate) fn set_max_request(&mut self, bytes: usize) {
-        self.most = MAX_HELD.max(bytes.saturating_mul(MAX_BODIES));
+    pub(crate) fn set_max_request(&self, bytes: usize) {
+        self.room.set_max_request(bytes);
     }
 
     /// So many bytes may the connection hold now. Workers look at the same moment, so all together may hold a little more.
     pub(crate) fn limit(&self) -> usize {
-        let others = self.room.taken.load(Relaxed).saturating_sub(self.taken);
-        FREE + self.most.saturating_sub(others) / 3 * 2
+        let others = self.room.held().saturating_sub(self.taken);
+        FREE + self.room.most().saturating_sub(others) / 3 * 2
     }
 
     /// So many does it hold now.
@@ -108,6 +143,20 @@ mod tests {
     }
 
     #[test]
+    fn listeners_have_equal_parts_and_take_nothing_from_each_other() {
+        let rooms = [0; 4].map(|_| Arc::new(Room::of_one_in(4)));
+        let of = |room: &Arc<Room>| (0..8).map(|_| Share::new(Arc::clone(room))).collect::<Vec<_>>();
+        let (mut greedy, mut modest) = (of(&rooms[0]), of(&rooms[1]));
+        let held = fill(&mut greedy);
+        assert!(held <= MAX_HELD / 4 && held > MAX_HELD / 6 - STEP, "{held}");
+        assert_eq!((rooms[0].held(), rooms[0].most()), (held, MAX_HELD / 4));
+        assert!(modest[0].limit() > MAX_HELD / 7, "one alone has two thirds of its listener's part");
+        assert_eq!(fill(&mut modest), held);
+        greedy.clear();
+        assert_eq!(rooms.each_ref().map(|room| room.held()), [0, held, 0, 0]);
+    }
+
+    #[test]
     fn what_is_free_is_there_whatever_the_others_hold() {
         let (room, mut shares) = shares(1);
         shares[0].hold(10 * MAX_HELD);
@@ -122,7 +171,7 @@ mod tests {
 
     #[test]
     fn where_bodies_may_be_large_there_is_room_for_some() {
-        let (_, mut shares) = shares(1);
+        let (_, shares) = shares(1);
         shares[0].set_max_request(MAX_HELD);
         assert!(shares[0].limit() > 2 * MAX_HELD);
         shares[0].set_max_request(1);

@@ -54,6 +54,7 @@ mod page;
 mod tuned;
 
 pub use api::{POOL_BYTES, POOL_VALUES};
+pub use metrics::Held;
 pub use orders::Control;
 
 /// Questions that may be in progress at once; further ones are answered with 503.
@@ -74,7 +75,7 @@ struct Inner {
     handle: driver::Handle,
     control: Control,
     dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
-    statements: Box<dyn Fn() -> postgres::Memory + Send + Sync>,
+    held: Box<dyn Fn() -> Held + Send + Sync>,
     /// Tells this process from those before and after it.
     instance: String,
     began: Instant,
@@ -105,7 +106,7 @@ impl Inner {
         let suspicious = |id| (id, reloader.suspicious(id).len() as u64);
         let process = Process {
             dropped_log_lines: (self.dropped_log_lines)(),
-            statements: (self.statements)(),
+            held: (self.held)(),
             reloads: reloader.count(),
             suspicious: snapshot.pools.iter().map(|pool| suspicious(pool.id)).filter(|(_, count)| *count > 0).collect(),
             tuners: self.control.tuning.tuners(),
@@ -143,13 +144,13 @@ impl Admin {
         handle: driver::Handle,
         control: Control,
         dropped_log_lines: impl Fn() -> u64 + Send + Sync + 'static,
-        statements: impl Fn() -> postgres::Memory + Send + Sync + 'static,
+        held: impl Fn() -> Held + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Inner {
             handle,
             control,
             dropped_log_lines: Box::new(dropped_log_lines),
-            statements: Box::new(statements),
+            held: Box::new(held),
             instance: instance(),
             began: Instant::now(),
             draining: AtomicBool::new(false),

@@ -17,7 +17,7 @@ use settings::{Problem, Problems, Severity};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    admin::{Admin, Control, door},
+    admin::{Admin, Control, Held, door},
     banner,
     check::{Machine, check},
     config::Config,
@@ -117,10 +117,11 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     }
     let pools = Arc::new(Generations::new(Pools::new(Arc::clone(&config), Arc::clone(&tls))));
     let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
-    let statements = postgres.memory();
+    let http: Vec<bool> = config.listeners.iter().map(|listener| listener.http.is_some()).collect();
+    let redis = Redis::new(pools.clone()).with_http(&http);
+    let (statements, http) = (postgres.memory(), redis.http_held());
     let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
-    let protocols =
-        Protocols::new(postgres, Redis::new(pools.clone()), MongoDb::new(pools.clone()), spoken, pools.clone());
+    let protocols = Protocols::new(postgres, redis, MongoDb::new(pools.clone()), spoken, pools.clone());
     let driver = Driver::start(driver_config(&config), Arc::new(protocols), pools.clone(), specs);
     let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
@@ -130,7 +131,12 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
     let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
     let control = Control { reloader, tuning: Arc::clone(&tuning), drain: tokio::sync::Notify::new() };
-    let admin = Admin::new(driver.handle(), control, move || dropped.dropped_lines() as u64, statements);
+    let admin = Admin::new(
+        driver.handle(),
+        control,
+        move || dropped.dropped_lines() as u64,
+        move || Held { statements: statements(), http: http() },
+    );
     let handle = driver.handle();
     let limits = Arc::new(Limits::new(driver.handle()));
     if let Some(inherited) = inherited {

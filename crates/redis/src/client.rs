@@ -153,7 +153,7 @@ impl Redis {
             rest: self
                 .directory
                 .http(origin.listener)
-                .map(|_| Box::new(Rest::new(origin.listener, Arc::clone(&self.room)))),
+                .map(|_| Box::new(Rest::new(origin.listener, self.room(origin.listener)))),
             subscriptions: None,
             listing: None,
             roll: None,

@@ -57,8 +57,8 @@ pub struct Redis {
     next_id: AtomicU64,
     /// Requests over HTTP that may have changed something.
     writes: AtomicU64,
-    /// What connections of HTTP hold together.
-    room: Arc<Room>,
+    /// Of each listener: whether its clients spoke HTTP at the start, and what those that do hold together.
+    rooms: Vec<(bool, Arc<Room>)>,
     /// What clients have subscribed to.
     hubs: hub::Hubs,
     /// How long clients wait for a server for a command that blocks.
@@ -66,6 +66,17 @@ pub struct Redis {
     /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was behind a write on a
     /// shared one would wait with it.
     apart: AtomicU32,
+}
+
+/// What the clients of a listener hold that speak HTTP: bodies, requests, answers and messages that are not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HttpHeld {
+    /// Its number.
+    pub listener: u16,
+    /// Without the first 64 KB of each connection.
+    pub bytes: u64,
+    /// So much it may be.
+    pub most: u64,
 }
 
 /// How many these are. There is no telling when a pause is over.
@@ -78,11 +89,35 @@ impl Redis {
             directory,
             next_id: AtomicU64::new(1),
             writes: AtomicU64::new(0),
-            room: Arc::default(),
+            rooms: Vec::new(),
             hubs: hub::Hubs::default(),
             patience: patience::Patience::default(),
             apart: AtomicU32::new(0),
         }
+    }
+
+    /// Of each listener, whether its clients speak HTTP.
+    pub fn with_http(mut self, listeners: &[bool]) -> Self {
+        let count = listeners.iter().filter(|speaks| **speaks).count();
+        self.rooms = listeners.iter().map(|speaks| (*speaks, Arc::new(Room::of_one_in(count)))).collect();
+        self
+    }
+
+    /// What clients of HTTP hold, at any time.
+    pub fn http_held(&self) -> impl Fn() -> Vec<HttpHeld> + Send + Sync + 'static {
+        let rooms = self.rooms.clone();
+        move || {
+            let of = |(listener, (_, room)): (usize, &(bool, Arc<Room>))| HttpHeld {
+                listener: listener as u16,
+                bytes: room.held() as u64,
+                most: room.most() as u64,
+            };
+            rooms.iter().enumerate().filter(|(_, (speaks, _))| *speaks).map(of).collect()
+        }
+    }
+
+    fn room(&self, listener: u16) -> Arc<Room> {
+        Arc::clone(&self.rooms[usize::from(listener)].1)
     }
 
     /// Whether the command at hand is one of those that have a server of their own after a pause.

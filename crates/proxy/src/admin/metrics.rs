@@ -25,13 +25,22 @@ mod text;
 
 pub use text::CONTENT;
 
+/// What protocols hold for their clients.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// Texts of statements for PostgreSQL.
+    pub statements: postgres::Memory,
+    /// Of clients of HTTP, by listener.
+    pub http: Vec<redis::HttpHeld>,
+}
+
 /// What is counted outside the driver.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// Log lines dropped because standard error was too slow.
     pub dropped_log_lines: u64,
-    /// What is held of clients' statements for PostgreSQL.
-    pub statements: postgres::Memory,
+    /// What is held for clients.
+    pub held: Held,
     /// How often the configuration was read again.
     pub reloads: Reloads,
     /// By pool, where there are any: functions and the like that could touch sessions behind the text of a statement.
@@ -212,9 +221,11 @@ pub(super) mod tests {
     #[test]
     fn every_promised_metric_is_there_with_its_labels() {
         let reloads = Reloads { failed: 1, done: 2, is_behind: true };
-        let statements = postgres::Memory { named_bytes: 14, unnamed_bytes: 12, unnamed_forgotten: 13 };
-        let text =
-            render(snapshot(), true, Process { dropped_log_lines: 11, reloads, statements, ..Process::default() });
+        let held = Held {
+            statements: postgres::Memory { named_bytes: 14, unnamed_bytes: 12, unnamed_forgotten: 13 },
+            http: vec![redis::HttpHeld { listener: 0, bytes: 15, most: 16 }],
+        };
+        let text = render(snapshot(), true, Process { dropped_log_lines: 11, reloads, held, ..Process::default() });
         let build = format!("poolhouse_build_info{{version=\"{}\",reactor=\"mio\"}} 1", env!("CARGO_PKG_VERSION"));
         has(
             &text,
@@ -247,6 +258,8 @@ pub(super) mod tests {
                 "poolhouse_statement_bytes{kind=\"named\"} 14",
                 "poolhouse_statement_bytes{kind=\"unnamed\"} 12",
                 "poolhouse_statements_forgotten_total{kind=\"unnamed\"} 13",
+                "poolhouse_http_held_bytes{listener=\"127.0.0.1:6432\",protocol=\"http\"} 15",
+                "poolhouse_http_held_bytes_limit{listener=\"127.0.0.1:6432\",protocol=\"http\"} 16",
                 "poolhouse_reloads_total{result=\"failed\"} 1",
                 "poolhouse_last_reload_successful 0",
                 "poolhouse_pools_paused{protocol=\"postgres\",database=\"d\",user=\"u\"} 0",

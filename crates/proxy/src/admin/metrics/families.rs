@@ -81,7 +81,7 @@ pub const FAMILIES: &[Family] = &[
         "poolhouse_statement_bytes",
         "Bytes of clients' statements for PostgreSQL that are held",
         Process(|told, to| {
-            let held = told.process.statements;
+            let held = told.process.held.statements;
             each(to, "kind", [("named", held.named_bytes), ("unnamed", held.unnamed_bytes)]);
         }),
     ),
@@ -89,7 +89,19 @@ pub const FAMILIES: &[Family] = &[
         Counter,
         "poolhouse_statements_forgotten",
         "Statements that clients might have used, and that had to go because there were too many bytes of them",
-        Process(|told, to| each(to, "kind", [("unnamed", told.process.statements.unnamed_forgotten)])),
+        Process(|told, to| each(to, "kind", [("unnamed", told.process.held.statements.unnamed_forgotten)])),
+    ),
+    family(
+        Gauge,
+        "poolhouse_http_held_bytes",
+        "Bytes held for clients of HTTP, without the first 64 KB of each connection",
+        Process(|told, to| http(told, to, |held| held.bytes)),
+    ),
+    family(
+        Gauge,
+        "poolhouse_http_held_bytes_limit",
+        "Most bytes that are held for clients of HTTP",
+        Process(|told, to| http(told, to, |held| held.most)),
     ),
     family(
         Gauge,
@@ -354,6 +366,14 @@ const FAILED: [CheckOutFailed; 8] = [
     CheckOutFailed::QueueFull,
     CheckOutFailed::Paused,
 ];
+
+/// A number of each listener of HTTP.
+fn http(told: &Told, to: &mut Samples<'_>, of: fn(&redis::HttpHeld) -> u64) {
+    for held in &told.process.held.http {
+        let listener = &told.snapshot.listeners[usize::from(held.listener)];
+        to.count(&[("listener", &*listener.name), ("protocol", listener.protocol)], of(held));
+    }
+}
 
 fn clients(listener: &ListenerSnapshot, to: &mut Samples<'_>) {
     let states = [
