@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// Bytes that all connections of a process may hold; those of a listener its part, or so many times its largest body, if that is more.
+/// Bytes that all connections of a process may hold; those of a listener its part, or this multiple of its largest body, if that is more.
 const MAX_HELD: usize = 256 * 1024 * 1024;
 const MAX_BODIES: usize = 4;
 
@@ -30,7 +30,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// That of one of so many listeners.
+    /// That of one of this number of listeners.
     pub fn of_one_in(listeners: usize) -> Self {
         let part = MAX_HELD / listeners.max(1);
         Self { taken: AtomicUsize::new(0), part, most: AtomicUsize::new(part) }
@@ -46,7 +46,7 @@ impl Room {
         self.most.load(Relaxed)
     }
 
-    /// Bodies have at most so many bytes here.
+    /// The largest body here, in bytes.
     fn set_max_request(&self, bytes: usize) {
         let most = self.part.max(bytes.saturating_mul(MAX_BODIES));
         if most != self.most() {

@@ -33,6 +33,7 @@ mod selection;
 mod server;
 mod sessions;
 mod stalls;
+mod starting;
 mod streams;
 mod tags;
 mod topology;
@@ -89,6 +90,8 @@ pub struct MongoDb {
     /// What drivers of load-balanced deployments know this process by.
     service: [u8; 12],
     keys: scram::KeyCache,
+    /// Servers whose keys are derived part by part.
+    derivations: scram::Turns<(ServerTag, u64)>,
     mock: scram::Mock,
 }
 
@@ -112,6 +115,7 @@ impl MongoDb {
             holding: Holding::default(),
             service,
             keys: scram::KeyCache::default(),
+            derivations: scram::Turns::default(),
             mock: scram::Mock::new(secret),
         }
     }
@@ -164,6 +168,7 @@ impl Protocol for MongoDb {
         for pool in self.chores.returned() {
             out.push(Effect::Errand { pool });
         }
+        self.derive_next(now, out);
         for (client, key) in self.stalls.tell_time(now) {
             topology::post(protocol::Peer::Client(client), key, out);
         }
@@ -214,6 +219,7 @@ impl Protocol for MongoDb {
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, bytes: &[u8], out: &mut Outbox) {
+        self.go_on_deriving(me, server, key, out);
         self.beat(me, server, key, Ask::read(bytes), out);
     }
 

@@ -119,6 +119,8 @@ pub fn answer(payload: &[u8], done: bool, answer: &mut Writer<'_>) {
 /// Poolhouse's login at a server.
 pub struct ServerStart {
     pub login: ServerLogin,
+    /// Under which it is gone on with where its keys are derived.
+    pub key: Option<u64>,
     at: At,
     last_id: i32,
 }
@@ -126,6 +128,8 @@ pub struct ServerStart {
 enum At {
     Hello,
     First(Scram),
+    /// The answer to the challenge waits until the keys are derived.
+    Deriving(Box<Deriving>),
     Last(Scram),
 }
 
@@ -135,8 +139,17 @@ enum Scram {
     Sha1(scram::Sha1Client),
 }
 
+struct Deriving {
+    scram: Scram,
+    derivation: scram::Derivation,
+    challenge: Box<[u8]>,
+    conversation: i64,
+}
+
 /// What to do next.
 pub enum Next {
+    /// Call [`ServerStart::go_on`], some time later.
+    Later,
     /// Wait for the answer to what has been said.
     Wait,
     /// The server may be used.
@@ -147,7 +160,7 @@ pub enum Next {
 
 impl ServerStart {
     pub fn new(login: ServerLogin) -> Self {
-        Self { login, at: At::Hello, last_id: 0 }
+        Self { login, key: None, at: At::Hello, last_id: 0 }
     }
 
     /// The id of the request whose answer is due.
@@ -190,7 +203,8 @@ impl ServerStart {
         }
         let step = match std::mem::replace(&mut self.at, At::Hello) {
             At::Hello => self.hello(answer, to, learn),
-            At::First(scram) => self.prove(scram, answer, keys, to),
+            At::First(scram) => self.challenged(scram, answer, keys, to),
+            At::Deriving(_) => Err("an answer to what was not asked".to_owned()),
             At::Last(mut scram) => match payload(answer).map(|said| match &mut scram {
                 Scram::Sha256(scram) => scram.verify(said),
                 Scram::Sha1(scram) => scram.verify(said),
@@ -234,14 +248,53 @@ impl ServerStart {
         Ok(Next::Wait)
     }
 
-    fn prove(
+    fn challenged(
         &mut self,
-        mut scram: Scram,
+        scram: Scram,
         answer: Document<'_>,
         keys: &KeyCache,
         to: &mut Vec<u8>,
     ) -> Result<Next, String> {
         let said = payload(answer).map_err(|failure| failure.message)?;
+        let conversation = answer.get("conversationId").ok().flatten().and_then(Value::integer).unwrap_or(1);
+        let (user, password) = self.login.user.as_ref().expect("who logs in has a password");
+        let slow = match &scram {
+            Scram::Sha256(_) => keys.slow(scram::Hash::Sha256, said, password),
+            Scram::Sha1(_) => keys.slow(scram::Hash::Sha1, said, &digested(user, password)),
+        };
+        if let Some(derivation) = slow {
+            self.at = At::Deriving(Box::new(Deriving { scram, derivation, challenge: said.into(), conversation }));
+            return Ok(Next::Later);
+        }
+        self.prove(scram, said, conversation, keys, to)
+    }
+
+    /// Derives one more part of the keys, and answers the challenge if it was the last.
+    pub fn go_on(&mut self, keys: &KeyCache, to: &mut Vec<u8>) -> Next {
+        let At::Deriving(deriving) = &mut self.at else { return Next::Wait };
+        if !deriving.derivation.go_on() {
+            return Next::Later;
+        }
+        keys.keep(&deriving.derivation);
+        let At::Deriving(deriving) = std::mem::replace(&mut self.at, At::Hello) else { unreachable!("seen above") };
+        let Deriving { scram, challenge, conversation, .. } = *deriving;
+        let step = self.prove(scram, &challenge, conversation, keys, to);
+        step.unwrap_or_else(|message| Next::Failed { message, permanent: false })
+    }
+
+    /// Whether it waits for [`ServerStart::go_on`].
+    pub fn is_deriving(&self) -> bool {
+        matches!(self.at, At::Deriving(_))
+    }
+
+    fn prove(
+        &mut self,
+        mut scram: Scram,
+        said: &[u8],
+        conversation: i64,
+        keys: &KeyCache,
+        to: &mut Vec<u8>,
+    ) -> Result<Next, String> {
         let (user, password) = self.login.user.as_ref().expect("who logs in has a password");
         let last = match &mut scram {
             Scram::Sha256(scram) => scram.respond(said, password, keys),
@@ -250,7 +303,6 @@ impl ServerStart {
         let last = last.map_err(|error| error.to_string())?;
         self.at = At::Last(scram);
         self.last_id += 1;
-        let conversation = answer.get("conversationId").ok().flatten().and_then(Value::integer).unwrap_or(1);
         let source = &self.login.source;
         wire::request(to, self.last_id, |body| {
             body.int32("saslContinue", 1).int32("conversationId", conversation as i32);

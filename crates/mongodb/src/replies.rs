@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use protocol::{ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
+use protocol::{ClientTag, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
 use crate::{
     MongoDb,
@@ -15,7 +15,6 @@ use crate::{
     cursors::Place,
     errors::Failure,
     facts::Facts,
-    login::Next,
     scan::Scan,
     server::{Answer, Role, Server},
     topology::{Ask, Heard},
@@ -345,25 +344,7 @@ impl MongoDb {
                     // How long this took tells of the login, too.
                     self.learn(host, facts, Heard { at: now, took: None }, out);
                 }
-                match next {
-                    Next::Wait => {}
-                    Next::Failed { message, permanent } => {
-                        let reason = CloseReason::StartFailed { permanent, message };
-                        out.push(Effect::Close { peer: Peer::Server(me), reason });
-                    }
-                    Next::Done if start.login.monitors => {
-                        let key = self.topology().new_key();
-                        server.role = Role::Monitor { key, asked: None, again: false };
-                        self.topology().watch(host, me, key);
-                        out.push(Effect::Keep { server: me, briefly: false });
-                    }
-                    Next::Done => {
-                        server.role = Role::Idle;
-                        server.used = Some(self.chores.note_used(server.pool));
-                        out.push(Effect::Authenticated { server: me });
-                        out.push(Effect::Ready { server: me });
-                    }
-                }
+                self.started(me, server, next, out);
             }
             // There are servers that answer though nobody wants it.
             Role::Checked { silent, .. } if *silent == Some(header.answers) => {}

@@ -199,9 +199,13 @@ impl Requester {
         match &mut self.phase {
             Phase::Login(start) if header.answers == start.asked() => {
                 let mut greeted = false;
-                let next = start.answered(answer, keys, out, |_| greeted = true);
+                let mut next = start.answered(answer, keys, out, |_| greeted = true);
+                // No other connection is served here.
+                while matches!(next, Next::Later) {
+                    next = start.go_on(keys, out);
+                }
                 match next {
-                    Next::Wait => Ok(greeted.then_some(Verdict::Greeted)),
+                    Next::Wait | Next::Later => Ok(greeted.then_some(Verdict::Greeted)),
                     Next::Done => {
                         self.last_id = start.asked();
                         self.phase = Phase::Open;
@@ -319,6 +323,43 @@ mod tests {
         let mut command = Vec::new();
         Writer::new(&mut command).int32("ping", 1).text("$db", "admin");
         command
+    }
+
+    /// What SCRAM says in a request, from its beginning on.
+    fn payload<'o>(out: &'o [u8], begins: &[u8]) -> &'o [u8] {
+        let at = out.windows(begins.len()).position(|part| part == begins).expect("it says so");
+        let length = u32::from_le_bytes(out[at - 5..at - 1].try_into().unwrap());
+        &out[at..at + length as usize]
+    }
+
+    #[test]
+    fn the_keys_for_many_iterations_are_derived_part_by_part() {
+        let login = ServerLogin { user: Some(("u".into(), "pencil".into())), ..ServerLogin::default() };
+        let (mut start, keys, mut out) = (ServerStart::new(login), KeyCache::default(), Vec::new());
+        start.begin(&mut out);
+        let hear = |start: &mut ServerStart, message: &[u8], out: &mut Vec<u8>| {
+            let header = Header::read(message).unwrap().unwrap();
+            start.answered(wire::answered(message, &header).unwrap(), &keys, out, |_| ())
+        };
+        let hello = reply(1, |answer| {
+            answer.bool("ismaster", true).int32("maxWireVersion", 21).double("ok", 1.0);
+        });
+        assert!(matches!(hear(&mut start, &hello, &mut out), Next::Wait));
+        let verifier = std::sync::Arc::new(scram::Verifier::from_password("pencil", b"salt", 20_000));
+        let mut exchange = scram::Server::new(verifier, "server".into());
+        let challenge = exchange.first(payload(&out, b"n,,")).unwrap();
+        let challenged = reply(2, |answer| {
+            answer.int32("conversationId", 1).binary("payload", &challenge).double("ok", 1.0);
+        });
+        out.clear();
+        assert!(matches!(hear(&mut start, &challenged, &mut out), Next::Later));
+        let mut parts = 1;
+        while matches!(start.go_on(&keys, &mut out), Next::Later) {
+            assert!(start.is_deriving() && out.is_empty());
+            parts += 1;
+        }
+        assert_eq!((parts, start.is_deriving()), (3, false));
+        assert!(exchange.last(payload(&out, b"c=")).is_ok());
     }
 
     /// What comes of an answer, whole or byte by byte.

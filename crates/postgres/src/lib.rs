@@ -58,6 +58,7 @@ impl Protocol for Postgres {
         self.catalogues.tell_time(now_ms);
         self.parameters.tell_time(now_ms);
         self.hubs.tell_time(now_ms, out);
+        self.derive_next(now, out);
     }
 
     fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {
@@ -154,6 +155,8 @@ impl Protocol for Postgres {
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
         if server.duty == Duty::Listens(key) {
             self.look_after_hub(me, server, out);
+        } else {
+            self.go_on_deriving(me, server, key, out);
         }
     }
 

@@ -357,6 +357,7 @@ impl Requester {
                 true => return Ok(Verdict::More),
                 false => login.postgres.server_login_input(SERVER, server, bytes, &mut outbox),
             };
+            login.postgres.derive_all(SERVER, server, &mut outbox);
             let code = code_of_error(&self.held[..consumed]);
             self.held.drain(..consumed);
             let idle = consumed == 0 && outbox.effects.is_empty();

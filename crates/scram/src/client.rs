@@ -153,6 +153,13 @@ pub(crate) struct Keys {
     pub(crate) server_key: [u8; KEY],
 }
 
+impl Keys {
+    /// Those that follow from a salted password.
+    pub(crate) fn of(salted: &[u8; KEY]) -> Self {
+        Self { client_key: crypto::hmac(salted, &[b"Client Key"]), server_key: crypto::hmac(salted, &[b"Server Key"]) }
+    }
+}
+
 impl Drop for Keys {
     fn drop(&mut self) {
         self.client_key.zeroize();
@@ -164,10 +171,7 @@ impl KeyCache {
     fn keys(&self, password: &str, salt: &[u8], iterations: u32) -> Keys {
         self.find(b"", password, salt, iterations, || {
             let mut salted = crypto::salted_password(prepare(password).as_bytes(), salt, iterations);
-            let keys = Keys {
-                client_key: crypto::hmac(&salted, &[b"Client Key"]),
-                server_key: crypto::hmac(&salted, &[b"Server Key"]),
-            };
+            let keys = Keys::of(&salted);
             salted.zeroize();
             keys
         })
@@ -182,24 +186,37 @@ impl KeyCache {
         iterations: u32,
         derive: impl FnOnce() -> Keys,
     ) -> Keys {
+        let name = Self::name(kind, password, salt, iterations);
+        if let Some(keys) = self.lock().get(&name) {
+            return keys.clone();
+        }
+        // Derived outside the lock: other logins need not wait for it.
+        let keys = derive();
+        self.insert(name, keys.clone());
+        keys
+    }
+
+    /// Under which name the keys are kept.
+    pub(crate) fn name(kind: &[u8], password: &str, salt: &[u8], iterations: u32) -> [u8; KEY] {
         let mut name = Sha256::new();
         name.update(kind);
         name.update(iterations.to_be_bytes());
         name.update((salt.len() as u64).to_be_bytes());
         name.update(salt);
         name.update(password);
-        let name = name.finalize().into();
-        if let Some(keys) = self.lock().get(&name) {
-            return keys.clone();
-        }
-        // Derived outside the lock: other logins need not wait for it.
-        let keys = derive();
+        name.finalize().into()
+    }
+
+    pub(crate) fn knows(&self, name: &[u8; KEY]) -> bool {
+        self.lock().contains_key(name)
+    }
+
+    pub(crate) fn insert(&self, name: [u8; KEY], keys: Keys) {
         let mut entries = self.lock();
         if entries.len() >= MAX_CACHED_KEYS {
             entries.clear();
         }
-        entries.insert(name, keys.clone());
-        keys
+        entries.insert(name, keys);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; KEY], Keys>> {

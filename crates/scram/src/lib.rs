@@ -7,6 +7,7 @@
 mod binding;
 mod client;
 mod crypto;
+mod derivation;
 mod login_keys;
 mod message;
 mod mock;
@@ -18,6 +19,7 @@ mod verifier;
 pub use binding::{ChannelBinding, Mechanism};
 pub use client::{Client, KeyCache};
 pub use crypto::equal;
+pub use derivation::{Derivation, Hash, Turns};
 pub use login_keys::LoginKeys;
 pub use message::{BindingFlag, Error};
 pub use mock::Mock;

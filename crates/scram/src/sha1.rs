@@ -15,7 +15,10 @@ use crate::{
 };
 
 /// Bytes of a SHA-1 digest.
-const LENGTH: usize = 20;
+pub(crate) const LENGTH: usize = 20;
+
+/// Tells its keys from those of SHA-256.
+pub(crate) const KIND: &[u8] = b"SHA-1";
 
 /// One login, seen from the client. Call [`Sha1Client::respond`], then [`Sha1Client::verify`], each once.
 pub struct Sha1Client(State);
@@ -61,7 +64,7 @@ impl Sha1Client {
         let iterations = attributes.expect('i', "a number of iterations")?;
         let iterations = iterations_from(iterations).ok_or(Error::Iterations)?;
         attributes.finish()?;
-        let keys = cache.find(b"SHA-1", password, &salt, iterations, || derive(password, &salt, iterations));
+        let keys = cache.find(KIND, password, &salt, iterations, || derive(password, &salt, iterations));
         let (client_key, server_key) = (&keys.client_key[..LENGTH], &keys.server_key[..LENGTH]);
         let unproved = format!("c=biws,r={nonce}");
         let signed = [bare.as_bytes(), b",", challenge.as_bytes(), b",", unproved.as_bytes()];
@@ -108,10 +111,14 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; LENGTH] {
 
 /// The keys, each in the first bytes of one of SHA-256.
 fn derive(password: &str, salt: &[u8], iterations: u32) -> Keys {
-    let salted = pbkdf2::pbkdf2_hmac_array::<Sha1, LENGTH>(password.as_bytes(), salt, iterations);
+    keys(&pbkdf2::pbkdf2_hmac_array::<Sha1, LENGTH>(password.as_bytes(), salt, iterations))
+}
+
+/// Those that follow from a salted password.
+pub(crate) fn keys(salted: &[u8; LENGTH]) -> Keys {
     let key = |name: &[u8]| {
         let mut key = [0; KEY];
-        key[..LENGTH].copy_from_slice(&hmac(&salted, &[name]));
+        key[..LENGTH].copy_from_slice(&hmac(salted, &[name]));
         key
     };
     Keys { client_key: key(b"Client Key"), server_key: key(b"Server Key") }

@@ -38,7 +38,7 @@ impl Sending {
         self.waiting.max(self.whole)
     }
 
-    /// Whether so many bytes more may be unread.
+    /// Whether this number of bytes more may be unread.
     pub(super) fn has_room(&self, length: usize) -> bool {
         self.waiting + length <= MAX_BEHIND
     }

@@ -1,6 +1,6 @@
 //! Logging in to a server: TLS where it is wanted, the start-up message, the proof of who we are, and what the server reports of itself.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use protocol::{CloseReason, Effect, Input, Outbox, Peer, PoolId, Secured, ServerTag, TlsFailure};
 use scram::{ChannelBinding, Mechanism};
@@ -13,7 +13,7 @@ use crate::{
         own_queries::Purpose,
         plans::Plans,
         server::{CancelKey, Server, Stage},
-        server_login::{Login, Proof, Step},
+        server_login::{Deriving, Login, Proof, Step},
         shared::Postgres,
         version::Version,
     },
@@ -39,6 +39,8 @@ enum Answer {
     /// A message with this body.
     Send(Vec<u8>),
     Nothing,
+    /// One that takes some time; the key under which it is gone on with.
+    Later(u64),
     /// The server has let us in.
     Accepted,
 }
@@ -76,6 +78,7 @@ impl Postgres {
             secured: None,
             bound: false,
             scram: None,
+            deriving: None,
             proof: Proof::None,
             parameters: Pairs::default(),
             asked: None,
@@ -93,6 +96,45 @@ impl Postgres {
             (Tls::Never | Tls::Allow | Tls::Prefer, _) => login.start(me, out),
         }
         Server::new(pool, login, catalogue)
+    }
+
+    /// Has the server go on whose turn it is to derive a part of its keys.
+    pub(crate) fn derive_next(&self, now: Duration, out: &mut Outbox) {
+        if let Some((server, key)) = self.derivations.next(now) {
+            let end = out.inserted.len();
+            out.push(Effect::Post { to: Peer::Server(server), key, bytes: end..end });
+        }
+    }
+
+    /// Derives one more part, if that was posted to a server that waits for it.
+    pub(crate) fn go_on_deriving(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
+        let Stage::Login(login) = &server.stage else { return };
+        if login.deriving.as_ref().is_some_and(|deriving| deriving.key == key) && self.derive_part(me, server, out) {
+            self.derivations.add((me, key));
+        }
+    }
+
+    /// Derives all parts that a server waits for, where no other connection waits meanwhile.
+    pub(crate) fn derive_all(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        while self.derive_part(me, server, out) {}
+        self.derivations.clear();
+    }
+
+    /// Derives one more part, and answers the server's challenge if it was the last. True if parts are left.
+    fn derive_part(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+        let Stage::Login(login) = &mut server.stage else { return false };
+        let Some(deriving) = &mut login.deriving else { return false };
+        if !deriving.derivation.go_on() {
+            return true;
+        }
+        self.keys.keep(&deriving.derivation);
+        let challenge = std::mem::take(&mut deriving.challenge);
+        login.deriving = None;
+        match login.sasl_respond(self, &challenge) {
+            Ok(body) => send(me, &body, out),
+            Err(refused) => self.fail(me, server, refused, out),
+        }
+        false
     }
 
     /// Handles the input of a server that is not ready; returns how much is consumed.
@@ -127,10 +169,9 @@ impl Postgres {
                 match header.kind {
                     back::AUTHENTICATION => login.authentication(self, body).map(|answer| {
                         match answer {
-                            Answer::Send(body) => out.insert(Peer::Server(me), |to| {
-                                write(to, front::PASSWORD, |to| to.extend_from_slice(&body));
-                            }),
+                            Answer::Send(body) => send(me, &body, out),
                             Answer::Nothing => {}
+                            Answer::Later(key) => self.derivations.add((me, key)),
                             Answer::Accepted => out.push(Effect::Authenticated { server: me }),
                         }
                         false
@@ -379,6 +420,9 @@ impl Login {
     /// Takes an authentication request and gives the answer.
     fn authentication(&mut self, postgres: &Postgres, mut body: &[u8]) -> Result<Answer, Refused> {
         let kind = take_u32(&mut body).ok_or_else(|| Refused::for_now("the server sent a malformed request"))?;
+        if self.deriving.is_some() {
+            return Err(Refused::for_now("the server went on asking before it had our answer"));
+        }
         if self.proof == Proof::Done && !(kind == 0 && self.scram.is_some()) {
             return Err(Refused::for_now("the server went on asking after it had accepted us"));
         }
@@ -419,7 +463,14 @@ impl Login {
                 }
                 self.sasl_first(body).map(Answer::Send)
             }
-            11 => self.sasl_respond(postgres, body).map(Answer::Send),
+            11 => match self.slow_part(postgres, body) {
+                Some(deriving) => {
+                    let key = deriving.key;
+                    self.deriving = Some(deriving);
+                    Ok(Answer::Later(key))
+                }
+                None => self.sasl_respond(postgres, body).map(Answer::Send),
+            },
             12 => {
                 let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL outcome out of turn"))?;
                 scram.verify(body).map_err(|error| Refused::forever(error.to_string()))?;
@@ -458,6 +509,13 @@ impl Login {
         body.extend_from_slice(&(first.len() as u32).to_be_bytes());
         body.extend_from_slice(&first);
         Ok(body)
+    }
+
+    /// What has to be derived before the challenge can be answered, and takes long.
+    fn slow_part(&self, postgres: &Postgres, challenge: &[u8]) -> Option<Box<Deriving>> {
+        let password = self.how.password.as_deref().filter(|_| self.scram.is_some())?;
+        let derivation = postgres.keys.slow(scram::Hash::Sha256, challenge, password)?;
+        Some(Box::new(Deriving { key: postgres.hubs.key(), derivation, challenge: challenge.into() }))
     }
 
     /// Answers the challenge with the password, or with the keys of the user's own login.
@@ -513,6 +571,11 @@ impl Login {
             ))
         })
     }
+}
+
+/// Sends what proves who we are.
+fn send(me: ServerTag, body: &[u8], out: &mut Outbox) {
+    out.insert(Peer::Server(me), |to| write(to, front::PASSWORD, |to| to.extend_from_slice(body)));
 }
 
 fn with_zero(text: &[u8]) -> Vec<u8> {

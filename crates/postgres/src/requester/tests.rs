@@ -326,3 +326,16 @@ proptest! {
         prop_assert_eq!(hear(piece), hear(usize::MAX));
     }
 }
+
+#[test]
+fn where_many_iterations_are_asked_for_the_answer_comes_at_once_all_the_same() {
+    let mut line = Line::open(login());
+    line.sent.clear();
+    line.hear(&message(b'R', b"\0\0\0\x0aSCRAM-SHA-256\0\0"), usize::MAX).unwrap();
+    let verifier = std::sync::Arc::new(scram::Verifier::from_password("pencil", b"salt", 20_000));
+    let mut exchange = scram::Server::new(verifier, "server".into());
+    let challenge = exchange.first(&line.sent[23..]).unwrap();
+    line.sent.clear();
+    line.hear(&message(b'R', &[b"\0\0\0\x0b", &challenge[..]].concat()), usize::MAX).unwrap();
+    assert!(exchange.last(&line.sent[5..]).is_ok());
+}

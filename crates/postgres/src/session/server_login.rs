@@ -17,6 +17,8 @@ pub(crate) struct Login {
     pub(crate) bound: bool,
     /// The SCRAM exchange, if there is one.
     pub(crate) scram: Option<scram::Client>,
+    /// The answer to its challenge waits for this.
+    pub(crate) deriving: Option<Box<Deriving>>,
     /// What the server has proved.
     pub(crate) proof: Proof,
     /// What it has reported.
@@ -25,6 +27,14 @@ pub(crate) struct Login {
     pub(crate) asked: Option<Traits>,
     /// How many messages it has sent.
     pub(crate) messages: u32,
+}
+
+/// Keys that are derived part by part.
+pub(crate) struct Deriving {
+    /// Tells what is posted to this server from what was meant for another.
+    pub(crate) key: u64,
+    pub(crate) derivation: scram::Derivation,
+    pub(crate) challenge: Box<[u8]>,
 }
 
 #[derive(PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use protocol::ServerTag;
+
 use crate::{
     directory::Directory,
     random::random,
@@ -17,6 +19,8 @@ pub struct Postgres {
     pub(crate) mock: scram::Mock,
     /// What was derived from passwords for servers.
     pub(crate) keys: scram::KeyCache,
+    /// Servers whose keys are derived part by part.
+    pub(crate) derivations: scram::Turns<(ServerTag, u64)>,
     /// What was learned from clients that logged in.
     pub(crate) keyring: Keyring,
     pub(crate) parameters: Parameters,
@@ -48,6 +52,7 @@ impl Postgres {
             directory,
             mock: scram::Mock::new(random()),
             keys: scram::KeyCache::default(),
+            derivations: scram::Turns::default(),
             keyring: Keyring::default(),
             parameters: Parameters::default(),
             statements: Arc::default(),

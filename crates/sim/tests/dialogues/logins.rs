@@ -254,6 +254,48 @@ fn poolhouse_proves_its_password_by_scram() {
 }
 
 #[test]
+fn the_keys_for_a_million_iterations_are_derived_part_by_part_while_others_are_served() {
+    let mut stage = Doors { password: Some("pencil".into()), ..Doors::default() }.stage(HELD);
+    let (other, client) = (add_server(&mut stage), add_client(&mut stage));
+    let server = stage.server();
+    stage.got(server);
+    stage.says(server, &request(10, b"SCRAM-SHA-256\0\0"));
+    let first = stage.got(server);
+    let verifier = Arc::new(scram::Verifier::from_password("pencil", b"salt", 100_000));
+    let mut exchange = scram::Server::new(verifier, "server".into());
+    stage.says(server, &request(11, &exchange.first(&first[23..]).unwrap()));
+    for _ in 0..12 {
+        assert_eq!(stage.got(server), b"", "some parts are left");
+        stage.says(client, &messages("Q:hello"));
+        assert_eq!(stage.got(other), messages("Q:hello"));
+        stage.says(other, &messages("C:OK~ Z:I"));
+        assert_eq!(stage.got(client), messages("C:OK~ Z:I"));
+        stage.wait(Duration::from_millis(20));
+    }
+    stage.wait(Duration::from_secs(1));
+    let outcome = exchange.last(&stage.got(server)[5..]).unwrap();
+    stage.says(server, &[request(12, &outcome), server_welcome()].concat());
+    assert_eq!((stage.servers().total, stage.servers().connecting), (2, 0));
+
+    // One that goes on asking meanwhile is given up, and so is one that goes.
+    for leaves in [false, true] {
+        let server = stage.server();
+        stage.got(server);
+        stage.says(server, &request(10, b"SCRAM-SHA-256\0\0"));
+        let nonce = text(&stage.got(server)[23..]).split_once("r=").unwrap().1.to_owned();
+        stage.says(server, &request(11, format!("r={nonce}x,s=AAAA,i=1000000").as_bytes()));
+        if leaves {
+            stage.leaves(server);
+        } else {
+            stage.says(server, &request(11, b"r=x"));
+            assert!(stage.is_over(server));
+        }
+        stage.wait(Duration::from_secs(10));
+        assert_eq!(stage.got(server), b"");
+    }
+}
+
+#[test]
 fn a_server_that_does_not_know_the_password_is_not_trusted() {
     for (pieces, says) in all_pieces().flat_map(|pieces| [(pieces, server_welcome()), (pieces, request(3, b""))]) {
         let (mut stage, client, server) = starting(Some("pencil"), pieces);

@@ -1,0 +1,238 @@
+//! Keys that are derived part by part. A server names the number of iterations, and a million of them take so long that a thread that
+//! serves others must not make them at once. Knows no thread and no clock: the owner says when the next part is due.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use ::sha1::Sha1;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use zeroize::Zeroize;
+
+use crate::{
+    client::{KeyCache, Keys},
+    crypto::KEY,
+    message::{self, Attributes},
+    prepare::prepare,
+    sha1::{self, LENGTH},
+    verifier::{iterations_from, salt_from},
+};
+
+/// Iterations that are made at once.
+pub(crate) const MAX_AT_ONCE: u32 = 16 * 1024;
+/// Iterations of one part.
+const PART: u32 = 8 * 1024;
+/// Time from the beginning of one part to that of the next, of all derivations.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The hash of a mechanism.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hash {
+    /// That of SCRAM-SHA-1.
+    Sha1,
+    /// That of SCRAM-SHA-256.
+    Sha256,
+}
+
+/// Keys on their way.
+pub struct Derivation {
+    name: [u8; KEY],
+    rounds: Rounds,
+}
+
+enum Rounds {
+    Sha1(Hi<Hmac<Sha1>, LENGTH>),
+    Sha256(Hi<Hmac<Sha256>, KEY>),
+}
+
+/// `Hi` of RFC 5802, as far as it has come.
+struct Hi<M, const N: usize> {
+    keyed: M,
+    last: [u8; N],
+    sum: [u8; N],
+    left: u32,
+}
+
+impl Derivation {
+    /// Goes on for a part. True if that was the last.
+    pub fn go_on(&mut self) -> bool {
+        match &mut self.rounds {
+            Rounds::Sha1(hi) => hi.go_on(PART),
+            Rounds::Sha256(hi) => hi.go_on(PART),
+        }
+    }
+}
+
+impl fmt::Debug for Derivation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Derivation").finish_non_exhaustive()
+    }
+}
+
+impl KeyCache {
+    /// What has to be derived part by part before the client can respond to this challenge; `None` where nothing has, or where the
+    /// challenge is none.
+    pub fn slow(&self, hash: Hash, server_first: &[u8], password: &str) -> Option<Derivation> {
+        let mut attributes = Attributes::new(message::text(server_first).ok()?);
+        attributes.expect('r', "a nonce").ok()?;
+        let salt = salt_from(attributes.expect('s', "a salt").ok()?)?;
+        let iterations = iterations_from(attributes.expect('i', "a number of iterations").ok()?)?;
+        let kind: &[u8] = if hash == Hash::Sha1 { sha1::KIND } else { b"" };
+        let name = Self::name(kind, password, &salt, iterations);
+        if iterations <= MAX_AT_ONCE || self.knows(&name) {
+            return None;
+        }
+        let rounds = match hash {
+            Hash::Sha1 => Rounds::Sha1(Hi::new(password.as_bytes(), &salt, iterations)),
+            Hash::Sha256 => Rounds::Sha256(Hi::new(prepare(password).as_bytes(), &salt, iterations)),
+        };
+        Some(Derivation { name, rounds })
+    }
+
+    /// Keeps what has been derived: the client may respond at once now.
+    ///
+    /// # Panics
+    /// Parts are left.
+    pub fn keep(&self, derivation: &Derivation) {
+        let keys = match &derivation.rounds {
+            Rounds::Sha1(hi) => sha1::keys(hi.done()),
+            Rounds::Sha256(hi) => Keys::of(hi.done()),
+        };
+        self.insert(derivation.name, keys);
+    }
+}
+
+impl<M: Mac + KeyInit + Clone, const N: usize> Hi<M, N> {
+    fn new(password: &[u8], salt: &[u8], iterations: u32) -> Self {
+        let keyed = <M as KeyInit>::new_from_slice(password).expect("HMAC takes a key of any length");
+        let first = Self::round(&keyed, &[salt, &1u32.to_be_bytes()]);
+        Self { keyed, last: first, sum: first, left: iterations - 1 }
+    }
+
+    fn round(keyed: &M, parts: &[&[u8]]) -> [u8; N] {
+        let mut mac = keyed.clone();
+        parts.iter().for_each(|part| mac.update(part));
+        let mut told = [0; N];
+        told.copy_from_slice(&mac.finalize().into_bytes()[..]);
+        told
+    }
+
+    fn go_on(&mut self, most: u32) -> bool {
+        let count = most.min(self.left);
+        for _ in 0..count {
+            self.last = Self::round(&self.keyed, &[&self.last]);
+            self.sum.iter_mut().zip(self.last).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        self.left -= count;
+        self.left == 0
+    }
+}
+
+impl<M, const N: usize> Hi<M, N> {
+    fn done(&self) -> &[u8; N] {
+        assert_eq!(self.left, 0, "all parts are made");
+        &self.sum
+    }
+}
+
+impl<M, const N: usize> Drop for Hi<M, N> {
+    fn drop(&mut self) {
+        self.last.zeroize();
+        self.sum.zeroize();
+    }
+}
+
+/// Whose part is next: one after the other, and one part each [`PAUSE`]. There is an entry for each server that is being logged in to and
+/// has asked for many iterations, at most.
+pub struct Turns<T>(Mutex<Waiting<T>>);
+
+struct Waiting<T> {
+    entries: VecDeque<T>,
+    next_at: Duration,
+}
+
+impl<T> Turns<T> {
+    /// It waits for a part.
+    pub fn add(&self, whose: T) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_back(whose);
+    }
+
+    /// All parts were made elsewhere.
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.clear();
+    }
+
+    /// Whose turn it is now, if a part is due. If parts are left after that, it is to be added again.
+    pub fn next(&self, now: Duration) -> Option<T> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if now < waiting.next_at {
+            return None;
+        }
+        let next = waiting.entries.pop_front()?;
+        waiting.next_at = now + PAUSE;
+        Some(next)
+    }
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Waiting { entries: VecDeque::new(), next_at: Duration::ZERO }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, Sha1Client, crypto};
+
+    #[test]
+    fn part_by_part_the_same_comes_as_at_once() {
+        for iterations in [1, 2, 4096] {
+            let (mut long, mut short) = (
+                Hi::<Hmac<Sha256>, KEY>::new(b"pencil", b"salt", iterations),
+                Hi::<Hmac<Sha1>, LENGTH>::new(b"", b"s", 7),
+            );
+            while !long.go_on(1000) {}
+            assert_eq!(*long.done(), crypto::salted_password(b"pencil", b"salt", iterations));
+            while !short.go_on(3) {}
+            assert_eq!(*short.done(), pbkdf2::pbkdf2_hmac_array::<Sha1, LENGTH>(b"", b"s", 7));
+        }
+    }
+
+    #[test]
+    fn only_many_iterations_are_slow_and_once_they_are_made_none_are() {
+        let (cache, challenge) = (KeyCache::default(), |i: u32| format!("r=abcd,s=AAAA,i={i}"));
+        for hash in [Hash::Sha1, Hash::Sha256] {
+            for i in [0, 1, 4096, MAX_AT_ONCE, 1_000_001] {
+                assert!(cache.slow(hash, challenge(i).as_bytes(), "p\u{e4}ss\u{ad}").is_none(), "{i}");
+            }
+            let many = challenge(3 * PART + 1);
+            let mut slow = cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow");
+            assert_eq!([0; 3].map(|_| slow.go_on()), [false, false, true]);
+            cache.keep(&slow);
+            assert!(cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").is_none());
+        }
+        // What was kept is what is derived at once elsewhere.
+        let many = challenge(3 * PART + 1);
+        let respond = |cache: &KeyCache| {
+            let plain = Client::new("abc".into()).0.respond(many.as_bytes(), "p\u{e4}ss\u{ad}", cache);
+            (plain, Sha1Client::named("u", "abc").0.respond(many.as_bytes(), "p\u{e4}ss\u{ad}", cache))
+        };
+        assert_eq!(respond(&cache), respond(&KeyCache::default()));
+    }
+
+    #[test]
+    fn all_have_their_turns_and_one_part_is_made_in_each_pause() {
+        let turns = Turns::default();
+        turns.add('a');
+        turns.add('b');
+        let at = |ms| turns.next(Duration::from_millis(ms));
+        assert_eq!([at(0), at(1), at(19), at(20)], [Some('a'), None, None, Some('b')]);
+        turns.add('a');
+        assert_eq!([at(39), at(60), at(80)], [None, Some('a'), None]);
+    }
+}
