@@ -7,6 +7,9 @@ use protocol::{Outbox, Peer};
 
 use crate::bson::{Document, Malformed, Writer, length};
 
+/// How a handshake of TLS begins: its type, and the first half of the version.
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
+
 /// Bytes of a header.
 pub const HEADER: usize = 16;
 
@@ -68,6 +71,10 @@ impl Header {
             2012 => Op::Compressed,
             other => Op::Unknown(other),
         };
+        // A message of 790 bytes begins so, too, but has an opcode.
+        if matches!(op, Op::Unknown(_)) && bytes.starts_with(&TLS_HANDSHAKE) {
+            return Some(Err(Malformed("a TLS handshake, and TLS is off here: see `tls` of the [[listener]]")));
+        }
         let length = usize::try_from(told).ok().filter(|length| (HEADER..=MAX_MESSAGE).contains(length));
         Some(match length {
             Some(length) => Ok(Self { length, id, answers, op }),
@@ -311,6 +318,15 @@ mod tests {
         let header = Header { length: bytes.len(), id: 7, answers: 0, op: Op::Msg };
         assert_eq!(body(&bytes, &header), Ok(Body::At(36..bytes.len())));
         assert_eq!(body(&bytes[..30], &header), Ok(Body::Needs(36)));
+    }
+
+    #[test]
+    fn a_handshake_of_tls_is_told_from_a_message() {
+        let mut bytes = [0x16, 0x03, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 9, 9, 9, 9, 9];
+        assert!(Header::read(&bytes).unwrap().unwrap_err().0.contains("TLS"));
+        bytes[2..4].fill(0);
+        bytes[12..].copy_from_slice(&2013i32.to_le_bytes());
+        assert_eq!(Header::read(&bytes).unwrap().unwrap().length, 790);
     }
 
     #[test]

@@ -177,7 +177,7 @@ const showFindings = told => {
     : told.state !== "examined" ? [paragraph(`There are more than ${told.most_pools} pools: too many to watch from here. Ask "poolhouse doctor".`)]
     : [...told.findings.map(one => finding(`${one.of}: ${one.name}`, one.evidence, "finding", paragraph(`not: ${one.rules_out}`),
         ...(one.setting ? [set(one.setting)] : []), element("p", {}, one.advice))),
-      ...told.undecided.map(one => finding(`${one.of}: undetermined: ${one.names.join(", ")}`, one.seen, "finding undecided", paragraph(`what would decide it: ${one.needs}`)))];
+      ...told.undecided.map(one => finding(`${one.of}: undetermined: ${one.names.join(", or ")}`, one.seen, "finding undecided", paragraph(`what would decide it: ${one.needs}`)))];
   if (told.state === "examined" && inside.length === 0) {
     inside.push(paragraph(told.pools === 0 ? "There is no pool yet: nobody has asked for a database." : `Healthy ${span}: none of the symptoms that it knows.`));
   }

@@ -125,7 +125,10 @@ pub(super) fn forgotten(pool: &PoolWindow<'_>) -> Verdict {
         return Verdict::Absent;
     }
     let size = pool.size();
-    let free = size.saturating_sub(last.taken());
+    let room = match size.saturating_sub(last.taken()) {
+        0 => format!("all {size} servers were taken at the end"),
+        free => format!("{free} of {size} servers were free at the end"),
+    };
     let clients = if forgotten == 1 { "a client has".to_owned() } else { format!("{forgotten} clients have") };
     Verdict::Present(Finding {
         symptom: Symptom::TransactionsLeftOpen,
@@ -133,13 +136,13 @@ pub(super) fn forgotten(pool: &PoolWindow<'_>) -> Verdict {
         evidence: vec![
             format!("{clients} asked nothing within a transaction for over {}", time(FORGOTTEN_MS)),
             format!("the longest such pause has lasted {}", time(longest_pause_ms(pool))),
-            format!("{free} of {size} servers were not taken at the end"),
+            room,
         ],
         rules_out: "the statements are not slow: nothing is asked of these servers".to_owned(),
         setting: None,
         advice: format!(
             "Find the client with {}. Until it ends, such a transaction keeps a server and its locks, and what it can see cannot be \
-             vacuumed. {} = 60s would end those that pause for longer, with an error for who left them.",
+             vacuumed. Where no {} is set that is as short, 60s would end those that pause for longer, with an error for who left them.",
             who_holds(pool),
             pool.key(Key::TransactionIdleTime)
         ),
