@@ -1,20 +1,26 @@
 //! Crowds of clients at a listener's limits, in virtual time: real workers, and clients that come in bursts, ramps, waves and trickles, ask a
 //! few times, and then leave, stay idle, stay in a transaction, or have never logged in. Knows no database: a client's words say how it stands.
 //!
+//! They come to several databases as several users, some of which have limits, which reloads change.
+//!
 //! Checked: there are never more clients inside than `hard_limit`; no client is evicted that is busy or was idle for less than
 //! `evict_min_idle`, and no more than are above the soft limit; no newcomer is refused while there is a place, or while a client that may go
-//! has been idle for longer than that and a few ticks, unless others have just got places. In the end, when all have left, the listener counts
+//! has been idle for longer than that and a few ticks, unless others have just got places. The same holds for each database and each user
+//! that has limits, among its own clients: one that is evicted is one too many of its listener, its database or its user. In the end, when all have left, the listener counts
 //! none.
+
+mod tenants;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts, Upstreams};
-use pool::{GateConfig, PoolConfig, Time};
+use driver::{DriverConfig, TenantLimits, Timeouts};
+use pool::{GateConfig, Time};
 use protocol::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag,
     Sessions, Standing,
 };
 
+use self::tenants::{DATABASES, Limits, Number, USERS};
 use crate::{
     house::{House, Rules},
     network::{Conditions, EndId, Network},
@@ -25,13 +31,15 @@ use crate::{
 const MAX_STEPS: u64 = 2_000_000;
 /// What a worker may sleep, and what comes of it takes one more of these.
 const TICK: Duration = Duration::from_millis(20);
+/// So long after a reload has changed limits all have heard of it, and of what was under way.
+const SETTLED: Duration = Duration::from_millis(500);
 /// What is sent takes no longer than this.
 const UNDER_WAY: Duration = Duration::from_millis(10);
 /// After the last client has left, the listener has heard of it so long after.
 const REST: Duration = Duration::from_secs(30);
 
 /// A client says one letter at a time: `i` is a request that leaves it idle, `t` one that leaves it in a transaction, `s` one that leaves it
-/// waiting for what others send. The first of them logs it in. Each is said back.
+/// waiting for what others send. Each is said back. Before the first of them it says a digit, which logs it in to a database as a user.
 struct Letters;
 
 impl Protocol for Letters {
@@ -53,7 +61,10 @@ impl Protocol for Letters {
         out: &mut Outbox,
     ) -> usize {
         if !std::mem::replace(logged_in, true) {
-            out.push(Effect::LoggedIn { client: me, pool: PoolId(0), user: "".into() });
+            let login = usize::from(input.bytes[0] - b'0');
+            let pool = PoolId((login / USERS) as u32);
+            out.push(Effect::LoggedIn { client: me, pool, user: tenants::user(login % USERS) });
+            return 1;
         }
         let standing = match input.bytes[0] {
             b't' => Standing::InTransaction,
@@ -88,6 +99,7 @@ impl Protocol for Letters {
     fn refuse(&self, me: ClientTag, _: &mut bool, why: Refusal, out: &mut Outbox) {
         let letter = match why {
             Refusal::TooManyClients { .. } => b'F',
+            Refusal::Full { .. } => b'T',
             Refusal::Evicted => b'E',
             Refusal::Crowded => b'C',
             Refusal::LoginTimeout => b'L',
@@ -104,30 +116,6 @@ impl Protocol for Letters {
     fn retire(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
 
     fn cancel(&self, _: ClientTag, _: &mut bool, _: &mut dyn Sessions<ServerTag, ()>, _: u64, _: bool, _: &mut Outbox) {
-    }
-}
-
-/// One pool without a server.
-struct Nowhere;
-
-impl Upstreams for Nowhere {
-    fn spec(&self, _: PoolId) -> PoolSpec {
-        PoolSpec {
-            protocol: "crowd",
-            database: "db".into(),
-            user: "app".into(),
-            hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 }.into(),
-            config: PoolConfig::default(),
-            tls: None,
-            caps: Vec::new(),
-            timeouts: PoolTimeouts::default(),
-            sizes: None,
-            revision: 0,
-        }
-    }
-
-    fn at_start(&self) -> Vec<PoolId> {
-        Vec::new()
     }
 }
 
@@ -157,6 +145,10 @@ enum Stands {
 
 struct Client {
     end: Option<EndId>,
+    /// Its database and its user.
+    login: [Number; 2],
+    /// When it was last evicted.
+    evicted: Time,
     /// When it does something by itself.
     wake: Time,
     stands: Stands,
@@ -191,6 +183,11 @@ struct Crowd {
     rng: Rng,
     now: Time,
     gate: GateConfig,
+    limits: Limits,
+    /// By database and user: how many clients it may have by now; more than its limit while a reload has lowered that.
+    most: [u32; DATABASES + USERS],
+    /// When limits were last changed, and when they are to be changed next.
+    reloads: [Time; 2],
     pause: Duration,
     clients: Vec<Client>,
     /// When a newcomer last got a place.
@@ -215,6 +212,9 @@ pub fn play(seed: u64, trace: bool) -> Done {
         crowd.step();
     }
     assert_eq!(crowd.inside(), 0, "the listener counts clients though all have left");
+    for tenant in crowd.house.handle().snapshot().tenants {
+        assert_eq!((tenant.clients, tenant.waiting), (0, 0), "{} counts clients though all have left", tenant.tenant);
+    }
     crowd.done
 }
 
@@ -238,12 +238,45 @@ impl Crowd {
             gate,
             timeouts: Timeouts { newcomer_wait: Some(wait), ..Timeouts::default() },
         };
-        let house = House::new(Letters, Arc::new(Nowhere), rules, &network, &mut rng);
+        let limits = Limits::default();
+        if rng.percent(70) {
+            limits.draw(&mut rng, hard_limit);
+        }
+        let house = House::new(Letters, Arc::new(limits.clone()), rules, &network, &mut rng);
         let clients = clients(&mut rng, hard_limit);
         let pause = rng.pick(&[Duration::from_millis(1), evict_min_idle / 2, evict_min_idle * 2]);
         let (now, done) = (Time(0), Done::default());
         let departures = [now; 2];
-        Self { house, network, rng, now, gate, pause, clients, progress: now, departures, done, trace }
+        let next = if rng.percent(30) { now + rng.around(Duration::from_secs(1)) } else { Time::NEVER };
+        let most = std::array::from_fn(|number| limits.of(number).map_or(u32::MAX, |limits| limits.hard_limit));
+        let (progress, reloads) = (now, [now, next]);
+        Self {
+            house,
+            network,
+            rng,
+            now,
+            gate,
+            limits,
+            most,
+            reloads,
+            pause,
+            clients,
+            progress,
+            departures,
+            done,
+            trace,
+        }
+    }
+
+    /// Other limits are put in force.
+    fn reload(&mut self) {
+        self.limits.draw(&mut self.rng, self.gate.hard_limit);
+        self.house.read_again();
+        let again = self.now + self.rng.around(Duration::from_secs(2));
+        self.reloads = [self.now, if self.rng.percent(50) { again } else { Time::NEVER }];
+        for (number, most) in self.most.iter_mut().enumerate() {
+            *most = (*most).max(self.limits.of(number).map_or(u32::MAX, |limits| limits.hard_limit));
+        }
     }
 
     /// Clients that the workers count as inside, those that are refused excluded.
@@ -255,6 +288,9 @@ impl Crowd {
     fn step(&mut self) {
         self.done.steps += 1;
         assert!(self.done.steps < MAX_STEPS, "the schedule does not end");
+        if self.now >= self.reloads[1] {
+            self.reload();
+        }
         for end in self.network.take_news() {
             if let Some(number) = self.clients.iter().position(|client| client.end == Some(end)) {
                 self.hear(number, end);
@@ -276,7 +312,12 @@ impl Crowd {
 
     fn pass(&mut self) {
         let wakes = self.clients.iter().map(|client| client.wake);
-        let next = wakes.chain(self.network.next_at()).chain(self.house.next_at()).min().expect("workers wake");
+        let next = wakes
+            .chain([self.reloads[1]])
+            .chain(self.network.next_at())
+            .chain(self.house.next_at())
+            .min()
+            .expect("workers wake");
         self.now = next.max(self.now);
         self.house.set_time(self.now);
         self.network.advance(self.now);
@@ -306,10 +347,12 @@ impl Crowd {
                     _ => b'i',
                 };
                 client.said.push_back(letter);
+                let login = [b'0' + (client.login[0] * USERS + client.login[1] - DATABASES) as u8];
+                let said: &[u8] = if client.stands == Stands::Coming { &login } else { &[] };
                 if client.stands != Stands::Coming {
                     client.stands = Stands::Asks;
                 }
-                self.network.send(end, &[letter]);
+                self.network.send(end, &[said, &[letter]].concat());
             }
             _ => self.leave(number),
         }
@@ -337,6 +380,7 @@ impl Crowd {
             let before = self.clients[number].stands;
             match letter {
                 b'F' => return self.refused(number),
+                b'T' => return self.full(number),
                 b'E' => return self.evicted(number, before),
                 b'C' | b'L' => return self.come_back(number),
                 _ => {}
@@ -383,12 +427,77 @@ impl Crowd {
             Stands::Coming | Stands::Busy | Stands::Outside => false,
         };
         assert!(right, "client {number} is evicted: {before:?}, with {:?}", self.gate);
-        assert!(self.gate.soft_limit < self.gate.hard_limit, "evicted where both limits are the same");
         self.done.counts[1] += 1;
+        self.clients[number].evicted = self.now;
         self.come_back(number);
-        let quiet = self.now - self.departures[1] > UNDER_WAY;
-        let here = self.clients.iter().filter(|client| self.is_here(client)).count();
-        assert!(!quiet || here as u32 >= self.gate.soft_limit, "{here} are left, with {:?}", self.gate);
+        if self.now - self.departures[1] <= UNDER_WAY || self.is_new() {
+            return;
+        }
+        // What goes for its database or its user is no longer there for its listener, and the other way round.
+        let is_limited = self.is_limited();
+        let here = |of: Option<Number>| {
+            let all = self.clients.iter().filter(|client| of.is_none_or(|of| client.login.contains(&of)));
+            let counts = |client: &&Client| {
+                self.is_here(client) || is_limited && (client.end.is_some() || self.now - client.evicted < TICK * 3)
+            };
+            all.filter(counts).count() as u32
+        };
+        let GateConfig { soft_limit, hard_limit, .. } = self.gate;
+        let of_listener = soft_limit < hard_limit && here(None) >= soft_limit;
+        let of_tenant = |tenant: &Number| {
+            // A reload may have left more than there may be.
+            let lowered = self.reloads[0] > Time(0);
+            let too_many = |limits: TenantLimits| {
+                let here = here(Some(*tenant));
+                here >= limits.soft_limit && (limits.soft_limit < limits.hard_limit || lowered)
+            };
+            self.limits.of(*tenant).is_some_and(too_many)
+        };
+        let login = self.clients[number].login;
+        assert!(
+            of_listener || login.iter().any(of_tenant),
+            "client {number} of {login:?} is evicted at {:?}, and {:?} are left of all, its database and its user: {:?}, {:?}",
+            self.now,
+            [here(None), here(Some(login[0])), here(Some(login[1]))],
+            self.gate,
+            login.map(|tenant| self.limits.of(tenant))
+        );
+    }
+
+    /// Whether any database or user has limits.
+    fn is_limited(&self) -> bool {
+        (0..self.most.len()).any(|tenant| self.limits.of(tenant).is_some())
+    }
+
+    /// Whether limits were changed just now.
+    fn is_new(&self) -> bool {
+        self.reloads[0] > Time(0) && self.now - self.reloads[0] < SETTLED
+    }
+
+    /// There is no place for a client with its database or its user.
+    fn full(&mut self, number: usize) {
+        let departure = self.departures[0];
+        self.done.counts[2] += 1;
+        self.come_back(number);
+        if self.is_new() || self.now - self.progress < TICK * 6 || self.now - departure < TICK * 6 {
+            return;
+        }
+        let long = self.gate.evict_min_idle + TICK * 8;
+        let is_full = |tenant: &Number| {
+            let of_tenant = || self.clients.iter().filter(|client| client.login.contains(tenant));
+            let may_go = |client: &Client| matches!(client.stands, Stands::Idle(since) if self.now - since > long);
+            self.limits.of(*tenant).is_some_and(|limits| {
+                let known = of_tenant().filter(|client| client.is_known()).count() as u32;
+                known >= limits.hard_limit && (limits.soft_limit >= limits.hard_limit || !of_tenant().any(may_go))
+            })
+        };
+        let login = self.clients[number].login;
+        assert!(
+            login.iter().any(is_full),
+            "client {number} is refused at {:?} though its database and its user have places, or clients that may go: {:?}",
+            self.now,
+            login.map(|tenant| self.limits.of(tenant))
+        );
     }
 
     fn refused(&mut self, number: usize) {
@@ -397,7 +506,10 @@ impl Crowd {
         self.come_back(number);
         // Strangers beyond their share send no client away: they go by themselves when they take too long.
         let strangers = self.clients.iter().any(|client| client.silent && client.stands == Stands::Coming);
-        if strangers || self.now - self.progress < TICK * 6 {
+        // So do those who wait for a place with their database or their user.
+        let comes = |client: &Client| client.stands == Stands::Coming && !client.silent;
+        let waiting = self.is_limited() && self.clients.iter().any(comes);
+        if strangers || waiting || self.is_new() || self.now - self.progress < TICK * 6 {
             return;
         }
         // One that is evicted at this moment has its place until it is gone.
@@ -424,9 +536,19 @@ impl Crowd {
         self.clients.iter().filter(|client| client.is_known() && self.is_here(client)).count()
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         let inside = self.known();
         assert!(inside as u32 <= self.gate.hard_limit, "{inside} are inside, with {:?}", self.gate);
+        for tenant in 0..self.most.len() {
+            let Some(TenantLimits { hard_limit, .. }) = self.limits.of(tenant) else { continue };
+            let of_tenant = self.clients.iter().filter(|client| client.login.contains(&tenant));
+            let inside = of_tenant.filter(|client| client.is_known() && self.is_here(client)).count() as u32;
+            if inside <= hard_limit && !self.is_new() {
+                self.most[tenant] = hard_limit;
+            }
+            let most = self.most[tenant];
+            assert!(inside <= most, "{inside} of tenant {tenant} are inside, {most} may be");
+        }
     }
 
     fn tell(&self, what: impl FnOnce() -> String) {
@@ -458,6 +580,8 @@ fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {
         };
         Client {
             end: None,
+            login: [rng.index(DATABASES), DATABASES + rng.index(USERS)],
+            evicted: Time(0),
             wake: Time(0) + at,
             stands: Stands::Outside,
             silent: rng.percent(silent),
