@@ -156,13 +156,11 @@ pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
     let (mut at, mut sections) = (HEADER + FLAGS, 0);
     while at < end {
         let Some(kind) = message.get(at) else { return too_short(header, at + 1) };
-        let Some(told) = length(&message[at + 1..]) else {
+        let Some(told) = message.get(at + 1..at + 5) else {
             return if end < at + 5 { Err(Malformed("a section that does not end")) } else { Ok(Body::Needs(at + 5)) };
         };
-        let section = at + 1..(at + 1).saturating_add(told);
-        if told < 5 || section.end > end {
-            return Err(Malformed("a section whose length is wrong"));
-        }
+        let told = length(told).filter(|told| (5..=end - at - 1).contains(told));
+        let section = at + 1..at + 1 + told.ok_or(Malformed("a section whose length is wrong"))?;
         match kind {
             0 if section.end > message.len() => return Ok(Body::Needs(section.end)),
             0 => {
@@ -336,7 +334,7 @@ mod tests {
             bytes[..4].copy_from_slice(&length.to_le_bytes());
             assert!(Header::read(&bytes).unwrap().is_err());
         }
-        for (at, byte) in [(16, 4), (20, 2), (21, 255), (21, 4)] {
+        for (at, byte) in [(16, 4), (20, 2), (21, 255), (21, 4), (24, 255)] {
             let mut bytes = sample();
             bytes[at] = byte;
             assert!(find(&bytes).is_err(), "{at}");
