@@ -107,6 +107,9 @@ enum Home {
     Server(ServerTag),
 }
 
+/// The key of a client, and where it is.
+type Listener = (u64, ClientTag);
+
 /// Who has subscribed to one name.
 #[derive(Default)]
 struct Listeners {
@@ -115,7 +118,7 @@ struct Listeners {
     /// Wishes for it that the server has been asked for and has not answered: it stays subscribed until then.
     asked: u32,
     /// Keys and places of clients, in the order of the keys.
-    clients: Vec<(u64, ClientTag)>,
+    clients: Vec<Listener>,
     /// What a pattern says, once it has been read.
     pattern: Option<Box<Pattern>>,
 }
@@ -134,7 +137,7 @@ impl Listeners {
     }
 
     /// Those that are told in Redis's own words, and those that hear events.
-    fn apart(&self) -> (&[(u64, ClientTag)], &[(u64, ClientTag)]) {
+    fn apart(&self) -> (&[Listener], &[Listener]) {
         self.clients.split_at(self.clients.partition_point(|(key, _)| key & OF_EVENTS == 0))
     }
 

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use protocol::{ClientTag, Effect, Outbox, Peer, ServerTag};
 
-use super::{Home, Hub, Name, Wish, post, post_with_reason, word};
+use super::{Home, Hub, Listener, Name, Wish, post, post_with_reason, word};
 use crate::{
     command::{Subscription, Topic},
     resp::{self, Said},
@@ -273,8 +273,8 @@ impl Hub {
 }
 
 /// Posts the same to many.
-fn post_all(to: &[(u64, ClientTag)], bytes: Range<usize>, out: &mut Outbox) {
-    let post = |(key, tag): &(u64, ClientTag)| Effect::Post { to: Peer::Client(*tag), key: *key, bytes: bytes.clone() };
+fn post_all(to: &[Listener], bytes: Range<usize>, out: &mut Outbox) {
+    let post = |(key, tag): &Listener| Effect::Post { to: Peer::Client(*tag), key: *key, bytes: bytes.clone() };
     out.effects.extend(to.iter().map(post));
 }
 
