@@ -34,6 +34,8 @@ pub enum Progress {
     Elsewhere { host: String, port: u16 },
     /// It cannot be used. `permanent`: asking again is of no use.
     Failed { message: String, permanent: bool },
+    /// It works, and has no such database, or no such version of the protocol.
+    Unknown { message: String },
 }
 
 impl Login {
@@ -75,8 +77,7 @@ impl Login {
                 Version::Resp2 => self.auth(),
                 Version::Resp3 => {
                     // Clients fall back to RESP2 when they hear this.
-                    let message = "NOPROTO unsupported protocol version".to_owned();
-                    Progress::Failed { message, permanent: true }
+                    Progress::Unknown { message: "NOPROTO unsupported protocol version".to_owned() }
                 }
             },
             (Step::Auth, None) => self.select(true),
@@ -93,7 +94,10 @@ impl Login {
             },
             (_, Some(message)) => {
                 let message = without_secret(message, &self.login);
-                Progress::Failed { permanent: is_permanent(&message), message }
+                match is_unknown(&message) {
+                    true => Progress::Unknown { message },
+                    false => Progress::Failed { permanent: is_permanent(&message), message },
+                }
             }
         }
     }
@@ -150,6 +154,11 @@ pub fn without_secret(message: String, login: &ServerLogin) -> String {
     }
 }
 
+/// Whether a server that works has no such database, or no such version of the protocol: what one client asks for is no outage.
+fn is_unknown(error: &str) -> bool {
+    ["NOPROTO", "ERR DB index", "ERR invalid DB index"].iter().any(|unknown| error.starts_with(unknown))
+}
+
 /// Whether a refusal holds until somebody changes something: wrong credentials, a database that does not exist. Not while a server loads its data, is full, or waits for its master.
 pub fn is_permanent(error: &str) -> bool {
     [
@@ -188,6 +197,20 @@ mod tests {
         assert_eq!(bytes, b"*1\r\n$4\r\nPING\r\n");
         let Progress::Done { hello } = login.reply(b"+PONG\r\n") else { panic!("it is not done") };
         assert_eq!(hello.mode, "standalone");
+    }
+
+    #[test]
+    fn a_database_and_a_protocol_that_the_server_lacks_are_no_outage() {
+        let mut login = Login::new(login(99, None));
+        login.reply(b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n");
+        let Progress::Unknown { message } = login.reply(b"-ERR DB index is out of range\r\n") else {
+            panic!("it is known")
+        };
+        assert_eq!(message, "ERR DB index is out of range");
+        let old = ServerLogin { version: Version::Resp3, ..ServerLogin::default() };
+        for reply in [&b"-NOPROTO unsupported protocol version\r\n"[..], b"-ERR unknown command `HELLO`\r\n"] {
+            assert!(matches!(Login::new(old.clone()).reply(reply), Progress::Unknown { .. }));
+        }
     }
 
     #[test]

@@ -9,13 +9,17 @@ pub const NO_SERVER: &str = "LOADING Poolhouse";
 /// The error of a command for which there is no server.
 pub fn of_failure(why: &LeaseFailure) -> String {
     let words = match why {
-        LeaseFailure::Unavailable { last_error: Some(said), .. } if is_redis_error(said) => return said.to_string(),
+        LeaseFailure::Unavailable { last_error: Some(said), .. } | LeaseFailure::Unknown { said: Some(said) }
+            if is_redis_error(said) =>
+        {
+            return said.to_string();
+        }
         LeaseFailure::WaitTimeout { waited, shortage } => format!(
             "the server connections stayed busy for {:.1} s: {shortage}. Look for commands that block, or {}.",
             waited.as_secs_f64(),
             shortage.limit.remedy()
         ),
-        LeaseFailure::Unavailable { waited, last_error } => format!(
+        LeaseFailure::Unavailable { waited, last_error, .. } => format!(
             "no connection to Redis after {:.1} s: {}",
             waited.as_secs_f64(),
             last_error.as_deref().unwrap_or("the reason is not known")
@@ -87,14 +91,21 @@ pub fn of_refusal(why: &Refusal) -> String {
 mod tests {
     use std::time::Duration;
 
+    use protocol::Outage;
+
     use super::*;
 
     #[test]
     fn what_redis_said_is_passed_on_in_its_words() {
         let told = |said: &str| {
-            of_failure(&LeaseFailure::Unavailable { waited: Duration::from_secs(1), last_error: Some(said.into()) })
+            of_failure(&LeaseFailure::Unavailable {
+                waited: Duration::from_secs(1),
+                last_error: Some(said.into()),
+                outage: Outage::Unreachable,
+            })
         };
-        assert_eq!(told("ERR DB index is out of range"), "ERR DB index is out of range");
+        let unknown = of_failure(&LeaseFailure::Unknown { said: Some("ERR DB index is out of range".into()) });
+        assert_eq!(unknown, "ERR DB index is out of range");
         assert_eq!(told("WRONGPASS invalid"), "WRONGPASS invalid");
         for own in ["connection refused", "TLS with 10.0.0.5:6379 failed: bad certificate", "ERRATIC words"] {
             assert_eq!(told(own), format!("LOADING Poolhouse: no connection to Redis after 1.0 s: {own}"));

@@ -327,6 +327,10 @@ impl Server {
                 let reason = CloseReason::Elsewhere { host, port };
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
+            Progress::Unknown { message } => {
+                self.phase = Phase::Ended;
+                out.push(Effect::Close { peer: Peer::Server(me), reason: CloseReason::Unknown { message } });
+            }
             Progress::Failed { message, permanent } => {
                 self.phase = Phase::Ended;
                 let reason = CloseReason::StartFailed { permanent, message };
