@@ -102,7 +102,7 @@ impl Failure {
                     why.trim_end_matches('.')
                 ),
             ),
-            LeaseFailure::Unavailable { waited, last_error } => {
+            LeaseFailure::Unavailable { waited, last_error, .. } => {
                 let why = last_error.as_deref().unwrap_or("it does not answer");
                 let text = format!("Poolhouse: no connection to MongoDB within {} ms: {why}", waited.as_millis());
                 Self::new(Code::HostUnreachable, text).transient()

@@ -71,6 +71,8 @@ pub enum LeaseFailure {
         waited: Duration,
         /// What the last attempt ended with, if known.
         last_error: Option<Arc<str>>,
+        /// What kept the client from a server.
+        outage: Outage,
     },
     /// The upstream knows nothing under the name that was asked for.
     Unknown {
@@ -81,6 +83,31 @@ pub enum LeaseFailure {
     QueueFull,
     /// The pool was cleared or closed.
     Closed,
+}
+
+/// Why a client waited in vain for an upstream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outage {
+    /// No connection could be made.
+    Unreachable,
+    /// The upstream refuses the login, and goes on refusing it until a setting is changed.
+    Refused,
+    /// A connection is under way for longer than a client waits.
+    Connecting,
+    /// An operator has paused the pool.
+    Paused,
+}
+
+impl Outage {
+    /// What can be done about it, as a sentence.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Unreachable => "Find out why it cannot be reached; unavailable_wait_time bounds the wait.",
+            Self::Refused => "Mend what it refuses: user and password come from [[database]] and [[user]].",
+            Self::Connecting => "Raise max_wait_time, or find out why connecting takes so long.",
+            Self::Paused => "`poolhouse ctl resume` lets clients go on.",
+        }
+    }
 }
 
 /// Why the driver turns a client away, or sends it away.

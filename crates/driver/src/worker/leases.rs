@@ -6,7 +6,7 @@ use std::{
 };
 
 use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Wish};
-use protocol::{CloseReason, LeaseFailure, Limit, PoolId, Protocol, Shortage, Verdict};
+use protocol::{CloseReason, LeaseFailure, Limit, Outage, PoolId, Protocol, Shortage, Verdict};
 
 use super::{
     Work, Worker,
@@ -201,15 +201,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 // Nobody is busy: there is no server yet.
                 if shortage.connecting > 0 && shortage.in_use + shortage.between == 0 {
                     let why = "connecting takes longer than max_wait_time allows";
-                    return LeaseFailure::Unavailable { waited, last_error: Some(why.into()) };
+                    return LeaseFailure::Unavailable {
+                        waited,
+                        last_error: Some(why.into()),
+                        outage: Outage::Connecting,
+                    };
                 }
                 LeaseFailure::WaitTimeout { waited, shortage }
             }
             CheckOutFailed::Paused => {
-                LeaseFailure::Unavailable { waited, last_error: Some("an operator has paused it".into()) }
+                let last_error = Some("an operator has paused it".into());
+                LeaseFailure::Unavailable { waited, last_error, outage: Outage::Paused }
             }
-            CheckOutFailed::Unavailable | CheckOutFailed::Refused => {
-                LeaseFailure::Unavailable { waited, last_error: pool.last_error() }
+            CheckOutFailed::Unavailable => {
+                LeaseFailure::Unavailable { waited, last_error: pool.last_error(), outage: Outage::Unreachable }
+            }
+            CheckOutFailed::Refused => {
+                LeaseFailure::Unavailable { waited, last_error: pool.last_error(), outage: Outage::Refused }
             }
             CheckOutFailed::Unknown => LeaseFailure::Unknown { said: pool.last_error() },
             CheckOutFailed::QueueFull => LeaseFailure::QueueFull,

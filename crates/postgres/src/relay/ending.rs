@@ -45,13 +45,13 @@ impl Postgres {
                 "Raise max_size or max_waiters.".to_owned(),
                 Blame::Exhausted,
             ),
-            LeaseFailure::Unavailable { waited, last_error } => (
+            LeaseFailure::Unavailable { waited, last_error, outage } => (
                 code::CANNOT_CONNECT_NOW,
                 match last_error {
                     Some(error) => format!("the database is unavailable, waited {}: {error}", seconds(waited)),
                     None => format!("the database is unavailable, waited {}", seconds(waited)),
                 },
-                "unavailable_wait_time bounds the wait.".to_owned(),
+                outage.remedy().to_owned(),
                 Blame::Server,
             ),
             LeaseFailure::Unknown { said } => (
