@@ -114,7 +114,7 @@ impl Head {
         fields: impl Iterator<Item = (&'f str, &'f [u8])>,
         wanted: &'static [&'static str],
     ) -> Result<(), Denied> {
-        let mut length = None;
+        let (mut length, mut authorized) = (None, false);
         for (name, value) in fields {
             let value = value.trim_ascii();
             let is = |known: &str| name.eq_ignore_ascii_case(known);
@@ -130,6 +130,10 @@ impl Head {
                 }
                 self.framing = Framing::Chunked;
             } else if is("authorization") {
+                if authorized {
+                    return Err(Denied::new(400, "two fields Authorization"));
+                }
+                authorized = true;
                 self.token = bearer(value).map(<[u8]>::to_vec);
             } else if is("connection") {
                 self.connection(value);
@@ -213,6 +217,7 @@ mod tests {
             "Content-Length: +1",
             "Content-Length: 1,1",
             "Content-Length : 1",
+            "Authorization: Bearer a\r\nAuthorization: Bearer b",
         ] {
             assert_eq!(status(&format!("POST / HTTP/1.1\r\n{field}\r\n\r\n")), 400, "{field}");
         }
