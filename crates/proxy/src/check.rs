@@ -121,9 +121,19 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     if config.insecure_no_auth {
         return;
     }
-    // Over HTTP everybody shows a token.
-    let open = |listener: &&Listener| listener.http.is_none() && !config.authenticates(listener.kind);
-    for listener in reachable().filter(open) {
+    // A token guards what is asked for over HTTP.
+    let unguarded = |listener: &&Listener| listener.http.is_none() && !config.authenticates(listener.kind);
+    let logs_in = |kind| config.databases_of(kind).any(|database| database.password.is_some());
+    let local = config.listeners.iter().filter(|listener| listener.listen.is_local());
+    for listener in local.filter(unguarded).filter(|listener| logs_in(listener.kind)) {
+        let message = format!(
+            "every program on this machine gets in at {} without a password: Poolhouse alone knows the one in the url",
+            listener.listen
+        );
+        let problem = Problem::warning(message).hint("add a [[user]] with a password, and clients are asked for it");
+        found.push(config.locate(problem, &listener.spots, "listen"));
+    }
+    for listener in reachable().filter(unguarded) {
         let message = format!("{} can be reached from other machines, but no user has a password", listener.listen);
         let hint = match config.source {
             Some(_) => "add a [[user]] with a password, or listen on 127.0.0.1, or give --insecure-no-auth",

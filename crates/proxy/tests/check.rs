@@ -124,6 +124,19 @@ fn listening_beyond_loopback_without_passwords_is_an_error() {
 }
 
 #[test]
+fn a_login_lent_to_every_program_of_the_machine_is_a_warning() {
+    let lent = |rest: &str| {
+        let text = format!(
+            "[[database]]\nname = \"d\"\nurl = \"redis://:pw@h\"\n[[listener]]\nprotocol = \"redis\"\nlisten = \"127.0.0.1:1\"\n{rest}"
+        );
+        let found = found_with(&text, MACHINE);
+        found.into_iter().find(|line| line.contains("every program on this machine gets in at 127.0.0.1:1"))
+    };
+    assert!(lent("").is_some_and(|line| line.starts_with("p.toml:6:10: warning:")));
+    assert_eq!(lent("[[user]]\nname = \"default\"\npassword = \"pw\"\n"), None);
+}
+
+#[test]
 fn the_same_address_twice_is_an_error() {
     let one = "[[listener]]\nlisten = \"127.0.0.1:1\"\n";
     expect(&format!("{one}{one}"), "p.toml:7:10: error: two listeners have the address 127.0.0.1:1");
