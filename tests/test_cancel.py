@@ -194,3 +194,14 @@ def test_a_client_that_waits_for_a_server_can_be_cancelled(start, cluster):
         waiter.expect(b"Z")
         holder.query("COMMIT")
         assert waiter.query("SELECT 2") == [["2"]]
+
+
+def test_the_statement_of_a_client_that_has_gone_at_once_is_cancelled(start, cluster):
+    """Its end arrives with its statement, so that a first cancel request may reach the server before it has read the statement."""
+    pooler = start(max_size=2)
+    for _ in range(8):
+        with pooler.wire() as client:
+            client.send(w.query("SELECT pg_sleep(60)"))
+    eventually("none of them runs on", lambda: not running(cluster)())
+    with pooler.wire() as client:
+        assert client.query("SELECT 1") == [["1"]]

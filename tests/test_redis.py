@@ -118,6 +118,8 @@ def test_each_client_has_its_own_database_and_name(pool, server):
         poolhouse.connect().select(200)
     with pytest.raises(redis.ResponseError, match="DB index is out of range"):
         poolhouse.connect().select(100_000)
+    # What one client asks for in vain is no outage.
+    assert poolhouse.metric("poolhouse_pools_unavailable") == 0
 
 
 def test_blocking_commands_block_nobody_else(pool):

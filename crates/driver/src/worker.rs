@@ -50,6 +50,7 @@ mod diary;
 mod effects;
 mod ending;
 mod entrance;
+mod errand;
 mod evicting;
 mod farewells;
 mod gathering;

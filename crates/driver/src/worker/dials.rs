@@ -203,6 +203,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             pinned: None,
             sides: 0,
             after_side: None,
+            recall: None,
         });
         self.execute(out, Source::NONE);
         if self.upgrading.is_some() {

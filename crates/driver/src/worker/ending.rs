@@ -40,7 +40,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         );
         self.set_whereabouts(server.pool.id, server.id, Local::None);
         let conn = self.still_open(&server);
-        self.take_leave_of(&server.pool, server.id, conn);
+        match (conn, server.recall) {
+            (Some(conn), Some(errand)) => self.part_and_recall(conn, server.pool, server.id, errand),
+            (conn, _) => self.take_leave_of(&server.pool, server.id, conn),
+        }
     }
 
     /// The connection has ended, or its session gave it up. Its holder is told.

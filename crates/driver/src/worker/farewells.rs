@@ -1,12 +1,12 @@
 //! Connections to a database that have been ended here, until the database has ended them, too: only then is the session gone that
 //! limits of the database count. Till then a server has its place in its pool and its permit of the budget. Knows no session.
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use pool::{Closed, Fault, ServerId, Time};
 use protocol::{PoolId, Protocol};
 
-use super::{Worker, attempts::Attempts, pools::Local};
+use super::{Worker, attempts::Attempts, errand::Errand, pools::Local};
 use crate::{
     reactor::{ConnId, Owner, Reactor},
     shared_pool::SharedPool,
@@ -16,6 +16,17 @@ use crate::{
 /// does has ended, which may be far off: so the connection is closed all the same, and the database may have one more for a while.
 const FAREWELL_TIME: Duration = Duration::from_millis(1500);
 
+/// How long after its start a farewell repeats the cancel request of a client that has gone; each further time after twice as long. A
+/// request that the database handles before it has read the statement has no effect.
+const RECALL_PAUSE: Duration = Duration::from_millis(40);
+
+/// The cancel request of a client that has gone, and when it is due again.
+struct Recall {
+    errand: Rc<Errand>,
+    due: Time,
+    pause: Duration,
+}
+
 /// See the file's head.
 pub(super) struct Farewell {
     conn: ConnId,
@@ -24,6 +35,8 @@ pub(super) struct Farewell {
     /// The hosts to try then, if the server has not got through its start.
     next: Option<Box<Attempts>>,
     until: Time,
+    /// The session still does what a client has asked for that has gone.
+    recall: Option<Recall>,
 }
 
 impl Farewell {
@@ -44,10 +57,36 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     ) {
         let slot = self.farewells.vacant_key();
         self.set_whereabouts(pool.id, id, Local::Farewell(slot as u32));
-        self.farewells.insert(Farewell { conn, pool, id, next, until: self.now + FAREWELL_TIME });
+        let until = self.now + FAREWELL_TIME;
+        self.farewells.insert(Farewell { conn, pool, id, next, until, recall: None });
         self.reactor.set_owner(conn, Owner::Farewell(slot as u32));
         self.reactor.part(conn);
         self.reactor.receive(conn);
+    }
+
+    /// The same for a server that may still do what a client has asked for that has gone: until its end, that is cancelled again.
+    pub(super) fn part_and_recall(&mut self, conn: ConnId, pool: Arc<SharedPool>, id: ServerId, errand: Rc<Errand>) {
+        let slot = self.farewells.vacant_key();
+        self.begin_farewell(conn, pool, id, None);
+        let due = self.now + RECALL_PAUSE;
+        self.farewells[slot].recall = Some(Recall { errand, due, pause: RECALL_PAUSE });
+    }
+
+    /// Repeats the cancel requests that are due.
+    pub(super) fn repeat_recalls(&mut self) {
+        let now = self.now;
+        let mut due = Vec::new();
+        for (_, farewell) in self.farewells.iter_mut() {
+            if let Some(recall) = farewell.recall.as_mut().filter(|recall| recall.due <= now) {
+                recall.pause *= 2;
+                recall.due = now + recall.pause;
+                due.push((Rc::clone(&recall.errand), farewell.id, farewell.pool.id));
+            }
+        }
+        for (errand, id, pool) in due {
+            // No server is withheld on its account.
+            self.go_on_errand(errand, u32::MAX, id, pool);
+        }
     }
 
     /// The database has said something more, or ended its side.

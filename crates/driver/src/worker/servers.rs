@@ -9,6 +9,7 @@ use super::{
     Work, Worker,
     attempts::Attempts,
     calls::{ClientSessions, HasSession, Source, call},
+    errand::Errand,
     held::Held,
     pools::Local,
     sharing::Share,
@@ -77,6 +78,8 @@ pub(super) struct ServerConn<S> {
     pub(super) sides: u32,
     /// The verdict of a release that waits for those to end.
     pub(super) after_side: Option<Verdict>,
+    /// The cancel request that was sent because its client has gone: it is repeated until the server has ended.
+    pub(super) recall: Option<Rc<Errand>>,
 }
 
 impl<S> ServerConn<S> {
@@ -404,6 +407,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             pinned: None,
             sides: 0,
             after_side: None,
+            recall: None,
         });
         true
     }

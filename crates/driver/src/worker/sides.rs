@@ -6,14 +6,15 @@
 //! too long, or the connection breaks) the request may still arrive, and the server is never lent again. A request for a
 //! connection in TLS goes in TLS, too, and is not sent at all if that cannot be had.
 
-use std::{io, time::Duration};
+use std::{io, rc::Rc, time::Duration};
 
 use pool::{ServerId, Time};
-use protocol::{ClientTag, CloseReason, PoolId, Protocol};
+use protocol::{ClientTag, CloseReason, PoolId, Protocol, Verdict};
 
 use super::{
     Worker,
     calls::{ServerSessions, Source, call},
+    errand::{Errand, Upgrade},
     lease::Lease,
     servers::ServerConn,
 };
@@ -37,15 +38,12 @@ pub(super) struct Side {
     server: u32,
     server_id: ServerId,
     pool: PoolId,
-    bytes: Vec<u8>,
+    errand: Rc<Errand>,
     step: Step,
     until: Time,
     /// The client that waits to hear that it has been dealt with.
     asker: Option<Asker>,
 }
-
-/// What is asked for first, and the byte that agrees.
-pub(super) type Upgrade = (Vec<u8>, u8);
 
 enum Step {
     /// The connection must be secured before anything is said.
@@ -119,7 +117,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes` there.
     pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
         let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
-        let id = server.id;
         let peer = match &server.address {
             Address::Unix(_) => None,
             Address::Tcp { .. } => match self.reactor.peer(server.conn) {
@@ -127,29 +124,43 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 peer => peer,
             },
         };
-        let step = match upgrade {
+        let (id, pool) = (server.id, server.pool.id);
+        let (address, spec) = (server.address.clone(), server.pool.spec());
+        let errand = Rc::new(Errand { bytes: bytes.to_vec(), upgrade, address, peer, spec });
+        if self.go_on_errand(errand, slot as u32, id, pool) {
+            self.servers[slot].sides += 1;
+        }
+    }
+
+    /// Opens a connection for an errand on account of a server, which may be gone; false: it cannot be opened.
+    pub(super) fn go_on_errand(&mut self, errand: Rc<Errand>, server: u32, server_id: ServerId, pool: PoolId) -> bool {
+        let step = match &errand.upgrade {
             None => Step::Plain,
-            Some(upgrade) => match super::secure::connect(&server.pool.spec(), &server.address) {
-                Ok(channel) => Step::Ask(upgrade, Box::new(channel)),
-                Err(error) => return tracing::warn!(%error, "cannot send a cancel request"),
+            Some(upgrade) => match super::secure::connect(&errand.spec, &errand.address) {
+                Ok(channel) => Step::Ask(upgrade.clone(), Box::new(channel)),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot send a cancel request");
+                    return false;
+                }
             },
         };
         let side = self.sides.vacant_key();
         let owner = Owner::Side(side as u32);
-        let connected = match (&self.servers[slot].address, peer) {
+        let connected = match (&errand.address, errand.peer) {
             (_, Some(address)) => self.reactor.connect_tcp(address, owner),
             (Address::Unix(path), None) => self.reactor.connect_unix(path, owner),
             (Address::Tcp { .. }, None) => unreachable!("seen above"),
         };
         match connected {
             Ok(conn) => {
-                let until = self.now + SIDE_TIME;
-                let pool = self.servers[slot].pool.id;
-                let (bytes, asker) = (bytes.to_vec(), self.asker.take());
-                self.sides.insert(Side { conn, server: slot as u32, server_id: id, pool, bytes, step, until, asker });
-                self.servers[slot].sides += 1;
+                let (until, asker) = (self.now + SIDE_TIME, self.asker.take());
+                self.sides.insert(Side { conn, server, server_id, pool, errand, step, until, asker });
+                true
             }
-            Err(error) => tracing::warn!(%error, "cannot send a cancel request"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot send a cancel request");
+                false
+            }
         }
     }
 
@@ -190,8 +201,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// What was to be said can be said.
     pub(super) fn on_side_secured(&mut self, slot: usize) {
         self.sides[slot].step = Step::Plain;
-        let bytes = std::mem::take(&mut self.sides[slot].bytes);
-        self.say_on_side(slot, &bytes);
+        let errand = Rc::clone(&self.sides[slot].errand);
+        self.say_on_side(slot, &errand.bytes);
     }
 
     fn say_on_side(&mut self, slot: usize, bytes: &[u8]) {
@@ -228,7 +239,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.tell_asker(asker);
         }
         match freed {
-            Some((_, Some(verdict))) => self.check_in(side.server as usize, verdict),
+            Some((_, Some(verdict))) => {
+                if verdict == Verdict::Discard {
+                    self.servers[side.server as usize].recall = Some(side.errand);
+                }
+                self.check_in(side.server as usize, verdict);
+            }
             Some((Some(holder), None)) => self.push_feed(holder as usize),
             Some((None, None)) | None => {}
         }
