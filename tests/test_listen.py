@@ -70,6 +70,29 @@ def test_nothing_is_missed_after_listen_has_returned(start):
                 assert heard(client, 1, timeout=0.01) == []
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("pin, then", [
+    ("CREATE TEMP TABLE t ()", "DROP TABLE t"),
+    ("CREATE TEMP TABLE t ()", "CREATE TEMP TABLE u ()"),
+    ("SELECT pg_advisory_lock(1)", "SELECT pg_advisory_unlock(1)"),
+    ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", "CLOSE c"),
+])
+def test_who_began_to_listen_while_it_was_pinned_misses_nothing(start, pin, then, shared):
+    pooler = start(max_size=8)
+    with pooler.connect() as teller, pooler.connect() as other:
+        if shared:
+            other.execute("LISTEN news")
+        for _ in range(5):
+            with pooler.connect() as client:
+                for text in (pin, "LISTEN news", then):
+                    client.execute(text)
+                told = [("news", str(number)) for number in range(4)]
+                for note in told:
+                    teller.execute("SELECT pg_notify(%s, %s)", note)
+                assert heard(client, 4, timeout=3) == told
+                assert heard(client, 1, timeout=0.01) == []
+
+
 def test_a_client_hears_itself_after_its_transaction(start):
     pooler = start(max_size=3)
     with pooler.connect(autocommit=False) as client:

@@ -127,12 +127,12 @@ fn listening_beyond_loopback_without_passwords_is_an_error() {
 fn a_login_lent_to_every_program_of_the_machine_is_a_warning() {
     let lent = |rest: &str| {
         let text = format!(
-            "[[database]]\nname = \"d\"\nurl = \"redis://:pw@h\"\n[[listener]]\nprotocol = \"redis\"\nlisten = \"127.0.0.1:1\"\n{rest}"
+            "[[database]]\nurl = \"redis://:pw@h\"\n[[listener]]\nprotocol = \"redis\"\nlisten = \"127.0.0.1:1\"\n{rest}"
         );
         let found = found_with(&text, MACHINE);
         found.into_iter().find(|line| line.contains("every program on this machine gets in at 127.0.0.1:1"))
     };
-    assert!(lent("").is_some_and(|line| line.starts_with("p.toml:6:10: warning:")));
+    assert!(lent("").is_some_and(|line| line.starts_with("p.toml:5:10: warning:")));
     assert_eq!(lent("[[user]]\nname = \"default\"\npassword = \"pw\"\n"), None);
 }
 
@@ -183,7 +183,7 @@ fn readable_files_with_passwords_are_found() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         proxy::check(&proxy::from_file(&path, false).unwrap(), MACHINE).len()
     };
-    let plain = "[[database]]\nname = \"d\"\nurl = \"postgres://app:pw@h/d\"\n";
+    let plain = "[[database]]\nname = \"d\"\nurl = \"postgres://app:pw@h/d\"\n[[user]]\nname = \"a\"\npassword = \"md50123456789abcdef0123456789abcdef\"\n";
     assert_eq!(found(plain, 0o644), 1);
     assert_eq!(found(plain, 0o640), 0);
     assert_eq!(found("[[database]]\nname = \"d\"\nurl = \"postgres://app@h/d\"\n", 0o644), 0);

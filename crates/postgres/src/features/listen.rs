@@ -6,6 +6,8 @@
 //! wants it any more. Of later clients the server stops listening and goes back, and the shared one listens in its place; only
 //! when it does is such a client told that its LISTEN is done. So nothing is missed after that, and nothing comes twice. What
 //! was committed before a client is told that its transaction is over comes before that, as without a pooler (`session::listen::in_time`).
+//! A client that began to listen while it was pinned stays pinned for that: there is no moment at which it could change servers
+//! without a loss.
 //!
 //! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it themselves:
 //! notifications may have been missed.
@@ -15,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
 use crate::{
-    directory::OnState,
+    directory::{OnState, PoolMode},
     features::cleaning,
     session::{
         client::{Client, Phase},
@@ -38,6 +40,22 @@ impl Postgres {
     pub(crate) fn shares_listening(server: &Server) -> bool {
         let utf8 = server.settings.reported.get(b"client_encoding") == Some(&b"UTF8"[..]);
         server.policy.share_listener && server.policy.on_state == OnState::Replay && utf8
+    }
+
+    /// Whether what a server at work for us hears is for its holder: it listens there, and does not come to share a server by this work.
+    pub(crate) fn listens_alone(client: &Client, server: &Server) -> bool {
+        let keeps = client.pin.is_some() || client.mode == PoolMode::Session;
+        match server.work.as_ref().map(|work| &work.purpose) {
+            Some(Purpose::Survey(_)) => keeps || !Self::shares_listening(server),
+            Some(Purpose::Correct(_) | Purpose::Forget | Purpose::Unlisten(_) | Purpose::Defaults(_)) => keeps,
+            _ => false,
+        }
+    }
+
+    /// Whether a client goes on listening to these channels on the server that it has kept so far, though another could hear them: it was told
+    /// that it listens there, and while it moved a notification would be lost or come twice.
+    pub(crate) fn stays_to_listen(client: &Client, channels: &[Box<[u8]>]) -> bool {
+        client.pin.is_some() && channels.iter().any(|channel| !client.hears(channel))
     }
 
     /// The server of a client listens to these channels: the client's are heard elsewhere from now on, or here, and it goes on

@@ -338,16 +338,21 @@ impl Postgres {
         }
     }
 
-    /// A notification that no holder is to get: if the server listens for others, it is for them.
+    /// A notification while the server serves no client: it is for those for whom the server listens, or for the holder, which
+    /// may have been told already that its transaction is over.
     fn heard(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
-        if matches!(server.duty, Duty::Listens(_)) {
-            match (whole, relay.full) {
-                (true, _) => self.fan_out(server, &relay.bytes[relay.at..end], relay.out),
-                (false, false) => return Step::Wait,
-                (false, true) => return Step::Broken("a notification without an end".to_owned()),
+        let for_all = matches!(server.duty, Duty::Listens(_));
+        let for_holder = server.holder.is_some_and(|tag| Self::listens_alone(relay.client(tag), server));
+        match (whole, relay.full) {
+            _ if !for_all && !for_holder => Step::Drop,
+            (false, false) => Step::Wait,
+            (false, true) => Step::Broken("a notification without an end".to_owned()),
+            (true, _) if for_all => {
+                self.fan_out(server, &relay.bytes[relay.at..end], relay.out);
+                Step::Drop
             }
+            (true, _) => notification(relay, server, whole, end),
         }
-        Step::Drop
     }
 }
 

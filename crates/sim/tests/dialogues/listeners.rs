@@ -1,10 +1,13 @@
 //! Clients that listen share one server of their pool.
 
 use postgres::PoolMode;
-use sim::{network::EndId, stage::postgres::messages};
+use sim::{
+    network::EndId,
+    stage::postgres::{messages, survey_answer},
+};
 
 use crate::cast::{
-    Play, add_client, add_server, assert_clean, assert_cleaned, assert_surveyed, error_code, in_all_pieces,
+    Play, SOON, add_client, add_server, assert_clean, assert_cleaned, assert_surveyed, error_code, in_all_pieces,
     one_of_each, text,
 };
 
@@ -190,6 +193,51 @@ fn a_client_with_a_server_of_its_own_listens_there() {
         stage.says(client, &messages("Q:FROM_t"));
         assert_eq!(stage.got(server), messages("Q:FROM_t"));
     });
+}
+
+/// The client asks this of its own server, which hears something while it is asked what was left behind in it.
+fn hear_in_between(stage: &mut Play, client: EndId, server: EndId, asked: [&str; 2], rows: &[[&str; 3]]) {
+    let [query, answer] = asked.map(messages);
+    stage.says(client, &query);
+    stage.got(server);
+    stage.says(server, &answer);
+    let survey = text(&stage.got(server));
+    assert!(survey.contains("/* poolhouse */ SELECT"), "{survey}");
+    stage.got(client);
+    stage.says(server, &messages(NOTIFICATION));
+    assert_eq!(text(&stage.got(client)), text(&messages(NOTIFICATION)));
+    stage.says(server, &survey_answer(rows));
+}
+
+#[test]
+fn who_began_to_listen_on_a_server_of_its_own_misses_nothing_and_stays_there() {
+    let temporary = ["p", "temporary", ""];
+    let listens = ["l", "a", ""];
+    for another in [false, true] {
+        in_all_pieces(PoolMode::Transaction, |stage, client, server| {
+            stage.says(client, &messages("Q:CREATE_TEMP_TABLE_t()"));
+            stage.got(server);
+            stage.says(server, &messages("C:CREATE_TABLE~ Z:I"));
+            assert_surveyed(stage, server, &[temporary]);
+            if another {
+                let (hub, other) = (add_server(stage), add_client(stage));
+                begin(stage, other, hub);
+            }
+            hear_in_between(stage, client, server, ["Q:LISTEN_a", "C:LISTEN~ Z:I"], &[temporary, listens]);
+            let create = ["Q:CREATE_TEMP_TABLE_u()", "C:CREATE_TABLE~ Z:I"];
+            hear_in_between(stage, client, server, create, &[temporary, listens]);
+            hear_in_between(stage, client, server, ["Q:DROP_TABLE_t,_u", "C:DROP_TABLE~ Z:I"], &[listens]);
+            stage.wait(SOON);
+            assert_eq!(text(&stage.got(server)), "", "it is neither cleaned nor left");
+            stage.got(client);
+            stage.says(server, &messages(NOTIFICATION));
+            assert_eq!(text(&stage.got(client)), text(&messages(NOTIFICATION)));
+            // It goes when it listens no longer.
+            hear_in_between(stage, client, server, ["Q:UNLISTEN_a", "C:UNLISTEN~ Z:I"], &[]);
+            stage.says(server, &messages(NOTIFICATION));
+            assert_eq!(text(&stage.got(client)), "");
+        });
+    }
 }
 
 #[test]

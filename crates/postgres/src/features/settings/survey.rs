@@ -272,7 +272,8 @@ impl Postgres {
         if matches!(client.pin, Some(Pin::UnknownSetting | Pin::Settings)) && !server.discarded {
             pin = pin.or(client.pin);
         }
-        let shares = pin.is_none() && Self::shares_listening(server);
+        let stays = Self::stays_to_listen(client, &survey.channels);
+        let shares = pin.is_none() && !stays && Self::shares_listening(server);
         if !survey.channels.is_empty() && !shares {
             pin = pin.or(Some(Pin::Listen));
         }
