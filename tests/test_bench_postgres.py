@@ -146,6 +146,20 @@ def test_tables_of_pgbench_in_another_schema_are_found_and_named(cluster):
             database.execute("DROP TABLE public.pgbench_branches")
 
 
+def test_the_scale_is_that_of_the_tables_unless_another_is_given(cluster):
+    with cluster.superuser("other") as database:
+        database.execute("CREATE TABLE public.pgbench_branches AS SELECT generate_series(1, 3) AS bid")
+        database.execute("CREATE TABLE public.pgbench_accounts (aid int, abalance int)")
+        database.execute("GRANT SELECT ON public.pgbench_branches, public.pgbench_accounts TO PUBLIC")
+    try:
+        for given, scale in ([], 3), (["--scale", 2], 2):
+            result = bench(cluster.url(database="other"), "--schema", "public", "--clients", 1, "--duration", "300ms", *given)
+            assert f"scale {scale}" in result["about"]["asks"], result["about"]["asks"]
+    finally:
+        with cluster.superuser("other") as database:
+            database.execute("DROP TABLE public.pgbench_branches, public.pgbench_accounts")
+
+
 def test_a_transaction_that_fails_half_way_is_rolled_back_before_the_connection_is_used_again(tables, cluster, tmp_path):
     script = tmp_path / "half.sql"
     script.write_text("\\set n random(1, 2)\nBEGIN;\nSELECT 1;\nSELECT 1 / (:n - 1);\nEND;\n")

@@ -56,6 +56,10 @@ def test_exit_statuses_tell_failure_from_bad_usage(start):
     assert pooler.ctl("pause", "--time", "5").returncode == 2
     unknown = pooler.ctl("pause", "--database", "nowhere")
     assert unknown.returncode == 1 and "no database of this name" in unknown.stderr
+    for_all = start(databases={"*": {}})
+    for order in ("pause", "drain", "resume", "reconnect"):
+        unknown = for_all.ctl(order, "--database", "nowhere")
+        assert unknown.returncode == 1 and "no pool has this name" in unknown.stderr, (order, unknown.stderr)
     pooler.config_path.write_text("[serv]\n")
     broken = pooler.ctl("reload")
     assert broken.returncode == 1 and "did you mean `serve`" in broken.stderr

@@ -31,6 +31,18 @@ def test_a_signal_reads_the_configuration_again_and_clients_stay(start):
     assert "configuration read again" in pooler.log()
 
 
+def test_a_listener_that_is_put_back_is_no_news(start):
+    pooler = start()
+    text = pooler.config_path.read_text()
+    pooler.config_path.write_text(text.replace(f'"127.0.0.1:{pooler.port}"', '"127.0.0.1:1"', 1))
+    notes = reload(pooler)["notes"]
+    assert any("127.0.0.1:1 is new" in note for note in notes), notes
+    assert any(f"127.0.0.1:{pooler.port} is gone from the file" in note for note in notes), notes
+    pooler.config_path.write_text(text)
+    notes = reload(pooler)["notes"]
+    assert not any("restart Poolhouse" in note or "goes on listening" in note for note in notes), notes
+
+
 def test_a_smaller_pool_closes_servers_as_they_become_free(start):
     pooler = start(max_size=4)
     with pooler.wire() as a, pooler.wire() as b, pooler.wire() as c:

@@ -134,6 +134,11 @@ impl Handle {
         self.order(Some(database), |wish| wish.drained = true)
     }
 
+    /// Whether a database is paused or drained by its name, or was left out of what holds for all. It need not have a pool.
+    pub fn is_ordered(&self, database: &DatabaseName) -> bool {
+        self.host.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).has(database)
+    }
+
     /// Makes all present servers of a database, or of all, stale: idle ones close now, the others when they are free.
     pub fn reconnect(&self, database: Option<&DatabaseName>) {
         for pool in self.host.pools(database) {

@@ -55,6 +55,11 @@ impl Orders {
         true
     }
 
+    /// Whether there is a wish for this database by its name.
+    pub(crate) fn has(&self, database: &DatabaseName) -> bool {
+        self.databases.contains_key(database)
+    }
+
     /// Whether any database is drained.
     pub(crate) fn any_drained(&self) -> bool {
         self.all.drained || self.databases.values().any(|wish| wish.drained)

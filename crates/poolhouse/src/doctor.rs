@@ -254,7 +254,7 @@ fn apart(every: Duration, window: Duration, stale_for: Duration) -> Duration {
     every.max(SOONEST).max(stale_for).max(window / MOST_LOOKS).min(window / LEAST_LOOKS)
 }
 
-/// Looks again after each `pause`, which is told how long it has been, until that returns false.
+/// Looks again after each `pause`, which is told how long it has been since the first look, until that returns false.
 fn looks(
     source: &mut dyn Source,
     mut recorder: Option<Recorder>,
@@ -262,10 +262,11 @@ fn looks(
 ) -> anyhow::Result<Diagnosis> {
     let began = Instant::now();
     let mut patient: Option<Patient> = None;
-    let (mut looks, mut answered) = (0, None);
+    let (mut looks, mut answered, mut first) = (0, None, None);
     loop {
         let seen = source.look(began);
         let at = began.elapsed();
+        let first = *first.get_or_insert(at);
         let answers = seen.is_ok();
         match seen {
             Ok(line) => {
@@ -287,7 +288,7 @@ fn looks(
             Err(error) if answered.is_none_or(|before| at - before > PATIENCE) => return Err(error),
             Err(_) => {}
         }
-        if !pause(at) {
+        if !pause(at - first) {
             // Who is gone at the end is not well: it has as long to come back as in between.
             if answers {
                 break;

@@ -7,6 +7,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+#[macro_use]
+mod told;
+
 mod bench;
 mod check;
 mod command_line;
@@ -63,11 +66,12 @@ fn main() -> ExitCode {
         Verb::Sweep(args) => sweep::run(*args),
         Verb::Top(args) => top::run(args),
     };
-    done.unwrap_or_else(|error| {
+    let status = done.unwrap_or_else(|error| {
         // Servers and files wrote a part of it.
         eprintln!("error: {}", printable::lines(&format!("{error:#}")));
         ExitCode::FAILURE
-    })
+    });
+    if told::is_lost() { ExitCode::FAILURE } else { status }
 }
 
 #[cfg(test)]

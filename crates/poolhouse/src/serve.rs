@@ -1,6 +1,11 @@
 //! `poolhouse serve`: turns the command line into a configuration and serves it.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser, value_parser};
 use proxy::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, ServeError};
@@ -253,6 +258,7 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
         return proxy::from_file(path, args.insecure_no_auth);
     }
     let url = match (args.url, &args.url_file) {
+        (Some(url), _) if is_file(&url) => return Err(no_url(&url).into()),
         (Some(url), _) => url,
         (None, Some(path)) => settings::read_small(path)
             .map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?,
@@ -266,6 +272,24 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
     let http_token = args.flags.http_token_file.as_ref().map(read).transpose()?;
     let flags = Flags { insecure_no_auth: args.insecure_no_auth, http_token, ..args.flags.into() };
     proxy::from_url(&url, &flags, &settings::environment)
+}
+
+/// Whether the name of a file stands where a URL belongs.
+fn is_file(text: &str) -> bool {
+    let path = Path::new(text);
+    let has_name_of_one = path.extension().is_some_and(|end| ["toml", "ini", "conf"].iter().any(|known| end == *known));
+    !text.contains("://") && (has_name_of_one || path.is_file())
+}
+
+fn no_url(file: &str) -> Problem {
+    let problem = Problem::error(format!("`{file}` is a file, and here belongs a URL"));
+    if Path::new(file).extension().is_some_and(|end| end == "ini") {
+        let hint =
+            "a configuration file of Poolhouse is named with --config; for PgBouncer's see docs/from-pgbouncer.md";
+        return problem.hint(hint);
+    }
+    problem
+        .hint(format!("a configuration file is named with --config {file}, a file with a URL with --url-file {file}"))
 }
 
 impl From<UrlFlags> for Flags {

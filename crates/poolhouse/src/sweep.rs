@@ -122,7 +122,7 @@ fn without_http(flag: Arg) -> Arg {
 
 /// Sweeps and tells.
 pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
-    let order = match order(&args) {
+    let mut order = match order(&args) {
         Ok(order) => order,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -137,7 +137,20 @@ pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let interrupt = interrupt::watch()?;
+    match args.work.at_scale_of_tables(order.target.clone()) {
+        Ok(target) => at_one_scale(&mut order, target),
+        Err(error) => return Ok(failed(error.blame, &error.message)),
+    }
     carry_out(order, args.work.init(), None, outputs, &interrupt.stop)
+}
+
+/// The target, and the same scale for what is asked through a pooler.
+fn at_one_scale(order: &mut Order<'_>, target: Target) {
+    let through = order.through.as_mut().map(|through| &mut through.pooler);
+    if let (Target::Postgres(target), Some(Pooler::At(Target::Postgres(through)))) = (&target, through) {
+        through.scale = target.scale;
+    }
+    order.target = target;
 }
 
 /// Makes the sweep, first the tables or documents if it is to (`init`), and tells what came out, also of the doctor who looks at somebody.

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use ::bench::plan::{
-    CommandScript, HttpTarget, MongoOperation, MongoTarget, MongoWork, PostgresTarget, QueryProtocol, RedisTarget,
-    RedisWork, Script, Target,
+use ::bench::{
+    plan::{
+        CommandScript, HttpTarget, MongoOperation, MongoTarget, MongoWork, PostgresTarget, QueryProtocol, RedisTarget,
+        RedisWork, Script, Target,
+    },
+    target::{TargetError, postgres::scale_of_tables},
 };
 use clap::{Args, ValueEnum, value_parser};
 use settings::Secret;
@@ -46,7 +49,7 @@ pub struct WorkFlags {
     #[arg(long, short = 'i')]
     init: bool,
 
-    /// PostgreSQL: the scale of these tables, 100,000 accounts each [default: 1]
+    /// PostgreSQL: the scale of these tables, 100,000 accounts each [default: with --init 1, else what they were made with]
     #[arg(long, short = 's', value_name = "N", value_parser = value_parser!(u32).range(1..=100_000))]
     scale: Option<u32>,
 
@@ -203,6 +206,20 @@ impl WorkFlags {
                       redis://user:password@host, mongodb://user:password@host/name, http://host/path or FILE.toml"
                 .to_owned()),
         }
+    }
+
+    /// The same target, at the scale that its tables have, unless a scale was given or the tables are still to be made. Asks the database.
+    ///
+    /// # Errors
+    /// It cannot be asked, or has no such tables.
+    pub fn at_scale_of_tables(&self, target: Target) -> Result<Target, TargetError> {
+        let Target::Postgres(mut target) = target else { return Ok(target) };
+        if self.scale.is_none() && !self.init {
+            if let Some(scale) = scale_of_tables(&target)? {
+                target.scale = scale;
+            }
+        }
+        Ok(Target::Postgres(target))
     }
 
     /// These flags must be all that are given.

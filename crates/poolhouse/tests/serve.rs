@@ -131,6 +131,9 @@ fn bad_usage_and_bad_configuration_have_exit_status_2() {
     let file = folder.path().join("p.toml");
     std::fs::write(&file, "[[database]]\nname = \"d\"\nurl = \"postgres://h/d\"\nmax_sise = 1\n").unwrap();
     let file = file.to_str().unwrap();
+    let ini = folder.path().join("pooler.cfg");
+    std::fs::write(&ini, "[databases]\nshop = host=h password=hunter2\n[pgbouncer]\nlisten_addr = *\n").unwrap();
+    let ini = ini.to_str().unwrap();
     for (args, part) in [
         (&["serve"][..], "takes the URL of a database"),
         (&["serve", "postgres://h/d", "--mode", "x"], "transaction, session, statement"),
@@ -139,6 +142,9 @@ fn bad_usage_and_bad_configuration_have_exit_status_2() {
         (&["serve", "postgres://u:${NOT_SET_ANYWHERE}@h/d"], "NOT_SET_ANYWHERE is not set"),
         (&["serve", "postgres://h/d", "--listen", "0.0.0.0:1"], "--insecure-no-auth"),
         (&["serve", "postgres://h/d", "--log-level", "a=b=c", "--listen", "127.0.0.1:0"], "log level"),
+        (&["serve", file], "--config"),
+        (&["serve", "pgbouncer.ini"], "docs/from-pgbouncer.md"),
+        (&["serve", "--config", ini], "docs/from-pgbouncer.md"),
         (&["serve", "--config", file], "did you mean `max_size`?"),
         (&["serve", "--config", file, "--max-size", "5"], "--config"),
         (&["check", file], "p.toml:4:1: error: unknown key `max_sise`"),
@@ -160,4 +166,26 @@ fn a_usable_configuration_is_said_to_be_so() {
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("1 listener, 1 database, 0 users; 0 errors"), "{said}");
+}
+
+#[test]
+fn a_reader_who_has_left_is_no_failure_and_a_full_device_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("p.toml");
+    std::fs::write(&file, "[[database]]\nname = \"d\"\nurl = \"postgres://h/d\"\n").unwrap();
+    let check = |file: &Path, out: Stdio, err: Stdio| {
+        let mut command = poolhouse();
+        command.arg("check").arg(file).stdin(Stdio::null()).stdout(out).stderr(err);
+        command.output().unwrap()
+    };
+    let left = || std::io::pipe().unwrap().1;
+    let output = check(&file, left().into(), Stdio::piped());
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()), (Some(0), String::new()));
+    let output = check(Path::new("/no/such/file"), Stdio::null(), left().into());
+    assert_eq!(output.status.code(), Some(2));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = check(&file, full.into(), Stdio::piped());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("error: cannot write to standard output: ") && said.lines().count() == 1, "{said}");
 }

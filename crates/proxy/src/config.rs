@@ -19,6 +19,7 @@ mod flags;
 mod http;
 mod mongodb;
 mod options;
+pub(crate) mod pgbouncer;
 mod redis;
 mod tls;
 mod userlist;

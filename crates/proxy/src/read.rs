@@ -7,7 +7,7 @@ use settings::{Problem, Problems, Variables, environment, load_text};
 
 use crate::{
     check::errors_of_a_part,
-    config::{Config, Reading, read},
+    config::{Config, Reading, pgbouncer, read},
 };
 
 /// Reads a file; `${ENV}` comes from the environment. `insecure_no_auth`: clients may come from anywhere though no user has a password.
@@ -15,7 +15,13 @@ use crate::{
 /// # Errors
 /// All that is wrong with it. Of a file that can be read there may be more, which [`crate::check()`] finds.
 pub fn from_file(path: &Path, insecure_no_auth: bool) -> Result<Config, Problems> {
-    usable(read(path, &load_text(path)?, &environment), insecure_no_auth)
+    let text = load_text(path)?;
+    let reading = read(path, &text, &environment);
+    if reading.config.is_none() && pgbouncer::is_its_file(&text) {
+        let (message, hint) = pgbouncer::not_read();
+        return Err(Problem::error(message).hint(hint).in_file(path).into());
+    }
+    usable(reading, insecure_no_auth)
 }
 
 /// Reads the text of a file that may itself not exist; relative paths in it start at its folder.

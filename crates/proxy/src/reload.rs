@@ -28,8 +28,8 @@ pub struct Reloader {
     pools: Arc<Generations>,
     /// What the listeners were opened with.
     tls: Arc<Tls>,
-    /// The listeners as they were opened, and in that order.
-    opened: Vec<Listener>,
+    /// The configuration that this process began with: its listeners were opened, in that order, and what takes a restart follows it.
+    began: Arc<Config>,
     in_force: RwLock<Arc<Config>>,
     /// One reload at a time. Apart from the rest, so that nobody waits for it who only looks.
     turn: Mutex<()>,
@@ -66,9 +66,9 @@ impl Reloader {
 
     /// Of a configuration that was just put in force for the first time.
     pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
-        let (opened, in_force) = (config.listeners.clone(), RwLock::new(config));
+        let (began, in_force) = (Arc::clone(&config), RwLock::new(config));
         let (failed, done, is_behind) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Self { handle, pools, tls, opened, in_force, turn: Mutex::new(()), failed, done, is_behind }
+        Self { handle, pools, tls, began, in_force, turn: Mutex::new(()), failed, done, is_behind }
     }
 
     /// The configuration in force.
@@ -88,7 +88,7 @@ impl Reloader {
     /// When the new one is not usable; the old one then stays in force.
     pub fn reload(&self) -> Result<Reloaded, Problems> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = read(&self.in_force()).and_then(|(config, warnings)| {
+        let outcome = read(&self.in_force(), &self.began.listeners).and_then(|(config, warnings)| {
             let tls = self.tls.renew(&config)?;
             Ok(self.put_in_force(config, tls, &warnings))
         });
@@ -128,14 +128,14 @@ impl Reloader {
 
     fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
         let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
-        restarts(&self.in_force(), &config, &mut notes);
+        restarts(&self.began, &config, &mut notes);
         for listener in config.listeners.iter().filter(|listener| listener.tls.is_some()) {
-            let before = self.opened.iter().find(|opened| opened.listen == listener.listen);
+            let before = self.began.listeners.iter().find(|opened| opened.listen == listener.listen);
             if before.is_some_and(|before| before.tls.is_none()) {
                 notes.push(format!("TLS at {} is new: restart Poolhouse for that", listener.listen));
             }
         }
-        let listeners = self.opened.iter().map(|opened| {
+        let listeners = self.began.listeners.iter().map(|opened| {
             let now = config.listeners.iter().find(|listener| listener.listen == opened.listen).unwrap_or(opened);
             (now.gate, now.timeouts)
         });
@@ -148,8 +148,8 @@ impl Reloader {
     }
 }
 
-/// The file of this configuration as it is now, and what is odd about it.
-fn read(in_force: &Config) -> Result<(Config, Vec<Problem>), Problems> {
+/// The file of this configuration as it is now, and what is odd about it, where these listeners are open.
+fn read(in_force: &Config, opened: &[Listener]) -> Result<(Config, Vec<Problem>), Problems> {
     let path: Option<PathBuf> = in_force.source.as_ref().map(|source| source.path.clone());
     let Some(path) = path else {
         let problem = Problem::error("there is no configuration file to read again: all was given on the command line");
@@ -158,11 +158,11 @@ fn read(in_force: &Config) -> Result<(Config, Vec<Problem>), Problems> {
     let config = from_file(Path::new(&path), in_force.insecure_no_auth)?;
     let config = resolved(config, Some(in_force))?;
     let serves = |listener: &Listener| config.databases_of(listener.kind).next().is_some();
-    if !in_force.listeners.iter().any(serves) {
+    if !opened.iter().any(serves) {
         let problem = Problem::error("the file is for another kind of database than what is served");
         return Err(problem.hint("start another Poolhouse with it").into());
     }
-    for listener in &in_force.listeners {
+    for listener in opened {
         let now = config.listeners.iter().find(|now| now.listen == listener.listen);
         if let Some(now) = now.filter(|now| now.kind != listener.kind) {
             let (before, now) = (listener.kind.name(), now.kind.name());
@@ -178,7 +178,7 @@ fn read(in_force: &Config) -> Result<(Config, Vec<Problem>), Problems> {
     Ok((config, problems))
 }
 
-/// Notes what takes a restart.
+/// Notes what takes a restart of a process that began with the old configuration.
 fn restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
     let mut note = |what: String| notes.push(format!("{what}: restart Poolhouse for that"));
     let opened = |config: &Config, listener: &Listener| config.listeners.iter().any(|l| l.listen == listener.listen);

@@ -361,3 +361,19 @@ poolhouse.toml:6:1: error: unknown key `min_sise` in [[database]]
     let shown = errors("[pool]\n[pool]\n");
     assert!(shown.contains("`pool` is written twice here"), "{shown}");
 }
+
+#[test]
+fn names_of_pgbouncer_are_told_what_they_are_here() {
+    for (text, here) in [
+        ("[pool]\ndefault_pool_size = 20\n", "`max_size` in `[pool]`"),
+        ("pool_size = 20\n", "`max_size` in a `[[database]]`"),
+        ("[pool]\nquery_wait_timeout = \"120s\"\n", "`max_wait_time`"),
+        ("[auth]\nauth_file = \"users.txt\"\n", "`file` in `[auth]`"),
+        ("[[listener]]\nmax_client_conn = 20\n", "`hard_limit`"),
+        ("[databases]\nshop = \"host=h\"\n", "`[[database]]`"),
+    ] {
+        let shown = errors_after_base(text);
+        assert!(shown.contains(here) && shown.contains("docs/from-pgbouncer.md"), "{shown}");
+        assert!(!shown.contains("did you mean"), "{shown}");
+    }
+}

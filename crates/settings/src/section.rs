@@ -37,6 +37,8 @@ pub struct Document<'d> {
     pub text: &'d str,
     /// What `${NAME}` stands for.
     pub variables: Variables<'d>,
+    /// What to write in place of a key that another program has.
+    pub foreign: fn(&str) -> Option<String>,
     /// What is wrong so far.
     pub problems: RefCell<Vec<Problem>>,
 }
@@ -69,22 +71,23 @@ pub fn read_text<T>(
     keys: &'static [&'static [&'static str]],
     read: impl FnOnce(&Document<'_>, &Section<'_>) -> T,
 ) -> Result<T, Problems> {
-    match read_in_part(path, text, variables, keys, read) {
+    match read_in_part(path, text, variables, |_| None, keys, read) {
         (Some(result), problems) if problems.is_empty() => Ok(result),
         (_, problems) => Err(Problems(problems)),
     }
 }
 
 /// The same where what could be read is of use although something is wrong: what that is, and all that is wrong, in the order of the
-/// text. Of a text that is no TOML nothing can be read.
+/// text. Of a text that is no TOML nothing can be read. `foreign` tells what to write in place of another program's key.
 pub fn read_in_part<T>(
     path: &Path,
     text: &str,
     variables: Variables<'_>,
+    foreign: fn(&str) -> Option<String>,
     keys: &'static [&'static [&'static str]],
     read: impl FnOnce(&Document<'_>, &Section<'_>) -> T,
 ) -> (Option<T>, Vec<Problem>) {
-    let document = Document { path, text, variables, problems: RefCell::default() };
+    let document = Document { path, text, variables, foreign, problems: RefCell::default() };
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut is_toml = true;
     for error in errors {
@@ -158,6 +161,9 @@ impl<'d> Section<'d> {
 
     fn unknown_key(&self, key: &str) -> Problem {
         let problem = Problem::error(format!("unknown key `{key}` in {}", self.title));
+        if let Some(advice) = (self.document.foreign)(key) {
+            return problem.hint(advice);
+        }
         let known: Vec<&str> = self.keys.iter().flat_map(|keys| keys.iter().copied()).collect();
         match nearest(key, &known) {
             Some(nearest) => problem.hint(format!("did you mean `{nearest}`?")),

@@ -38,10 +38,28 @@ pub fn check(target: &PostgresTarget) -> Result<String, TargetError> {
     scripts(target, 0)?;
     let place = Place::of(target, None)?;
     let mut once = Once::connect(place, CHECK_TIME)?;
-    if target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..))) {
+    if asks_tables(target) {
         tables::check(&mut once, target, CHECK_TIME)?;
     }
     Ok(once.version().map_or_else(|| "PostgreSQL".to_owned(), |version| format!("PostgreSQL {version}")))
+}
+
+/// The scale of the tables that built-in scripts are to ask, at least 1; `None`: no such script is asked.
+///
+/// # Errors
+/// The target cannot be asked, or has no such tables.
+pub fn scale_of_tables(target: &PostgresTarget) -> Result<Option<u32>, TargetError> {
+    if !asks_tables(target) {
+        return Ok(None);
+    }
+    let place = Place::of(target, None)?;
+    let scale = tables::scale(&mut Once::connect(place, CHECK_TIME)?, target, CHECK_TIME)?;
+    Ok(Some(scale.max(1)))
+}
+
+/// Whether a script is asked that is built in.
+fn asks_tables(target: &PostgresTarget) -> bool {
+    target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..)))
 }
 
 /// Makes the built-in scripts' tables anew, in the schema of the target and nowhere else. Given up when `stop` is set.

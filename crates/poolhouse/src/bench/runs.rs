@@ -245,6 +245,10 @@ fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Asked, Refused> {
 /// The plan of a command line without a scenario.
 fn plan_at(args: &BenchArgs, url: Secret) -> Result<Plan, Refused> {
     let target = args.work.target(url).map_err(Refused::Usage)?;
+    let target = args.work.at_scale_of_tables(target).map_err(|error| match error.blame {
+        Blame::Configuration => Refused::Usage(error.to_string()),
+        Blame::Target | Blame::Machine => Refused::Failed(anyhow::anyhow!("{error}")),
+    })?;
     let shape = args.load.shape();
     Ok(Plan {
         name: args.output.name().unwrap_or_else(|| ::bench::run::shown(target.url())),

@@ -226,16 +226,13 @@ impl Inner {
     fn knows(&self, kind: Kind, database: &str) -> Known {
         let configured =
             |name: &str| self.config().databases.iter().any(|known| known.kind == kind && known.name == name);
-        let in_use = || {
-            let name = DatabaseName { protocol: kind.word(), database: database.to_owned() };
-            !self.handle.pools(Some(&name)).is_empty()
-        };
+        let name = DatabaseName { protocol: kind.word(), database: database.to_owned() };
+        let in_use = || !self.handle.pools(Some(&name)).is_empty();
         // Redis's have numbers, and none is configured by its number.
         let number = || database.strip_suffix("/resp3").unwrap_or(database).parse::<u32>().is_ok();
         match kind {
-            _ if in_use() => Known::ByName,
+            _ if in_use() || self.handle.is_ordered(&name) => Known::ByName,
             Kind::Postgres if database != FALLBACK && configured(database) => Known::ByName,
-            Kind::Postgres if configured(FALLBACK) => Known::Perhaps,
             Kind::Redis if configured(FALLBACK) && number() => Known::ByName,
             Kind::Postgres | Kind::Redis | Kind::MongoDb => Known::No,
         }
@@ -249,9 +246,7 @@ const KINDS: [Kind; 3] = [Kind::Postgres, Kind::Redis, Kind::MongoDb];
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Known {
     No,
-    /// Clients may ask for it, as for whatever name.
-    Perhaps,
-    /// It is configured, or in use.
+    /// It is configured, in use, or under an order. That clients may ask for whatever name is not enough: it would hide a typing error.
     ByName,
 }
 
@@ -265,7 +260,10 @@ enum Unclear {
 impl Unclear {
     fn answer(&self) -> Response {
         match self {
-            Self::Unknown => problem(StatusCode::NOT_FOUND, "no database of this name is configured or in use"),
+            Self::Unknown => problem(
+                StatusCode::NOT_FOUND,
+                "no pool has this name: no database of this name is configured or in use",
+            ),
             Self::Several(called) => {
                 let words = KINDS.map(|kind| format!("protocol={}", kind.word())).join(" or ");
                 let why = format!("databases of more than one kind are called `{called}`: say which, with {words}");
@@ -355,10 +353,10 @@ mod tests {
             })
         };
         assert_eq!(meant(None, Known::ByName, Known::No), name(Kind::Postgres));
-        assert_eq!(meant(None, Known::Perhaps, Known::ByName), name(Kind::Redis), "it is known better");
         assert_eq!(meant(None, Known::ByName, Known::ByName), Err(Unclear::Several("0".to_owned())));
         assert_eq!(meant(Some(Kind::Redis), Known::ByName, Known::ByName), name(Kind::Redis));
-        assert_eq!(meant(Some(Kind::Postgres), Known::Perhaps, Known::ByName), name(Kind::Postgres));
+        assert_eq!(meant(Some(Kind::Postgres), Known::ByName, Known::ByName), name(Kind::Postgres));
+        assert_eq!(meant(None, Known::No, Known::No), Err(Unclear::Unknown));
         assert_eq!(meant(Some(Kind::Redis), Known::ByName, Known::No), Err(Unclear::Unknown));
     }
 

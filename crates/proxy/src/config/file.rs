@@ -18,7 +18,7 @@ use super::{
     http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
     mongodb,
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
-    redis,
+    pgbouncer, redis,
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
 };
@@ -99,7 +99,8 @@ pub struct Intact {
 /// Reads the text of a file that may itself not exist; relative paths in it start at its folder.
 pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
     let mut intact = Intact { databases: true, listeners: true, users: true };
-    let (config, problems) = read_in_part(path, text, variables, &[ROOT_KEYS], |document, root| {
+    let foreign = pgbouncer::advice;
+    let (config, problems) = read_in_part(path, text, variables, foreign, &[ROOT_KEYS], |document, root| {
         let mut reader = Reader { document, secret_files: vec![path.to_owned()], intact };
         let config = reader.config(root);
         intact = reader.intact;

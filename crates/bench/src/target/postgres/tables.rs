@@ -19,8 +19,8 @@ pub const MAX_SCALE: u32 = 20_000;
 /// The comment on the schema by which it is known as made here. Another one is left alone.
 const MARK: &str = "made by poolhouse bench --init";
 
-/// Whether the tables are there, and large enough for the target's scale.
-pub(super) fn check(once: &mut Once<'_>, target: &PostgresTarget, within: Duration) -> Result<(), TargetError> {
+/// The scale that the tables were made with: one for each branch, as pgbench itself counts it.
+pub(super) fn scale(once: &mut Once<'_>, target: &PostgresTarget, within: Duration) -> Result<u32, TargetError> {
     let schema = &target.schema;
     let table = literal(&format!("{}.pgbench_branches", quote(schema)));
     let there = once.ask(&format!("SELECT pg_catalog.to_regclass({table}) IS NOT NULL"), within)?;
@@ -30,11 +30,16 @@ pub(super) fn check(once: &mut Once<'_>, target: &PostgresTarget, within: Durati
     }
     let branches = once.ask(&format!("SELECT pg_catalog.count(*) FROM {}.pgbench_branches", quote(schema)), within)?;
     let branches: u32 = first(branches.row()).and_then(|count| count.parse().ok()).unwrap_or(0);
-    match branches / BRANCHES {
+    Ok(branches / BRANCHES)
+}
+
+/// Whether the tables are there, and large enough for the target's scale.
+pub(super) fn check(once: &mut Once<'_>, target: &PostgresTarget, within: Duration) -> Result<(), TargetError> {
+    match scale(once, target, within)? {
         scale if scale < target.scale => Err(TargetError::target(format!(
-            "the tables in schema {schema} were made with --scale {scale}, and the load asks for {0}: make them anew with \
-             `--init --scale {0}`, or use `--scale {scale}`",
-            target.scale
+            "the tables in schema {} were made with --scale {scale}, and the load asks for {1}: make them anew with \
+             `--init --scale {1}`, or use `--scale {scale}`",
+            target.schema, target.scale
         ))),
         _ => Ok(()),
     }
