@@ -19,10 +19,8 @@ pub fn is_lost() -> bool {
 pub fn aloud(text: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            if !LOST.swap(true, Relaxed) {
-                aside(format_args!("error: cannot write to standard output: {error}\n"));
-            }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe && !LOST.swap(true, Relaxed) => {
+            aside(format_args!("error: cannot write to standard output: {error}\n"));
         }
         _ => {}
     }

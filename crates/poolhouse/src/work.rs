@@ -214,10 +214,11 @@ impl WorkFlags {
     /// It cannot be asked, or has no such tables.
     pub fn at_scale_of_tables(&self, target: Target) -> Result<Target, TargetError> {
         let Target::Postgres(mut target) = target else { return Ok(target) };
-        if self.scale.is_none() && !self.init {
-            if let Some(scale) = scale_of_tables(&target)? {
-                target.scale = scale;
-            }
+        if self.scale.is_none()
+            && !self.init
+            && let Some(scale) = scale_of_tables(&target)?
+        {
+            target.scale = scale;
         }
         Ok(Target::Postgres(target))
     }

@@ -106,7 +106,7 @@ fn what_poolhouse_says_to_whom_it_turns_away_is_known() {
         let busy = LeaseFailure::WaitTimeout { waited, shortage };
         assert_eq!(kind(crate::refusal::of_failure(&busy)), "no server in time");
     }
-    let away = LeaseFailure::Unavailable { waited, last_error: None };
+    let away = LeaseFailure::Unavailable { waited, last_error: None, outage: protocol::Outage::Unreachable };
     assert_eq!(kind(crate::refusal::of_failure(&away)), "redis unavailable");
 }
 
