@@ -19,6 +19,7 @@ def play(*arguments):
         pytest.fail(f"{difference}\n  again: {adversary.replay_command(chosen)}")
 
 
+@pytest.mark.at_length
 def test_postgresql_beside_itself_shows_no_difference():
     """Otherwise a difference would say nothing about the pooler."""
     play("--subject", "direct", "--statements", 1500, "--clients", 20)
@@ -34,6 +35,7 @@ def test_nor_do_they_see_anything_of_those_that_keep_a_server_of_their_own():
     play("--statements", 2500, "--clients", 60, "--pinners", 2)
 
 
+@pytest.mark.at_length
 @pytest.mark.poolhouse_only
 def test_in_session_mode_everything_is_as_without_a_pooler():
     play("--mode", "session", "--statements", 2000, "--clients", 12, "--servers", 12, "--pinners", 12)

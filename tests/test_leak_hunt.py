@@ -38,25 +38,31 @@ def test_nothing_is_left_for_others_on_several_servers(ground):
     hunt(ground, "--servers", 3, "--workers", 2, "--statements", 400)
 
 
+@pytest.mark.at_length
 def test_nothing_is_left_for_others_in_session_mode(ground):
     hunt(ground, "--mode", "session", "--statements", 300)
 
 
+@pytest.mark.at_length
 def test_nothing_is_left_for_others_in_statement_mode(ground):
     hunt(ground, "--mode", "statement", "--statements", 300)
 
 
+@pytest.mark.at_length
 def test_nothing_is_left_for_others_with_reset_always(ground):
     hunt(ground, "--set", 'reset="always"', "--statements", 300)
 
 
+@pytest.mark.at_length
 def test_nothing_is_left_for_others_where_state_pins(ground):
     hunt(ground, "--set", 'on_session_state="pin"', "--statements", 300)
 
 
+@pytest.mark.at_length
 def test_nothing_is_left_for_others_where_functions_are_made_on_the_way(ground):
     hunt(ground, "--database", "quiet", "--with", "made,settings,locks", "--statements", 400)
 
 
+@pytest.mark.at_length
 def test_nothing_is_left_for_others_where_objects_call_functions_of_postgresql(ground):
     hunt(ground, "--database", "quiet", "--with", "objects", "--statements", 600)
