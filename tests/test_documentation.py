@@ -29,7 +29,8 @@ OTHERS = {
     "statement_timeout", "track_activities", "transaction_timeout",
 }
 # How many descriptors there are is this machine's affair; of the other one the page tells itself.
-EXPECTED_WARNINGS = ("descriptor", "in session mode each client of `billing` keeps a server")
+# The last: examples that are a part of a file name no users.
+EXPECTED_WARNINGS = ("descriptor", "in session mode each client of `billing` keeps a server", "every program on this machine gets in at")
 # Options of programs that are not Poolhouse.
 OTHER_OPTIONS = {"--example", "--release", "--quick", "--render", "--rounds", "--search", "--seconds", "--warmup", "--json", "--only", "--targets"}
 
