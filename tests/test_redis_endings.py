@@ -107,6 +107,30 @@ def test_a_blocked_client_is_drained_at_once_and_in_silence(pool, server, words,
         assert poolhouse.wait(15) == 0
 
 
+@pytest.mark.parametrize("entered, database", [([("SELECT", "3")], "3"), ([("HELLO", "3"), ("SELECT", "3")], "3/resp3")])
+def test_a_client_is_counted_to_and_drained_with_the_database_that_it_selected(pool, server, entered, database):
+    poolhouse = pool(drain_time="off")
+    counted = lambda: {pool["database"]: pool["clients"] for pool in poolhouse.pools() if pool["clients"]}
+    drain = lambda name: poolhouse.post(f"/api/drain?database={name.replace('/', '%2F')}")
+    stays, goes = idle(poolhouse), Raw(poolhouse)
+    goes.say(*(command(*words) for words in entered), command("BLPOP", "nothing", "0"))
+    eventually("it blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
+    eventually("each counts to its own", lambda: counted() == {"0": 1, database: 1})
+    order = drain(database)
+    assert order[0] == 200 and order[1]["drained"], order
+    assert goes.hear(100_000).endswith(b"+OK\r\n"), "its connection ends"
+    eventually("it counts no more", lambda: counted() == {"0": 1})
+    # Another one that goes there is sent away, too, and who stays elsewhere is not.
+    late = Raw(poolhouse).say(*(command(*words) for words in entered))
+    late.hear(100_000)
+    assert stays.say(command("ECHO", "OK")).hear(8) == b"$2\r\nOK\r\n"
+    # Back in the first database, a client counts there.
+    back = idle(poolhouse, "SELECT", "5")
+    eventually("it moves", lambda: counted() == {"0": 1, "5": 1})
+    assert back.say(command("RESET")).hear(8) == b"+RESET\r\n"
+    eventually("it is back", lambda: counted() == {"0": 2})
+
+
 def test_who_waits_for_a_server_to_block_on_is_drained_at_once_and_in_silence(pool, server):
     poolhouse = pool(drain_time="off", max_size=2, max_wait_time="off")
     clients = [Raw(poolhouse).say(command("BLPOP", "nothing", "0")) for _ in range(3)]

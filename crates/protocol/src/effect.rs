@@ -246,6 +246,13 @@ pub enum Effect {
         /// The name of its login; empty if it did not have to log in.
         user: Arc<str>,
     },
+    /// The client, which has logged in, uses another pool from now on, and counts towards that one.
+    UsesPool {
+        /// Who.
+        client: ClientTag,
+        /// The pool it uses now.
+        pool: PoolId,
+    },
     /// The client failed to authenticate (counted per address and rate-limited).
     AuthFailed {
         /// Who.

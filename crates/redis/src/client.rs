@@ -62,8 +62,8 @@ pub struct Client {
     pub(crate) stranger: bool,
     /// Logging in is asked of everybody.
     pub(crate) guarded: bool,
-    /// It was counted as logged in.
-    counted: bool,
+    /// The pool to which it counts, once it has logged in.
+    counted: Option<PoolId>,
     /// Who it is; empty if nobody had to ask.
     pub(crate) user: Arc<str>,
     pub(crate) database: u32,
@@ -133,7 +133,7 @@ impl Redis {
             encryption: self.directory.encryption(origin.listener),
             stranger: true,
             guarded: true,
-            counted: false,
+            counted: None,
             user: Arc::from(""),
             database: 0,
             version: Version::Resp2,
@@ -395,8 +395,10 @@ impl Client {
     /// It is this user from now on, whom this pool serves.
     fn enter(&mut self, me: ClientTag, user: Arc<str>, pool: PoolId, out: &mut Outbox) {
         (self.user, self.stranger) = (user, false);
-        if !std::mem::replace(&mut self.counted, true) {
-            out.push(Effect::LoggedIn { client: me, pool, user: Arc::clone(&self.user) });
+        match self.counted.replace(pool) {
+            None => out.push(Effect::LoggedIn { client: me, pool, user: Arc::clone(&self.user) }),
+            Some(before) if before != pool => out.push(Effect::UsesPool { client: me, pool }),
+            Some(_) => {}
         }
         out.push(Effect::Standing { client: me, standing: self.standing() });
     }
@@ -522,6 +524,7 @@ impl Client {
     /// Its server is in its database by now, or is not let in, with this `error`.
     pub(crate) fn on_entered(
         &mut self,
+        redis: &Redis,
         me: ClientTag,
         tag: ServerTag,
         server: &mut Server,
@@ -533,6 +536,7 @@ impl Client {
             (Some(_), Some(error)) => out.insert(Peer::Client(me), |to| resp::error(to, error)),
             (Some(database), None) => {
                 self.database = database;
+                redis.count_anew(me, self, out);
                 out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n"));
             }
         }

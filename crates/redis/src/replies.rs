@@ -89,7 +89,7 @@ impl Redis {
             if part.due == Due::Entering {
                 let error = reply.strip_prefix(b"-");
                 let error = error.map(|error| String::from_utf8_lossy(error.trim_ascii_end()).into_owned());
-                tell_entered(me, server, clients, error.as_deref(), out);
+                self.tell_entered(me, server, clients, error.as_deref(), out);
             } else if let Some((tag, client)) = whom {
                 if server.is_closing() {
                     let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
@@ -106,6 +106,26 @@ impl Redis {
         Ok(part.taken)
     }
 
+    /// A server has answered whether its database is selected. Those who wait for it ask for a server anew, or have their commands
+    /// told why not.
+    fn tell_entered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        error: Option<&str>,
+        out: &mut Outbox,
+    ) {
+        for whom in server.entered(error.is_none()) {
+            if let Some((tag, client)) = alive(clients, whom)
+                && client.has(me)
+            {
+                client.on_entered(self, tag, me, server, error, out);
+                out.push(Effect::Wake { client: tag });
+            }
+        }
+    }
+
     /// A server is lost that held no subscriptions.
     pub(crate) fn server_lost(
         &self,
@@ -116,25 +136,6 @@ impl Redis {
         // Those who share it hear of it one by one.
         if let Some(tag) = server.lose() {
             clients.get(tag).expect("a holder lives").on_server_gone(tag, out);
-        }
-    }
-}
-
-/// A server has answered whether its database is selected. Those who wait for it ask for a server anew, or have their commands told why
-/// not.
-fn tell_entered(
-    me: ServerTag,
-    server: &mut Server,
-    clients: &mut dyn Sessions<ClientTag, Client>,
-    error: Option<&str>,
-    out: &mut Outbox,
-) {
-    for whom in server.entered(error.is_none()) {
-        if let Some((tag, client)) = alive(clients, whom)
-            && client.has(me)
-        {
-            client.on_entered(tag, me, server, error, out);
-            out.push(Effect::Wake { client: tag });
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::{
     lobby::Net,
     mailbox::{Admitted, Message},
     reactor::{Buffer, ConnId, Owner, Reactor},
+    shared_pool::SharedPool,
     socket,
     tenants::Seats,
     throttle::{self, Place},
@@ -248,11 +249,28 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.leave_lobby(slot);
         let pool = self.clients[slot].pool.expect("it has logged in");
         let shared = self.pool(pool);
+        self.follow_pool(slot, &shared, None);
+    }
+
+    /// Its session uses another pool from now on.
+    pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) {
+        let shared = self.pool(pool);
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        let before = client.pool.replace(pool).expect("a client that has logged in uses a pool");
+        let before = self.pool(before);
+        before.clients.fetch_sub(1, Relaxed);
+        shared.clients.fetch_add(1, Relaxed);
+        self.follow_pool(slot, &shared, Some(&before));
+    }
+
+    /// The times of this pool hold for the client, and it goes if the pool is drained.
+    fn follow_pool(&mut self, slot: usize, shared: &SharedPool, before: Option<&SharedPool>) {
         let client = &self.clients[slot];
         let rules = &self.host.listeners[usize::from(client.listener)];
         // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
-        let patience = socket::patience(shared.spec().timeouts.over(rules.timeouts()).client_idle);
-        if rules.tcp && patience != rules.patience {
+        let patience_of = |pool: &SharedPool| socket::patience(pool.spec().timeouts.over(rules.timeouts()).client_idle);
+        let (was, patience) = (before.map_or(rules.patience, patience_of), patience_of(shared));
+        if rules.tcp && patience != was {
             self.reactor.set_patience(client.conn, patience);
         }
         if shared.drained.load(Relaxed) {

@@ -159,6 +159,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Wake { client } => self.push_feed(client.slot()),
             Effect::TellSent { client } => self.tell_sent(client.slot()),
             Effect::LoggedIn { client, pool, ref user } => self.on_logged_in(client.slot(), pool, user),
+            Effect::UsesPool { client, pool } => self.on_uses_pool(client.slot(), pool),
             Effect::Asks { client, ref mut login } => self.on_asks(client.slot(), std::mem::take(login)),
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),

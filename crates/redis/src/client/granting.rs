@@ -39,10 +39,12 @@ impl Redis {
             }
             Purpose::Select(database) => {
                 client.database = database;
+                self.count_anew(me, client, out);
                 out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n"));
             }
             Purpose::Hello(version, name) => {
                 client.version = version;
+                self.count_anew(me, client, out);
                 if let Some(name) = name {
                     client.set_name(name);
                 }

@@ -1,8 +1,8 @@
-//! Which pool serves a client: the directory is asked once, not for each request.
+//! Which pool serves a client, and to which it counts: the directory is asked once, not for each request.
 
 use std::sync::Arc;
 
-use protocol::PoolId;
+use protocol::{ClientTag, Effect, Outbox, PoolId};
 
 use super::Client;
 use crate::{Redis, Version};
@@ -30,5 +30,17 @@ impl Redis {
         let pool = self.directory.route(&client.user, database, version)?;
         client.home = Some(Home { pool, user: Arc::clone(&client.user), database, version, epoch });
         Ok(pool)
+    }
+
+    /// The client is in another logical database, or speaks another version: it counts to the pool that serves it there.
+    pub(super) fn count_anew(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        if client.counted.is_none() {
+            return;
+        }
+        let Ok(pool) = self.pool_of(client, client.database) else { return };
+        if client.counted != Some(pool) {
+            client.counted = Some(pool);
+            out.push(Effect::UsesPool { client: me, pool });
+        }
     }
 }

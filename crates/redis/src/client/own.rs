@@ -203,6 +203,7 @@ impl Redis {
     fn begin_anew(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Taken {
         (client.database, client.version, client.name) = (0, Version::Resp2, None);
         client.stranger = client.guarded;
+        self.count_anew(me, client, out);
         self.leave_subscriptions(client, out);
         out.push(Effect::Standing { client: me, standing: client.standing() });
         client.say(me, b"+RESET\r\n", out);
