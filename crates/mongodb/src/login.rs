@@ -272,10 +272,9 @@ impl ServerStart {
     /// Derives one more part of the keys, and answers the challenge if it was the last.
     pub fn go_on(&mut self, keys: &KeyCache, to: &mut Vec<u8>) -> Next {
         let At::Deriving(deriving) = &mut self.at else { return Next::Wait };
-        if !deriving.derivation.go_on() {
+        if !deriving.derivation.go_on(keys) {
             return Next::Later;
         }
-        keys.keep(&deriving.derivation);
         let At::Deriving(deriving) = std::mem::replace(&mut self.at, At::Hello) else { unreachable!("seen above") };
         let Deriving { scram, challenge, conversation, .. } = *deriving;
         let step = self.prove(scram, &challenge, conversation, keys, to);

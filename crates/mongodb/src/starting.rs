@@ -12,10 +12,14 @@ impl MongoDb {
         let Role::Starting(start) = &mut server.role else { return };
         match next {
             Next::Wait => {}
-            Next::Later => {
-                let key = *start.key.get_or_insert_with(|| self.topology().new_key());
-                self.derivations.add((me, key));
-            }
+            Next::Later => match start.key {
+                Some(key) => self.derivations.again((me, key)),
+                None => {
+                    let key = self.topology().new_key();
+                    start.key = Some(key);
+                    self.derivations.add((me, key));
+                }
+            },
             Next::Failed { message, permanent } => {
                 let reason = CloseReason::StartFailed { permanent, message };
                 out.push(Effect::Close { peer: Peer::Server(me), reason });

@@ -58,12 +58,19 @@ struct Hi<M, const N: usize> {
 }
 
 impl Derivation {
-    /// Goes on for a part. True if that was the last.
-    pub fn go_on(&mut self) -> bool {
-        match &mut self.rounds {
-            Rounds::Sha1(hi) => hi.go_on(PART),
-            Rounds::Sha256(hi) => hi.go_on(PART),
+    /// Goes on for a part, unless `cache` has got the keys from another login meanwhile. True if it has them now: the client may respond at
+    /// once.
+    pub fn go_on(&mut self, cache: &KeyCache) -> bool {
+        if cache.knows(&self.name) {
+            return true;
         }
+        let keys = match &mut self.rounds {
+            Rounds::Sha1(hi) => hi.go_on(PART).map(sha1::keys),
+            Rounds::Sha256(hi) => hi.go_on(PART).map(Keys::of),
+        };
+        let done = keys.is_some();
+        keys.into_iter().for_each(|keys| cache.insert(self.name, keys));
+        done
     }
 }
 
@@ -92,18 +99,6 @@ impl KeyCache {
         };
         Some(Derivation { name, rounds })
     }
-
-    /// Keeps what has been derived: the client may respond at once now.
-    ///
-    /// # Panics
-    /// Parts are left.
-    pub fn keep(&self, derivation: &Derivation) {
-        let keys = match &derivation.rounds {
-            Rounds::Sha1(hi) => sha1::keys(hi.done()),
-            Rounds::Sha256(hi) => Keys::of(hi.done()),
-        };
-        self.insert(derivation.name, keys);
-    }
 }
 
 impl<M: Mac + KeyInit + Clone, const N: usize> Hi<M, N> {
@@ -121,21 +116,15 @@ impl<M: Mac + KeyInit + Clone, const N: usize> Hi<M, N> {
         told
     }
 
-    fn go_on(&mut self, most: u32) -> bool {
+    /// Makes so many rounds at most. What they come to, if none are left.
+    fn go_on(&mut self, most: u32) -> Option<&[u8; N]> {
         let count = most.min(self.left);
         for _ in 0..count {
             self.last = Self::round(&self.keyed, &[&self.last]);
             self.sum.iter_mut().zip(self.last).for_each(|(sum, byte)| *sum ^= byte);
         }
         self.left -= count;
-        self.left == 0
-    }
-}
-
-impl<M, const N: usize> Hi<M, N> {
-    fn done(&self) -> &[u8; N] {
-        assert_eq!(self.left, 0, "all parts are made");
-        &self.sum
+        (self.left == 0).then_some(&self.sum)
     }
 }
 
@@ -146,8 +135,9 @@ impl<M, const N: usize> Drop for Hi<M, N> {
     }
 }
 
-/// Whose part is next: one after the other, and one part each [`PAUSE`]. There is an entry for each server that is being logged in to and
-/// has asked for many iterations, at most.
+/// Whose part is next, one part each [`PAUSE`]: all parts of the first, then of the second. Took they turns, all might take longer than a
+/// login may, and none would ever end. There is an entry for each server that is being logged in to and has asked for many iterations, at
+/// most.
 pub struct Turns<T>(Mutex<Waiting<T>>);
 
 struct Waiting<T> {
@@ -161,12 +151,17 @@ impl<T> Turns<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_back(whose);
     }
 
+    /// The one whose turn it was waits for its next part.
+    pub fn again(&self, whose: T) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_front(whose);
+    }
+
     /// All parts were made elsewhere.
     pub fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.clear();
     }
 
-    /// Whose turn it is now, if a part is due. If parts are left after that, it is to be added again.
+    /// Whose turn it is now, if a part is due. If parts are left after that, it is its turn [again](Self::again).
     pub fn next(&self, now: Duration) -> Option<T> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if now < waiting.next_at {
@@ -196,10 +191,10 @@ mod tests {
                 Hi::<Hmac<Sha256>, KEY>::new(b"pencil", b"salt", iterations),
                 Hi::<Hmac<Sha1>, LENGTH>::new(b"", b"s", 7),
             );
-            while !long.go_on(1000) {}
-            assert_eq!(*long.done(), crypto::salted_password(b"pencil", b"salt", iterations));
-            while !short.go_on(3) {}
-            assert_eq!(*short.done(), pbkdf2::pbkdf2_hmac_array::<Sha1, LENGTH>(b"", b"s", 7));
+            while long.go_on(1000).is_none() {}
+            assert_eq!(long.go_on(1), Some(&crypto::salted_password(b"pencil", b"salt", iterations)));
+            while short.go_on(3).is_none() {}
+            assert_eq!(short.go_on(1), Some(&pbkdf2::pbkdf2_hmac_array::<Sha1, LENGTH>(b"", b"s", 7)));
         }
     }
 
@@ -212,8 +207,10 @@ mod tests {
             }
             let many = challenge(3 * PART + 1);
             let mut slow = cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow");
-            assert_eq!([0; 3].map(|_| slow.go_on()), [false, false, true]);
-            cache.keep(&slow);
+            let mut other = cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow, too");
+            assert!(!other.go_on(&cache));
+            assert_eq!([0; 3].map(|_| slow.go_on(&cache)), [false, false, true]);
+            assert!(other.go_on(&cache), "what one login has derived is there for all");
             assert!(cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").is_none());
         }
         // What was kept is what is derived at once elsewhere.
@@ -226,13 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn all_have_their_turns_and_one_part_is_made_in_each_pause() {
+    fn one_part_is_made_in_each_pause_and_all_of_one_before_those_of_the_next() {
         let turns = Turns::default();
         turns.add('a');
         turns.add('b');
         let at = |ms| turns.next(Duration::from_millis(ms));
         assert_eq!([at(0), at(1), at(19), at(20)], [Some('a'), None, None, Some('b')]);
-        turns.add('a');
-        assert_eq!([at(39), at(60), at(80)], [None, Some('a'), None]);
+        turns.add('c');
+        turns.again('b');
+        assert_eq!([at(39), at(60), at(80), at(100)], [None, Some('b'), Some('c'), None]);
     }
 }

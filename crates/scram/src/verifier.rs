@@ -12,8 +12,8 @@ use crate::prepare::prepare;
 /// Iterations that PostgreSQL uses unless told otherwise.
 pub const DEFAULT_ITERATIONS: u32 = 4096;
 
-/// Most iterations accepted, in a stored verifier and from a server, as by PgBouncer: a worker does nothing else while it derives the
-/// keys for a server's login, once for a password and salt. This many take 244 times as long as PostgreSQL's 4096.
+/// Most iterations accepted, in a stored verifier and from a server, as by PgBouncer. Keys for a server's login are derived once for a
+/// password and salt, this many [part by part](crate::Derivation): 244 times as much as PostgreSQL's 4096.
 pub const MAX_ITERATIONS: u32 = 1_000_000;
 
 /// Longest salt accepted, in bytes.

@@ -110,7 +110,7 @@ impl Postgres {
     pub(crate) fn go_on_deriving(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
         let Stage::Login(login) = &server.stage else { return };
         if login.deriving.as_ref().is_some_and(|deriving| deriving.key == key) && self.derive_part(me, server, out) {
-            self.derivations.add((me, key));
+            self.derivations.again((me, key));
         }
     }
 
@@ -124,10 +124,9 @@ impl Postgres {
     fn derive_part(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
         let Stage::Login(login) = &mut server.stage else { return false };
         let Some(deriving) = &mut login.deriving else { return false };
-        if !deriving.derivation.go_on() {
+        if !deriving.derivation.go_on(&self.keys) {
             return true;
         }
-        self.keys.keep(&deriving.derivation);
         let challenge = std::mem::take(&mut deriving.challenge);
         login.deriving = None;
         match login.sasl_respond(self, &challenge) {
