@@ -235,12 +235,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         });
         let side = self.sides.remove(slot);
         self.reactor.close(side.conn);
+        // What the client asked for itself hits the statement that it was meant for, or nothing: that is not repeated.
+        let repeats = side.asker.is_none();
         if let Some(asker) = side.asker {
             self.tell_asker(asker);
         }
         match freed {
             Some((_, Some(verdict))) => {
-                if verdict == Verdict::Discard {
+                if repeats && verdict == Verdict::Discard {
                     self.servers[side.server as usize].recall = Some(side.errand);
                 }
                 self.check_in(side.server as usize, verdict);

@@ -64,6 +64,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Keeps back what is wished for a client that waits. False if it is to be carried out.
     pub(super) fn keeps_back(&mut self, out: &Outbox, at: usize, source: Source<'_>) -> bool {
         let Some(slot) = client_of(&out.effects[at]).map(ClientTag::slot) else { return false };
+        if !self.clients.get(slot).is_some_and(|client| client.on_doorstep) {
+            return false;
+        }
         let Some(waiting) = self.doorstep.iter_mut().find(|waiting| waiting.slot == slot) else { return false };
         let kept = &mut waiting.kept;
         if kept.effects.len() >= MAX_KEPT {
