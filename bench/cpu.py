@@ -29,21 +29,24 @@ def tree(pid):
     return found
 
 
+def tasks(pid):
+    """The folders in /proc of all threads of a process tree."""
+    for process in tree(pid):
+        try:
+            yield from list(Path(f"/proc/{process}/task").iterdir())
+        except OSError:
+            continue
+
+
 def threads(pid):
     """Seconds on the CPU of every thread of a process tree: (thread id, name) to seconds."""
     times = {}
-    for process in tree(pid):
+    for folder in tasks(pid):
         try:
-            tasks = os.listdir(f"/proc/{process}/task")
-        except OSError:
+            name = (folder / "comm").read_text().strip()
+            times[(int(folder.name), name)] = int((folder / "schedstat").read_text().split()[0]) / 1e9
+        except (OSError, ValueError, IndexError):
             continue
-        for task in tasks:
-            base = f"/proc/{process}/task/{task}"
-            try:
-                name = Path(f"{base}/comm").read_text().strip()
-                times[(int(task), name)] = int(Path(f"{base}/schedstat").read_text().split()[0]) / 1e9
-            except (OSError, ValueError, IndexError):
-                continue
     return times
 
 
@@ -66,23 +69,17 @@ class Spent(NamedTuple):
 def spent(pid):
     """What a process tree has spent so far."""
     found = Spent()
-    for process in tree(pid):
+    for folder in tasks(pid):
         try:
-            tasks = os.listdir(f"/proc/{process}/task")
-        except OSError:
+            total = int((folder / "schedstat").read_text().split()[0]) / 1e9
+            # The name before the last bracket may hold anything.
+            user, kernel = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
+            status = (folder / "status").read_text().splitlines()
+        except (OSError, ValueError, IndexError):
             continue
-        for task in tasks:
-            base = f"/proc/{process}/task/{task}"
-            try:
-                total = int(Path(f"{base}/schedstat").read_text().split()[0]) / 1e9
-                # The name before the last bracket may hold anything.
-                user, kernel = Path(f"{base}/stat").read_text().rpartition(")")[2].split()[11:13]
-                status = Path(f"{base}/status").read_text().splitlines()
-            except (OSError, ValueError, IndexError):
-                continue
-            switches = sum(int(line.split()[1]) for line in status if "voluntary_ctxt_switches" in line)
-            add = (total, int(user) * TICK, int(kernel) * TICK, switches)
-            found = Spent(*(have + more for have, more in zip(found, add, strict=True)))
+        switches = sum(int(line.split()[1]) for line in status if "voluntary_ctxt_switches" in line)
+        add = (total, int(user) * TICK, int(kernel) * TICK, switches)
+        found = Spent(*(have + more for have, more in zip(found, add, strict=True)))
     return found
 
 
