@@ -42,6 +42,7 @@
 
 mod attempts;
 mod calls;
+mod cancel_request;
 mod clients;
 mod defects;
 mod delays;
@@ -50,7 +51,6 @@ mod diary;
 mod effects;
 mod ending;
 mod entrance;
-mod errand;
 mod evicting;
 mod farewells;
 mod gathering;

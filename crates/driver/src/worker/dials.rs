@@ -203,7 +203,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             pinned: None,
             sides: 0,
             after_side: None,
-            recall: None,
+            cancel_again: None,
         });
         self.execute(out, Source::NONE);
         if self.upgrading.is_some() {

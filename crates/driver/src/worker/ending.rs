@@ -40,8 +40,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         );
         self.set_whereabouts(server.pool.id, server.id, Local::None);
         let conn = self.still_open(&server);
-        match (conn, server.recall) {
-            (Some(conn), Some(errand)) => self.part_and_recall(conn, server.pool, server.id, errand),
+        match (conn, server.cancel_again) {
+            (Some(conn), Some(request)) => self.begin_cancelled_farewell(conn, server.pool, server.id, request),
             (conn, _) => self.take_leave_of(&server.pool, server.id, conn),
         }
     }

@@ -6,7 +6,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use pool::{Closed, Fault, ServerId, Time};
 use protocol::{PoolId, Protocol};
 
-use super::{Worker, attempts::Attempts, errand::Errand, pools::Local};
+use super::{Worker, attempts::Attempts, cancel_request::CancelRequest, pools::Local};
 use crate::{
     reactor::{ConnId, Owner, Reactor},
     shared_pool::SharedPool,
@@ -18,11 +18,11 @@ const FAREWELL_TIME: Duration = Duration::from_millis(1500);
 
 /// How long after its start a farewell repeats the cancel request of a client that has gone; each further time after twice as long. A
 /// request that the database handles before it has read the statement has no effect.
-const RECALL_PAUSE: Duration = Duration::from_millis(40);
+const FIRST_CANCEL_PAUSE: Duration = Duration::from_millis(40);
 
 /// The cancel request of a client that has gone, and when it is due again.
-struct Recall {
-    errand: Rc<Errand>,
+struct CancelAgain {
+    request: Rc<CancelRequest>,
     due: Time,
     pause: Duration,
 }
@@ -36,7 +36,7 @@ pub(super) struct Farewell {
     next: Option<Box<Attempts>>,
     until: Time,
     /// The session still does what a client has asked for that has gone.
-    recall: Option<Recall>,
+    cancel_again: Option<CancelAgain>,
 }
 
 impl Farewell {
@@ -58,34 +58,40 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let slot = self.farewells.vacant_key();
         self.set_whereabouts(pool.id, id, Local::Farewell(slot as u32));
         let until = self.now + FAREWELL_TIME;
-        self.farewells.insert(Farewell { conn, pool, id, next, until, recall: None });
+        self.farewells.insert(Farewell { conn, pool, id, next, until, cancel_again: None });
         self.reactor.set_owner(conn, Owner::Farewell(slot as u32));
         self.reactor.part(conn);
         self.reactor.receive(conn);
     }
 
     /// The same for a server that may still do what a client has asked for that has gone: until its end, that is cancelled again.
-    pub(super) fn part_and_recall(&mut self, conn: ConnId, pool: Arc<SharedPool>, id: ServerId, errand: Rc<Errand>) {
+    pub(super) fn begin_cancelled_farewell(
+        &mut self,
+        conn: ConnId,
+        pool: Arc<SharedPool>,
+        id: ServerId,
+        request: Rc<CancelRequest>,
+    ) {
         let slot = self.farewells.vacant_key();
         self.begin_farewell(conn, pool, id, None);
-        let due = self.now + RECALL_PAUSE;
-        self.farewells[slot].recall = Some(Recall { errand, due, pause: RECALL_PAUSE });
+        let due = self.now + FIRST_CANCEL_PAUSE;
+        self.farewells[slot].cancel_again = Some(CancelAgain { request, due, pause: FIRST_CANCEL_PAUSE });
     }
 
     /// Repeats the cancel requests that are due.
-    pub(super) fn repeat_recalls(&mut self) {
+    pub(super) fn repeat_cancels(&mut self) {
         let now = self.now;
         let mut due = Vec::new();
         for (_, farewell) in self.farewells.iter_mut() {
-            if let Some(recall) = farewell.recall.as_mut().filter(|recall| recall.due <= now) {
-                recall.pause *= 2;
-                recall.due = now + recall.pause;
-                due.push((Rc::clone(&recall.errand), farewell.id, farewell.pool.id));
+            if let Some(cancel_again) = farewell.cancel_again.as_mut().filter(|cancel_again| cancel_again.due <= now) {
+                cancel_again.pause *= 2;
+                cancel_again.due = now + cancel_again.pause;
+                due.push((Rc::clone(&cancel_again.request), farewell.id, farewell.pool.id));
             }
         }
-        for (errand, id, pool) in due {
+        for (request, id, pool) in due {
             // No server is withheld on its account.
-            self.go_on_errand(errand, u32::MAX, id, pool);
+            self.send_beside(request, u32::MAX, id, pool);
         }
     }
 

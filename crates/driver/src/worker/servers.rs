@@ -9,7 +9,7 @@ use super::{
     Work, Worker,
     attempts::Attempts,
     calls::{ClientSessions, HasSession, Source, call},
-    errand::Errand,
+    cancel_request::CancelRequest,
     held::Held,
     pools::Local,
     sharing::Share,
@@ -79,7 +79,7 @@ pub(super) struct ServerConn<S> {
     /// The verdict of a release that waits for those to end.
     pub(super) after_side: Option<Verdict>,
     /// The cancel request that was sent because its client has gone: it is repeated until the server has ended.
-    pub(super) recall: Option<Rc<Errand>>,
+    pub(super) cancel_again: Option<Rc<CancelRequest>>,
 }
 
 impl<S> ServerConn<S> {
@@ -407,7 +407,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             pinned: None,
             sides: 0,
             after_side: None,
-            recall: None,
+            cancel_again: None,
         });
         true
     }

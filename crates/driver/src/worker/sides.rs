@@ -14,7 +14,7 @@ use protocol::{ClientTag, CloseReason, PoolId, Protocol, Verdict};
 use super::{
     Worker,
     calls::{ServerSessions, Source, call},
-    errand::{Errand, Upgrade},
+    cancel_request::{CancelRequest, Upgrade},
     lease::Lease,
     servers::ServerConn,
 };
@@ -38,7 +38,7 @@ pub(super) struct Side {
     server: u32,
     server_id: ServerId,
     pool: PoolId,
-    errand: Rc<Errand>,
+    request: Rc<CancelRequest>,
     step: Step,
     until: Time,
     /// The client that waits to hear that it has been dealt with.
@@ -126,17 +126,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         let (id, pool) = (server.id, server.pool.id);
         let (address, spec) = (server.address.clone(), server.pool.spec());
-        let errand = Rc::new(Errand { bytes: bytes.to_vec(), upgrade, address, peer, spec });
-        if self.go_on_errand(errand, slot as u32, id, pool) {
+        let request = Rc::new(CancelRequest { bytes: bytes.to_vec(), upgrade, address, peer, spec });
+        if self.send_beside(request, slot as u32, id, pool) {
             self.servers[slot].sides += 1;
         }
     }
 
-    /// Opens a connection for an errand on account of a server, which may be gone; false: it cannot be opened.
-    pub(super) fn go_on_errand(&mut self, errand: Rc<Errand>, server: u32, server_id: ServerId, pool: PoolId) -> bool {
-        let step = match &errand.upgrade {
+    /// Opens a connection for a request on account of a server, which may be gone; false: it cannot be opened.
+    pub(super) fn send_beside(
+        &mut self,
+        request: Rc<CancelRequest>,
+        server: u32,
+        server_id: ServerId,
+        pool: PoolId,
+    ) -> bool {
+        let step = match &request.upgrade {
             None => Step::Plain,
-            Some(upgrade) => match super::secure::connect(&errand.spec, &errand.address) {
+            Some(upgrade) => match super::secure::connect(&request.spec, &request.address) {
                 Ok(channel) => Step::Ask(upgrade.clone(), Box::new(channel)),
                 Err(error) => {
                     tracing::warn!(%error, "cannot send a cancel request");
@@ -146,7 +152,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         let side = self.sides.vacant_key();
         let owner = Owner::Side(side as u32);
-        let connected = match (&errand.address, errand.peer) {
+        let connected = match (&request.address, request.peer) {
             (_, Some(address)) => self.reactor.connect_tcp(address, owner),
             (Address::Unix(path), None) => self.reactor.connect_unix(path, owner),
             (Address::Tcp { .. }, None) => unreachable!("seen above"),
@@ -154,7 +160,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match connected {
             Ok(conn) => {
                 let (until, asker) = (self.now + SIDE_TIME, self.asker.take());
-                self.sides.insert(Side { conn, server, server_id, pool, errand, step, until, asker });
+                self.sides.insert(Side { conn, server, server_id, pool, request, step, until, asker });
                 true
             }
             Err(error) => {
@@ -201,8 +207,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// What was to be said can be said.
     pub(super) fn on_side_secured(&mut self, slot: usize) {
         self.sides[slot].step = Step::Plain;
-        let errand = Rc::clone(&self.sides[slot].errand);
-        self.say_on_side(slot, &errand.bytes);
+        let request = Rc::clone(&self.sides[slot].request);
+        self.say_on_side(slot, &request.bytes);
     }
 
     fn say_on_side(&mut self, slot: usize, bytes: &[u8]) {
@@ -243,7 +249,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match freed {
             Some((_, Some(verdict))) => {
                 if repeats && verdict == Verdict::Discard {
-                    self.servers[side.server as usize].recall = Some(side.errand);
+                    self.servers[side.server as usize].cancel_again = Some(side.request);
                 }
                 self.check_in(side.server as usize, verdict);
             }

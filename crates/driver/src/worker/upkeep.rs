@@ -48,7 +48,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.partings.look(&self.host.listeners, self.now);
         self.end_slow_sides();
         self.end_late_farewells();
-        self.repeat_recalls();
+        self.repeat_cancels();
         self.try_next_addresses();
         self.expire_queues();
         self.follow_limits();

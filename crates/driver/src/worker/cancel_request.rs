@@ -8,7 +8,7 @@ use crate::config::{Address, PoolSpec};
 pub(super) type Upgrade = (Vec<u8>, u8);
 
 /// A cancel request, and where it goes: to where the server is connected.
-pub(super) struct Errand {
+pub(super) struct CancelRequest {
     pub(super) bytes: Vec<u8>,
     pub(super) upgrade: Option<Upgrade>,
     pub(super) address: Address,
