@@ -116,7 +116,7 @@ impl<M: Mac + KeyInit + Clone, const N: usize> Hi<M, N> {
         told
     }
 
-    /// Makes so many rounds at most. What they come to, if none are left.
+    /// Makes this number of rounds at most. What they come to, if none are left.
     fn go_on(&mut self, most: u32) -> Option<&[u8; N]> {
         let count = most.min(self.left);
         for _ in 0..count {
