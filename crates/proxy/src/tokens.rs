@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redis::Access;
+use redis::{Access, OverRate};
 
 use crate::{
     config::Token,
@@ -21,9 +21,10 @@ struct Entry {
     bucket: Option<Mutex<Bucket>>,
 }
 
-/// What a token may still ask for at once: it fills up with what a second allows.
+/// What a token may still ask for at once. It fills up with what a second allows, so that is the burst: the most that a request may
+/// ask for.
 struct Bucket {
-    rate: f64,
+    rate: u32,
     left: f64,
     since: Instant,
 }
@@ -40,7 +41,7 @@ impl Tokens {
                 rules: token.rules.clone(),
                 index,
             }),
-            bucket: token.rate_limit.map(|rate| Mutex::new(Bucket::full(f64::from(rate)))),
+            bucket: token.rate_limit.map(|rate| Mutex::new(Bucket::full(rate))),
         };
         Self(tokens.iter().enumerate().map(entry).collect())
     }
@@ -57,29 +58,37 @@ impl Tokens {
         found.cloned()
     }
 
-    /// Counts commands. `Some`: there is no room for them before that time has passed.
-    pub fn spend(&self, access: &Access, commands: u32, now: Instant) -> Option<Duration> {
-        let bucket = self.0.get(access.index)?.bucket.as_ref()?;
-        bucket.lock().unwrap_or_else(PoisonError::into_inner).take(f64::from(commands), now)
+    /// Counts commands against the token's rate.
+    ///
+    /// # Errors
+    /// There is no room for them, and nothing is counted.
+    pub fn spend(&self, access: &Access, commands: u32, now: Instant) -> Result<(), OverRate> {
+        match self.0.get(access.index).and_then(|entry| entry.bucket.as_ref()) {
+            Some(bucket) => bucket.lock().unwrap_or_else(PoisonError::into_inner).take(commands, now),
+            None => Ok(()),
+        }
     }
 }
 
 impl Bucket {
-    fn full(rate: f64) -> Self {
-        Self { rate, left: rate, since: Instant::now() }
+    fn full(rate: u32) -> Self {
+        Self { rate, left: f64::from(rate), since: Instant::now() }
     }
 
-    /// A request of more than a second's commands has to wait for a full bucket, and leaves it in debt.
-    fn take(&mut self, commands: f64, now: Instant) -> Option<Duration> {
-        let passed = now.saturating_duration_since(self.since).as_secs_f64();
-        self.left = (self.left + passed * self.rate).min(self.rate);
-        self.since = now;
-        let needed = commands.min(self.rate);
-        if self.left >= needed {
-            self.left -= commands;
-            return None;
+    /// Takes commands out, and never more than are left: so the wait for a full bucket is a second.
+    fn take(&mut self, commands: u32, now: Instant) -> Result<(), OverRate> {
+        if commands > self.rate {
+            return Err(OverRate::Burst(self.rate));
         }
-        Some(Duration::from_secs_f64((needed - self.left) / self.rate))
+        let (rate, needed) = (f64::from(self.rate), f64::from(commands));
+        let passed = now.saturating_duration_since(self.since).as_secs_f64();
+        self.left = (self.left + passed * rate).min(rate);
+        self.since = now;
+        if self.left < needed {
+            return Err(OverRate::Wait(Duration::from_secs_f64((needed - self.left) / rate)));
+        }
+        self.left -= needed;
+        Ok(())
     }
 }
 
@@ -88,17 +97,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_lets_bursts_of_a_second_through() {
-        let (mut bucket, start) = (Bucket::full(10.0), Instant::now());
+    fn a_rate_lets_bursts_of_a_second_through_and_nothing_larger() {
+        let (mut bucket, start) = (Bucket::full(10), Instant::now());
         let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
-        assert_eq!(bucket.take(10.0, at(0.0)), None);
-        let wait = bucket.take(1.0, at(0.0)).expect("it is empty");
+        assert_eq!(bucket.take(10, at(0.0)), Ok(()));
+        let Err(OverRate::Wait(wait)) = bucket.take(1, at(0.0)) else { panic!("it is empty") };
         assert!((wait.as_secs_f64() - 0.1).abs() < 0.01, "{wait:?}");
-        assert_eq!(bucket.take(5.0, at(0.6)), None);
-        // More than a second's worth goes through from time to time, and is paid for.
-        assert!(bucket.take(50.0, at(1.0)).is_some());
-        assert_eq!(bucket.take(50.0, at(3.0)), None);
-        let wait = bucket.take(1.0, at(3.0)).expect("it is in debt");
-        assert!(wait > Duration::from_secs(4), "{wait:?}");
+        assert_eq!(bucket.take(5, at(0.6)), Ok(()));
+        // However long it waits, so much is never let through, and what is left stays there for others.
+        for seconds in [0.7, 10.0, 10_000.0] {
+            assert_eq!(bucket.take(11, at(seconds)), Err(OverRate::Burst(10)));
+        }
+        assert_eq!(bucket.take(10, at(10_000.0)), Ok(()));
+        let Err(OverRate::Wait(wait)) = bucket.take(10, at(10_000.0)) else { panic!("it is empty") };
+        assert!(wait <= Duration::from_secs(1), "{wait:?}");
     }
 }

@@ -45,6 +45,15 @@ pub struct ServerLogin {
     pub sentinel: Option<Sentinel>,
 }
 
+/// Why a token has no room for what it asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OverRate {
+    /// Its commands are used up: there may be as many again after that time.
+    Wait(Duration),
+    /// It may never have more than these at once.
+    Burst(u32),
+}
+
 /// Answers who may log in and which pool serves whom.
 pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener use TLS.
@@ -79,11 +88,13 @@ pub trait Directory: Send + Sync + 'static {
         None
     }
 
-    /// Counts commands against a token's rate. If there is no room for them nothing is counted, and the time is told after which
-    /// there may be.
-    fn spend(&self, access: &Access, commands: u32) -> Option<Duration> {
+    /// Counts commands against a token's rate.
+    ///
+    /// # Errors
+    /// There is no room for them, and nothing is counted.
+    fn spend(&self, access: &Access, commands: u32) -> Result<(), OverRate> {
         let _ = (access, commands);
-        None
+        Ok(())
     }
 
     /// How the servers of a pool are logged in to.

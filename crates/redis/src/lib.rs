@@ -38,7 +38,7 @@ pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 use self::sentinel::Start;
 pub use self::{
     client::Client,
-    directory::{Directory, Sentinel, ServerLogin, Welcome},
+    directory::{Directory, OverRate, Sentinel, ServerLogin, Welcome},
     requester::{ErrorReply, Fault, Requester, Verdict, Words},
     resp::{Version, split},
     rest::rules::{Access, Rules},

@@ -1,12 +1,9 @@
 //! The same for Redis.
 
-use std::{
-    sync::{Arc, atomic::Ordering::Acquire},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering::Acquire};
 
 use protocol::{Encryption, Origin, PoolId};
-use redis::{Access, Directory, HttpRules, ServerLogin, Version, Welcome};
+use redis::{Access, Directory, HttpRules, OverRate, ServerLogin, Version, Welcome};
 
 use super::Generations;
 use crate::pools::redis::reason;
@@ -45,7 +42,7 @@ impl Directory for Generations {
         self.current().access(token)
     }
 
-    fn spend(&self, access: &Access, commands: u32) -> Option<Duration> {
+    fn spend(&self, access: &Access, commands: u32) -> Result<(), OverRate> {
         self.current().spend(access, commands)
     }
 

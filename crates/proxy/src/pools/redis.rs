@@ -1,13 +1,10 @@
 //! What the protocol of Redis asks: who may log in, which pool serves him, and how Poolhouse logs in itself.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use postgres::Unknown;
 use protocol::{Encryption, Origin, PoolId};
-use redis::{Access, Directory, HttpRules, Sentinel, ServerLogin, Version, Welcome};
+use redis::{Access, Directory, HttpRules, OverRate, Sentinel, ServerLogin, Version, Welcome};
 use settings::Secret;
 use subtle::ConstantTimeEq;
 use upstream::Kind;
@@ -53,7 +50,7 @@ impl Directory for Pools {
         self.tokens.find(token)
     }
 
-    fn spend(&self, access: &Access, commands: u32) -> Option<Duration> {
+    fn spend(&self, access: &Access, commands: u32) -> Result<(), OverRate> {
         self.tokens.spend(access, commands, Instant::now())
     }
 

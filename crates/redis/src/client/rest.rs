@@ -23,7 +23,7 @@ use protocol::{ClientTag, Effect, Input, Outbox, ServerTag, Sessions, Standing};
 use self::{door::Doorkeeper, feeds::Feeds};
 use super::{Client, work::Work};
 use crate::{
-    Redis, Server,
+    OverRate, Redis, Server,
     rest::{
         MAX_COMMAND, SERVICE,
         call::{self, Call, Command, Shape},
@@ -210,14 +210,26 @@ impl Redis {
         if let (Shape::Transaction, Some(error)) = (call.shape, refused) {
             return Err(Denied::new(400, format!("EXECABORT Transaction discarded because of: {error}")));
         }
-        match self.directory.spend(access, call.commands.len() as u32) {
-            None => Ok(()),
-            Some(wait) => {
-                let mut denied =
-                    Denied::new(429, format!("ERR the token `{}` has used up its rate_limit", access.name));
-                denied.retry_after = Some(wait.as_secs_f64().ceil().max(1.0) as u64);
-                Err(denied)
-            }
+        self.directory.spend(access, call.asked()).map_err(|over| over_rate(over, call, &access.name))
+    }
+}
+
+/// What a request is told whose token has no room for it. To one that can never be carried out, that it is wrong: clients that hear 429
+/// try again.
+fn over_rate(over: OverRate, call: &Call, token: &str) -> Denied {
+    match over {
+        OverRate::Wait(wait) => {
+            let mut denied = Denied::new(429, format!("ERR the token `{token}` has used up its rate_limit"));
+            denied.retry_after = Some(wait.as_secs_f64().ceil().max(1.0) as u64);
+            denied
+        }
+        OverRate::Burst(most) => {
+            let (asked, commands) = (call.asked(), if most == 1 { "command" } else { "commands" });
+            let why = format!(
+                "ERR this request has {asked} commands, and rate_limit = {most} lets the token `{token}` have {most} \
+                 {commands} at once: send {most} at most in one request, or raise rate_limit. Nothing was carried out"
+            );
+            Denied::new(400, why)
         }
     }
 }

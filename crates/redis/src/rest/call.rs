@@ -130,6 +130,12 @@ impl Call {
         self.commands.iter().map(length).max().unwrap_or(0)
     }
 
+    /// How many commands were asked for. MULTI and EXEC of a transaction were not.
+    pub(crate) fn asked(&self) -> u32 {
+        let added = if self.shape == Shape::Transaction { 2 } else { 0 };
+        (self.commands.len() - added) as u32
+    }
+
     /// What it subscribes to, if it does.
     pub(crate) fn subscription(&self) -> Option<Subscription> {
         let (Shape::Events, Some(name)) = (self.shape, resp::parts(&self.wire).first().copied()) else { return None };
@@ -341,7 +347,9 @@ mod tests {
         assert!(pipeline[1].contains("BLPOP") && pipeline[3].contains("empty"));
         let transaction = commands("/multi-exec", Method::Post, body);
         assert_eq!((&*transaction[0], &*transaction[5]), ("MULTI", "EXEC"));
-        assert_eq!(call("/multi-exec", Method::Post, body).expect("a call").shape, Shape::Transaction);
+        let transaction = call("/multi-exec", Method::Post, body).expect("a call");
+        assert_eq!((transaction.shape, transaction.asked()), (Shape::Transaction, 4));
+        assert_eq!(call("/pipeline", Method::Post, body).expect("a call").asked(), 4);
     }
 
     #[test]
