@@ -8,6 +8,7 @@ mod ephemeral;
 mod held;
 pub(crate) mod mongodb;
 mod nested;
+mod oversized;
 mod reach;
 pub(crate) mod redis;
 mod size;
@@ -56,7 +57,10 @@ pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
     let is_told =
         matches!(&explained, Verdict::Present(Finding { symptom: Symptom::TransactionsLeftOpen | Symptom::Leak, .. }));
     let forgotten = if is_told { Verdict::Absent } else { held::forgotten(pool) };
-    vec![explained, forgotten, churn::examine(pool), stampede::examine(pool)]
+    // A transaction that is left open may hold the locks for which others wait.
+    let is_explained = [&explained, &forgotten].into_iter().any(|verdict| !matches!(verdict, Verdict::Absent));
+    let oversized = if is_explained { Verdict::Absent } else { oversized::examine(pool) };
+    vec![explained, forgotten, oversized, churn::examine(pool), stampede::examine(pool)]
 }
 
 /// Of what concerns all pools.

@@ -267,6 +267,49 @@ fn what_sessions_wait_for_decides_where_the_load_is_always_the_same() {
     assert!(another.undecided[0].needs.contains("has none of its sessions"), "{another:?}");
 }
 
+/// A load at which no client waits, at a pool whose servers' sessions do this at each look.
+fn without_waits(work: Work) -> Diagnosis {
+    let busy = Moment { in_use: 9, transactions: 200, hold_ms: 40.0, ..QUIET };
+    examine(&window(&[busy; 40], |look| look.pools[0].work = Some(work)))
+}
+
+#[test]
+fn a_pool_that_lets_more_in_than_the_database_can_do_is_found_although_no_client_waits() {
+    let work = Work { sessions: 10, all_ready: 2, processors: Some(4), ..Work::default() };
+    let locks = without_waits(Work { locked: 7, ready: 2, ..work });
+    assert_eq!(symptoms(&locks), [Symptom::ServerSaturated], "{locks:?}");
+    let text = locks.text(str::to_owned);
+    for part in [
+        "shop as app: the database is saturated\n",
+        "seen      7.0 of its 9.0 sessions with a statement waited for locks of others, two or more of them at 100% of the looks\n",
+        "not       it is not short of processors: 2.0 sessions of the whole database were ready to run on average; no client waits",
+        "max_size may be that (look first between 2 and 4).",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let processors = without_waits(Work { ready: 8, all_ready: 9, ..work });
+    assert_eq!(symptoms(&processors), [Symptom::ServerSaturated], "{processors:?}");
+    assert!(processors.findings[0].advice.contains("look first between 4 and 8"), "{processors:?}");
+    // Ordinary work; one that waits for a lock now and then; processors that others take; and those of which the number is not known.
+    for healthy in [
+        Work { ready: 3, all_ready: 4, ..work },
+        Work { locked: 1, ready: 1, ..work },
+        Work { locked: 3, ready: 5, all_ready: 5, ..work },
+        Work { ready: 1, all_ready: 9, ..work },
+        Work { ready: 8, all_ready: 9, processors: None, ..work },
+        Work { others: 9, ..work },
+        Work { sessions: 0, all_ready: 0, ..work },
+    ] {
+        assert_eq!(symptoms(&without_waits(healthy)), [], "{healthy:?}");
+    }
+    // A transaction that was forgotten may hold the locks: that is told alone.
+    let forgotten =
+        Moment { in_use: 9, elsewhere: 1, elsewhere_ms: 60_000.0, transactions: 200, hold_ms: 40.0, ..QUIET };
+    let held =
+        examine(&window(&[forgotten; 40], |look| look.pools[0].work = Some(Work { locked: 7, ready: 1, ..work })));
+    assert_eq!(symptoms(&held), [Symptom::TransactionsLeftOpen], "{held:?}");
+}
+
 #[test]
 fn transactions_left_open_are_not_a_small_pool() {
     let open = Moment {

@@ -4,7 +4,7 @@ mod added_up;
 mod connecting;
 mod kept;
 mod left_open;
-mod saturated;
+pub(super) mod saturated;
 mod swinging;
 mod vanished;
 

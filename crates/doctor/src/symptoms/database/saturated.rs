@@ -7,12 +7,12 @@ use crate::{
 };
 
 /// Sessions that are ready to run for each processor, from which on more of them gain nothing.
-const FOR_EACH: f64 = 2.0;
+pub(in crate::symptoms) const FOR_EACH: f64 = 2.0;
 /// The share of looks of which that holds.
-const AT_LOOKS: f64 = 0.5;
+pub(in crate::symptoms) const AT_LOOKS: f64 = 0.5;
 /// Sessions that wait for a lock, at least and as a share of those with a statement.
-const LOCKED: f64 = 2.0;
-const OF_WORKING: f64 = 0.5;
+pub(in crate::symptoms) const LOCKED: f64 = 2.0;
+pub(in crate::symptoms) const OF_WORKING: f64 = 0.5;
 
 pub(super) fn examine(window: &DatabaseWindow, is_held: bool) -> Verdict {
     let Some((_, last)) = window.ends() else { return Verdict::Absent };
