@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::{Method, Target};
 
 /// Which request of its connection an answer is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stream(pub(crate) u32);
 
 /// A request that has come whole, of a caller who was let in. It is to be answered once.

@@ -15,6 +15,10 @@ use crate::rest::{
 /// What is told when a server was lost with replies that were due.
 const UNKNOWN: &str = "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known";
 
+/// The same for a transaction whose EXEC had not been sent.
+const NOT_EXECUTED: &str = "ERR Poolhouse: the connection to Redis was lost before all of the transaction had been sent; nothing of it \
+                            was executed";
+
 /// What is told when results are dropped because all clients hold too much together.
 const NO_ROOM: &str = "ERR Poolhouse: the command was executed, but its results were dropped, because clients of HTTP hold as much \
                        here as they may together: ask again, or for less at a time";
@@ -185,11 +189,11 @@ impl Work {
         }
     }
 
-    /// Replies that were due will not come.
+    /// The server is gone that was at it: replies that were due will not come, and a transaction cannot go on elsewhere.
     pub(super) fn lose(&mut self) {
         self.partial = Vec::new();
         if self.call.shape != Shape::Pipeline {
-            self.deny(502, UNKNOWN);
+            self.deny(502, if self.is_in_transaction() { NOT_EXECUTED } else { UNKNOWN });
             self.next = self.call.commands.len();
             self.known = self.next;
             return;
@@ -215,6 +219,16 @@ impl Work {
         self.next == self.call.commands.len()
     }
 
+    /// Whether it has begun a transaction, and has to send more of it on the same server.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.call.shape == Shape::Transaction && self.next > 0 && !self.is_sent()
+    }
+
+    /// Whether the loss of its server concerns it.
+    pub(super) fn needs_its_server(&mut self) -> bool {
+        self.is_waiting() || self.is_in_transaction()
+    }
+
     /// Whether a reply is due to it.
     pub(super) fn is_waiting(&mut self) -> bool {
         self.refusals();
@@ -230,5 +244,47 @@ impl Work {
             Some(denied) => Err(denied),
             None => Ok(results(self.status, self.form, self.token, self.body)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transaction() -> Work {
+        let wire = b"*1\r\n$5\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nEXEC\r\n".to_vec();
+        let commands = [0..15, 15..36, 36..50].map(Command::Send).to_vec();
+        let call = Call { shape: Shape::Transaction, wire, commands, writes: true };
+        Work::new(Stream::default(), Form::Json, call, Arc::default(), 1)
+    }
+
+    /// What it is answered with once its server is lost.
+    fn lost(mut work: Work) -> Denied {
+        assert!(work.needs_its_server());
+        work.lose();
+        assert!(work.is_done(), "nothing of it is sent to another server");
+        let Err(denied) = work.answer() else { panic!("it has no results") };
+        denied
+    }
+
+    #[test]
+    fn a_transaction_that_has_begun_goes_on_with_no_other_server() {
+        let mut work = transaction();
+        assert!(!work.needs_its_server(), "it has not begun");
+        work.next = 1;
+        work.hear(b"+OK\r\n", true);
+        assert!(!work.is_waiting());
+        let denied = lost(work);
+        assert_eq!((denied.status, &*denied.error), (502, NOT_EXECUTED));
+    }
+
+    #[test]
+    fn what_became_of_a_transaction_is_unknown_once_all_of_it_was_sent() {
+        let mut work = transaction();
+        work.next = 1;
+        work.hear(b"+OK\r\n", true);
+        work.next = 3;
+        let denied = lost(work);
+        assert_eq!((denied.status, &*denied.error), (502, UNKNOWN));
     }
 }

@@ -68,7 +68,7 @@ impl Client {
         true
     }
 
-    /// The server is gone that replies were due from. False if the client does not speak HTTP.
+    /// The server is gone that replies were due from, or that was in a transaction of the client's. False if the client does not speak HTTP.
     pub(crate) fn lose_http(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         if rest.listening.is_some() {
@@ -76,7 +76,7 @@ impl Client {
             return true;
         }
         for work in &mut rest.works {
-            if work.is_waiting() {
+            if work.needs_its_server() {
                 work.lose();
             }
         }
