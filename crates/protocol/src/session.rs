@@ -158,6 +158,9 @@ pub struct ClientRules {
     /// They send as much as they like before they read, and the upstream keeps the replies for them. Then a client that holds a
     /// server is listened to while it does not read; otherwise that would be a deadlock.
     pub upstream_keeps_replies: bool,
+    /// Their session bounds what is sent to a client that does not read, and keeps the rest itself: then the server that the client
+    /// holds is listened to meanwhile, so that it gets free.
+    pub session_keeps_replies: bool,
     /// Bytes that may wait for a client that does not read what is sent to it; with more it is disconnected. Only what is posted to it
     /// can be so much: otherwise whoever sends is not listened to meanwhile. 32 MB at most.
     pub max_unread: usize,
@@ -165,7 +168,7 @@ pub struct ClientRules {
 
 impl Default for ClientRules {
     fn default() -> Self {
-        Self { upstream_keeps_replies: false, max_unread: 4 << 20 }
+        Self { upstream_keeps_replies: false, session_keeps_replies: false, max_unread: 4 << 20 }
     }
 }
 

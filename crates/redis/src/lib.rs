@@ -147,8 +147,9 @@ impl Protocol for Redis {
     type Client = Client;
     type Server = Server;
 
-    fn client_rules(&self, _listener: u16) -> ClientRules {
-        ClientRules { upstream_keeps_replies: true, max_unread: MAX_UNREAD }
+    fn client_rules(&self, listener: u16) -> ClientRules {
+        let speaks_http = self.rooms.get(usize::from(listener)).is_some_and(|(speaks, _)| *speaks);
+        ClientRules { upstream_keeps_replies: true, session_keeps_replies: speaks_http, max_unread: MAX_UNREAD }
     }
 
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {

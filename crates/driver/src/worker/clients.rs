@@ -417,6 +417,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
     }
 
+    /// Whether the server that a client holds has to wait until the client has read what was sent to it.
+    pub(super) fn is_behind_its_server(&self, slot: usize) -> bool {
+        let client = &self.clients[slot];
+        self.reactor.is_sending(client.conn)
+            && !self.host.listeners[usize::from(client.listener)].client_rules.session_keeps_replies
+    }
+
     pub(super) fn on_client_sent(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
         if client.closing {

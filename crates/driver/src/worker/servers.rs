@@ -192,7 +192,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn rearm_server(&mut self, slot: usize) {
         let Some(server) = self.servers.get(slot) else { return };
         if let Some(holder) = server.holder
-            && self.reactor.is_sending(self.clients[holder as usize].conn)
+            && self.is_behind_its_server(holder as usize)
         {
             return;
         }

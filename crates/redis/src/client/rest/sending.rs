@@ -42,12 +42,14 @@ impl Redis {
         self.tidy(me, client, out);
         let rest = client.http();
         rest.blocked = rest.connection.is_behind();
-        if rest.blocked {
-            return;
-        }
-        let Some(first) = client.http().works.iter().position(|work| !work.is_sent()) else { return };
-        let mut number = first;
+        let Some(mut number) = rest.works.iter().position(|work| !work.is_sent()) else { return };
         while let Some(work) = client.http().works.get_mut(number) {
+            // A transaction that has begun is finished: until then a server is kept for it.
+            let goes_on = work.is_in_transaction();
+            if client.http().blocked && !goes_on {
+                return;
+            }
+            let work = &mut client.http().works[number];
             if let Some(what) = work.call.subscription() {
                 match self.begin_events(me, client, number, what, out) {
                     true => continue,
