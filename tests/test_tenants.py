@@ -108,6 +108,43 @@ password = "bob"
         client.close()
 
 
+def test_redis_who_logs_in_as_another_takes_its_place_there_or_none(pool, with_users):
+    def user(name, most):
+        return f'[[user]]\nname = "{name}"\npassword = "{name}"\nsoft_limit = {most}\nhard_limit = {most}\n'
+
+    poolhouse = pool(behind=with_users, file=f"""[[listener]]
+protocol = "redis"
+listen = "127.0.0.1:PORT"
+newcomer_wait_time = "100ms"
+[[database]]
+url = "redis://127.0.0.1:{with_users.port}"
+{user("alice", 2)}{user("bob", 1)}""")
+
+    def inside():
+        return [tenant(poolhouse, "clients", name, state="inside") for name in ("alice", "bob")]
+
+    for hello in [("AUTH", "bob", "bob"), ("HELLO", "2", "AUTH", "bob", "bob"), ("HELLO", "3", "AUTH", "bob", "bob")]:
+        first, second = (poolhouse.connect(username="alice", password="alice") for _ in range(2))
+        assert first.ping() and second.ping() and inside() == [2, 0]
+        assert first.execute_command(*hello) and first.execute_command("ACL", "WHOAMI") in ("bob", b"bob")
+        assert inside() == [1, 1]
+        with pytest.raises(redis.RedisError, match="max number of clients reached for user .bob. .hard_limit"):
+            second.execute_command(*hello)
+        eventually("it is gone", lambda: inside() == [0, 1])
+        # A password that is wrong moves none: its client goes.
+        with pytest.raises(redis.AuthenticationError):
+            first.execute_command("AUTH", "alice", "wrong")
+        eventually("it is gone", lambda: inside() == [0, 0])
+        first.close()
+        second.close()
+    back = poolhouse.connect(username="bob", password="bob")
+    assert back.ping() and back.execute_command("AUTH", "alice", "alice") and inside() == [1, 0]
+    with poolhouse.connect(username="bob", password="bob") as another:
+        assert another.ping() and inside() == [1, 1]
+    back.close()
+    assert tenant(poolhouse, "rejections_total", "bob") == 3
+
+
 def test_over_http_a_request_is_told_to_come_later(rest):
     poolhouse = rest(listener='newcomer_wait_time = "100ms"\n', more="soft_limit = 2\nhard_limit = 2\n")
     here = [Rest(poolhouse.http) for _ in range(2)]

@@ -145,6 +145,31 @@ impl Tenants {
         })
     }
 
+    /// A client that has places has logged in again, and counts for these tenants from now on. It keeps the places that it needs still.
+    ///
+    /// # Errors
+    /// This tenant is full, whose hard limit that is: the client has the places that it had.
+    pub(crate) fn move_to(
+        &self,
+        tenants: [Option<Tenant>; 2],
+        from: Seats,
+        limits: impl Fn(&Tenant) -> Option<TenantLimits>,
+        now: Time,
+    ) -> Result<Seats, (Tenant, u32)> {
+        self.change(|table| {
+            let to = tenants.map(|tenant| Some(table.open(tenant?, &limits)));
+            let lacks = without(to, from);
+            if let Some(id) = ids(lacks).find(|id| !table.accounts[index(*id)].gate.has_room()) {
+                let full = table.refuse(id);
+                ids(lacks).for_each(|id| table.drop_unused(id));
+                return Err(full);
+            }
+            table.take(lacks, now);
+            table.left(without(from, to), false, now);
+            Ok(to)
+        })
+    }
+
     /// Of these clients that wait, those that have got their places: they know of it now.
     pub(crate) fn placed<T>(&self, waiting: impl Iterator<Item = (T, Ticket)>) -> Vec<(T, Seats)> {
         let mut table = self.table();
@@ -164,9 +189,7 @@ impl Tenants {
             }
             let full = |id: &TenantId| !table.accounts[index(*id)].gate.has_room();
             let id = ids(seats).find(full).expect("a client waits only where there is no room");
-            let account = table.of(id);
-            account.refused += 1;
-            let full = (account.tenant.clone(), account.gate.config().hard_limit);
+            let full = table.refuse(id);
             table.leave_queues(ticket, seats, now);
             Err(full)
         })
@@ -330,6 +353,13 @@ impl Table {
         }
     }
 
+    /// Counts a client that finds a tenant full. Tells who that is, and its hard limit.
+    fn refuse(&mut self, id: TenantId) -> (Tenant, u32) {
+        let account = self.of(id);
+        account.refused += 1;
+        (account.tenant.clone(), account.gate.config().hard_limit)
+    }
+
     fn left(&mut self, seats: Seats, leaving: bool, now: Time) {
         for id in ids(seats) {
             self.of(id).gate.left(leaving);
@@ -392,6 +422,11 @@ impl Table {
 
 fn ids(seats: Seats) -> impl Iterator<Item = TenantId> {
     seats.into_iter().flatten()
+}
+
+/// Those that are not the same in the other.
+fn without(seats: Seats, other: Seats) -> Seats {
+    std::array::from_fn(|number| seats[number].filter(|id| other[number] != Some(*id)))
 }
 
 fn index(id: TenantId) -> usize {

@@ -238,6 +238,9 @@ pub enum Effect {
     /// Where its database or its user has as many clients as it may have, it waits for a place there. Until then the driver keeps back
     /// what is wished for the client from here on, so that this comes before the answer to its login. If it waits for too long that is
     /// dropped, and it is refused as one too many ([`Refusal::Full`](crate::Refusal::Full)).
+    ///
+    /// A client may log in again, as another user: then it gives its places back for those that it has now. If there are none it is
+    /// refused at once, and what is wished for it from here on is dropped.
     LoggedIn {
         /// Who.
         client: ClientTag,
@@ -246,7 +249,7 @@ pub enum Effect {
         /// The name of its login; empty if it did not have to log in.
         user: Arc<str>,
     },
-    /// The client, which has logged in, uses another pool from now on, and counts towards that one.
+    /// The client, which has logged in, uses another pool of the same database and user from now on, and counts towards that one.
     UsesPool {
         /// Who.
         client: ClientTag,

@@ -394,11 +394,13 @@ enum Form {
 impl Client {
     /// It is this user from now on, whom this pool serves.
     fn enter(&mut self, me: ClientTag, user: Arc<str>, pool: PoolId, out: &mut Outbox) {
+        let is_same = self.counted.is_some() && self.user == user;
         (self.user, self.stranger) = (user, false);
-        match self.counted.replace(pool) {
-            None => out.push(Effect::LoggedIn { client: me, pool, user: Arc::clone(&self.user) }),
-            Some(before) if before != pool => out.push(Effect::UsesPool { client: me, pool }),
-            Some(_) => {}
+        let before = self.counted.replace(pool);
+        if !is_same {
+            out.push(Effect::LoggedIn { client: me, pool, user: Arc::clone(&self.user) });
+        } else if before != Some(pool) {
+            out.push(Effect::UsesPool { client: me, pool });
         }
         out.push(Effect::Standing { client: me, standing: self.standing() });
     }

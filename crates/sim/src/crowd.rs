@@ -39,7 +39,8 @@ const UNDER_WAY: Duration = Duration::from_millis(10);
 const REST: Duration = Duration::from_secs(30);
 
 /// A client says one letter at a time: `i` is a request that leaves it idle, `t` one that leaves it in a transaction, `s` one that leaves it
-/// waiting for what others send. Each is said back. Before the first of them it says a digit, which logs it in to a database as a user.
+/// waiting for what others send. Each is said back. Before the first of them it says a digit, which logs it in to a database as a user. Another
+/// digit does so anew, and is said back: one that has no place there as that user is refused.
 struct Letters;
 
 impl Protocol for Letters {
@@ -60,11 +61,13 @@ impl Protocol for Letters {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        if !std::mem::replace(logged_in, true) {
+        if input.bytes[0].is_ascii_digit() {
             let login = usize::from(input.bytes[0] - b'0');
             let pool = PoolId((login / USERS) as u32);
             out.push(Effect::LoggedIn { client: me, pool, user: tenants::user(login % USERS) });
-            return 1;
+            if !std::mem::replace(logged_in, true) {
+                return 1;
+            }
         }
         let standing = match input.bytes[0] {
             b't' => Standing::InTransaction,
@@ -147,6 +150,8 @@ struct Client {
     end: Option<EndId>,
     /// Its database and its user.
     login: [Number; 2],
+    /// Those that it has asked to have instead.
+    moves_to: Option<[Number; 2]>,
     /// When it was last evicted.
     evicted: Time,
     /// When it does something by itself.
@@ -166,6 +171,21 @@ impl Client {
     fn is_known(&self) -> bool {
         matches!(self.stands, Stands::Idle(_) | Stands::Asks | Stands::Busy)
     }
+
+    /// Whether it counts for a tenant, wherever it is on its way from one to another.
+    fn is_of(&self, tenant: Number) -> bool {
+        self.login.contains(&tenant) && self.moves_to.is_none_or(|to| to.contains(&tenant))
+    }
+
+    /// Whether it may count for a tenant.
+    fn may_be_of(&self, tenant: Number) -> bool {
+        self.login.contains(&tenant) || self.moves_to.is_some_and(|to| to.contains(&tenant))
+    }
+}
+
+/// What a client says to log in.
+fn digit(login: [Number; 2]) -> u8 {
+    b'0' + (login[0] * USERS + login[1] - DATABASES) as u8
 }
 
 /// What a schedule has come to.
@@ -338,6 +358,12 @@ impl Crowd {
         };
         match client.stands {
             Stands::Coming if client.silent => self.leave(number),
+            Stands::Idle(_) if client.requests > 0 && self.rng.percent(10) => {
+                let to = [self.rng.index(DATABASES), DATABASES + self.rng.index(USERS)];
+                (client.moves_to, client.stands) = (Some(to), Stands::Asks);
+                client.said.push_back(digit(to));
+                self.network.send(end, &[digit(to)]);
+            }
             Stands::Coming | Stands::Idle(_) if client.requests > 0 => {
                 client.requests -= 1;
                 let last = client.requests == 0;
@@ -347,7 +373,7 @@ impl Crowd {
                     _ => b'i',
                 };
                 client.said.push_back(letter);
-                let login = [b'0' + (client.login[0] * USERS + client.login[1] - DATABASES) as u8];
+                let login = [digit(client.login)];
                 let said: &[u8] = if client.stands == Stands::Coming { &login } else { &[] };
                 if client.stands != Stands::Coming {
                     client.stands = Stands::Asks;
@@ -369,7 +395,7 @@ impl Crowd {
         if let Some(end) = client.end.take() {
             self.network.close(end);
         }
-        (client.stands, client.wake) = (Stands::Outside, Time::NEVER);
+        (client.stands, client.wake, client.moves_to) = (Stands::Outside, Time::NEVER, None);
         client.said.clear();
     }
 
@@ -392,7 +418,10 @@ impl Crowd {
                 self.done.counts[0] += 1;
                 self.progress = now;
             }
-            client.stands = if letter == b'i' { Stands::Idle(now) } else { Stands::Busy };
+            if letter.is_ascii_digit() {
+                client.login = client.moves_to.take().expect("it asked for that");
+            }
+            client.stands = if matches!(letter, b't' | b's') { Stands::Busy } else { Stands::Idle(now) };
             client.wake = match client.last {
                 Last::Leaves => now + pause,
                 _ if client.requests > 0 => now + pause,
@@ -436,7 +465,7 @@ impl Crowd {
         // What goes for its database or its user is no longer there for its listener, and the other way round.
         let is_limited = self.is_limited();
         let here = |of: Option<Number>| {
-            let all = self.clients.iter().filter(|client| of.is_none_or(|of| client.login.contains(&of)));
+            let all = self.clients.iter().filter(|client| of.is_none_or(|of| client.may_be_of(of)));
             let counts = |client: &&Client| {
                 self.is_here(client) || is_limited && (client.end.is_some() || self.now - client.evicted < TICK * 3)
             };
@@ -478,17 +507,24 @@ impl Crowd {
     fn full(&mut self, number: usize) {
         let departure = self.departures[0];
         self.done.counts[2] += 1;
+        let moved = self.clients[number].moves_to;
+        if let Some(to) = moved {
+            self.clients[number].login = to;
+        }
         self.come_back(number);
         if self.is_new() || self.now - self.progress < TICK * 6 || self.now - departure < TICK * 6 {
             return;
         }
         let long = self.gate.evict_min_idle + TICK * 8;
         let is_full = |tenant: &Number| {
-            let of_tenant = || self.clients.iter().filter(|client| client.login.contains(tenant));
+            let of_tenant = || self.clients.iter().filter(|client| client.may_be_of(*tenant));
             let may_go = |client: &Client| matches!(client.stands, Stands::Idle(since) if self.now - since > long);
             self.limits.of(*tenant).is_some_and(|limits| {
-                let known = of_tenant().filter(|client| client.is_known()).count() as u32;
-                known >= limits.hard_limit && (limits.soft_limit >= limits.hard_limit || !of_tenant().any(may_go))
+                // Who was refused at once may have come a moment after another, which has not heard yet that it is inside.
+                let comes = |client: &Client| moved.is_some() && client.stands == Stands::Coming && !client.silent;
+                let known = of_tenant().filter(|client| client.is_known() || comes(client)).count() as u32;
+                known >= limits.hard_limit
+                    && (moved.is_some() || limits.soft_limit >= limits.hard_limit || !of_tenant().any(may_go))
             })
         };
         let login = self.clients[number].login;
@@ -541,7 +577,7 @@ impl Crowd {
         assert!(inside as u32 <= self.gate.hard_limit, "{inside} are inside, with {:?}", self.gate);
         for tenant in 0..self.most.len() {
             let Some(TenantLimits { hard_limit, .. }) = self.limits.of(tenant) else { continue };
-            let of_tenant = self.clients.iter().filter(|client| client.login.contains(&tenant));
+            let of_tenant = self.clients.iter().filter(|client| client.is_of(tenant));
             let inside = of_tenant.filter(|client| client.is_known() && self.is_here(client)).count() as u32;
             if inside <= hard_limit && !self.is_new() {
                 self.most[tenant] = hard_limit;
@@ -581,6 +617,7 @@ fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {
         Client {
             end: None,
             login: [rng.index(DATABASES), DATABASES + rng.index(USERS)],
+            moves_to: None,
             evicted: Time(0),
             wake: Time(0) + at,
             stands: Stands::Outside,

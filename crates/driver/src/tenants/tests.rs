@@ -92,6 +92,28 @@ fn a_place_that_went_to_one_who_goes_comes_back() {
 }
 
 #[test]
+fn who_logs_in_as_another_gives_back_what_it_needs_no_more() {
+    let tenants = Tenants::new();
+    let counts = || tenants.snapshot().iter().map(|told| (told.clients, told.rejections)).collect::<Vec<_>>();
+    let to = |of, from| tenants.move_to(of, from, limits, NOW);
+    let first = comes(&tenants, [database("a"), user("u")]);
+    let second = comes(&tenants, [database("a"), user("v")]);
+    // Database `a` is full, and with a client that has its place there already.
+    assert_eq!(to([database("a"), user("u")], second), Err((user("u").unwrap(), 1)));
+    assert_eq!(counts(), [(2, 0), (1, 1)], "it has the places that it had");
+    let first = to([database("a"), user("w")], first).expect("nothing limits `w`");
+    assert_eq!(counts(), [(2, 0), (0, 1)]);
+    let second = to([database("a"), user("u")], second).expect("there is a place");
+    assert_eq!(to([database("a"), user("u")], second), Ok(second), "it is the same");
+    let of_u = waits(&tenants, [database("b"), user("u")]);
+    let second = to([database("b"), None], second).expect("nothing limits these");
+    assert!(has_place(&tenants, of_u).is_some(), "the place that came free goes to the one that waits for it");
+    tenants.left(first, false, NOW);
+    tenants.left(second, false, NOW);
+    assert_eq!(counts(), [(0, 0), (1, 1)]);
+}
+
+#[test]
 fn only_the_crowded_have_clients_that_should_go() {
     let tenants = Tenants::new();
     let all = [comes(&tenants, [database("a"), None]), comes(&tenants, [database("a"), user("u")])];

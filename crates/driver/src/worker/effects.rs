@@ -35,6 +35,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 at = self.execute_sends(&out, at, to, source);
                 continue;
             }
+            if let Effect::LoggedIn { .. } = out.effects[at] {
+                self.log_in(&mut out, at);
+                at += 1;
+                continue;
+            }
             if let Some(slot) = self.execute_one(&mut out.effects[at], &out.inserted, &mut last_post) {
                 match client == Some(slot) {
                     true => go_on = true,
@@ -136,7 +141,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Executes an effect other than a send, and takes out what it owns. Says which client got a server at once.
     fn execute_one(&mut self, effect: &mut Effect, inserted: &[u8], last_post: &mut LastPost) -> Option<usize> {
         match *effect {
-            Effect::Send { .. } => unreachable!("sends are executed in runs"),
+            Effect::Send { .. } | Effect::LoggedIn { .. } => {
+                unreachable!("they are executed where the others are at hand")
+            }
             Effect::Lease { client, pool, kind } => {
                 let granted = match kind {
                     LeaseKind::Exclusive => self.check_out(client.slot(), pool, Wish::Any),
@@ -158,7 +165,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Progress { client } => self.note_progress(client.slot()),
             Effect::Wake { client } => self.push_feed(client.slot()),
             Effect::TellSent { client } => self.tell_sent(client.slot()),
-            Effect::LoggedIn { client, pool, ref user } => self.on_logged_in(client.slot(), pool, user),
             Effect::UsesPool { client, pool } => self.on_uses_pool(client.slot(), pool),
             Effect::Asks { client, ref mut login } => self.on_asks(client.slot(), std::mem::take(login)),
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),

@@ -28,20 +28,31 @@ pub(super) struct OnDoorstep {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// A client has logged in. One that has no place as another user hears nothing of what is wished for it behind that.
+    pub(super) fn log_in(&mut self, out: &mut Outbox, at: usize) {
+        let Effect::LoggedIn { client: who, pool, ref user } = out.effects[at] else { unreachable!("it is a login") };
+        let slot = who.slot();
+        let Some(client) = self.clients.get(slot) else { return };
+        if client.pool.is_none() {
+            self.on_logged_in(slot, pool, user);
+        } else if !self.on_logged_in_anew(slot, pool, user) {
+            let behind = out.effects.split_off(at + 1);
+            out.effects.extend(behind.into_iter().filter(|effect| client_of(effect) != Some(who)));
+        }
+    }
+
     /// Its session knows which pool it belongs to.
-    pub(super) fn on_logged_in(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) {
+    fn on_logged_in(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) {
         let shared = self.pool(pool);
-        let Some(client) = self.clients.get_mut(slot) else { return };
-        assert!(client.pool.is_none(), "a client logs in once");
+        let client = &mut self.clients[slot];
         client.pool = Some(pool);
         shared.clients.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if client.admitted != Admitted::Welcome || client.closing {
             return self.come_in(slot);
         }
-        let user = (!user.is_empty()).then(|| Tenant::User(Arc::clone(user)));
         let host = Arc::clone(&self.host);
         let limits = |tenant: &Tenant| host.registry.limits(tenant);
-        match host.tenants.enter([shared.tenant.clone(), user], limits, self.now) {
+        match host.tenants.enter([shared.tenant.clone(), of_user(user)], limits, self.now) {
             Entrance::Inside(seats) => self.take_seats(slot, seats),
             Entrance::Awaits { ticket, in_vain } => {
                 self.clients[slot].on_doorstep = true;
@@ -53,12 +64,48 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    fn take_seats(&mut self, slot: usize, seats: Seats) {
+    /// The client has logged in as another user: its place moves there. False if there is none: then it has to go.
+    fn on_logged_in_anew(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) -> bool {
+        let client = &self.clients[slot];
+        if client.admitted == Admitted::Welcome && !client.closing {
+            let host = Arc::clone(&self.host);
+            let limits = |tenant: &Tenant| host.registry.limits(tenant);
+            let tenants = [self.pool(pool).tenant.clone(), of_user(user)];
+            match host.tenants.move_to(tenants, self.clients[slot].seats, limits, self.now) {
+                Ok(seats) => {
+                    self.leave_tenants_lines(slot);
+                    self.sit_down(slot, seats);
+                    if let Some(place) = self.clients[slot].line {
+                        self.stand_with_tenants(slot, place.line, self.now);
+                    }
+                }
+                Err((of, limit)) => {
+                    self.note_full(slot, &of, limit);
+                    self.refuse(slot, Refusal::Full { of, limit });
+                    return false;
+                }
+            }
+        }
+        self.on_uses_pool(slot, pool);
+        true
+    }
+
+    fn sit_down(&mut self, slot: usize, seats: Seats) {
         self.clients[slot].seats = seats;
         for id in seats.into_iter().flatten().filter(|id| self.host.tenants.is_limited(*id)) {
             self.tenant_lines.entry(id).or_default();
         }
+    }
+
+    fn take_seats(&mut self, slot: usize, seats: Seats) {
+        self.sit_down(slot, seats);
         self.come_in(slot);
+    }
+
+    fn note_full(&mut self, slot: usize, of: &Tenant, limit: u32) {
+        if let Some(withheld) = self.paces.full.permits(self.now) {
+            tracing::warn!(withheld, client = %self.client_address(slot), hard_limit = limit, "too many clients of {of}");
+        }
     }
 
     /// Keeps back what is wished for a client that waits. False if it is to be carried out.
@@ -133,9 +180,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Ok(seats) => return self.go_in(slot, seats, kept),
             Err(full) => full,
         };
-        if let Some(withheld) = self.paces.full.permits(self.now) {
-            tracing::warn!(withheld, client = %self.client_address(slot), hard_limit = limit, "too many clients of {of}");
-        }
+        self.note_full(slot, &of, limit);
         let told = self.tell_refusal(slot, Refusal::Full { of, limit });
         let rules = &host.listeners[usize::from(self.clients[slot].listener)];
         let stays = rules.turn_away(false);
@@ -195,12 +240,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 }
 
+fn of_user(name: &Arc<str>) -> Option<Tenant> {
+    (!name.is_empty()).then(|| Tenant::User(Arc::clone(name)))
+}
+
 /// The client whom a wish is about, if it waits for what the client waits for.
 fn client_of(effect: &Effect) -> Option<ClientTag> {
     match effect {
         Effect::Send { to: Peer::Client(client), .. }
         | Effect::Lease { client, .. }
         | Effect::Standing { client, .. }
+        | Effect::LoggedIn { client, .. }
+        | Effect::UsesPool { client, .. }
         | Effect::Progress { client }
         | Effect::Wake { client }
         | Effect::TellSent { client }
