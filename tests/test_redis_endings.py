@@ -107,8 +107,11 @@ def test_a_blocked_client_is_drained_at_once_and_in_silence(pool, server, words,
         assert poolhouse.wait(15) == 0
 
 
-@pytest.mark.parametrize("entered, database", [([("SELECT", "3")], "3"), ([("HELLO", "3"), ("SELECT", "3")], "3/resp3")])
-def test_a_client_is_counted_to_and_drained_with_the_database_that_it_selected(pool, server, entered, database):
+RESP2, RESP3 = [("SELECT", "3")], [("HELLO", "3"), ("SELECT", "3")]
+
+
+@pytest.mark.parametrize("entered, database, ordered", [(RESP2, "3", "3"), (RESP3, "3/resp3", "3"), (RESP2, "3", "3/resp3")])
+def test_a_client_is_counted_to_and_drained_with_the_database_that_it_selected(pool, server, entered, database, ordered):
     poolhouse = pool(drain_time="off")
     counted = lambda: {pool["database"]: pool["clients"] for pool in poolhouse.pools() if pool["clients"]}
     drain = lambda name: poolhouse.post(f"/api/drain?database={name.replace('/', '%2F')}")
@@ -116,7 +119,7 @@ def test_a_client_is_counted_to_and_drained_with_the_database_that_it_selected(p
     goes.say(*(command(*words) for words in entered), command("BLPOP", "nothing", "0"))
     eventually("it blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
     eventually("each counts to its own", lambda: counted() == {"0": 1, database: 1})
-    order = drain(database)
+    order = drain(ordered)
     assert order[0] == 200 and order[1]["drained"], order
     assert goes.hear(100_000).endswith(b"+OK\r\n"), "its connection ends"
     eventually("it counts no more", lambda: counted() == {"0": 1})
@@ -129,6 +132,23 @@ def test_a_client_is_counted_to_and_drained_with_the_database_that_it_selected(p
     eventually("it moves", lambda: counted() == {"0": 1, "5": 1})
     assert back.say(command("RESET")).hear(8) == b"+RESET\r\n"
     eventually("it is back", lambda: counted() == {"0": 2})
+
+
+def test_an_order_for_a_database_reaches_its_clients_of_both_versions(pool, server):
+    poolhouse = pool(max_size=2)
+    clients = [Raw(poolhouse).say(command("HELLO", version), command("ECHO", "OK")) for version in "23"]
+    eventually("each counts", lambda: sorted(pool["database"] for pool in poolhouse.pools() if pool["clients"]) == ["0", "0/resp3"])
+    stays = idle(poolhouse, "SELECT", "1")
+    for order, ends in [("pause", "paused"), ("resume", "resumed"), ("reconnect", "reconnecting")]:
+        status, answer = poolhouse.post(f"/api/{order}?database=0")
+        assert status == 200 and answer[ends], answer
+        reached = {pool["database"]: pool["paused"] for pool in answer["pools"]}
+        assert reached == {"0": order == "pause", "0/resp3": order == "pause"}, answer
+    status, answer = poolhouse.post("/api/drain?database=0")
+    assert status == 200 and {pool["database"] for pool in answer["pools"] if pool["drained"]} == {"0", "0/resp3"}, answer
+    for client in clients:
+        assert client.hear(100_000).endswith(b"$2\r\nOK\r\n"), "its connection ends"
+    assert stays.say(command("ECHO", "OK")).hear(8) == b"$2\r\nOK\r\n"
 
 
 def test_who_waits_for_a_server_to_block_on_is_drained_at_once_and_in_silence(pool, server):

@@ -299,12 +299,21 @@ impl Step {
     }
 }
 
+/// What people call a database. In the label that a Poolhouse has for a pool of Redis, the version of the protocol stands behind it.
+pub(crate) fn database_of(protocol: &str, label: &str) -> String {
+    match label.strip_suffix("/resp3").filter(|_| protocol == "redis") {
+        Some(number) => format!("{number} (RESP3)"),
+        None => label.to_owned(),
+    }
+}
+
 impl PoolWindow<'_> {
     /// What people call it.
     pub(crate) fn name(&self) -> String {
+        let database = database_of(&self.last.protocol, &self.last.database);
         match self.last.user.as_str() {
-            "" => self.last.database.clone(),
-            user => format!("{} as {user}", self.last.database),
+            "" => database,
+            user => format!("{database} as {user}"),
         }
     }
 
@@ -388,6 +397,13 @@ mod tests {
         assert_eq!((window.kept, window.is_full()), (4 * (9 + 2), false));
         window.kept += MAX_STEPS - window.kept;
         assert!(window.is_full());
+    }
+
+    #[test]
+    fn a_database_of_redis_is_called_by_its_number() {
+        let called = |protocol| database_of(protocol, "3/resp3");
+        assert_eq!((called("redis"), called("postgres")), ("3 (RESP3)".to_owned(), "3/resp3".to_owned()));
+        assert_eq!(database_of("redis", "3"), "3");
     }
 
     #[test]

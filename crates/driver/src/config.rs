@@ -189,6 +189,8 @@ pub struct PoolSpec {
     pub protocol: &'static str,
     /// Label of metrics and logs: the database as clients call it.
     pub database: String,
+    /// What orders call the database, where that is not the label: several pools may be of one.
+    pub ordered_as: Option<String>,
     /// Label of metrics and logs.
     pub user: String,
     /// Where its servers are.
@@ -211,11 +213,15 @@ pub struct PoolSpec {
 impl PoolSpec {
     /// What orders call its database.
     pub(crate) fn name(&self) -> DatabaseName {
-        DatabaseName { protocol: self.protocol, database: self.database.clone() }
+        DatabaseName { protocol: self.protocol, database: self.called().to_owned() }
     }
 
     pub(crate) fn is(&self, name: &DatabaseName) -> bool {
-        (self.protocol, &self.database) == (name.protocol, &name.database)
+        (self.protocol, self.called()) == (name.protocol, name.database.as_str())
+    }
+
+    fn called(&self) -> &str {
+        self.ordered_as.as_deref().unwrap_or(&self.database)
     }
 }
 

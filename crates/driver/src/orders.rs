@@ -11,7 +11,7 @@ pub(crate) const MAX_WISHES: usize = 4096;
 pub struct DatabaseName {
     /// See [`PoolSpec::protocol`](crate::PoolSpec::protocol).
     pub protocol: &'static str,
-    /// See [`PoolSpec::database`](crate::PoolSpec::database).
+    /// See [`PoolSpec::ordered_as`](crate::PoolSpec::ordered_as).
     pub database: String,
 }
 

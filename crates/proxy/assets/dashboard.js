@@ -160,6 +160,9 @@ const keep = (id, point, pools) => {
 
 const list = (name, text) => element("div", { class: "list" }, element("h3", {}, name), element("p", { class: "soft" }, text));
 
+// What people call a database: in its label, the version that clients of Redis speak stands behind the number.
+const named = one => one.protocol === "redis" ? one.database.replace(/\/resp3$/, " (RESP3)") : one.database;
+
 // The rules of a pool, in the words of the configuration.
 const ruled = settings => Object.entries(settings).map(([key, value]) =>
   `${key} ${value === null ? key.startsWith("max_") && !key.endsWith("_time") ? "unlimited" : "off" : key.endsWith("_time") || key.endsWith("_idle") ? time(value) : count(value)}`).join(", ");
@@ -192,7 +195,7 @@ const showPool = pool => {
   by("pool").hidden = !pool;
   if (!pool) return;
   const points = framed(pointsOf(pool.id));
-  by("pool-head").replaceChildren(element("bdi", {}, pool.database), " as ", element("bdi", {}, pool.user || "nobody in particular"));
+  by("pool-head").replaceChildren(element("bdi", {}, named(pool)), " as ", element("bdi", {}, pool.user || "no particular user"));
   by("pool-note").textContent = clean(`${pool.protocol} at ${pool.address}, ${pool.min_size} to ${pool.max_size} servers, ${stateOf(pool)}` +
     (pool.tuning ? `; max_size is tuned: ${pool.tuning.state.replace("_", " ")}${pool.tuning.last ? `; last: ${pool.tuning.last.text}` : ""}` : "") +
     (pool.last_error ? `; the last attempt to connect that failed: ${pool.last_error}` : ""));
@@ -259,7 +262,7 @@ const show = (look, clients, waiting, seconds) => {
   const first = look.pools.length > MAX_ROWS ? [...look.pools].sort(order).slice(0, MAX_ROWS) : look.pools;
   const rows = first.map(pool => {
     const point = points.get(pool.id), state = stateOf(pool);
-    const choose = element("button", { type: "button", "data-key": pool.id, "aria-pressed": String(pool.id === chosen) }, pool.database);
+    const choose = element("button", { type: "button", "data-key": pool.id, "aria-pressed": String(pool.id === chosen) }, named(pool));
     choose.addEventListener("click", () => {
       chosen = pool.id;
       by("pools").querySelectorAll("button").forEach(button => button.setAttribute("aria-pressed", String(button === choose)));
@@ -280,11 +283,11 @@ const show = (look, clients, waiting, seconds) => {
   const people_heads = [["for", "n"], ["state"], ["pinned"], ["database"], ["user"], ["address"], ["id", "n"]];
   const person = client => ({
     bad: client.state === "transaction" && client.state_ms >= FORGOTTEN ? ["for", "state"] : [],
-    cells: [time(client.state_ms), client.state, client.pinned ?? dash, client.database, client.user, client.address, client.id],
+    cells: [time(client.state_ms), client.state, client.pinned ?? dash, named(client), client.user, client.address, client.id],
   });
   table("holders", people_heads, clients.map(person), clients.length, "no client holds a server");
   table("waiting", people_heads.filter(([name]) => !["state", "pinned"].includes(name)), waiting.map(client => ({
-    cells: [time(client.state_ms), client.database, client.user, client.address, client.id],
+    cells: [time(client.state_ms), named(client), client.user, client.address, client.id],
   })), Math.max(waiters, waiting.length), "no client waits");
   table("listeners", [["address"], ["protocol"], ["clients", "n"], ["soft limit", "n"], ["hard limit", "n"], ["turned away"], ["sent away"]], doors.map(door => ({
     bad: sum(door.clients) >= door.soft_limit ? ["clients"] : [],

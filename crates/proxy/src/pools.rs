@@ -26,6 +26,7 @@ use settings::Secret;
 use upstream::{Kind, MongoOptions, Sentinel, UpstreamTls};
 
 use self::key::Key;
+pub(crate) use self::key::RESP3;
 use crate::{
     Password,
     config::{AuthQuery, Config, Database, Endpoint, FALLBACK, User},

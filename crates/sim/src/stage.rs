@@ -60,6 +60,7 @@ impl Upstreams for Supply {
         PoolSpec {
             protocol: "stage",
             database: "db".into(),
+            ordered_as: None,
             user: "app".into(),
             hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 }.into(),
             config: self.0.lock().unwrap_or_else(PoisonError::into_inner).clone(),

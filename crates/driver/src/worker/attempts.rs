@@ -107,6 +107,7 @@ mod tests {
         let spec = PoolSpec {
             protocol: "lines",
             database: String::new(),
+            ordered_as: None,
             user: String::new(),
             hosts: Hosts { addresses, then_any, begin },
             config: PoolConfig::default(),

@@ -43,6 +43,7 @@ impl Upstreams for Spec {
         PoolSpec {
             protocol: "lines",
             database: "lines".into(),
+            ordered_as: None,
             user: "me".into(),
             hosts: Address::Tcp { host: self.0.ip().to_string(), port: self.0.port() }.into(),
             config: self.1.clone(),

@@ -24,7 +24,7 @@ use super::{
     Admin, Inner, busy,
     guard::{self, Denied},
 };
-use crate::{config::FALLBACK, reload::one_line};
+use crate::{config::FALLBACK, pools::RESP3, reload::one_line};
 
 /// How long an order waits for what it ordered, unless it says otherwise, and at most.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
@@ -226,10 +226,10 @@ impl Inner {
     fn knows(&self, kind: Kind, database: &str) -> Known {
         let configured =
             |name: &str| self.config().databases.iter().any(|known| known.kind == kind && known.name == name);
-        let name = DatabaseName { protocol: kind.word(), database: database.to_owned() };
+        let name = name_of(kind, database);
         let in_use = || !self.handle.pools(Some(&name)).is_empty();
         // Redis's have numbers, and none is configured by its number.
-        let number = || database.strip_suffix("/resp3").unwrap_or(database).parse::<u32>().is_ok();
+        let number = || name.database.parse::<u32>().is_ok();
         match kind {
             _ if in_use() || self.handle.is_ordered(&name) => Known::ByName,
             Kind::Postgres if database != FALLBACK && configured(database) => Known::ByName,
@@ -273,6 +273,12 @@ impl Unclear {
     }
 }
 
+/// The database that is called so: of Redis, whatever its clients speak, by its number or by what `show pools` calls one of its pools.
+fn name_of(kind: Kind, called: &str) -> DatabaseName {
+    let number = called.strip_suffix(RESP3).filter(|_| kind == Kind::Redis);
+    DatabaseName { protocol: kind.word(), database: number.unwrap_or(called).to_owned() }
+}
+
 /// The database that is meant: the one of this name that is known best.
 ///
 /// # Errors
@@ -283,7 +289,7 @@ fn meant(called: &str, protocol: Option<Kind>, knows: impl Fn(Kind) -> Known) ->
     let best = known.iter().map(|(_, known)| *known).max().filter(|best| *best > Known::No).ok_or(Unclear::Unknown)?;
     let mut named = known.into_iter().filter(|(_, known)| *known == best).map(|(kind, _)| kind);
     match (named.next(), named.next()) {
-        (Some(kind), None) => Ok(DatabaseName { protocol: kind.word(), database: called.to_owned() }),
+        (Some(kind), None) => Ok(name_of(kind, called)),
         _ => Err(Unclear::Several(called.to_owned())),
     }
 }
@@ -357,6 +363,9 @@ mod tests {
         assert_eq!(meant(Some(Kind::Redis), Known::ByName, Known::ByName), name(Kind::Redis));
         assert_eq!(meant(Some(Kind::Postgres), Known::ByName, Known::ByName), name(Kind::Postgres));
         assert_eq!(meant(None, Known::No, Known::No), Err(Unclear::Unknown));
+        // What is called so in PostgreSQL is another database.
+        let called = |kind| name_of(kind, "0/resp3").database;
+        assert_eq!([called(Kind::Postgres), called(Kind::Redis)], ["0/resp3", "0"]);
         assert_eq!(meant(Some(Kind::Redis), Known::ByName, Known::No), Err(Unclear::Unknown));
     }
 

@@ -5,6 +5,9 @@ use std::{fmt, sync::Arc};
 use redis::Version;
 use upstream::Kind;
 
+/// What stands behind the number of a database of Redis, in the label of the pool of its clients that speak RESP3.
+pub const RESP3: &str = "/resp3";
+
 /// The clients that share servers, by what these have in common.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Key {
@@ -73,12 +76,20 @@ impl Key {
         self
     }
 
-    /// The database, as metrics, logs and orders of an operator call it.
+    /// The database, as orders of an operator call it, where that is not its label: whatever its clients speak.
+    pub fn ordered_as(&self) -> Option<String> {
+        match self {
+            Self::Redis { database, .. } => Some(database.to_string()),
+            Self::Postgres { .. } | Self::MongoDb { .. } | Self::Lookups { .. } => None,
+        }
+    }
+
+    /// The database, as metrics and logs call it.
     pub fn label(&self) -> String {
         match self {
             Self::Postgres { database, .. } => database.to_string(),
             Self::Redis { database, version: Version::Resp2, .. } => database.to_string(),
-            Self::Redis { database, version: Version::Resp3, .. } => format!("{database}/resp3"),
+            Self::Redis { database, version: Version::Resp3, .. } => format!("{database}{RESP3}"),
             Self::MongoDb { host, monitors: false, .. } => host.to_string(),
             Self::MongoDb { host, monitors: true, .. } => format!("{host}/monitor"),
             Self::Lookups { database, .. } => format!("{database}/auth_query"),

@@ -25,6 +25,7 @@ impl Upstreams for Pools {
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
+            ordered_as: entry.key.ordered_as(),
             user: entry.key.user().to_string(),
             hosts: database.hosts.clone(),
             tls: self.tls.connector(entry.database),
@@ -157,6 +158,7 @@ impl Pools {
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
+            ordered_as: entry.key.ordered_as(),
             user: entry.key.user().to_string(),
             hosts: Hosts { addresses, ..all.clone() },
             tls: self.tls.connector(entry.database),
@@ -178,6 +180,7 @@ impl Pools {
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
+            ordered_as: entry.key.ordered_as(),
             user: entry.key.user().to_string(),
             hosts: database.hosts.clone(),
             tls: self.tls.connector(entry.database),

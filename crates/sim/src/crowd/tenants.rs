@@ -49,6 +49,7 @@ impl Upstreams for Limits {
         PoolSpec {
             protocol: "crowd",
             database: pool.0.to_string(),
+            ordered_as: None,
             user: "app".into(),
             hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 }.into(),
             config: PoolConfig::default(),

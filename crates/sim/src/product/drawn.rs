@@ -71,6 +71,7 @@ pub(super) fn spec_at(host: HostId, database: String, config: PoolConfig) -> Poo
     PoolSpec {
         protocol: "sim",
         database,
+        ordered_as: None,
         user: "app".into(),
         hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 + host }.into(),
         config,
