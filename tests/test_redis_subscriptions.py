@@ -83,6 +83,33 @@ def test_hundreds_of_subscribers_on_several_workers_have_one_server(pool, server
     assert poolhouse.connect().ping()
 
 
+def test_what_is_published_before_a_client_unsubscribes_reaches_it(pool, server):
+    poolhouse = pool(workers=2)
+    client = Raw(poolhouse).say(command("HELLO", 3), command("SUBSCRIBE", "a"))
+    until(client, confirmed("a", 1, mark=b">"))
+    others = {"poolhouse": poolhouse.connect(), "redis": server.connect()}
+    for turn in range(40):
+        told = message("a", f"m{turn}", mark=b">")
+        client.say(command("PUBLISH", "a", f"m{turn}"), command("UNSUBSCRIBE", "a"))
+        heard = until(client, confirmed("a", 0, "unsubscribe", b">"))
+        assert told in heard and b":1\r\n" in heard, (turn, heard)
+        until(client.say(command("SUBSCRIBE", "a")), confirmed("a", 1, mark=b">"))
+        for name, publisher in others.items():
+            assert publisher.publish("a", f"m{turn}") == 1
+            heard = until(client.say(command("UNSUBSCRIBE")), confirmed("a", 0, "unsubscribe", b">"))
+            assert told in heard, (turn, name, heard)
+            until(client.say(command("SUBSCRIBE", "a")), confirmed("a", 1, mark=b">"))
+    # All kinds at once.
+    until(client.say(command("PSUBSCRIBE", "b*")), confirmed("b*", 2, "psubscribe", b">"))
+    until(client.say(command("SSUBSCRIBE", "s")), confirmed("s", 1, "ssubscribe", b">"))
+    heard = until(client.say(command("PUBLISH", "a", "m"), command("PUBLISH", "b1", "p"), command("SPUBLISH", "s", "q"), command("RESET")), b"+RESET\r\n")
+    for payload in (b"$1\r\nm\r\n", b"$1\r\np\r\n", b"$1\r\nq\r\n"):
+        assert payload in heard, (payload, heard)
+    expect(client.say(command("PING")), b"+PONG\r\n")
+    client.close()
+    eventually("the server is given back", lambda: holding(poolhouse) == 0 and not pubsub_servers(server))
+
+
 def test_nothing_is_missed_after_a_confirmation_and_nothing_comes_before_it(pool):
     """Every client hears what is published after it was told so, though the channel comes and goes with its subscribers."""
     poolhouse = pool(workers=2)

@@ -79,6 +79,8 @@ impl Redis {
                 client.close(me, CloseReason::Goodbye, out);
                 Taken::Yes
             }
+            // What has been published before is told first.
+            Kind::Reset if self.unsubscribe_quietly(me, client, out) => Taken::No,
             Kind::Reset => self.begin_anew(me, client, out),
             _ => unreachable!("seen above"),
         })

@@ -35,6 +35,8 @@ pub(crate) struct Subscriptions {
     bytes: usize,
     /// The command that it has asked and waits for.
     wish: Option<Wish>,
+    /// The client is not told what becomes of that: it is part of RESET.
+    quiet: bool,
     /// It is to seek a server for all as soon as it has none itself.
     seeks: bool,
     /// Messages that came in the middle of a reply.
@@ -143,6 +145,7 @@ impl Redis {
                 names: Default::default(),
                 bytes: 0,
                 wish: None,
+                quiet: false,
                 seeks: false,
                 pending: Vec::new(),
             }));
@@ -156,6 +159,18 @@ impl Redis {
             client.seek(me, out);
         }
         Ok(())
+    }
+
+    /// Ends the subscriptions of one kind without a word, as RESET does. False if the client has none at all.
+    pub(super) fn unsubscribe_quietly(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> bool {
+        let has = |topic: &Topic| client.subscribed_to(*topic).next().is_some();
+        let Some(topic) = Topic::ALL.into_iter().find(has) else { return false };
+        if let Some(own) = &mut client.subscriptions {
+            own.quiet = true;
+        }
+        // What is subscribed to can be ended.
+        let _ = self.change_subscriptions(me, client, Subscription { begins: false, topic }, &[], out);
+        true
     }
 
     /// The server that a client sought for all is there.
@@ -304,6 +319,7 @@ impl Client {
         let version = self.version;
         let mark = if version == Version::Resp3 { '>' } else { '*' };
         let mut own = self.subscriptions.as_deref_mut();
+        let quiet = own.as_mut().is_some_and(|own| std::mem::take(&mut own.quiet));
         let mut told = Vec::new();
         {
             let to = &mut told;
@@ -332,7 +348,9 @@ impl Client {
                 tell(None, own.map_or(0, |own| own.count(what.topic)));
             }
         }
-        self.deliver(me, &told, out);
+        if !quiet {
+            self.deliver(me, &told, out);
+        }
     }
 
     /// Tells something of subscriptions that is no message.

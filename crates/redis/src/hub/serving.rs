@@ -26,6 +26,8 @@ pub(super) struct Asked {
 enum Whose {
     /// A client wishes it; its key.
     Client(u64),
+    /// The client with this key wants it no more. The server has been asked for a sign only that all has come by then.
+    Leaver(u64),
     /// Somebody had it on a server that was lost.
     Restored,
     /// Nobody wants it any more.
@@ -45,7 +47,7 @@ impl Hub {
             if wish.what.begins {
                 self.begin(server, tag, wish, out);
             } else {
-                self.end(tag, &wish, out);
+                self.end(server, wish, out);
             }
         }
         self.forget_left(server, out);
@@ -72,16 +74,26 @@ impl Hub {
         self.asked.push_back(Asked { what, names, due, whose: Whose::Client(key) });
     }
 
-    fn end(&mut self, tag: ClientTag, wish: &Wish, out: &mut Outbox) {
-        for name in wish.names.iter() {
-            if let Some(listeners) = self.names[wish.what.topic as usize].get_mut(name) {
-                listeners.remove(wish.key);
+    /// What has been published before a client unsubscribes is for it still, and may be under way. So it unsubscribes once the server
+    /// has answered a PING.
+    fn end(&mut self, server: ServerTag, wish: Wish, out: &mut Outbox) {
+        out.insert(Peer::Server(server), |to| resp::command(to, &[b"PING"]));
+        let Wish { key, what, names } = wish;
+        self.asked.push_back(Asked { what, names, due: 1, whose: Whose::Leaver(key) });
+    }
+
+    /// All has come that was published before a client unsubscribed.
+    fn ended(&mut self, key: u64, asked: &Asked, out: &mut Outbox) {
+        let Some(&tag) = self.clients.get(&key) else { return };
+        for name in asked.names.iter() {
+            if let Some(listeners) = self.names[asked.what.topic as usize].get_mut(name) {
+                listeners.remove(key);
                 if listeners.is_unwanted() {
-                    self.left.push((wish.what.topic, Arc::clone(name)));
+                    self.left.push((asked.what.topic, Arc::clone(name)));
                 }
             }
         }
-        post(tag, wish.key, &[word::DONE], out);
+        post(tag, key, &[word::DONE], out);
     }
 
     /// Unsubscribes from what nobody wants any more.
@@ -123,15 +135,21 @@ impl Hub {
     /// The server has answered. False if that was no answer to anything.
     pub(crate) fn answered(&mut self, server: ServerTag, said: Said<'_>, out: &mut Outbox) -> bool {
         let Some(asked) = self.asked.front_mut() else { return false };
-        match said {
-            Said::Done(what) if what == asked.what => {
+        match (said, asked.whose) {
+            // Also where Redis does not let its user say PING, all has come that was to come before.
+            (Said::Pong | Said::Refused(_), Whose::Leaver(key)) => {
+                let asked = self.asked.pop_front().expect("seen above");
+                self.ended(key, &asked, out);
+            }
+            (_, Whose::Leaver(_)) => return false,
+            (Said::Done(what), _) if what == asked.what => {
                 asked.due -= 1;
                 if asked.due == 0 {
                     let asked = self.asked.pop_front().expect("seen above");
                     self.done(&asked, out);
                 }
             }
-            Said::Refused(why) => {
+            (Said::Refused(why), _) => {
                 let asked = self.asked.pop_front().expect("seen above");
                 self.refused(server, &asked, why, out);
             }
@@ -253,7 +271,7 @@ impl Hub {
     /// The server is lost: another is sought. False if nobody needs one.
     pub(crate) fn lost(&mut self, out: &mut Outbox) -> bool {
         for asked in std::mem::take(&mut self.asked).into_iter().rev() {
-            if let Asked { what, names, whose: Whose::Client(key), .. } = asked {
+            if let Asked { what, names, whose: Whose::Client(key) | Whose::Leaver(key), .. } = asked {
                 self.wishes.push_front(Wish { key, what, names });
             }
         }

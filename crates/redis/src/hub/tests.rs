@@ -59,6 +59,9 @@ impl World {
         if words[1..].iter().any(|name| self.forbidden.contains(name)) && words[0].starts_with(b"S") {
             return self.answers.push_back(b"-NOPERM no\r\n".to_vec());
         }
+        if words == [b"PING"] {
+            self.answers.push_back(b"+PONG\r\n".to_vec());
+        }
         for name in &words[1..] {
             match words[0].as_slice() {
                 b"SUBSCRIBE" => self.subscribed.insert((Topic::Channel, name.clone())),
@@ -208,6 +211,49 @@ fn the_last_who_leaves_unsubscribes_and_the_server_is_given_back() {
     world.leave(2, &[]);
     world.settle();
     assert!(world.key.is_none());
+}
+
+#[test]
+fn what_is_published_before_a_client_unsubscribes_is_for_it_still() {
+    let mut world = World::new();
+    for client in [1, 2] {
+        world.wish(client, true, &["a"]);
+    }
+    world.arrive(1);
+    world.settle();
+    for (client, others) in [(1, vec!["*message".to_owned(); 2]), (2, vec![])] {
+        world.told.clear();
+        world.wish(client, false, &["a"]);
+        let mut out = Outbox::new();
+        world.look(&mut out);
+        world.run(out);
+        world.publish("a");
+        assert_eq!(world.told(client), ["*message"], "it comes from Redis before the answer to PING");
+        world.settle();
+        assert_eq!(world.told(client), ["="]);
+        world.publish("a");
+        assert_eq!(world.told(client), [""; 0]);
+        assert_eq!(world.told(3 - client), others);
+    }
+    assert!(world.subscribed.is_empty());
+}
+
+#[test]
+fn a_client_that_unsubscribes_while_the_server_is_lost_is_told_by_the_next() {
+    let mut world = World::new();
+    world.wish(1, true, &["a"]);
+    world.arrive(1);
+    world.settle();
+    world.wish(1, false, &["a"]);
+    let mut out = Outbox::new();
+    world.look(&mut out);
+    world.run(out);
+    world.lose();
+    assert_eq!(world.told[&1], [b"=", b"?"]);
+    world.arrive(1);
+    world.settle();
+    assert_eq!(world.told(1), ["=", "="]);
+    assert!(world.subscribed.is_empty());
 }
 
 #[test]

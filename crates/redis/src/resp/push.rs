@@ -12,6 +12,8 @@ pub enum Said<'a> {
     Done(Subscription),
     /// The whole command has been refused, for this reason.
     Refused(&'a [u8]),
+    /// PING has been answered.
+    Pong,
 }
 
 /// Reads it. Of a message the beginning will do, up to the name that was subscribed to. `None`: it is nothing of the kind.
@@ -19,6 +21,7 @@ pub fn said(bytes: &[u8]) -> Option<Said<'_>> {
     let (&kind, mut rest) = bytes.split_first()?;
     match kind {
         b'-' => return Some(Said::Refused(rest.trim_ascii_end())),
+        b'+' if rest == b"PONG\r\n" => return Some(Said::Pong),
         b'*' | b'>' => {}
         _ => return None,
     }
@@ -36,6 +39,8 @@ pub fn said(bytes: &[u8]) -> Option<Said<'_>> {
         b"unsubscribe" => done(false, Topic::Channel),
         b"punsubscribe" => done(false, Topic::Pattern),
         b"sunsubscribe" => done(false, Topic::Shard),
+        // A subscriber of RESP2 is answered so.
+        b"pong" => Some(Said::Pong),
         _ => None,
     }
 }
@@ -72,6 +77,9 @@ mod tests {
             assert_eq!(read("3\r\n$12\r\npunsubscribe\r\n$1\r\nx\r\n:0\r\n"), Some(done));
         }
         assert_eq!(said(b"-NOPERM no\r\n"), Some(Said::Refused(b"NOPERM no")));
+        for pong in ["+PONG\r\n", "*2\r\n$4\r\npong\r\n$0\r\n\r\n"] {
+            assert_eq!(said(pong.as_bytes()), Some(Said::Pong));
+        }
     }
 
     #[test]
@@ -80,7 +88,6 @@ mod tests {
             "",
             "+OK\r\n",
             "*",
-            "*1\r\n$4\r\npong\r\n",
             ">2\r\n$10\r\ninvalidate\r\n",
             "*3\r\n$7\r\nmessage\r\n$-1\r\n",
             "*3\r\n$7\r\nmess",
