@@ -131,6 +131,58 @@ def test_what_cannot_be_heard_is_refused(rest, server):
     assert {raw.statuses.get(stream) for stream in refused} == {409}, "they came before it"
 
 
+def stream_of(poolhouse, target, token):
+    """A stream of messages over HTTP/1.1."""
+    connection = socket.create_connection(("127.0.0.1", poolhouse.http), 20)
+    connection.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+    return connection
+
+
+def hear(connection, text):
+    """Reads until this has come; `None`: until the connection has ended."""
+    heard = b""
+    while text is None or text not in heard:
+        part = connection.recv(1 << 16)
+        if not part:
+            assert text is None, heard
+            return
+        heard += part
+
+
+def test_streams_end_when_a_reload_takes_their_token_away(rest):
+    gone, narrowed, stays = ("a" * 40, "b" * 40, "c" * 40)
+
+    def tokens(*entries):
+        return "".join(f'[[token]]\nname = "{name}"\nhash = "{hashed(token)}"\n{more}' for name, token, more in entries)
+
+    before = tokens(("gone", gone, ""), ("narrowed", narrowed, ""), ("stays", stays, ""))
+    poolhouse = rest(tokens=before)
+    publisher = poolhouse.connect()
+    begun = [(stream_of(poolhouse, target, token), token) for token in (gone, narrowed, stays) for target in ("/subscribe/n", "/psubscribe/n*")]
+    for connection, _ in begun:
+        hear(connection, b"subscribe,n")
+    monitor = stream_of(poolhouse, "/monitor", gone)
+    hear(monitor, b"OK")
+    raw = Raw(poolhouse.http)
+    streams = {token: raw.get("/subscribe/n", token=token) for token in (gone, narrowed, stays)}
+    for stream in streams.values():
+        raw.hear(stream, "subscribe,n")
+    after = tokens(("narrowed", narrowed, 'deny = ["subscribe", "psubscribe"]\n'), ("stays", stays, "read_only = true\n"))
+    poolhouse.path.write_text(poolhouse.path.read_text().replace(before, after))
+    assert poolhouse.post("/api/reload")[0] == 200
+    hear(monitor, None)
+    for connection, token in begun:
+        if token != stays:
+            hear(connection, None)
+    while raw.lost != {streams[gone], streams[narrowed]}:
+        raw.turn(lambda stream: True)
+    publisher.publish("n", "for those that stay")
+    for connection, token in begun:
+        if token == stays:
+            hear(connection, b"for those that stay")
+    raw.hear(streams[stays], "for those that stay")
+
+
 class Raw:
     """A client that makes room for answers only when it is told to."""
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use redis::Fingerprint;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -21,6 +22,11 @@ impl Digest {
             *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
         }
         Some(Self(bytes))
+    }
+
+    /// The same for the sessions, which compare it with no token that is shown.
+    pub fn fingerprint(self) -> Fingerprint {
+        Fingerprint(self.0)
     }
 
     /// Whether they are the same, in a time that tells nothing.

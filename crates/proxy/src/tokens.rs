@@ -40,6 +40,7 @@ impl Tokens {
                 database: token.database,
                 rules: token.rules.clone(),
                 index,
+                fingerprint: token.digest.fingerprint(),
             }),
             bucket: token.rate_limit.map(|rate| Mutex::new(Bucket::full(rate))),
         };
@@ -56,6 +57,12 @@ impl Tokens {
             }
         }
         found.cloned()
+    }
+
+    /// The token that another configuration knew as this, if it is among these.
+    pub fn renewed(&self, before: &Access) -> Option<Arc<Access>> {
+        let entry = self.0.iter().find(|entry| entry.access.fingerprint == before.fingerprint)?;
+        Some(Arc::clone(&entry.access))
     }
 
     /// Counts commands against the token's rate.

@@ -34,6 +34,7 @@ pub(crate) use lease::{Lease, Purpose};
 use listing::Listing;
 use passing::{Passing, STREAM_FROM};
 use rest::Rest;
+pub(crate) use rest::Streams;
 use subscribing::Subscriptions;
 
 /// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because clients send whole

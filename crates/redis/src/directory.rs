@@ -88,6 +88,12 @@ pub trait Directory: Send + Sync + 'static {
         None
     }
 
+    /// The same token as the configuration in force has it; `None` if it has it no more.
+    fn renewed(&self, access: &Access) -> Option<Arc<Access>> {
+        let _ = access;
+        None
+    }
+
     /// Counts commands against a token's rate.
     ///
     /// # Errors

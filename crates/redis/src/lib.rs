@@ -26,6 +26,7 @@ mod server;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use http_server::Room;
 use protocol::{
@@ -41,7 +42,7 @@ pub use self::{
     directory::{Directory, OverRate, Sentinel, ServerLogin, Welcome},
     requester::{ErrorReply, Fault, Requester, Verdict, Words},
     resp::{Version, split},
-    rest::rules::{Access, Rules},
+    rest::rules::{Access, Fingerprint, Rules},
     server::Server,
 };
 /// What holds for the clients of a listener that speak HTTP.
@@ -61,6 +62,8 @@ pub struct Redis {
     rooms: Vec<(bool, Arc<Room>)>,
     /// What clients have subscribed to.
     hubs: hub::Hubs,
+    /// Who hears messages over HTTP.
+    streams: client::Streams,
     /// How long clients wait for a server for a command that blocks.
     patience: patience::Patience,
     /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was behind a write on a
@@ -91,6 +94,7 @@ impl Redis {
             writes: AtomicU64::new(0),
             rooms: Vec::new(),
             hubs: hub::Hubs::default(),
+            streams: client::Streams::default(),
             patience: patience::Patience::default(),
             apart: AtomicU32::new(0),
         }
@@ -150,6 +154,10 @@ impl Protocol for Redis {
     fn client_rules(&self, listener: u16) -> ClientRules {
         let speaks_http = self.rooms.get(usize::from(listener)).is_some_and(|(speaks, _)| *speaks);
         ClientRules { upstream_keeps_replies: true, session_keeps_replies: speaks_http, max_unread: MAX_UNREAD }
+    }
+
+    fn tell_time(&self, _now: Duration, out: &mut Outbox) {
+        self.announce_configuration(out);
     }
 
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
@@ -237,6 +245,7 @@ impl Protocol for Redis {
         out: &mut Outbox,
     ) {
         self.leave_subscriptions(client, out);
+        self.forget_streams(client);
         self.patience.end(client.id);
         client.on_gone(me, servers, out);
     }

@@ -42,6 +42,10 @@ impl Directory for Generations {
         self.current().access(token)
     }
 
+    fn renewed(&self, access: &Access) -> Option<Arc<Access>> {
+        self.current().renewed(access)
+    }
+
     fn spend(&self, access: &Access, commands: u32) -> Result<(), OverRate> {
         self.current().spend(access, commands)
     }

@@ -50,6 +50,10 @@ impl Directory for Pools {
         self.tokens.find(token)
     }
 
+    fn renewed(&self, access: &Access) -> Option<Arc<Access>> {
+        self.tokens.renewed(access)
+    }
+
     fn spend(&self, access: &Access, commands: u32) -> Result<(), OverRate> {
         self.tokens.spend(access, commands, Instant::now())
     }

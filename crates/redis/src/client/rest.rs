@@ -8,11 +8,13 @@
 //! - [`door`]: who is let in;
 //! - [`sending`]: commands to servers, and replies as answers;
 //! - [`feeds`]: streams of messages over HTTP/2;
+//! - [`revoking`]: the end of streams whose token is gone;
 //! - [`ending`]: whatever ends a connection.
 
 mod door;
 mod ending;
 mod feeds;
+mod revoking;
 mod sending;
 
 use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
@@ -20,6 +22,7 @@ use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
 use http_server::{Connection, Denied, Event, Method, Request, Room, Stream};
 use protocol::{ClientTag, Effect, Input, Outbox, ServerTag, Sessions, Standing};
 
+pub(crate) use self::revoking::Streams;
 use self::{door::Doorkeeper, feeds::Feeds};
 use super::{Client, work::Work};
 use crate::{
@@ -55,11 +58,16 @@ pub(crate) struct Rest {
     listening: Option<Box<Listening>>,
     /// In HTTP/2: messages come for these requests.
     feeds: Feeds,
+    /// Under which it learns of other configurations, once it has begun to hear messages.
+    stream_key: Option<u64>,
 }
 
 /// A request whose answer does not end.
 struct Listening {
     stream: Stream,
+    access: Arc<Access>,
+    /// What it has asked with.
+    command: &'static str,
     /// The answer has begun.
     begun: bool,
     messages: Messages,
@@ -79,12 +87,18 @@ impl Rest {
             unread: 0,
             listening: None,
             feeds: Feeds::default(),
+            stream_key: None,
         }
     }
 
     /// Whether the client has not read all of its answers.
     pub(crate) fn is_being_read(&self) -> bool {
         self.connection.unread() > 0
+    }
+
+    /// Whether what is posted under this key tells it of another configuration.
+    pub(super) fn is_told_as(&self, key: u64) -> bool {
+        self.stream_key == Some(key)
     }
 
     /// Bytes that its requests hold which have come whole.

@@ -209,6 +209,9 @@ impl Redis {
         if client.is_closing() {
             return;
         }
+        if client.rest.as_ref().is_some_and(|rest| rest.is_told_as(key)) {
+            return self.end_revoked(me, client, out);
+        }
         let Some(own) = client.subscriptions.as_mut().filter(|own| own.key == key) else { return };
         match bytes[0] {
             b'*' | b'>' => return client.pass_messages(me, bytes, out),

@@ -84,14 +84,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_neither() {
-        for bytes in [
-            "",
-            "+OK\r\n",
-            "*",
-            ">2\r\n$10\r\ninvalidate\r\n",
-            "*3\r\n$7\r\nmessage\r\n$-1\r\n",
-            "*3\r\n$7\r\nmess",
-        ] {
+        for bytes in
+            ["", "+OK\r\n", "*", ">2\r\n$10\r\ninvalidate\r\n", "*3\r\n$7\r\nmessage\r\n$-1\r\n", "*3\r\n$7\r\nmess"]
+        {
             assert_eq!(said(bytes.as_bytes()), None, "{bytes:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! What a token may ask for.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use crate::command::{Kind, kind};
 
@@ -17,6 +17,18 @@ pub struct Access {
     pub rules: Rules,
     /// Its place among the tokens.
     pub index: usize,
+    /// Tells it from all others.
+    pub fingerprint: Fingerprint,
+}
+
+/// The hash of a token, which no log shows.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("...")
+    }
 }
 
 /// Which commands are let through.

@@ -7,7 +7,7 @@ use std::{collections::HashSet, sync::Arc};
 use http_server::{Connection, Denied, Stream};
 use protocol::{ClientTag, Outbox};
 
-use super::Client;
+use super::{Client, revoking::REVOKED};
 use crate::{
     Redis,
     command::{Subscription, Topic},
@@ -33,6 +33,7 @@ pub(super) struct Feeds {
 /// Messages for one request.
 struct Feed {
     stream: Stream,
+    access: Arc<Access>,
     /// Events are said. Otherwise nothing has been answered: it waits for its subscription. There is one such stream at a time.
     open: bool,
     what: Subscription,
@@ -61,7 +62,7 @@ impl Redis {
         let words = resp::parts(&work.call.wire);
         let names = words[1..].iter().map(|name| Box::from(*name)).collect();
         let pool = self.directory.route(&client.user, client.database, client.version);
-        client.http().feeds.list.push(Feed { stream: work.stream, open: false, what, names });
+        client.http().feeds.list.push(Feed { stream: work.stream, access, open: false, what, names });
         let denied = match (pool, client.subscribed_in()) {
             (Ok(pool), Some(other)) if pool != other => {
                 let why = "ERR messages for a token with another user or database come over this connection already: use another one";
@@ -133,6 +134,19 @@ impl Feeds {
     pub(super) fn forget(&mut self, ended: &[Stream]) {
         self.list.retain(|feed| !(feed.open && ended.contains(&feed.stream)));
         self.untidy |= !ended.is_empty();
+    }
+
+    /// Ends those that are no longer let hear anything: `lets` says it of a token and a command.
+    pub(super) fn revoke(&mut self, lets: impl Fn(&Access, &'static str) -> bool, http: &mut Http) {
+        let ends = |feed: &Feed| !lets(&feed.access, feed.what.name());
+        if self.asking().is_some_and(|at| ends(&self.list[at])) {
+            self.refuse_asking(&Denied::new(401, REVOKED), http);
+            self.untidy = true;
+        }
+        for feed in self.list.extract_if(.., |feed| ends(feed)) {
+            http.reset(feed.stream);
+            self.untidy = true;
+        }
     }
 
     /// All subscriptions are lost.

@@ -8,6 +8,7 @@ use protocol::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, S
 use super::{
     super::{Lease, passing::STREAM_FROM},
     Client, Listening, Work,
+    revoking::REVOKED,
 };
 use crate::{
     Redis, Server,
@@ -45,9 +46,16 @@ impl Redis {
         let Some(mut number) = rest.works.iter().position(|work| !work.is_sent()) else { return };
         while let Some(work) = client.http().works.get_mut(number) {
             // A transaction that has begun is finished: until then a server is kept for it.
-            let goes_on = work.is_in_transaction();
+            let (goes_on, listens) = (work.is_in_transaction(), work.call.shape == Shape::Events);
             if client.http().blocked && !goes_on {
                 return;
+            }
+            if listens && !self.may_begin_events(me, client, number) {
+                let work = &mut client.http().works[number];
+                work.deny(401, REVOKED);
+                work.give_up(REVOKED);
+                number += 1;
+                continue;
             }
             let work = &mut client.http().works[number];
             if let Some(what) = work.call.subscription() {
@@ -66,7 +74,7 @@ impl Redis {
             match outcome {
                 Ok(true) if keeping => {
                     let work = client.http().works.pop_back().expect("it was just sent");
-                    client.listen(work.stream);
+                    client.listen(work.stream, work.access, "monitor");
                     return;
                 }
                 Ok(true) => {}
@@ -92,7 +100,7 @@ impl Redis {
         // In HTTP/1.1 the request is the only one of its connection.
         let work = client.http().works.pop_back().expect("a request that was just seen");
         (client.user, client.database) = (Arc::clone(&work.access.user), work.access.database);
-        client.listen(work.stream);
+        client.listen(work.stream, Arc::clone(&work.access), what.name());
         let words = resp::parts(&work.call.wire);
         if let Err(why) = self.change_subscriptions(me, client, what, &words[1..], out) {
             client.http().connection.fail(&Denied::new(503, why));
@@ -198,8 +206,8 @@ impl Client {
         true
     }
 
-    fn listen(&mut self, stream: Stream) {
-        let listening = Listening { stream, begun: false, messages: Messages::default() };
+    fn listen(&mut self, stream: Stream, access: Arc<Access>, command: &'static str) {
+        let listening = Listening { stream, access, command, begun: false, messages: Messages::default() };
         self.http().listening = Some(Box::new(listening));
     }
 
