@@ -123,8 +123,9 @@ url = "redis://127.0.0.1:{with_users.port}"
     def inside():
         return [tenant(poolhouse, "clients", name, state="inside") for name in ("alice", "bob")]
 
-    for hello in [("AUTH", "bob", "bob"), ("HELLO", "2", "AUTH", "bob", "bob"), ("HELLO", "3", "AUTH", "bob", "bob")]:
-        first, second = (poolhouse.connect(username="alice", password="alice") for _ in range(2))
+    ways = [(2, ("AUTH", "bob", "bob")), (2, ("HELLO", "2", "AUTH", "bob", "bob")), (3, ("HELLO", "3", "AUTH", "bob", "bob"))]
+    for protocol, hello in ways:
+        first, second = (poolhouse.connect(username="alice", password="alice", protocol=protocol) for _ in range(2))
         assert first.ping() and second.ping() and inside() == [2, 0]
         assert first.execute_command(*hello) and first.execute_command("ACL", "WHOAMI") in ("bob", b"bob")
         assert inside() == [1, 1]
