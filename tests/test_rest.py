@@ -4,6 +4,7 @@ import base64
 import json
 import signal
 import socket
+import ssl
 import threading
 import time
 
@@ -256,6 +257,14 @@ def test_a_rate_limit_counts_commands(rest):
     status, answer, fields = ask.ask("GET", "/ping")
     assert status == 429 and "rate_limit" in json.loads(answer)["error"] and fields["Retry-After"] == "1"
     eventually("room for a command", lambda: ask.ask("GET", "/ping")[0] == 200)
+
+
+@pytest.mark.parametrize("listener", ["http", "port"])
+def test_the_log_names_a_client_that_speaks_tls_where_it_is_off(rest, listener):
+    poolhouse = rest()
+    with socket.create_connection(("127.0.0.1", getattr(poolhouse, listener)), 10) as plain, pytest.raises(ssl.SSLError):
+        ssl._create_unverified_context().wrap_socket(plain)
+    eventually("the log says so", lambda: "a TLS handshake, and TLS is off here: see `tls` of the [[listener]]" in poolhouse.log())
 
 
 @pytest.mark.parametrize("path", ["/pipeline", "/multi-exec"])

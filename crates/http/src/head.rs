@@ -51,6 +51,9 @@ pub(crate) struct Head {
     pub fields: Vec<(&'static str, Vec<u8>)>,
 }
 
+/// What a TLS handshake begins with: its record and its version.
+const TLS_HANDSHAKE: &[u8] = &[22, 3];
+
 /// Reads a head; `None` if it has not arrived whole. Fields with the names `wanted` are kept.
 ///
 /// # Errors
@@ -65,6 +68,10 @@ pub(crate) fn read(bytes: &[u8], wanted: &'static [&'static str]) -> Result<Opti
         Ok(httparse::Status::Partial) if bytes.len() >= MAX_HEAD => return Err(too_large()),
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err(too_large()),
+        Err(_) if bytes.starts_with(TLS_HANDSHAKE) => {
+            let why = "this is a TLS handshake, and TLS is off here: see `tls` of the [[listener]]";
+            return Err(Denied::new(400, why));
+        }
         Err(error) => return Err(Denied::new(400, format!("this is no HTTP request: {error}"))),
     };
     // The crate takes a bare LF as the end of a line, and whoever is before us may not.

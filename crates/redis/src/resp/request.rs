@@ -6,6 +6,9 @@ use super::{inline, number::number};
 /// Longest inline command, and longest line before a number, in bytes (Redis: `PROTO_INLINE_MAX_SIZE`).
 const MAX_INLINE: usize = 64 * 1024;
 
+/// What a TLS handshake begins with: its record and its version.
+const TLS_HANDSHAKE: &[u8] = &[22, 3];
+
 /// What a client may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -82,6 +85,8 @@ pub enum MalformedRequest {
     Inline,
     /// A quote in an inline command does not end.
     Quotes,
+    /// It is no command: the client speaks TLS.
+    Tls,
 }
 
 impl std::fmt::Display for MalformedRequest {
@@ -97,6 +102,7 @@ impl std::fmt::Display for MalformedRequest {
             Self::End => to.write_str("an argument is longer or shorter than announced"),
             Self::Inline => to.write_str("too big inline request"),
             Self::Quotes => to.write_str("unbalanced quotes in request"),
+            Self::Tls => to.write_str("a TLS handshake, and TLS is off here: see `tls` of the [[listener]]"),
         }
     }
 }
@@ -185,6 +191,10 @@ pub struct Beginning<'a> {
 }
 
 fn line(bytes: &[u8]) -> Result<Request<'_>, MalformedRequest> {
+    // Its end may never come.
+    if bytes.starts_with(TLS_HANDSHAKE) {
+        return Err(MalformedRequest::Tls);
+    }
     let window = &bytes[..bytes.len().min(MAX_INLINE)];
     let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
         return match window.len() {
@@ -279,6 +289,16 @@ mod tests {
         {
             assert_eq!(known(nothing), None, "{nothing:?}");
         }
+    }
+
+    #[test]
+    fn a_handshake_of_tls_is_told_from_a_line() {
+        for hello in [&b"\x16\x03\x01"[..], b"\x16\x03\x01\x02\x00\x01\x00\n\"\n"] {
+            let error = read(hello, &Limits::STRANGER).expect_err("it is no command");
+            assert!(error.to_string().contains("TLS handshake"), "{error}");
+        }
+        assert_eq!(read(b"\x16", &Limits::STRANGER), Ok(Request::Incomplete(2)));
+        assert_eq!(arguments(b"\x16\r\n"), (3, words(&["\x16"])));
     }
 
     proptest! {
