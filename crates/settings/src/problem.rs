@@ -88,7 +88,8 @@ impl Place {
         let width = text
             .get(start..span.end.min(begin + line.len()).max(start))
             .map_or(1, |covered| covered.chars().count().max(1));
-        Self { line: text[..begin].matches('\n').count() + 1, column: column + 1, width, text: masked(line) }
+        let text_of_line = masked(line, is_in_text(text, begin));
+        Self { line: text[..begin].matches('\n').count() + 1, column: column + 1, width, text: text_of_line }
     }
 }
 
@@ -276,17 +277,37 @@ const HARMLESS: &[&str] = &[
     "workers",
 ];
 
-/// The line with what may be a secret as stars, of the same length: everything after a key that is secret or unknown,
-/// unless it is a plain number or truth value; and the inside of a text of several lines.
-fn masked(line: &str) -> String {
-    if !line.contains('=') {
-        let shown = line.trim_start().starts_with('[') || line.trim_end().ends_with('[');
-        return if shown { line.to_owned() } else { stars(line) };
+/// Longest key that is taken for one, in characters.
+const MAX_KEY: usize = 48;
+
+/// The line with what may be a secret as stars, each as wide as what it stands for: everything after a key that is secret or unknown, unless
+/// it is a plain number or truth value; and all that is no key. `in_text`: it begins in a text of several lines, which may hold anything.
+///
+/// A comment is left out where anything is masked, because it may hold what the line had before.
+fn masked(line: &str, in_text: bool) -> String {
+    if in_text {
+        return stars(line);
     }
-    let mut result = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(equals) = rest.find('=') {
+    let (code, comment) = line.split_at(outside_quotes(line, '#').unwrap_or(line.len()));
+    let shown = masked_code(code);
+    match shown == code && !comment.contains(['=', '"', '\'']) {
+        true => shown + comment,
+        false => shown.trim_end().to_owned(),
+    }
+}
+
+fn masked_code(code: &str) -> String {
+    if code.trim().is_empty() || is_header(code) {
+        return code.to_owned();
+    }
+    let mut result = String::with_capacity(code.len());
+    let mut rest = code;
+    while let Some(equals) = outside_quotes(rest, '=') {
         let (before, value) = rest.split_at(equals + 1);
+        // What stands before the first one is a key and nothing else, or not of a configuration.
+        if result.is_empty() && !is_key(&before[..equals]) {
+            return stars(code);
+        }
         result.push_str(before);
         rest = value;
         let key = last_word(&before[..equals]);
@@ -294,7 +315,77 @@ fn masked(line: &str) -> String {
             return result + &stars(rest);
         }
     }
-    result + rest
+    if result.is_empty() { stars(code) } else { result + rest }
+}
+
+/// Where this character stands first, outside of quotes. A quote that does not end goes on to the end.
+fn outside_quotes(line: &str, wanted: char) -> Option<usize> {
+    let mut quote = None;
+    let mut is_escaped = false;
+    for (at, c) in line.char_indices() {
+        match quote {
+            _ if is_escaped => is_escaped = false,
+            Some('"') if c == '\\' => is_escaped = true,
+            Some(opened) if c == opened => quote = None,
+            Some(_) => {}
+            None if c == wanted => return Some(at),
+            None if matches!(c, '"' | '\'') => quote = Some(c),
+            None => {}
+        }
+    }
+    None
+}
+
+/// The name of a table, in its brackets.
+fn is_header(code: &str) -> bool {
+    let code = code.trim();
+    code.starts_with('[') && code.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_' | '.' | '[' | ']'))
+}
+
+fn is_key(text: &str) -> bool {
+    let key = text.trim().trim_matches(['"', '\'']);
+    (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.'))
+}
+
+/// Whether a place of a file is inside a text of several lines.
+fn is_in_text(text: &str, place: usize) -> bool {
+    let bytes = text.as_bytes();
+    let (mut at, mut opened): (usize, Option<&[u8]>) = (0, None);
+    let many: [&[u8]; 2] = [b"\"\"\"", b"'''"];
+    while at < place {
+        let rest = &bytes[at..];
+        let quotes = many.into_iter().find(|quotes| rest.starts_with(quotes));
+        at += match (opened, rest[0]) {
+            (Some(open), _) if quotes == Some(open) => {
+                opened = None;
+                3
+            }
+            (Some(open), b'\\') if open[0] == b'"' => 2,
+            (Some(_), _) => 1,
+            (None, _) if quotes.is_some() => {
+                opened = quotes;
+                3
+            }
+            (None, b'#') => rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len()),
+            (None, quote @ (b'"' | b'\'')) => one_line(rest, quote),
+            (None, _) => 1,
+        };
+    }
+    opened.is_some()
+}
+
+/// Bytes of the text of one line that begins here, with its quotes; it ends with its line if it does not end before.
+fn one_line(bytes: &[u8], quote: u8) -> usize {
+    let mut at = 1;
+    while let Some(byte) = bytes.get(at) {
+        match *byte {
+            b'\n' => return at,
+            byte if byte == quote => return at + 1,
+            b'\\' if quote == b'"' && bytes.get(at + 1) != Some(&b'\n') => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
 }
 
 fn is_secret(key: &str) -> bool {
@@ -348,10 +439,16 @@ mod tests {
             "tls_key = \"hunter2\"",
             "connect_query = \"SELECT login('hunter2')\"",
             "\"hunter2\" \"hunter2\"",
+            "\"hunter2 = x\",",
+            "hunter2+/= x",
+            "HUNTER hunter2 = x",
+            "[\"hunter2\"]",
+            "hunter2 [",
         ] {
-            let shown = masked(line);
+            let shown = masked(line, false);
             assert!(!shown.contains("hunter2"), "{shown}");
-            assert_eq!(shown.chars().count(), line.chars().count());
+            let code = line.split(" #").next().unwrap().trim_end();
+            assert_eq!(shown.chars().count(), code.chars().count());
         }
         for line in [
             "max_idle_time = \"5 min\"",
@@ -360,7 +457,22 @@ mod tests {
             "tls_cert = \"no.pem\"           # a file of another machine",
             "query_wait_timeout = \"120s\"   # as before",
         ] {
-            assert_eq!(masked(line), line);
+            assert_eq!(masked(line, false), line);
+        }
+        assert_eq!(masked("url = \"a\"  # which one", false), "url = \"*\"");
+    }
+
+    #[test]
+    fn a_line_of_a_text_of_several_lines_is_all_masked() {
+        let text = "[[user]]\nabout = 'a \"\"\"' # \"\"\"\nkey = \"\"\"\nhunter2 = hunter2 # hunter2\n\\\"\"\" hunter2 = \\\\\n\"\"\"\nmax_size = 3\n\
+                    x = '''\nhunter2=\n'''\nmode = \"a\n";
+        let shown: Vec<String> = text
+            .match_indices('\n')
+            .map(|(at, _)| Problem::error("").at(Path::new("f"), text, at..at).place.unwrap().text)
+            .collect();
+        assert!(shown.iter().all(|line| !line.contains("hunter2")), "{shown:#?}");
+        for line in ["[[user]]", "max_size = 3"] {
+            assert!(shown.iter().any(|shown| shown == line), "{shown:#?}");
         }
     }
 
