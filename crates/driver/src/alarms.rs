@@ -31,6 +31,11 @@ impl Alarms {
         alarms.insert((at, pool));
     }
 
+    /// A pool is gone, and had an alarm for then. To be called under its lock.
+    pub(crate) fn remove(&self, pool: PoolId, at: Time) {
+        self.0[self.keeper(pool)].lock().unwrap_or_else(PoisonError::into_inner).remove(&(at, pool));
+    }
+
     /// Takes out those that are due at a worker, each with the time for which it was set.
     pub(crate) fn take_due(&self, worker: usize, now: Time, due: &mut Vec<(PoolId, Time)>) {
         let mut alarms = self.0[worker].lock().unwrap_or_else(PoisonError::into_inner);

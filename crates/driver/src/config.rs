@@ -206,6 +206,9 @@ pub struct PoolSpec {
     /// Between which sizes it may be changed while it runs, by [`Handle::resize`](crate::Handle::resize), instead of the `max_size` of its
     /// rules; `None`: it may not.
     pub sizes: Option<(u32, u32)>,
+    /// A pool that is unused for this long is forgotten, if [`Upstreams::forget`] agrees; `None`: it stays. Its idle servers are closed
+    /// then, if its `min_size` is only kept `on_proof`; otherwise it stays as long as it has any.
+    pub unused_after: Option<Duration>,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,
 }
@@ -237,8 +240,15 @@ pub struct TenantLimits {
 /// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
 /// [`Handle::reconfigure`](crate::Handle::reconfigure); under locks of the driver, so that no answer may ask it anything.
 pub trait Upstreams: Send + Sync + 'static {
-    /// The pool behind an id that the protocol handed out.
-    fn spec(&self, pool: PoolId) -> PoolSpec;
+    /// The pool behind an id that the protocol handed out; `None` if it is forgotten.
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec>;
+
+    /// A pool was unused for [`PoolSpec::unused_after`]. True if it is forgotten from here on: the protocol hands its id out no more, nor
+    /// does it give that to another pool. False if the id was handed out since this was asked last: who got it is about to come.
+    fn forget(&self, pool: PoolId) -> bool {
+        let _ = pool;
+        false
+    }
 
     /// Pools that exist from the start, or from a reload on, so that their `min_size` holds before a client comes.
     fn at_start(&self) -> Vec<PoolId>;

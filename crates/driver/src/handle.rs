@@ -107,8 +107,8 @@ impl Handle {
         host.throttle.set_max_failures(changes.max_auth_failures);
         let mut demands = Vec::new();
         for pool in host.registry.all() {
-            let spec = host.registry.spec(pool.id);
-            host.registry.recap(pool.member, &spec.caps, &mut demands);
+            let Some(spec) = host.registry.spec(pool.id) else { continue };
+            host.registry.recap(&pool, &spec.caps, &mut demands);
             let now = host.clock.now();
             self.operate(&pool, |guarded| pool.reconfigure(guarded, spec, now));
         }
@@ -263,7 +263,7 @@ impl Handle {
         let mut guarded = pool.lock();
         let result = f(&mut guarded);
         while let Some(action) = guarded.pool.poll_action() {
-            self.workers.command(alarms.keeper(pool.id), Command::Act(pool.id, action));
+            self.workers.command(alarms.keeper(pool.id), Command::Act(Arc::clone(pool), action));
         }
         pool.set_alarm(&guarded, alarms, self.host.clock.now());
         result

@@ -13,6 +13,14 @@ impl DurationHistogram {
         self.sum_ns = self.sum_ns.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    /// Adds what another has counted.
+    pub fn add(&mut self, other: &Self) {
+        for (count, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *count += more;
+        }
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
     /// How many durations were counted.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()

@@ -105,9 +105,11 @@ impl Host {
             transactions: board.transactions.load(Relaxed),
             moves: board.moves.load(Relaxed),
         });
+        let (pools, forgotten) = self.registry.all_that_counted();
         Snapshot {
             listeners: (0..self.listeners.len()).map(|listener| self.listener_snapshot(listener)).collect(),
-            pools: self.registry.all().iter().map(|pool| pool.snapshot(now)).collect(),
+            pools: pools.iter().map(|pool| pool.snapshot(now)).collect(),
+            forgotten,
             tenants: self.tenants.snapshot(),
             workers: workers.collect(),
             auth_failures: self.throttle.failures(),

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod alarms;
+mod by_pool;
 mod client_state;
 mod clock;
 mod config;
@@ -48,8 +49,8 @@ pub use handle::Handle;
 pub use lines::{Event, LineError, LineFault, Lines, Received};
 pub use orders::DatabaseName;
 pub use snapshot::{
-    BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ListenerSnapshot, PoolLoad, PoolSnapshot, PoolState,
-    ServerInfo, Snapshot, TenantSnapshot, Which, WorkerSnapshot,
+    BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot, PoolLoad,
+    PoolSnapshot, PoolState, ServerInfo, Snapshot, TenantSnapshot, Which, WorkerSnapshot,
 };
 pub use socket::prepare_listener;
 pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};

@@ -25,7 +25,7 @@ use crate::{
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each message stands
 /// for a client (bounded by `hard_limit`, `MAX_SURPLUS` and `MAX_NEWCOMERS`; one has one wish, one cancel request or one survey under way,
 /// gives way once and looks away once for each time it has looked on), for a
-/// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), or for a request of an operator, who waits for the
+/// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), for the end of a pool, or for a request of an operator, who waits for the
 /// answer; posts have `MAX_POSTED`.
 pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A client that this worker shall serve.
@@ -37,7 +37,7 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A server that was granted to a client of this worker has died on the way.
     GrantLost(PoolId, Grant),
     /// A waiter of this worker fails.
-    Failed { pool: PoolId, waiter: pool::WaiterId, reason: CheckOutFailed, waited: Duration },
+    Failed { pool: Arc<SharedPool>, waiter: pool::WaiterId, reason: CheckOutFailed, waited: Duration },
     /// A host name was resolved for one of this worker's dials.
     Resolved { question: Question, result: Result<Vec<SocketAddr>, String>, took: Duration },
     /// Cancel what a client of this worker is doing.
@@ -61,7 +61,9 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
 /// What a worker can be told by code that knows neither its protocol nor its reactor.
 pub(crate) enum Command {
     /// Something the pool wants done where the server lives.
-    Act(PoolId, Action),
+    Act(Arc<SharedPool>, Action),
+    /// A pool is forgotten: there is nothing of it any more.
+    Forget(PoolId),
     /// The budget wants something of a pool.
     Meet(Demand),
     /// Tell about up to so many of these clients.

@@ -14,15 +14,16 @@ use protocol::{PoolId, Tenant};
 use crate::{
     alarms::Alarms,
     config::{PoolSpec, TenantLimits, Upstreams},
-    orders::Orders,
-    shared_pool::SharedPool,
-    snapshot::CapUsage,
+    orders::{DatabaseName, Orders},
+    shared_pool::{SharedPool, Stats},
+    snapshot::{CapUsage, ForgottenPools},
 };
 
 /// See the file's head.
 pub(crate) struct Registry {
     upstreams: Arc<dyn Upstreams>,
-    pools: RwLock<HashMap<PoolId, Arc<SharedPool>>>,
+    /// While it is locked to be changed, a pool may be locked, and then the accounts.
+    pools: RwLock<Pools>,
     /// It may be locked while a pool is locked. While it is locked, no pool may be.
     accounts: Mutex<Accounts>,
     pub(crate) alarms: Alarms,
@@ -30,6 +31,21 @@ pub(crate) struct Registry {
     pub(crate) configured: AtomicU64,
     /// What an operator wishes.
     pub(crate) orders: Mutex<Orders>,
+}
+
+/// The pools that there are.
+#[derive(Default)]
+struct Pools {
+    by_id: BTreeMap<PoolId, Arc<SharedPool>>,
+    databases: HashMap<DatabaseName, Database>,
+}
+
+/// What there is of one database.
+#[derive(Default)]
+struct Database {
+    pools: usize,
+    /// What those have counted that were forgotten while others were there.
+    forgotten: Option<Box<ForgottenPools>>,
 }
 
 /// The budget with its caps, and the pools that have seats in it.
@@ -50,6 +66,8 @@ struct Cap {
 /// A pool's seat in the budget.
 struct Seat {
     pool: Arc<SharedPool>,
+    /// The caps it is under.
+    caps: Vec<String>,
     /// Permits on their way to it that it withdrew too late. The next connection it asks for takes one of them, or else it declines it.
     ///
     /// Below zero: so many were declined before their withdrawal arrived here, because actions are taken under the
@@ -82,8 +100,8 @@ impl Registry {
         }
     }
 
-    /// What a pool is by the configuration in force.
-    pub(crate) fn spec(&self, id: PoolId) -> PoolSpec {
+    /// What a pool is by the configuration in force; `None` if it is forgotten.
+    pub(crate) fn spec(&self, id: PoolId) -> Option<PoolSpec> {
         self.upstreams.spec(id)
     }
 
@@ -99,20 +117,22 @@ impl Registry {
         }
     }
 
-    /// The pool behind an id; made when it is first asked for.
-    pub(crate) fn pool(&self, id: PoolId, now: Time) -> Arc<SharedPool> {
+    /// The pool behind an id, made when it is first asked for; `None` if it is forgotten.
+    pub(crate) fn pool(&self, id: PoolId, now: Time) -> Option<Arc<SharedPool>> {
         if let Some(pool) = self.known(id) {
-            return pool;
+            return Some(pool);
         }
         let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pool) = pools.get(&id) {
-            return Arc::clone(pool);
+        if let Some(pool) = pools.by_id.get(&id) {
+            return Some(Arc::clone(pool));
         }
         // Asked under the lock: a reload that this answer does not know yet finds the pool in the list and tells it.
-        let spec = self.upstreams.spec(id);
-        let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.name());
+        let spec = self.upstreams.spec(id)?;
+        let name = spec.name();
+        let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&name);
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let scopes = accounts.scopes(&spec.caps);
+        let caps = names(&spec.caps);
         let member = accounts.budget.add_member(&scopes);
         let pool = Arc::new(SharedPool::new(id, (spec, self.upstreams.tenant(id)), member, now));
         {
@@ -121,24 +141,57 @@ impl Registry {
             pool.follow(&mut guarded, wish, now);
             pool.set_first_alarm(&self.alarms, now);
         }
-        accounts.seats.insert(member, Seat { pool: Arc::clone(&pool), unasked: 0 });
-        pools.insert(id, Arc::clone(&pool));
-        pool
+        accounts.seats.insert(member, Seat { pool: Arc::clone(&pool), caps, unasked: 0 });
+        pools.by_id.insert(id, Arc::clone(&pool));
+        pools.databases.entry(name).or_default().pools += 1;
+        Some(pool)
     }
 
-    /// The pool behind an id, if somebody has asked for it.
+    /// The pool behind an id, if it was ever asked for and is not forgotten.
     pub(crate) fn known(&self, id: PoolId) -> Option<Arc<SharedPool>> {
-        self.pools.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
+    }
+
+    /// Some pools in the order of their ids, from this id on: up to this number.
+    pub(crate) fn some_from(&self, id: PoolId, count: usize, some: &mut Vec<Arc<SharedPool>>) {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        some.extend(pools.by_id.range(id..).take(count).map(|(_, pool)| Arc::clone(pool)));
+    }
+
+    /// Whether a pool that is unused may be forgotten: what hands out the ids of pools agrees.
+    pub(crate) fn may_forget(&self, id: PoolId) -> bool {
+        self.upstreams.forget(id)
+    }
+
+    /// Forgets a pool that is [gone](SharedPool::is_gone). What is under way for it finds no seat any more, and needs none.
+    pub(crate) fn forget(&self, pool: &SharedPool, counted: &Stats, demands: &mut Vec<Demand>) {
+        {
+            let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+            pools.by_id.remove(&pool.id);
+            pools.leave(&pool.spec().name(), counted);
+        }
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seat) = accounts.take_seat(pool) {
+            accounts.budget.remove_member(pool.member);
+            accounts.drop_unused(&seat.caps);
+        }
+        accounts.drain_actions(demands);
     }
 
     /// Puts a pool under the caps of its spec, and these at their limits.
-    pub(crate) fn recap(&self, member: MemberId, caps: &[(String, u32)], demands: &mut Vec<Demand>) {
+    pub(crate) fn recap(&self, pool: &SharedPool, caps: &[(String, u32)], demands: &mut Vec<Demand>) {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if accounts.seat(pool).is_none() {
+            return;
+        }
         for (name, limit) in caps {
             accounts.limit(name, *limit);
         }
         let scopes = accounts.scopes(caps);
-        accounts.budget.set_scopes(member, &scopes);
+        accounts.budget.set_scopes(pool.member, &scopes);
+        let seat = accounts.seat(pool).expect("just seen");
+        let before = std::mem::replace(&mut seat.caps, names(caps));
+        accounts.drop_unused(&before);
         accounts.drain_actions(demands);
     }
 
@@ -166,104 +219,116 @@ impl Registry {
 
     /// How many pools there are.
     pub(crate) fn count(&self) -> usize {
-        self.pools.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
+    }
+
+    /// All pools, in order of their ids, and what forgotten ones have counted.
+    pub(crate) fn all_that_counted(&self) -> (Vec<Arc<SharedPool>>, Vec<ForgottenPools>) {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = pools.databases.values().filter_map(|database| database.forgotten.as_deref().cloned());
+        (pools.by_id.values().cloned().collect(), forgotten.collect())
     }
 
     /// All pools, in order of their ids.
     pub(crate) fn all(&self) -> Vec<Arc<SharedPool>> {
         let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = pools.values().cloned().collect();
-        all.sort_by_key(|pool| pool.id);
-        all
+        pools.by_id.values().cloned().collect()
     }
 
     /// A pool asks for one more connection.
-    pub(crate) fn request(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, seats, demands| {
-            let seat = seats.get_mut(&member).expect("a member has a seat");
+    pub(crate) fn request(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, seat, demands| {
             if seat.unasked > 0 {
                 seat.unasked -= 1;
-            } else if budget.request(member) == Permit::Granted {
+            } else if budget.request(pool.member) == Permit::Granted {
                 demands.push(Demand::Permit(Arc::clone(&seat.pool)));
             }
         });
     }
 
     /// A pool wants one connection fewer than it asked for.
-    pub(crate) fn withdraw(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, seats, _| {
-            let seat = seats.get_mut(&member).expect("a member has a seat");
-            if seat.unasked < 0 || !budget.withdraw(member) {
+    pub(crate) fn withdraw(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, seat, _| {
+            if seat.unasked < 0 || !budget.withdraw(pool.member) {
                 seat.unasked += 1;
             }
         });
     }
 
     /// A permit came that the pool wants no more.
-    pub(crate) fn decline(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, seats, _| {
-            seats.get_mut(&member).expect("a member has a seat").unasked -= 1;
-            budget.release(member);
+    pub(crate) fn decline(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, seat, _| {
+            seat.unasked -= 1;
+            budget.release(pool.member);
         });
     }
 
     /// A pool's connection is gone.
-    pub(crate) fn release(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, _, _| budget.release(member));
+    pub(crate) fn release(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.release(pool.member));
     }
 
     /// A pool had no idle server to give up.
-    pub(crate) fn reclaim_failed(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, seats, _| {
-            budget.reclaim_failed(member);
-            seats[&member].pool.awaits_idle.store(budget.awaits_idle(member), Relaxed);
+    pub(crate) fn reclaim_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| {
+            budget.reclaim_failed(pool.member);
+            pool.awaits_idle.store(budget.awaits_idle(pool.member), Relaxed);
         });
     }
 
     /// A pool had no server that nobody has used for long.
-    pub(crate) fn unused_failed(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, _, _| budget.unused_failed(member));
+    pub(crate) fn unused_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.unused_failed(pool.member));
     }
 
     /// Clients have waited for long in this pool, though its servers come free.
-    pub(crate) fn press(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, _, _| budget.press(member));
+    pub(crate) fn press(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.press(pool.member));
     }
 
     /// Somebody has waited for long in this pool, and none of its servers comes free.
-    pub(crate) fn insist(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, _, _| budget.insist(member));
+    pub(crate) fn insist(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.insist(pool.member));
     }
 
     /// A pool that could give up nothing before gets a server back. Whether that is to be closed for another pool.
-    pub(crate) fn comes_free(&self, member: MemberId, demands: &mut Vec<Demand>) -> bool {
+    pub(crate) fn comes_free(&self, pool: &SharedPool, demands: &mut Vec<Demand>) -> bool {
         let mut taken = false;
-        self.with_budget(demands, |budget, _, _| taken = budget.comes_free(member));
+        self.with_seat(pool, demands, |budget, _, _| taken = budget.comes_free(pool.member));
         taken
     }
 
     /// The setting because of which a pool gets no more servers for now, if it is not its own size.
-    pub(crate) fn limiting(&self, member: MemberId) -> Option<&'static str> {
-        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = accounts.budget.full_scope(member)?;
+    pub(crate) fn limiting(&self, pool: &SharedPool) -> Option<&'static str> {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        accounts.seat(pool)?;
+        let full = accounts.budget.full_scope(pool.member)?;
         accounts.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
     }
 
     /// A pool that could not give up what it was asked for may do so now.
-    pub(crate) fn has_idle(&self, member: MemberId, demands: &mut Vec<Demand>) {
-        self.with_budget(demands, |budget, _, _| budget.has_idle(member));
+    pub(crate) fn has_idle(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.has_idle(pool.member));
     }
 
-    fn with_budget(
+    /// Does nothing for a pool that is forgotten: what it had, the budget has got back.
+    fn with_seat(
         &self,
+        pool: &SharedPool,
         demands: &mut Vec<Demand>,
-        f: impl FnOnce(&mut Budget, &mut HashMap<MemberId, Seat>, &mut Vec<Demand>),
+        f: impl FnOnce(&mut Budget, &mut Seat, &mut Vec<Demand>),
     ) {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let Accounts { budget, seats, .. } = &mut *accounts;
-        f(budget, seats, demands);
+        if let Some(seat) = seats.get_mut(&pool.member).filter(|seat| seat.pool.id == pool.id) {
+            f(budget, seat, demands);
+        }
         accounts.drain_actions(demands);
     }
+}
+
+fn names(caps: &[(String, u32)]) -> Vec<String> {
+    caps.iter().map(|(name, _)| name.clone()).collect()
 }
 
 /// The setting that a cap is from, by the cap's name.
@@ -276,7 +341,41 @@ fn setting_of(cap: &str) -> &'static str {
     }
 }
 
+impl Pools {
+    /// A pool of this database is forgotten. What it has counted is kept for as long as there are others.
+    fn leave(&mut self, name: &DatabaseName, counted: &Stats) {
+        let database = self.databases.get_mut(name).expect("a pool is counted with its database");
+        database.pools -= 1;
+        if database.pools == 0 {
+            self.databases.remove(name);
+            return;
+        }
+        let new = || ForgottenPools { protocol: name.protocol, database: name.database.clone(), ..Default::default() };
+        counted.add_to(database.forgotten.get_or_insert_with(|| Box::new(new())));
+    }
+}
+
 impl Accounts {
+    /// The seat of a pool; `None` if it is forgotten. Another may have its number in the budget by now.
+    fn seat(&mut self, pool: &SharedPool) -> Option<&mut Seat> {
+        self.seats.get_mut(&pool.member).filter(|seat| seat.pool.id == pool.id)
+    }
+
+    fn take_seat(&mut self, pool: &SharedPool) -> Option<Seat> {
+        self.seat(pool)?;
+        self.seats.remove(&pool.member)
+    }
+
+    /// Drops those of these caps that no pool is under any more.
+    fn drop_unused(&mut self, names: &[String]) {
+        let Self { budget, caps, .. } = self;
+        for name in names {
+            if caps.get(name).is_some_and(|cap| budget.remove_unused_scope(cap.scope)) {
+                caps.remove(name);
+            }
+        }
+    }
+
     /// The scopes of these caps, made where they are new.
     fn scopes(&mut self, caps: &[(String, u32)]) -> Vec<ScopeId> {
         let mut scopes = Vec::with_capacity(caps.len());

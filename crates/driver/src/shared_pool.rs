@@ -16,7 +16,7 @@ use crate::{
     alarms::Alarms,
     config::PoolSpec,
     orders::Wish,
-    snapshot::{DurationHistogram, PoolLoad, PoolSnapshot, PoolState},
+    snapshot::{DurationHistogram, ForgottenPools, PoolLoad, PoolSnapshot, PoolState, add},
 };
 
 /// Between two times that all servers are made anew because one of them takes no writes.
@@ -39,8 +39,10 @@ pub(crate) struct SharedPool {
     pub(crate) tenant: Option<Tenant>,
     /// Its seat in the budget.
     pub(crate) member: MemberId,
-    /// Clients logged in to it.
+    /// Clients logged in to it. Goes up under its lock only.
     pub(crate) clients: AtomicU64,
+    /// It is forgotten. Changed under its lock.
+    gone: AtomicBool,
     /// The budget wants to hear when a server comes back that can be spared.
     pub(crate) awaits_idle: AtomicBool,
     /// Its clients are to go, and its servers with them.
@@ -67,10 +69,21 @@ pub(crate) struct SharedPool {
 pub(crate) struct Guarded {
     pub(crate) pool: Pool,
     pub(crate) stats: Stats,
+    unused: Unused,
+}
+
+/// Since when a pool is unused, as far as has been seen.
+#[derive(Default)]
+struct Unused {
+    /// How often clients logged in or asked for a server.
+    uses: u64,
+    /// How often they had when it was last looked at.
+    seen: u64,
+    since: Time,
 }
 
 /// Counted since the start.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Stats {
     pub(crate) created: u64,
     pub(crate) transactions: u64,
@@ -106,6 +119,17 @@ impl Stats {
         self.connect[phase as usize].record(took);
     }
 
+    /// Adds what does not belong to a present server.
+    pub(crate) fn add_to(&self, sum: &mut ForgottenPools) {
+        sum.created += self.created;
+        sum.transactions += self.transactions;
+        self.closed.iter().for_each(|(reason, count)| add(&mut sum.closed, reason, *count));
+        self.failed.iter().for_each(|(reason, count)| add(&mut sum.checkout_failed, reason, *count));
+        sum.checkout.iter_mut().zip(&self.checkout).for_each(|(sum, times)| sum.add(times));
+        sum.connect.iter_mut().zip(&self.connect).for_each(|(sum, times)| sum.add(times));
+        sum.hold.add(&self.hold);
+    }
+
     pub(crate) fn on_closed(&mut self, reason: Closed) {
         count(&mut self.closed, reason.as_str(), 1);
     }
@@ -137,6 +161,7 @@ impl SharedPool {
             tenant,
             member,
             clients: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
             awaits_idle: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
@@ -146,7 +171,11 @@ impl SharedPool {
             lost: AtomicU64::new(0),
             alarm: AtomicU64::new(u64::MAX),
             spec: RwLock::new(Arc::new(spec)),
-            guarded: Mutex::new(Guarded { pool, stats: Stats::default() }),
+            guarded: Mutex::new(Guarded {
+                pool,
+                stats: Stats::default(),
+                unused: Unused { since: now, ..Unused::default() },
+            }),
             last_error: Mutex::new(None),
         }
     }
@@ -154,6 +183,9 @@ impl SharedPool {
     /// Something has changed, or was due: sets the alarm for what is due next. To be called under its lock.
     #[inline]
     pub(crate) fn set_alarm(&self, guarded: &Guarded, alarms: &Alarms, now: Time) {
+        if self.is_gone() {
+            return;
+        }
         let emptied = self.drained.load(Relaxed) && guarded.pool.counts().idle > 0;
         let due = if emptied { Some(now) } else { guarded.pool.poll_deadline() };
         let before = Time(self.alarm.load(Relaxed));
@@ -172,6 +204,62 @@ impl SharedPool {
     pub(crate) fn set_first_alarm(&self, alarms: &Alarms, now: Time) {
         self.alarm.store(now.0, Relaxed);
         alarms.set(self.id, Time::NEVER, now);
+    }
+
+    /// Whether it is forgotten: then no client may come to it. Under its lock that stays as it is.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
+
+    /// A client comes to it; false if it is forgotten. To be called under its lock.
+    pub(crate) fn admits(&self, guarded: &mut Guarded) -> bool {
+        guarded.unused.uses += 1;
+        !self.is_gone()
+    }
+
+    /// A client comes to it to stay; false if it is forgotten.
+    pub(crate) fn enter(&self) -> bool {
+        let mut guarded = self.lock();
+        let admits = self.admits(&mut guarded);
+        if admits {
+            self.clients.fetch_add(1, Relaxed);
+        }
+        admits
+    }
+
+    /// Looks whether it is unused for this long. Then its servers are closed if it can do without, and as soon as it has none it is
+    /// forgotten, if that `may` be; true if it is, just now. To be called under its lock, and by one worker.
+    pub(crate) fn look_whether_unused(
+        &self,
+        guarded: &mut Guarded,
+        alarms: &Alarms,
+        after: Duration,
+        now: Time,
+        may: impl FnOnce() -> bool,
+    ) -> bool {
+        let Guarded { pool, unused, .. } = guarded;
+        let counts = pool.counts();
+        let in_use = self.clients.load(Relaxed) > 0 || counts.waiters > 0 || counts.in_use > 0;
+        if in_use || unused.seen != unused.uses {
+            (unused.seen, unused.since) = (unused.uses, now);
+            return false;
+        }
+        if now - unused.since < after || self.is_gone() {
+            return false;
+        }
+        if !pool.is_empty() {
+            if pool.config().on_proof {
+                pool.empty(now);
+            }
+            return false;
+        }
+        if !may() {
+            unused.since = now;
+            return false;
+        }
+        self.gone.store(true, Relaxed);
+        alarms.remove(self.id, Time(self.alarm.swap(u64::MAX, Relaxed)));
+        true
     }
 
     /// What it is now.
@@ -288,7 +376,7 @@ impl SharedPool {
         let spec = self.spec();
         spec.sizes?;
         let guarded = self.lock();
-        let Guarded { pool, stats } = &*guarded;
+        let Guarded { pool, stats, .. } = &*guarded;
         let ordered = ["paused", "pool_closed", "pool_cleared"];
         let failed = stats.failed.iter().filter(|(reason, _)| !ordered.contains(reason));
         let lost = stats.closed.iter().filter(|(reason, _)| *reason == Closed::Error.as_str());
@@ -315,7 +403,7 @@ impl SharedPool {
     pub(crate) fn snapshot(&self, now: Time) -> PoolSnapshot {
         let spec = self.spec();
         let guarded = self.lock();
-        let Guarded { pool, stats } = &*guarded;
+        let Guarded { pool, stats, .. } = &*guarded;
         let [idle, created, queued] = stats.checkout.clone();
         let [dns, tcp, tls, auth, ready] = stats.connect.clone();
         PoolSnapshot {

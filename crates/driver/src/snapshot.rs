@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub listeners: Vec<ListenerSnapshot>,
     /// One per pool, in order of creation.
     pub pools: Vec<PoolSnapshot>,
+    /// What pools have counted that were forgotten since, by database, while others of the same database are there.
+    pub forgotten: Vec<ForgottenPools>,
     /// The databases and users that have limits of their own, and clients or counts.
     pub tenants: Vec<TenantSnapshot>,
     /// CPU time, clients and transactions per worker.
@@ -139,6 +141,49 @@ pub struct PoolSnapshot {
     pub paused: bool,
     /// An operator drains it: clients go as soon as they have nothing in progress.
     pub drained: bool,
+}
+
+/// What forgotten pools of one database have counted. The fields are those of [`PoolSnapshot`].
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "they are explained there")]
+pub struct ForgottenPools {
+    pub protocol: &'static str,
+    pub database: String,
+    pub created: u64,
+    pub closed: Vec<(&'static str, u64)>,
+    pub checkout_failed: Vec<(&'static str, u64)>,
+    pub transactions: u64,
+    pub checkout: [DurationHistogram; 3],
+    pub connect: [DurationHistogram; 5],
+    pub hold: DurationHistogram,
+}
+
+impl PoolSnapshot {
+    /// Counts for forgotten pools of its database, too: where the pools of a database are added up, no count goes backwards.
+    pub fn count_for(&mut self, forgotten: &ForgottenPools) {
+        self.created += forgotten.created;
+        self.transactions += forgotten.transactions;
+        for (counts, others) in
+            [(&mut self.closed, &forgotten.closed), (&mut self.checkout_failed, &forgotten.checkout_failed)]
+        {
+            others.iter().for_each(|(reason, count)| add(counts, reason, *count));
+        }
+        for ((_, times), others) in self.checkout.iter_mut().zip(&forgotten.checkout) {
+            times.add(others);
+        }
+        for ((_, times), others) in self.connect.iter_mut().zip(&forgotten.connect) {
+            times.add(others);
+        }
+        self.hold.add(&forgotten.hold);
+    }
+}
+
+/// Adds to the count of a reason. The reasons are few and fixed, so a list is the fastest map.
+pub(crate) fn add(counts: &mut Vec<(&'static str, u64)>, reason: &'static str, more: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == reason) {
+        Some((_, count)) => *count += more,
+        None => counts.push((reason, more)),
+    }
 }
 
 /// What a pool holds at one moment, without its statistics.

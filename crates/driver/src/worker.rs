@@ -9,7 +9,7 @@
 //! | group | files | what they do |
 //! |-|-|-|
 //! | loop | this one, [`turns`], [`inspect`] | hand out completions, mail and work; answer operators |
-//! | expiry | [`upkeep`], [`evicting`] | whatever happens because time passes; clients that make room |
+//! | expiry | [`upkeep`], [`evicting`], [`unused_pools`] | whatever happens because time passes; clients and pools that make room |
 //! | effects | [`effects`] | execute what sessions wish |
 //! | relay | [`clients`], [`servers`] | take bytes, hand them to sessions, and listen again |
 //! | | [`held`], [`prelude`] | input that no session has consumed; a preface that waits for the request behind it |
@@ -76,6 +76,7 @@ mod standing;
 mod surveys;
 mod tenancy;
 mod turns;
+mod unused_pools;
 mod upkeep;
 
 use std::{
@@ -99,6 +100,7 @@ use self::{
     sides::Side,
 };
 use crate::{
+    by_pool::ByPool,
     client_state::STATES,
     host::Host,
     mailbox::{Asker, Command, Message, Post, Survey},
@@ -127,7 +129,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     /// The client that asked for the cancel at hand, until a side connection is opened for it.
     asker: Option<Asker>,
     /// Those who share a server, by pool.
-    muxes: Vec<Option<Box<sharing::Mux>>>,
+    muxes: ByPool<Box<sharing::Mux>>,
     /// Shared servers for which bytes have been collected.
     unflushed: Vec<u32>,
     gathering: gathering::Gathering,
@@ -141,10 +143,12 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     probes: Vec<(u32, ServerId)>,
     /// How long answers of shared servers take.
     round_trips: silence::RoundTrips,
-    /// Pools this worker has used, by id.
-    pools: Vec<Option<Arc<SharedPool>>>,
+    /// Pools this worker has used.
+    pools: ByPool<Arc<SharedPool>>,
     /// Per pool and slot of the pool: where the connection is here.
-    local: Vec<Vec<Local>>,
+    local: ByPool<Vec<Local>>,
+    /// Which pools are looked at next, whether they are unused.
+    unused_pools: unused_pools::Look,
     listening: Vec<(u32, ConnId)>,
     /// Listeners whose accepting failed, until the next tick.
     accept_later: Vec<ConnId>,
@@ -229,6 +233,8 @@ enum Work {
     Feed { client: u32, serial: u32 },
     /// A check-out failed.
     LeaseFailed { pool: Arc<SharedPool>, waiter: WaiterId, reason: CheckOutFailed, waited: Duration },
+    /// The pool that was asked is forgotten.
+    PoolGone { pool: PoolId, waiter: WaiterId },
     /// A session has left something for one that lives here.
     Post(Post),
     /// A session asks those of all clients.
@@ -273,7 +279,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             sides: Slab::new(),
             farewells: Slab::new(),
             asker: None,
-            muxes: Vec::new(),
+            muxes: ByPool::default(),
             unflushed: Vec::new(),
             gathering: gathering::Gathering::new(),
             soiled: VecDeque::new(),
@@ -281,8 +287,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             stalls: Vec::new(),
             probes: Vec::new(),
             round_trips: silence::RoundTrips::default(),
-            pools: Vec::new(),
-            local: Vec::new(),
+            pools: ByPool::default(),
+            local: ByPool::default(),
+            unused_pools: unused_pools::Look::default(),
             listening: Vec::new(),
             accept_later: Vec::new(),
             newcomers: newcomers::Newcomers::new(listeners),
@@ -384,7 +391,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Message::Bring(pool, grant) => self.bring(pool, grant),
             Message::GrantLost(pool, grant) => self.on_grant_lost(pool, &grant),
             Message::Failed { pool, waiter, reason, waited } => {
-                let pool = self.pool(pool);
                 self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
             }
             Message::Resolved { question, result, took } => self.on_resolved(question, result, took),
@@ -401,10 +407,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Act(pool, action) => {
-                let pool = self.pool(pool);
-                self.actions.push_back((pool, action));
-            }
+            Command::Act(pool, action) => self.actions.push_back((pool, action)),
+            Command::Forget(pool) => self.forget_pool(pool),
             Command::Meet(demand) => self.demands.push(demand),
             Command::Clients { which, limit, reply } => {
                 let _ = reply.try_send(self.inspect_clients(which, limit));
@@ -449,6 +453,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 }
             }
             Work::LeaseFailed { pool, waiter, reason, waited } => self.on_lease_failed(&pool, waiter, reason, waited),
+            Work::PoolGone { pool, waiter } => match waiter.into() {
+                Waiter::Client(slot, number) => self.on_client_pool_gone((slot, number)),
+                Waiter::Mux(number) => self.on_mux_pool_gone(pool, number),
+            },
             Work::Post(post) => self.deliver_post(&post),
             Work::Survey(survey) => self.survey(survey),
             Work::Refuse { client, serial, why } => {

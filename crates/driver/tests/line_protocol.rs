@@ -441,7 +441,7 @@ struct Changing {
 }
 
 impl Upstreams for Changing {
-    fn spec(&self, pool: PoolId) -> PoolSpec {
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
         let config = PoolConfig { max_size: self.max_size.load(SeqCst), ..PoolConfig::default() };
         if let Some(asked) = self.asked.lock().unwrap().take() {
             asked.send(()).unwrap();

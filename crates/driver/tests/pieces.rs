@@ -88,7 +88,7 @@ impl Protocol for Framed {
 struct Nowhere;
 
 impl Upstreams for Nowhere {
-    fn spec(&self, _: PoolId) -> PoolSpec {
+    fn spec(&self, _: PoolId) -> Option<PoolSpec> {
         unreachable!("nobody asks for a server");
     }
 

@@ -250,6 +250,15 @@ impl Chores {
         self.table().used.contains_key(&pool)
     }
 
+    /// A pool is gone, and with it what was to be done there.
+    pub fn forget(&self, pool: PoolId) {
+        let mut table = self.table();
+        while table.pop(pool).is_some() {}
+        table.used.remove(&pool);
+        table.returned.remove(&pool);
+        table.late.remove(&pool);
+    }
+
     /// Forgets what is to be done in pools that are configured no longer, and those of them that have no server any more.
     pub fn keep_only(&self, is_configured: impl Fn(PoolId) -> bool) {
         let mut table = self.table();

@@ -115,7 +115,7 @@ impl Failure {
                 let text = "Poolhouse: too many requests wait for a server connection (max_waiting)";
                 Self::new(Code::TemporarilyUnavailable, text)
             }
-            LeaseFailure::Closed => {
+            LeaseFailure::Closed | LeaseFailure::Forgotten => {
                 Self::new(Code::HostUnreachable, "Poolhouse: the pool of this database was closed").transient()
             }
         }

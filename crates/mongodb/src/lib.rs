@@ -223,6 +223,10 @@ impl Protocol for MongoDb {
         self.beat(me, server, key, Ask::read(bytes), out);
     }
 
+    fn pool_forgotten(&self, pool: PoolId) {
+        self.chores.forget(pool);
+    }
+
     fn client_gone(
         &self,
         _: ClientTag,

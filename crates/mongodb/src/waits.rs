@@ -188,6 +188,17 @@ impl MongoDb {
     }
 
     pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
+        if *why == LeaseFailure::Forgotten {
+            // There is another pool for it by now, and nothing of it was sent.
+            (client.state, client.waiting) = (State::Idle, None);
+            match self.seek(me, client, out) {
+                Err(failure) => self.give_up(me, client, &failure, out),
+                // Who waits for a host is listened to.
+                Ok(()) if matches!(client.state, State::Parked { .. }) => out.push(Effect::Wake { client: me }),
+                Ok(()) => {}
+            }
+            return;
+        }
         let failure = failure_of_wait(client, Failure::of_lease(why));
         if self.gather_failure(me, client, &failure, out) {
             return;

@@ -77,6 +77,7 @@ impl BudgetAction {
 #[derive(Debug, Default)]
 pub struct Budget {
     scopes: Vec<Scope>,
+    free_scopes: Vec<u32>,
     members: Vec<Member>,
     free_members: Vec<u32>,
     /// Numbers wishes and grants.
@@ -97,6 +98,8 @@ type Order = BinaryHeap<Reverse<(u32, bool, u64, u32)>>;
 
 #[derive(Debug)]
 struct Scope {
+    /// How many are under it.
+    members: u32,
     limit: u32,
     used: u32,
     /// What may be used: the limit, or more while what was used before the limit was lowered has not come back.
@@ -145,10 +148,27 @@ impl Budget {
 
     /// A new cap. 0: unlimited (it only counts).
     pub fn add_scope(&mut self, limit: u32) -> ScopeId {
-        assert!(self.scopes.len() < MAX_SCOPES, "more than MAX_SCOPES caps in a budget");
         let ceiling = Scope::ceiling(limit);
-        self.scopes.push(Scope { limit, used: 0, ceiling, reclaims: 0, spare: 0, coming: 0, dry: false, awake: false });
+        let scope =
+            Scope { members: 0, limit, used: 0, ceiling, reclaims: 0, spare: 0, coming: 0, dry: false, awake: false };
+        if let Some(at) = self.free_scopes.pop() {
+            self.scopes[at as usize] = scope;
+            return ScopeId(at);
+        }
+        assert!(self.scopes.len() < MAX_SCOPES, "more than MAX_SCOPES caps in a budget");
+        self.scopes.push(scope);
         ScopeId(u32::try_from(self.scopes.len() - 1).expect("fewer than MAX_SCOPES"))
+    }
+
+    /// A cap is gone if no member is under it any more; says whether it is.
+    pub fn remove_unused_scope(&mut self, scope: ScopeId) -> bool {
+        let unused = self.scopes[scope.0 as usize].members == 0;
+        if unused {
+            // It limits nothing until another one takes its place.
+            self.scopes[scope.0 as usize].limit = 0;
+            self.free_scopes.push(scope.0);
+        }
+        unused
     }
 
     /// Changes a cap. What is above a lower one is reclaimed.
@@ -189,6 +209,7 @@ impl Budget {
             assert!(!member.scopes().contains(&scope.0), "a member twice under {scope:?}");
             member.scopes[usize::from(member.scope_count)] = scope.0;
             member.scope_count += 1;
+            self.scopes[scope.0 as usize].members += 1;
         }
         if let Some(at) = self.free_members.pop() {
             self.members[at as usize] = member;
@@ -207,6 +228,7 @@ impl Budget {
         for scope in self.scopes_of(member) {
             self.scopes[scope].give_back(used);
             self.scopes[scope].reclaims -= reclaims;
+            self.scopes[scope].members -= 1;
         }
         let moved = self.member_mut(member);
         (moved.scopes, moved.scope_count) = ([0; MAX_SCOPES_OF_A_MEMBER], 0);
@@ -218,6 +240,7 @@ impl Budget {
             let scope = &mut self.scopes[id.0 as usize];
             scope.used += used;
             scope.reclaims += reclaims;
+            scope.members += 1;
             scope.ceiling = scope.ceiling.max(scope.used);
         }
         self.distribute();
@@ -230,13 +253,16 @@ impl Budget {
         for scope in self.scopes_of(member) {
             self.scopes[scope].give_back(used);
             self.scopes[scope].reclaims -= reclaims;
+            self.scopes[scope].members -= 1;
         }
         self.wanting -= wanting;
         self.members[member.0 as usize].present = false;
         self.free_members.push(member.0);
         self.actions.retain(|action| action.member() != member);
-        self.distribute();
-        self.rebalance();
+        if used + wanting > 0 {
+            self.distribute();
+            self.rebalance();
+        }
     }
 
     /// A member wants one more permit.

@@ -211,6 +211,21 @@ impl Pool {
         self.settle(now);
     }
 
+    /// It was unused for long: its idle servers close, and where `min_size` holds only once a connection has been made (`on_proof`), that
+    /// has to happen anew, for a waiter.
+    pub fn empty(&mut self, now: Time) {
+        let now = self.tick(now);
+        self.proved = false;
+        self.close_unused(Closed::Idle, now);
+        self.settle(now);
+    }
+
+    /// Whether there is nothing: no server, no waiter, no wish for a connection, and no order that has not been polled.
+    pub fn is_empty(&self) -> bool {
+        let servers = self.slots.total() + self.asked + self.announced;
+        servers == 0 && self.waiting() == 0 && self.actions.is_empty()
+    }
+
     /// Other options from now on. A pool above its new `max_size` closes servers that are not in use at once, and those
     /// in use when they are checked in.
     pub fn reconfigure(&mut self, config: PoolConfig, now: Time) {

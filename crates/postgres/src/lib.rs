@@ -160,6 +160,12 @@ impl Protocol for Postgres {
         }
     }
 
+    fn pool_forgotten(&self, pool: PoolId) {
+        self.parameters.forget(pool);
+        self.pins.forget(pool);
+        self.second_tries.forget(pool);
+    }
+
     fn client_gone(
         &self,
         me: ClientTag,

@@ -12,7 +12,7 @@ pub struct ClientTag(pub u32);
 pub struct ServerTag(pub u32);
 
 /// A pool of servers that are equal to each other: one (upstream, user, database, role).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct PoolId(pub u32);
 
 /// Bits of a tag that name the worker (up to 256 workers of 16 million slots).

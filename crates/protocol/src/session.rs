@@ -83,6 +83,8 @@ pub enum LeaseFailure {
     QueueFull,
     /// The pool was cleared or closed.
     Closed,
+    /// The pool was unused for long and was forgotten just before the client asked. What hands out ids of pools has another for it.
+    Forgotten,
 }
 
 /// Why a client waited in vain for an upstream.
@@ -389,6 +391,11 @@ pub trait Protocol: Send + Sync + 'static {
     fn server_tls_failed(&self, server: &mut Self::Server, failure: TlsFailure) -> CloseReason {
         let _ = (server, failure);
         unreachable!("the protocol never asks for TLS");
+    }
+
+    /// A pool was unused for long and is forgotten: what is kept of it goes. Its id names no other pool, ever.
+    fn pool_forgotten(&self, pool: PoolId) {
+        let _ = pool;
     }
 
     /// The upstream's own name for a server's connection (a process id), for people.

@@ -248,7 +248,7 @@ pub struct Database {
 pub const FALLBACK: &str = "*";
 
 /// The rules of a pool.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PoolSettings {
     /// When a server returns to its pool.
     pub mode: Mode,
@@ -266,6 +266,27 @@ pub struct PoolSettings {
     pub trusted_functions: Arc<[String]>,
     /// A client's address and port are appended to its `application_name`.
     pub application_name_add_host: bool,
+    /// After so long without use a pool is forgotten whose name or user is not configured; `None`: never.
+    pub pool_idle_time: Option<Duration>,
+}
+
+/// See [`PoolSettings::pool_idle_time`].
+const DEFAULT_POOL_IDLE_TIME: Duration = Duration::from_secs(600);
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            config: PoolConfig::default(),
+            auto: AutoSize::default(),
+            state: StateSettings::default(),
+            timeouts: PoolTimeouts::default(),
+            connect_query: None,
+            trusted_functions: Arc::default(),
+            application_name_add_host: false,
+            pool_idle_time: Some(DEFAULT_POOL_IDLE_TIME),
+        }
+    }
 }
 
 /// Whether the size of a pool is tuned while it runs (`max_size = "auto"`), and how.

@@ -1,5 +1,5 @@
 //! Configurations that follow each other: the pools of the one in force, and those of earlier ones for as long as somebody
-//! uses them. The driver and the protocol know a pool by one id through all of them. Reads no file.
+//! uses them, or has used them for `pool_idle_time`. The driver and the protocol know a pool by one id through all of them. Reads no file.
 //!
 //! A pool whose database (and user) is still there follows the new configuration. One whose database or user is gone
 //! keeps the rules it had: it takes no new clients, and those it has may go on. Where the new configuration makes servers differently
@@ -10,10 +10,13 @@ mod mongodb;
 mod redis;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering::Release},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, Release},
+        },
     },
 };
 
@@ -24,8 +27,8 @@ use upstream::Kind;
 
 use crate::pools::{MAX_POOLS, Pools};
 
-/// Most pools that ever were, over all configurations: their ids are not used again.
-const MAX_EVER: usize = 4 * MAX_POOLS;
+/// Most pools of all configurations together: those that are configured no longer go when they are unused.
+const MAX_OF_ALL: usize = 4 * MAX_POOLS;
 
 /// See the file's head.
 pub struct Generations {
@@ -42,10 +45,14 @@ pub struct Generations {
 
 struct Table {
     current: Arc<Pools>,
-    /// By the id that the driver knows.
-    entries: Vec<Entry>,
+    /// By the id that the driver knows. An id is not used again.
+    entries: BTreeMap<PoolId, Entry>,
+    /// The number of the next pool.
+    next: u32,
     /// From an id of the current pools to that.
     ids: HashMap<PoolId, PoolId>,
+    /// A reload has made one of two pools.
+    merged: bool,
 }
 
 /// A pool through all configurations.
@@ -57,6 +64,8 @@ struct Entry {
     id: PoolId,
     /// Counts how often its servers had to be made anew.
     revision: u64,
+    /// Its id was handed out since the driver last wished to forget it.
+    handed_out: Arc<AtomicBool>,
 }
 
 /// What a new configuration meant for the pools.
@@ -74,7 +83,13 @@ impl Generations {
     /// The first configuration.
     pub fn new(first: Pools) -> Self {
         let first = Arc::new(first);
-        let table = Table { current: Arc::clone(&first), entries: Vec::new(), ids: HashMap::new() };
+        let table = Table {
+            current: Arc::clone(&first),
+            entries: BTreeMap::new(),
+            next: 0,
+            ids: HashMap::new(),
+            merged: false,
+        };
         let (epoch, suspicious, mongodb_hosts) = (AtomicU64::new(0), RwLock::default(), Mutex::default());
         Self { first, table: RwLock::new(table), epoch, suspicious, mongodb_hosts }
     }
@@ -85,7 +100,8 @@ impl Generations {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let mut told = Succession::default();
         let mut ids = HashMap::new();
-        for (known, entry) in (0..).map(PoolId).zip(&mut table.entries) {
+        let table = &mut *table;
+        for (known, entry) in &mut table.entries {
             let Some(id) = next.successor(&entry.pools, entry.id) else {
                 told.left_behind += 1;
                 continue;
@@ -96,7 +112,8 @@ impl Generations {
                 entry.revision += 1;
             }
             (entry.pools, entry.id) = (Arc::clone(&next), id);
-            ids.entry(id).or_insert(known);
+            // Two may be one from now on: then no client comes to the younger one any more.
+            table.merged |= *ids.entry(id).or_insert(*known) != *known;
         }
         (table.current, table.ids) = (next, ids);
         self.epoch.fetch_add(1, Release);
@@ -108,16 +125,16 @@ impl Generations {
         if self.suspicious.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
             return Arc::default();
         }
-        let entry = self.entry(pool);
-        let database = entry.pools.server_login(entry.id).database_id;
+        let Some(database) = self.look_at(pool, |pools, id| pools.server_login(id).database_id) else {
+            return Arc::default();
+        };
         let known = self.suspicious.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&database).cloned().unwrap_or_default()
     }
 
     /// Between which sizes a pool is tuned, if it is.
     pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
-        let entry = self.entry(pool);
-        entry.pools.tuning(entry.id)
+        self.look_at(pool, Pools::tuning)?
     }
 
     /// Whether any pool could be tuned by the configuration in force.
@@ -135,38 +152,76 @@ impl Generations {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner).current)
     }
 
-    /// Panics for an id that was never handed out: ids come from here only.
+    /// Panics for an id that was never handed out, or of a pool that is forgotten: for who asks about a pool that has a server, or a client.
     fn entry(&self, id: PoolId) -> Entry {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.entries.get(id.0 as usize).expect("the pool's id was handed out here").clone()
+        table.entries.get(&id).expect("the pool's id was handed out here, and it is in use").clone()
     }
 
-    /// The id that the driver knows of a pool of these pools.
-    fn known_as(&self, pools: &Arc<Pools>, id: PoolId) -> Result<PoolId, Unknown> {
+    /// Something about a pool, by its last pools and its id in these; `None` if it is forgotten, which it is not while that is found out.
+    fn look_at<T>(&self, id: PoolId, look: impl FnOnce(&Pools, PoolId) -> T) -> Option<T> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.entries.get(&id).map(|entry| look(&entry.pools, entry.id))
+    }
+
+    /// Has the configuration in force name a pool, and tells the id that the driver knows of it.
+    fn find<T>(
+        &self,
+        name: impl Fn(&Pools) -> Result<T, Unknown>,
+        id: impl Fn(&T) -> PoolId,
+    ) -> Result<(T, PoolId), Unknown> {
+        loop {
+            let pools = self.current();
+            let named = name(&pools)?;
+            if let Some(known) = self.known_as(&pools, id(&named))? {
+                return Ok((named, known));
+            }
+            // It was forgotten in between.
+        }
+    }
+
+    /// The id that the driver knows of a pool of these pools; `None` if that is forgotten.
+    fn known_as(&self, pools: &Arc<Pools>, id: PoolId) -> Result<Option<PoolId>, Unknown> {
         {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(known) = table.ids.get(&id).filter(|_| Arc::ptr_eq(&table.current, pools)) {
-                return Ok(*known);
+                table.entries[known].handed_out.store(true, Relaxed);
+                return Ok(Some(*known));
             }
         }
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let Table { current, entries, ids } = &mut *table;
+        let Table { current, entries, next, ids, .. } = &mut *table;
+        if !pools.has(id) {
+            return Ok(None);
+        }
         // The configuration may have changed since the question was asked; the answer is then by the old one.
         let is_current = Arc::ptr_eq(current, pools);
         if let Some(known) = ids.get(&id).filter(|_| is_current) {
-            return Ok(*known);
+            entries[known].handed_out.store(true, Relaxed);
+            return Ok(Some(*known));
         }
-        if entries.len() >= MAX_EVER {
+        if entries.len() >= MAX_OF_ALL {
             return Err(Unknown::Full(format!(
-                "{MAX_EVER} pools have been made since the start, and no more are possible"
+                "there are {MAX_OF_ALL} pools, with those that are configured no longer"
             )));
         }
-        let known = PoolId(entries.len() as u32);
-        entries.push(Entry { pools: Arc::clone(pools), id, revision: 0 });
+        let known = PoolId(*next);
+        *next = next.checked_add(1).ok_or_else(|| Unknown::Full("there are no numbers left for pools".to_owned()))?;
+        entries.insert(
+            known,
+            Entry { pools: Arc::clone(pools), id, revision: 0, handed_out: Arc::new(AtomicBool::new(true)) },
+        );
         if is_current {
             ids.insert(id, known);
         }
-        Ok(known)
+        Ok(Some(known))
+    }
+}
+
+impl Table {
+    /// Whether clients may still come to a pool: whether the configuration in force leads to it.
+    fn leads_to(&self, known: PoolId, entry: &Entry) -> bool {
+        Arc::ptr_eq(&entry.pools, &self.current) && self.ids.get(&entry.id) == Some(&known)
     }
 }
 
@@ -211,10 +266,16 @@ impl Directory for Generations {
     }
 
     fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
-        let pools = self.current();
-        match pools.proof(origin, database, user)? {
-            Proof::Ask(ask) => Ok(Proof::Ask(Ask { pool: self.known_as(&pools, ask.pool)?, ..ask })),
-            proof => Ok(proof),
+        loop {
+            let pools = self.current();
+            match pools.proof(origin, database, user)? {
+                Proof::Ask(ask) => {
+                    if let Some(pool) = self.known_as(&pools, ask.pool)? {
+                        return Ok(Proof::Ask(Ask { pool, ..ask }));
+                    }
+                }
+                proof => return Ok(proof),
+            }
         }
     }
 
@@ -231,9 +292,8 @@ impl Directory for Generations {
     }
 
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
-        let pools = self.current();
-        let route = pools.route(database, user)?;
-        Ok(Route { pool: self.known_as(&pools, route.pool)?, ..route })
+        let (route, pool) = self.find(|pools| pools.route(database, user), |route| route.pool)?;
+        Ok(Route { pool, ..route })
     }
 
     fn catalogue_read(&self, pool: PoolId, suspicious: &[String]) {
@@ -251,20 +311,42 @@ impl Directory for Generations {
 }
 
 impl Upstreams for Generations {
-    fn spec(&self, pool: PoolId) -> PoolSpec {
-        let entry = self.entry(pool);
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = table.entries.get(&pool)?;
         let mut spec = entry.pools.spec(entry.id);
         spec.revision = entry.revision;
-        if !Arc::ptr_eq(&entry.pools, &self.current()) {
+        if !table.leads_to(pool, entry) {
             // Nobody new comes: what is idle may go.
-            (spec.config.min_size, spec.sizes) = (0, None);
+            (spec.config.min_size, spec.config.on_proof, spec.sizes) = (0, true, None);
+            spec.unused_after = entry.pools.idle_time(entry.id);
         }
-        spec
+        Some(spec)
+    }
+
+    fn forget(&self, pool: PoolId) -> bool {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = table.entries.get(&pool) else { return true };
+        if entry.handed_out.swap(false, Relaxed) {
+            return false;
+        }
+        if table.leads_to(pool, entry) {
+            let id = entry.id;
+            table.ids.remove(&id);
+        }
+        let entry = table.entries.remove(&pool).expect("just seen");
+        let same = |other: &Entry| Arc::ptr_eq(&other.pools, &entry.pools) && other.id == entry.id;
+        if !table.merged || !table.entries.values().any(same) {
+            entry.pools.forget(entry.id);
+        }
+        // Redis's clients keep what they were told.
+        self.epoch.fetch_add(1, Release);
+        true
     }
 
     fn at_start(&self) -> Vec<PoolId> {
         let pools = self.current();
-        pools.at_start().into_iter().filter_map(|id| self.known_as(&pools, id).ok()).collect()
+        pools.at_start().into_iter().filter_map(|id| self.known_as(&pools, id).ok().flatten()).collect()
     }
 
     fn tenant(&self, pool: PoolId) -> Option<Tenant> {
@@ -301,11 +383,53 @@ mod tests {
     fn a_pool_keeps_its_id_and_follows_the_new_rules() {
         let pools = Generations::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
-        assert_eq!(pools.spec(id).config.max_size, 20);
+        assert_eq!(pools.spec(id).unwrap().config.max_size, 20);
         let told = pools.succeed(with(&format!("{SHOP}max_size = 7\n")));
         assert_eq!(told, Succession { followed: 1, renewed: 0, left_behind: 0 });
-        assert_eq!((pools.spec(id).config.max_size, pools.spec(id).revision), (7, 0));
+        assert_eq!((pools.spec(id).unwrap().config.max_size, pools.spec(id).unwrap().revision), (7, 0));
         assert_eq!(pools.route("shop", "v").unwrap().pool, id);
+    }
+
+    #[test]
+    fn a_made_up_pool_that_is_forgotten_is_as_if_it_had_never_been() {
+        let pools = Generations::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
+        let id = pools.route("made_up", "u").unwrap().pool;
+        let spec = pools.spec(id).unwrap();
+        assert_eq!((spec.unused_after, spec.config.on_proof), (Some(std::time::Duration::from_secs(600)), true));
+        assert!(!pools.forget(id), "a client that was just told of it is about to come");
+        assert!(pools.forget(id));
+        assert!(pools.spec(id).is_none() && pools.suspicious(id).is_empty() && pools.tuning(id).is_none());
+        let again = pools.route("made_up", "u").unwrap().pool;
+        assert_ne!(again, id, "an id is never another pool's");
+        assert_eq!(pools.spec(again).unwrap().database, "made_up");
+    }
+
+    #[test]
+    fn what_is_configured_stays_and_what_a_reload_has_removed_may_go() {
+        let pools = Generations::new(with(SHOP));
+        let id = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.spec(id).unwrap().unused_after, None);
+        pools.succeed(with(&SHOP.replace("\"shop\"", "\"other\"")));
+        let spec = pools.spec(id).unwrap();
+        assert!(spec.unused_after.is_some() && spec.config.on_proof);
+        assert!(!pools.forget(id) && pools.forget(id));
+        pools.succeed(with(SHOP));
+        assert_ne!(pools.route("shop", "u").unwrap().pool, id);
+    }
+
+    #[test]
+    fn pools_of_users_whom_no_server_logs_in_as_any_more_may_go() {
+        let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\n";
+        let pools = Generations::new(with(own));
+        let [u, v] = ["u", "v"].map(|user| pools.route("shop", user).unwrap().pool);
+        assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().unused_after.is_none()), "they are configured");
+        pools.succeed(with(SHOP));
+        assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().unused_after.is_some()));
+        let shared = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.route("shop", "v").unwrap().pool, shared);
+        assert!(pools.spec(shared).unwrap().unused_after.is_none());
+        assert!(!pools.forget(u) && pools.forget(u));
+        assert!(pools.spec(v).is_some() && pools.spec(shared).is_some());
     }
 
     #[test]
@@ -318,7 +442,7 @@ mod tests {
         assert_eq!(pools.succeed(with(&stricter)).renewed, 1);
         let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
         assert_eq!(told.renewed, 1);
-        let (spec, login) = (pools.spec(id), pools.server_login(id));
+        let (spec, login) = (pools.spec(id).unwrap(), pools.server_login(id));
         assert_eq!((spec.revision, spec.user.as_str()), (3, "app2"));
         assert_eq!((login.user.as_str(), login.password.as_deref()), ("app2", Some("other")));
         assert_eq!(pools.route("shop", "u").unwrap().pool, id);
@@ -354,7 +478,7 @@ mod tests {
         let id = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.succeed(with(&other)).left_behind, 1);
         assert!(matches!(pools.route("shop", "u"), Err(Unknown::Database)));
-        assert_eq!((pools.server_login(id).user.as_str(), pools.spec(id).config.min_size), ("app", 0));
+        assert_eq!((pools.server_login(id).user.as_str(), pools.spec(id).unwrap().config.min_size), ("app", 0));
         // It may come back.
         assert_eq!(pools.succeed(with(SHOP)).followed, 1);
         assert_eq!(pools.route("shop", "u").unwrap().pool, id);

@@ -1,5 +1,6 @@
 //! Who may log in to what, and which pool serves him: the configuration as the protocol and the driver ask for it.
-//! A pool gets its id when the first client asks for it; ids are never reused. Opens no connection.
+//! A pool gets its id when the first client asks for it; ids are never used again, though unused pools are forgotten. Opens no
+//! connection.
 //!
 //! - [`key`]: what tells pools apart;
 //! - [`logins`]: what the protocol asks;
@@ -38,8 +39,8 @@ use crate::{
 /// Most pools of a process.
 pub const MAX_POOLS: usize = 16_384;
 
-/// Of these, those kept for databases that are configured by name: the `*` database gets no more, because a client that may use it
-/// can make up names until there is no pool left.
+/// Of these, those kept for databases that are configured by name: those whose names clients make up get no more, because there is no end
+/// to such names.
 const KEPT_FOR_CONFIGURED: usize = MAX_POOLS / 4;
 
 /// Bytes that a name of a database or user may have; PostgreSQL's own have at most 63.
@@ -75,8 +76,9 @@ struct Lookups {
 #[derive(Default)]
 struct Table {
     ids: HashMap<Key, PoolId>,
-    /// By id.
-    entries: Vec<Entry>,
+    entries: HashMap<PoolId, Entry>,
+    /// The number of the next pool.
+    next: u32,
     /// How many were made for a client of this name, of a database whose name was made up.
     made_up: HashMap<Arc<str>, usize>,
 }
@@ -103,16 +105,15 @@ impl Pools {
         for password in config.users.iter().filter_map(|user| user.password.as_ref()) {
             password.note_look(&mut looks);
         }
-        let mut entries = Vec::new();
+        let mut table = Table::default();
         let lookups = config.databases.iter().enumerate().map(|(index, database)| {
             let auth = database.auth.clone()?;
-            let pool = PoolId(entries.len() as u32);
             let key = Key::Lookups { database: database.name.as_str().into(), user: auth.user.as_str().into() };
-            entries.push(Entry { database: index, key, made_for: None });
+            let pool = table.add(Entry { database: index, key, made_for: None })?;
             Some(Lookups { pool, auth, known: Arc::default() })
         });
         let lookups = lookups.collect();
-        let table = RwLock::new(Table { entries, ..Table::default() });
+        let table = RwLock::new(table);
         // Where the servers' user is not named, and nobody has to log in, there is none.
         let tokens = Tokens::new(&config.tokens, "");
         Self { config, tls, databases, redis, mongodb, users, looks, tokens, lookups, table }
@@ -197,6 +198,28 @@ impl Pools {
         self.entry(pool).0.key.kind()
     }
 
+    /// Whether there is a pool with this id.
+    pub fn has(&self, pool: PoolId) -> bool {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).entries.contains_key(&pool)
+    }
+
+    /// A pool is no more.
+    pub fn forget(&self, pool: PoolId) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = table.entries.remove(&pool) else { return };
+        if table.ids.get(&entry.key) == Some(&pool) {
+            table.ids.remove(&entry.key);
+        }
+        if let Some(user) = entry.made_for
+            && let Some(has) = table.made_up.get_mut(&user)
+        {
+            *has -= 1;
+            if *has == 0 {
+                table.made_up.remove(&user);
+            }
+        }
+    }
+
     /// How connections to a pool's upstream are encrypted, and what its certificate must be like.
     pub fn upstream_tls(&self, pool: PoolId) -> &UpstreamTls {
         &self.entry(pool).1.tls
@@ -230,10 +253,11 @@ impl Pools {
         if let Some(id) = table.ids.get(&key) {
             return Ok(*id);
         }
-        let made_up = self.config.databases[database].name == FALLBACK;
+        let made_up = self.config.databases[database].name == FALLBACK || key.is_made_up();
         let most = if made_up { MAX_POOLS - KEPT_FOR_CONFIGURED } else { MAX_POOLS };
         if table.entries.len() >= most + self.lookups.iter().flatten().count() {
-            let text = format!("{most} pairs of database and user have been asked for, and Poolhouse keeps no more");
+            let text =
+                format!("{most} pairs of database and user are in use, or were lately, and Poolhouse keeps no more");
             return Err(Unknown::Full(text));
         }
         let made_for: Option<Arc<str>> = user.filter(|_| made_up).map(Into::into);
@@ -242,14 +266,14 @@ impl Pools {
             let has = table.made_up.entry(Arc::clone(user)).or_default();
             if *has >= left {
                 let text = format!(
-                    "user \"{user}\" has asked for {has} databases of \"*\", and no more than that are left for all other users"
+                    "user \"{user}\" has {has} databases that are in use, or were lately, and no more than that are left for all other users"
                 );
                 return Err(Unknown::Full(text));
             }
             *has += 1;
         }
-        let id = PoolId(table.entries.len() as u32);
-        table.entries.push(Entry { database, key: key.clone(), made_for });
+        let entry = Entry { database, key: key.clone(), made_for };
+        let id = table.add(entry).ok_or_else(|| Unknown::Full("there are no numbers left for pools".to_owned()))?;
         table.ids.insert(key, id);
         Ok(id)
     }
@@ -289,11 +313,21 @@ impl Pools {
             || self.lookups[database].is_some()
     }
 
-    /// Panics for an id that was never handed out: ids come from here only.
+    /// Panics for an id that was never handed out, or of a pool that is forgotten: who asks knows that it is not.
     fn entry(&self, pool: PoolId) -> (Entry, &Database) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let entry = table.entries.get(pool.0 as usize).expect("the pool's id was handed out here").clone();
+        let entry = table.entries.get(&pool).expect("the pool's id was handed out here").clone();
         let database = &self.config.databases[entry.database];
         (entry, database)
+    }
+}
+
+impl Table {
+    /// One more; `None` if there are no numbers left.
+    fn add(&mut self, entry: Entry) -> Option<PoolId> {
+        let id = PoolId(self.next);
+        self.next = self.next.checked_add(1)?;
+        self.entries.insert(id, entry);
+        Some(id)
     }
 }

@@ -235,6 +235,13 @@ impl Protocol for Protocols {
         call!(self, Server, server, protocol => protocol.reset(me, server, out));
     }
 
+    fn pool_forgotten(&self, pool: PoolId) {
+        // It is not known any more whose it was.
+        self.postgres.pool_forgotten(pool);
+        self.redis.pool_forgotten(pool);
+        self.mongodb.pool_forgotten(pool);
+    }
+
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         call!(self, Server, server, protocol => protocol.check(me, server, out));
     }

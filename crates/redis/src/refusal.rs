@@ -28,7 +28,7 @@ pub fn of_failure(why: &LeaseFailure) -> String {
             format!("Redis refuses the connection: {}", said.as_deref().unwrap_or("the reason is not known"))
         }
         LeaseFailure::QueueFull => "too many clients wait for a server connection. Raise max_size.".to_owned(),
-        LeaseFailure::Closed => "the pool was closed. Connect again.".to_owned(),
+        LeaseFailure::Closed | LeaseFailure::Forgotten => "the pool was closed. Connect again.".to_owned(),
     };
     format!("{NO_SERVER}: {words}")
 }

@@ -232,6 +232,7 @@ const HARMLESS: &[&str] = &[
     "pause",
     "platform",
     "pool",
+    "pool_idle_time",
     "pool_mode",
     "pool_size",
     "preset",

@@ -40,13 +40,17 @@ struct Revised {
 
 impl Upstreams for Revised {
     /// Every other revision keeps idle servers for a short time only.
-    fn spec(&self, pool: PoolId) -> PoolSpec {
-        let mut spec = self.upstreams.spec(pool);
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        let mut spec = self.upstreams.spec(pool)?;
         spec.revision = self.revision.load(SeqCst);
         if spec.revision % 2 == 1 {
             spec.config.max_idle_time = Some(Duration::from_millis(3));
         }
-        spec
+        Some(spec)
+    }
+
+    fn forget(&self, pool: PoolId) -> bool {
+        self.upstreams.forget(pool)
     }
 
     fn at_start(&self) -> Vec<PoolId> {

@@ -15,6 +15,7 @@ pub mod cluster;
 mod drawn;
 mod guest;
 pub mod mongodb;
+mod numbers;
 mod player;
 pub mod postgres;
 mod raw_client;

@@ -56,8 +56,8 @@ impl Supply {
 }
 
 impl Upstreams for Supply {
-    fn spec(&self, _: PoolId) -> PoolSpec {
-        PoolSpec {
+    fn spec(&self, _: PoolId) -> Option<PoolSpec> {
+        Some(PoolSpec {
             protocol: "stage",
             database: "db".into(),
             ordered_as: None,
@@ -68,8 +68,9 @@ impl Upstreams for Supply {
             caps: Vec::new(),
             timeouts: *self.1.lock().unwrap_or_else(PoisonError::into_inner),
             sizes: None,
+            unused_after: None,
             revision: 0,
-        }
+        })
     }
 
     fn at_start(&self) -> Vec<PoolId> {

@@ -114,6 +114,7 @@ mod tests {
             tls: None,
             caps: Vec::new(),
             sizes: None,
+            unused_after: None,
             revision: 0,
             timeouts: crate::config::PoolTimeouts::default(),
         };

@@ -2,7 +2,10 @@
 
 use std::{
     rc::Rc,
-    sync::atomic::Ordering::{Relaxed, SeqCst},
+    sync::{
+        Arc,
+        atomic::Ordering::{Relaxed, SeqCst},
+    },
 };
 
 use pool::Time;
@@ -248,7 +251,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn come_in(&mut self, slot: usize) {
         self.leave_lobby(slot);
         let pool = self.clients[slot].pool.expect("it has logged in");
-        let shared = self.pool(pool);
+        let shared = Arc::clone(&self.pools[&pool]);
         self.follow_pool(slot, &shared, None);
     }
 
@@ -256,10 +259,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) {
         let shared = self.pool(pool);
         let Some(client) = self.clients.get_mut(slot) else { return };
+        // It stays with the one before if this one is forgotten: its session hears of that when it asks for a server.
+        let Some(shared) = shared.filter(|shared| shared.enter()) else { return };
         let before = client.pool.replace(pool).expect("a client that has logged in uses a pool");
-        let before = self.pool(before);
+        let before = Arc::clone(&self.pools[&before]);
         before.clients.fetch_sub(1, Relaxed);
-        shared.clients.fetch_add(1, Relaxed);
         self.follow_pool(slot, &shared, Some(&before));
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Dial {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Begins a connection for a slot of the pool.
     pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
-        self.pool(pool.id);
+        self.enter_pool(&pool);
         let attempts = Attempts::new(pool.spec(), pool.host.load(Relaxed), self.now);
         self.dial_again(pool, id, attempts, None);
     }

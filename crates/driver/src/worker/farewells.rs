@@ -129,7 +129,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn server_gone(&mut self, pool: &Arc<SharedPool>, id: ServerId) {
         let now = self.now;
         self.operate(pool, |guarded| guarded.pool.closed(id, now));
-        self.host.registry.release(pool.member, &mut self.demands);
+        self.host.registry.release(pool, &mut self.demands);
     }
 
     /// A server is no more, and its pool did not close it. `conn` is its connection, if that has yet to end.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, Wish};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, WaiterId, Wish};
 use protocol::{CloseReason, LeaseFailure, Limit, Outage, PoolId, Protocol, Shortage, Verdict};
 
 use super::{
@@ -38,7 +38,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.leave_lobby(slot);
         let home = self.home();
         let ticket = match self.ask_for(pool, waiter, wish) {
-            CheckOut::Granted(grant) if grant.home == home => {
+            Some(CheckOut::Granted(grant)) if grant.home == home => {
                 if self.server_usable(pool, grant.server) {
                     self.attach(slot, pool, &grant);
                     return true;
@@ -47,20 +47,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.work.push_back(Work::Granted(pool, grant));
                 None
             }
-            CheckOut::Granted(grant) => {
+            Some(CheckOut::Granted(grant)) => {
                 self.mailbox(grant.home).send(Message::Bring(pool, grant));
                 None
             }
-            CheckOut::Queued(ticket) => {
+            Some(CheckOut::Queued(ticket)) => {
                 // A server that is shared now would not be for it.
                 if wish == Wish::Any {
                     self.offer(pool);
                 }
                 Some(ticket)
             }
-            CheckOut::Failed(reason) => {
-                let (pool, waited) = (self.pool(pool), Duration::ZERO);
-                self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
+            Some(CheckOut::Failed(reason)) => {
+                self.push_failed(pool, waiter, reason);
+                None
+            }
+            None => {
+                self.work.push_back(Work::PoolGone { pool, waiter });
                 None
             }
         };
@@ -81,9 +84,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         client.lease = Lease::None;
         let number = client.waiter;
         let waiter = self.client_waiter(slot, number);
+        // A pool that is forgotten has no queue.
         let (shared, now) = (self.pool(pool), self.now);
-        let left =
-            ticket.is_some_and(|ticket| self.operate(&shared, |guarded| guarded.pool.cancel(ticket, waiter, now)));
+        let left = ticket
+            .zip(shared)
+            .is_some_and(|(ticket, pool)| self.operate(&pool, |guarded| guarded.pool.cancel(ticket, waiter, now)));
         if !left {
             // A server is on its way to it. When that arrives it must not be taken for the answer to a later wish.
             self.clients[slot].waiter = self.next_serial;
@@ -165,6 +170,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
+    /// A check-out failed at once.
+    pub(super) fn push_failed(&mut self, pool: PoolId, waiter: WaiterId, reason: CheckOutFailed) {
+        let pool = Arc::clone(self.pools.get(&pool).expect("it was just asked"));
+        self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited: Duration::ZERO });
+    }
+
+    /// The pool that a client has asked is forgotten.
+    pub(super) fn on_client_pool_gone(&mut self, (slot, number): (u32, u32)) {
+        if self.waiter_is(slot, number) && self.clients[slot as usize].lease.is_waiting() {
+            self.fail_lease(slot as usize, LeaseFailure::Forgotten);
+        }
+    }
+
     /// A client gets no server.
     pub(super) fn on_client_lease_failed(
         &mut self,
@@ -238,7 +256,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Limit::Setting("max_size")
         } else if let Some(said) = refused() {
             Limit::Database(said)
-        } else if let Some(name) = self.host.registry.limiting(pool.member) {
+        } else if let Some(name) = self.host.registry.limiting(pool) {
             Limit::Setting(name)
         } else if at_a_time {
             Limit::AtATime("max_connecting")
@@ -379,30 +397,33 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         while self.soiled.front().is_some_and(|(due, ..)| *due <= now) {
             let (_, pool, id) = self.soiled.pop_front().expect("just seen");
-            self.operate_known(pool, |guarded| guarded.pool.reset_idle(id, now));
+            if self.pools.contains_key(&pool) {
+                self.operate_known(pool, |guarded| guarded.pool.reset_idle(id, now));
+            }
         }
     }
 
     /// A server of a pool is to see to what no client waits for.
     pub(super) fn send_on_errand(&mut self, pool: PoolId) {
-        let (shared, now) = (self.pool(pool), self.now);
-        self.operate(&shared, |guarded| guarded.pool.errand(now));
+        let now = self.now;
+        if let Some(shared) = self.pool(pool) {
+            self.operate(&shared, |guarded| guarded.pool.errand(now));
+        }
     }
 
     /// Whether a server that is about to be checked in is to be closed for another pool: the budget has asked for one.
     #[cold]
     fn gives_up(&mut self, pool: PoolId, server: ServerId) -> bool {
-        let pool = self.pool(pool);
+        let pool = self.pool(pool).expect("it has a server here");
         if !pool.lock().pool.may_spare(server, self.now) {
             return false;
         }
         pool.awaits_idle.store(false, Relaxed);
-        self.host.registry.comes_free(pool.member, &mut self.demands)
+        self.host.registry.comes_free(&pool, &mut self.demands)
     }
 
     /// Sends a server that lives here to the worker of the client it was granted to.
     pub(super) fn bring(&mut self, pool: PoolId, grant: Grant) {
-        self.know_pool(pool);
         if grant.waiter_home == self.home() {
             return self.work.push_back(Work::Granted(pool, grant));
         }
@@ -421,20 +442,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let message = match action {
                 Action::Fail { waiter, reason, waited, .. } => {
                     pool.lock().stats.on_failed(reason);
-                    Message::Failed { pool: pool.id, waiter, reason, waited }
+                    Message::Failed { pool, waiter, reason, waited }
                 }
-                action => Message::Command(Command::Act(pool.id, action)),
+                action => Message::Command(Command::Act(pool, action)),
             };
             return self.mailbox(place).send(message);
         }
         match action {
-            Action::AskPermit => self.host.registry.request(pool.member, &mut self.demands),
-            Action::WithdrawPermit => self.host.registry.withdraw(pool.member, &mut self.demands),
-            Action::Insist => self.host.registry.insist(pool.member, &mut self.demands),
-            Action::Press => self.host.registry.press(pool.member, &mut self.demands),
+            Action::AskPermit => self.host.registry.request(&pool, &mut self.demands),
+            Action::WithdrawPermit => self.host.registry.withdraw(&pool, &mut self.demands),
+            Action::Insist => self.host.registry.insist(&pool, &mut self.demands),
+            Action::Press => self.host.registry.press(&pool, &mut self.demands),
             Action::Spare => {
                 pool.awaits_idle.store(false, Relaxed);
-                self.host.registry.has_idle(pool.member, &mut self.demands);
+                self.host.registry.has_idle(&pool, &mut self.demands);
             }
             Action::Connect { server, .. } => {
                 // An order to close it may have come from another worker, and overtaken this one.
@@ -488,7 +509,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.stats.on_closed(reason);
             guarded.pool.closed(server, now);
         });
-        self.host.registry.release(pool.member, &mut self.demands);
+        self.host.registry.release(pool, &mut self.demands);
     }
 
     /// Says what a server did not do in time.
@@ -516,7 +537,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match demand {
             Demand::Permit(pool) => {
                 if !self.operate(&pool, |guarded| guarded.pool.permit(now)) {
-                    self.host.registry.decline(pool.member, &mut self.demands);
+                    self.host.registry.decline(&pool, &mut self.demands);
                 }
             }
             Demand::Reclaim(pool) => {
@@ -524,7 +545,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 // Both under the pool's lock: else another worker could tell in between of a server to spare, which would be no news yet.
                 self.operate(&pool, |guarded| {
                     if !guarded.pool.reclaim(now) {
-                        host.registry.reclaim_failed(pool.member, &mut demands);
+                        host.registry.reclaim_failed(&pool, &mut demands);
                     }
                 });
                 self.demands.append(&mut demands);
@@ -534,7 +555,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 // Both under the pool's lock, as above.
                 self.operate(&pool, |guarded| {
                     if !guarded.pool.reclaim_unused(now) {
-                        host.registry.unused_failed(pool.member, &mut demands);
+                        host.registry.unused_failed(&pool, &mut demands);
                     }
                 });
                 self.demands.append(&mut demands);

@@ -195,7 +195,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         self.close_connection(&client);
         if let Some(pool) = client.pool {
-            self.pool(pool).clients.fetch_sub(1, Relaxed);
+            self.pools[&pool].clients.fetch_sub(1, Relaxed);
         }
         let rules = &self.host.listeners[listener];
         if client.admitted == Admitted::Welcome {
@@ -261,12 +261,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Sends clients away that use a drained pool and have nothing in progress, or wait for what others may do.
     pub(super) fn send_drained_away(&mut self) {
-        let drained: Vec<bool> =
-            self.pools.iter().map(|pool| pool.as_ref().is_some_and(|pool| pool.drained.load(Relaxed))).collect();
         let to_go = |client: &ClientConn<P::Client>| {
             client.state != State::Login
                 && client.has_no_work()
-                && client.pool.is_some_and(|pool| drained[pool.0 as usize])
+                && client.pool.is_some_and(|pool| self.pools[&pool].drained.load(Relaxed))
         };
         let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
         for slot in idle {

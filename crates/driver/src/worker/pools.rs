@@ -1,7 +1,10 @@
 //! Asking pools under their locks, where their servers are on this worker, and how pools, workers and sessions are named. Calls no
 //! session: what comes of a question is left as actions and work, or told to another worker.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{VecDeque, hash_map::Entry},
+    sync::Arc,
+};
 
 use pool::{Action, CheckOut, Grant, Home, ServerId, Time, WaiterId, Wish};
 use protocol::{ClientTag, PoolId, Protocol, ServerTag};
@@ -79,26 +82,30 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The same for a pool that this worker knows. What all workers share is not counted up and down for it: that would go from core to core.
     pub(super) fn operate_known<T>(&mut self, pool: PoolId, f: impl FnOnce(&mut Guarded) -> T) -> T {
-        let pool = self.pools[pool.0 as usize].as_ref().expect("it has a server, or a client that asks for one, here");
+        let pool = self.pools.get(&pool).expect("it has a server, or a client that asks for one, here");
         operate(pool, &mut self.actions, &self.host.registry.alarms, self.now, f)
     }
 
-    /// Asks a pool for a server.
-    pub(super) fn ask(&mut self, pool: PoolId, waiter: WaiterId) -> CheckOut {
+    /// Asks a pool for a server. `None`: the pool is forgotten.
+    pub(super) fn ask(&mut self, pool: PoolId, waiter: WaiterId) -> Option<CheckOut> {
         self.ask_for(pool, waiter, Wish::Any)
     }
 
-    pub(super) fn ask_for(&mut self, pool: PoolId, waiter: WaiterId, wish: Wish) -> CheckOut {
-        self.know_pool(pool);
+    pub(super) fn ask_for(&mut self, pool: PoolId, waiter: WaiterId, wish: Wish) -> Option<CheckOut> {
+        self.know_pool(pool)?;
         let (home, now) = (self.home(), self.now);
-        self.operate_known(pool, |guarded| {
+        let pool = self.pools.get(&pool).expect("just seen");
+        operate(pool, &mut self.actions, &self.host.registry.alarms, now, |guarded| {
+            if !pool.admits(guarded) {
+                return None;
+            }
             let outcome = guarded.pool.check_out_for(waiter, home, wish, now);
             match &outcome {
                 CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
                 CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
                 CheckOut::Queued(_) => {}
             }
-            outcome
+            Some(outcome)
         })
     }
 
@@ -115,7 +122,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- where servers are ----
 
     pub(super) fn whereabouts(&self, pool: PoolId, server: ServerId) -> Local {
-        let here = self.local.get(pool.0 as usize).and_then(|slots| slots.get(server.slot())).copied();
+        let here = self.local.get(&pool).and_then(|slots| slots.get(server.slot())).copied();
         match here {
             Some(Local::Server(slot)) if self.servers.get(slot as usize).is_some_and(|s| s.id == server) => {
                 Local::Server(slot)
@@ -131,7 +138,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn set_whereabouts(&mut self, pool: PoolId, server: ServerId, place: Local) {
-        let slots = &mut self.local[pool.0 as usize];
+        if place == Local::None {
+            // The pool may be forgotten.
+            if let Some(slot) = self.local.get_mut(&pool).and_then(|slots| slots.get_mut(server.slot())) {
+                *slot = place;
+            }
+            return;
+        }
+        let slots = self.local.entry(pool).or_default();
         if server.slot() >= slots.len() {
             slots.resize(server.slot() + 1, Local::None);
         }
@@ -168,22 +182,35 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         &self.shared.mailboxes[usize::from(home.0)]
     }
 
-    /// The pool behind an id, from this worker's own list.
-    pub(super) fn pool(&mut self, id: PoolId) -> Arc<SharedPool> {
-        Arc::clone(self.know_pool(id))
+    /// The pool behind an id, from this worker's own list; `None` if it is forgotten.
+    pub(super) fn pool(&mut self, id: PoolId) -> Option<Arc<SharedPool>> {
+        self.know_pool(id).cloned()
     }
 
-    /// Enters a pool in this worker's own list if it is not there.
-    pub(super) fn know_pool(&mut self, id: PoolId) -> &Arc<SharedPool> {
-        let index = id.0 as usize;
-        if index >= self.pools.len() {
-            self.pools.resize(index + 1, None);
-            self.local.resize_with(index + 1, Vec::new);
+    /// Enters a pool in this worker's own list if that does not have it.
+    pub(super) fn know_pool(&mut self, id: PoolId) -> Option<&Arc<SharedPool>> {
+        match self.pools.entry(id) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(place) => {
+                let pool = self.host.registry.pool(id, self.now).filter(|pool| !pool.is_gone())?;
+                self.own_times.note(&pool.spec().timeouts);
+                Some(place.insert(pool))
+            }
         }
-        self.pools[index].get_or_insert_with(|| {
-            let pool = self.host.registry.pool(id, self.now);
+    }
+
+    /// A connection of this pool is about to be here.
+    pub(super) fn enter_pool(&mut self, pool: &Arc<SharedPool>) {
+        if let Entry::Vacant(place) = self.pools.entry(pool.id) {
             self.own_times.note(&pool.spec().timeouts);
-            pool
-        })
+            place.insert(Arc::clone(pool));
+        }
+    }
+
+    /// A pool is forgotten, and nothing of it is here. (A mux that waits for its answer gets that, and goes by itself.)
+    pub(super) fn forget_pool(&mut self, id: PoolId) {
+        self.pools.remove(&id);
+        self.local.remove(&id);
+        self.round_trips.forget(id);
     }
 }

@@ -69,7 +69,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.next_serial = self.next_serial.wrapping_add(1);
         self.mux(pool.id).expect("seen by the caller").relief = Relief::Asked(waiter);
         let id = self.mux_waiter(waiter);
-        match self.ask(pool.id, id) {
+        match self.ask(pool.id, id).expect("it has a server here") {
             CheckOut::Granted(grant) if grant.home == self.home() => {
                 self.work.push_back(Work::Granted(pool.id, grant));
             }

@@ -371,7 +371,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Takes a server in that was granted to a client of this worker. False if that cannot be done, and it is lost.
     pub(super) fn take_in(&mut self, moving: MovingServer<P, R>) -> bool {
         let MovingServer { session, connection, pool, id, address, soiled, born } = moving;
-        self.pool(pool.id);
+        self.enter_pool(&pool);
         let slot = self.servers.vacant_key();
         let conn = match self.reactor.attach_moved(connection, Owner::Server(slot as u32)) {
             Ok(conn) => conn,

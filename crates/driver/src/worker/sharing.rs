@@ -13,7 +13,7 @@ use std::{
 };
 
 use pool::{CheckOut, CheckOutFailed, Grant, Time};
-use protocol::{Blame, CloseReason, PoolId, Protocol, Verdict};
+use protocol::{Blame, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
     TICK, Work, Worker,
@@ -93,7 +93,7 @@ pub(super) struct Share {
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn mux(&mut self, pool: PoolId) -> Option<&mut Mux> {
-        self.muxes.get_mut(pool.0 as usize)?.as_deref_mut()
+        self.muxes.get_mut(&pool).map(Box::as_mut)
     }
 
     pub(super) fn share(&mut self, server: usize) -> &mut Share {
@@ -122,9 +122,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.mux(pool).expect("just seen").joining.push(joiner);
         } else {
             let (waiter, reason) = (self.client_waiter(slot, joiner.waiter), CheckOutFailed::QueueFull);
-            let pool = self.pool(pool);
-            pool.lock().stats.on_failed(reason);
-            self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited: Duration::ZERO });
+            self.pools[&pool].lock().stats.on_failed(reason);
+            self.push_failed(pool, waiter, reason);
         }
         // Whatever it waits for, it is not idle.
         self.refresh_state(slot);
@@ -133,7 +132,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Whether one more may wait for a share: as many as may wait for servers of the pool. Those who have gone are forgotten first.
     fn has_room(&mut self, pool: PoolId) -> bool {
-        let most = self.pool(pool).spec().config.max_waiters as usize;
+        // A pool that is forgotten tells those who wait for it, in time.
+        let most = self.pool(pool).map_or(0, |pool| pool.spec().config.max_waiters as usize);
         let (clients, mux) = (self.clients.len(), self.mux(pool).expect("somebody waits with a mux"));
         if mux.joining.len() >= clients || (most > 0 && mux.joining.len() >= most) {
             let mut joining = std::mem::take(&mut mux.joining);
@@ -156,21 +156,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn start_sharing(&mut self, pool: PoolId, joining: Vec<Joiner>) {
         let waiter = self.next_serial;
         self.next_serial = self.next_serial.wrapping_add(1);
-        if self.muxes.len() <= pool.0 as usize {
-            self.muxes.resize_with(pool.0 as usize + 1, || None);
-        }
         let mux = Mux { waiter, place: Place::Waiting, joining, relief: Relief::None };
-        self.muxes[pool.0 as usize] = Some(Box::new(mux));
+        self.muxes.insert(pool, Box::new(mux));
         let id = self.mux_waiter(waiter);
         match self.ask(pool, id) {
-            CheckOut::Granted(grant) if grant.home == self.home() => self.on_mux_granted(pool, waiter, &grant),
-            CheckOut::Granted(grant) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
+            Some(CheckOut::Granted(grant)) if grant.home == self.home() => self.on_mux_granted(pool, waiter, &grant),
+            Some(CheckOut::Granted(grant)) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
             // Nobody leaves the queue for a mux: a server that comes when all have gone is simply given back.
-            CheckOut::Queued(_) => {}
-            CheckOut::Failed(reason) => {
-                let pool = self.pool(pool);
-                self.work.push_back(Work::LeaseFailed { pool, waiter: id, reason, waited: Duration::ZERO });
-            }
+            Some(CheckOut::Queued(_)) => {}
+            Some(CheckOut::Failed(reason)) => self.push_failed(pool, id, reason),
+            None => self.work.push_back(Work::PoolGone { pool, waiter: id }),
         }
     }
 
@@ -266,8 +261,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !self.mux_waits(pool, waiter) {
             return self.on_relief_granted(pool, waiter, None);
         }
-        let mux = self.muxes[pool.0 as usize].take().expect("a mux waits until it has an answer");
+        let mux = self.muxes.remove(&pool).expect("a mux waits until it has an answer");
         self.share_anew(pool, mux.joining);
+    }
+
+    /// The pool that a mux has asked is forgotten.
+    pub(super) fn on_mux_pool_gone(&mut self, pool: PoolId, waiter: u32) {
+        if !self.mux_waits(pool, waiter) {
+            return;
+        }
+        let mux = self.muxes.remove(&pool).expect("just seen");
+        for joiner in mux.joining {
+            if self.still_joins(pool, &joiner) {
+                self.fail_lease(joiner.client as usize, LeaseFailure::Forgotten);
+            }
+        }
     }
 
     /// There is no server for a mux.
@@ -281,7 +289,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !self.mux_waits(pool.id, waiter) {
             return self.on_relief_failed(pool, waiter, reason);
         }
-        let mux = self.muxes[pool.id.0 as usize].take().expect("a mux waits until it has an answer");
+        let mux = self.muxes.remove(&pool.id).expect("a mux waits until it has an answer");
         if let Some(withheld) = self.paces.no_server.permits(self.now) {
             tracing::warn!(
                 withheld,
@@ -392,7 +400,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let pool = self.servers[server].pool.id;
         let its = |mux: &&mut Mux| matches!(mux.place, Place::Serving(slot) if slot as usize == server);
         self.mux(pool).filter(its)?;
-        self.muxes[pool.0 as usize].take()
+        self.muxes.remove(&pool)
     }
 
     /// A shared server has gone, and its session has been told. Tells those who shared it.
@@ -518,9 +526,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn look_after_muxes(&mut self) {
         self.look_at_stalls();
         self.look_at_probes();
-        for index in 0..self.muxes.len() {
-            let Some(Mux { place: Place::Serving(server), .. }) = self.muxes[index].as_deref() else { continue };
-            let slot = *server as usize;
+        let serving = |mux: &Mux| if let Place::Serving(server) = mux.place { Some(server) } else { None };
+        // In order of their ids, so that a schedule of the simulator can be played again.
+        let mut pools: Vec<PoolId> = self.muxes.keys().copied().collect();
+        pools.sort_unstable();
+        for pool in pools {
+            let Some(slot) = self.muxes.get(&pool).and_then(|mux| serving(mux)) else { continue };
+            let slot = slot as usize;
             let (now, pool, id) = (self.now, Arc::clone(&self.servers[slot].pool), self.servers[slot].id);
             let share = self.share(slot);
             let (waiters, paused) = {

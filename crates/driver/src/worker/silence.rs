@@ -5,6 +5,8 @@ use std::time::Duration;
 use pool::Time;
 use protocol::PoolId;
 
+use crate::by_pool::ByPool;
+
 /// An answer that takes no longer is nothing unusual.
 pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -57,15 +59,16 @@ impl Silence {
 
 /// How long answers of shared servers take, by pool.
 #[derive(Default)]
-pub(super) struct RoundTrips(Vec<Duration>);
+pub(super) struct RoundTrips(ByPool<Duration>);
 
 impl RoundTrips {
     fn of(&mut self, pool: PoolId) -> &mut Duration {
-        let index = pool.0 as usize;
-        if index >= self.0.len() {
-            self.0.resize(index + 1, Duration::ZERO);
-        }
-        &mut self.0[index]
+        self.0.entry(pool).or_default()
+    }
+
+    /// A pool is gone.
+    pub(super) fn forget(&mut self, pool: PoolId) {
+        self.0.remove(&pool);
     }
 
     /// An answer took this long. One that was unusual changes little, or the next one would not be noticed.

@@ -152,6 +152,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn spec_of(&self, slot: usize) -> Option<Arc<PoolSpec>> {
         let pool = self.clients[slot].pool?;
-        self.pools.get(pool.0 as usize)?.as_ref().map(|pool| pool.spec())
+        self.pools.get(&pool).map(|pool| pool.spec())
     }
 }

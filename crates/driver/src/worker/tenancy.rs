@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use pool::Time;
-use protocol::{Bytes, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, Protocol, Refusal, Tenant};
+use protocol::{Blame, Bytes, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, Protocol, Refusal, Tenant};
 
 use super::{Work, Worker, calls::Source};
 use crate::{
@@ -44,9 +44,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Its session knows which pool it belongs to.
     fn on_logged_in(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) {
         let shared = self.pool(pool);
+        let Some(shared) = shared.filter(|shared| shared.enter()) else { return self.on_forgotten(slot) };
         let client = &mut self.clients[slot];
         client.pool = Some(pool);
-        shared.clients.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if client.admitted != Admitted::Welcome || client.closing {
             return self.come_in(slot);
         }
@@ -64,13 +64,25 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
+    /// The pool that a client has logged in to is forgotten.
+    fn on_forgotten(&mut self, slot: usize) {
+        let message = "its pool was forgotten before it had logged in: it took too long for that".to_owned();
+        let (client, serial) = (slot as u32, self.clients[slot].serial);
+        let reason = CloseReason::Error(Blame::Exhausted, message);
+        self.work.push_back(Work::CloseClient { client, serial, reason });
+    }
+
     /// The client has logged in as another user: its place moves there. False if there is none: then it has to go.
     fn on_logged_in_anew(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) -> bool {
         let client = &self.clients[slot];
         if client.admitted == Admitted::Welcome && !client.closing {
             let host = Arc::clone(&self.host);
             let limits = |tenant: &Tenant| host.registry.limits(tenant);
-            let tenants = [self.pool(pool).tenant.clone(), of_user(user)];
+            let Some(shared) = self.pool(pool) else {
+                self.on_forgotten(slot);
+                return false;
+            };
+            let tenants = [shared.tenant.clone(), of_user(user)];
             match host.tenants.move_to(tenants, self.clients[slot].seats, limits, self.now) {
                 Ok(seats) => {
                     self.leave_tenants_lines(slot);

@@ -66,6 +66,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.send_drained_away();
         }
         self.look_after_pools();
+        self.look_for_unused_pools();
         let board = &self.host.board[usize::from(self.number)];
         board.cpu_ns.store(self.host.clock.cpu_time(), Relaxed);
     }
@@ -93,7 +94,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let configured = self.host.registry.configured.load(Relaxed);
             if std::mem::replace(&mut self.configured, configured) != configured {
                 self.own_times = OwnTimes::default();
-                self.pools.iter().flatten().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
+                self.pools.values().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
             }
             if self.own_times.client_idle {
                 self.look_through_idle();
@@ -151,7 +152,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The time-outs of a client: its listener's, or its pool's own.
     fn timeouts_of(&self, client: &ClientConn<P::Client>) -> Timeouts {
         let timeouts = self.host.listeners[usize::from(client.listener)].timeouts();
-        let pool = client.pool.and_then(|id| self.pools.get(id.0 as usize)?.as_ref());
+        let pool = client.pool.and_then(|id| self.pools.get(&id));
         pool.map_or(timeouts, |pool| pool.spec().timeouts.over(timeouts))
     }
 
@@ -203,8 +204,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut due = std::mem::take(&mut self.due_pools);
         self.host.registry.alarms.take_due(usize::from(self.number), self.now, &mut due);
         for (pool, at) in due.drain(..) {
-            let pool = self.pool(pool);
-            self.look_after_pool(&pool, at);
+            if let Some(pool) = self.pool(pool) {
+                self.look_after_pool(&pool, at);
+            }
         }
         self.due_pools = due;
     }

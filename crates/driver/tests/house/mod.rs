@@ -39,8 +39,8 @@ pub fn upstream(serve: fn(TcpStream, u32)) -> (SocketAddr, Arc<AtomicU32>) {
 pub struct Spec(pub SocketAddr, pub PoolConfig);
 
 impl Upstreams for Spec {
-    fn spec(&self, _: PoolId) -> PoolSpec {
-        PoolSpec {
+    fn spec(&self, _: PoolId) -> Option<PoolSpec> {
+        Some(PoolSpec {
             protocol: "lines",
             database: "lines".into(),
             ordered_as: None,
@@ -51,8 +51,9 @@ impl Upstreams for Spec {
             caps: vec![("all".into(), 0)],
             timeouts: PoolTimeouts::default(),
             sizes: Some((1, 50)),
+            unused_after: None,
             revision: 0,
-        }
+        })
     }
 
     fn at_start(&self) -> Vec<PoolId> {

@@ -10,6 +10,7 @@ impl Budget {
     pub fn check_invariants(&self) {
         for (at, scope) in (0..).zip(&self.scopes) {
             let under = || self.present().map(|(_, m)| m).filter(|m| m.scopes().contains(&at));
+            assert_eq!(under().count(), scope.members as usize, "the number of members under cap {at} is wrong");
             assert_eq!(under().map(|m| m.used).sum::<u32>(), scope.used, "the sum of permits under cap {at} is wrong");
             assert_eq!(
                 under().map(|m| m.reclaims).sum::<u32>(),

@@ -403,3 +403,19 @@ fn a_member_takes_what_it_has_to_its_other_caps() {
     assert!(asked >= 3, "seven permits under a cap of three: {ordered:?}");
     assert_eq!(budget.usage(new), (7, 3));
 }
+
+#[test]
+fn a_cap_goes_with_its_last_member_and_another_takes_its_place() {
+    let mut budget = Budget::new();
+    let (process, own) = (budget.add_scope(0), budget.add_scope(1));
+    let [a, b] = [budget.add_member(&[process, own]), budget.add_member(&[process])];
+    assert_eq!(fill(&mut budget, a), 1);
+    assert!(!budget.remove_unused_scope(own));
+    budget.remove_member(a);
+    assert!(actions(&mut budget).is_empty());
+    assert!(budget.remove_unused_scope(own) && !budget.remove_unused_scope(process));
+    budget.check_invariants();
+    assert_eq!(budget.add_scope(2), own);
+    budget.set_scopes(b, &[process, own]);
+    assert_eq!(fill(&mut budget, b), 2);
+}

@@ -338,6 +338,18 @@ impl Postgres {
         }
     }
 
+    /// The pool that a client which logs in was to have a server of is forgotten. There is another one for it by now.
+    pub(crate) fn begin_elsewhere(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        match login.asked() {
+            Some(asked) => {
+                let found = self.directory.proof(asked.origin, &asked.database, &asked.user);
+                self.demand(me, client, found, out);
+            }
+            None => self.authenticated(me, client, None, out),
+        }
+    }
+
     /// A server was granted to learn the parameters from: it is given the client's settings.
     pub(crate) fn learn(
         &self,
@@ -446,7 +458,9 @@ fn refuse_route(me: ClientTag, client: &mut Client, why: Unknown, out: &mut Outb
             (code::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"), hint)
         }
         Unknown::Full(what) => {
-            let hint = "Restart Poolhouse, or configure databases by name.".to_owned();
+            let hint =
+                "Unused ones are forgotten after pool_idle_time: try again then, or configure databases by name.";
+            let hint = hint.to_owned();
             (code::TOO_MANY_CONNECTIONS, what, hint)
         }
         Unknown::User | Unknown::Forbidden(_) => {

@@ -32,6 +32,9 @@ impl Postgres {
         arrived: usize,
         out: &mut Outbox,
     ) {
+        if let (LeaseFailure::Forgotten, Phase::Login(_)) = (&why, &client.phase) {
+            return self.begin_elsewhere(me, client, out);
+        }
         let (code, message, hint, blame) = match why {
             LeaseFailure::WaitTimeout { waited, shortage } => (
                 code::TOO_MANY_CONNECTIONS,
@@ -60,7 +63,8 @@ impl Postgres {
                 String::new(),
                 Blame::Client,
             ),
-            LeaseFailure::Closed => (
+            // A pool to which a client has logged in is not forgotten.
+            LeaseFailure::Closed | LeaseFailure::Forgotten => (
                 code::CANNOT_CONNECT_NOW,
                 "the pool of this database was closed".to_owned(),
                 "Connect again.".to_owned(),

@@ -135,6 +135,14 @@ impl Parameters {
         }
     }
 
+    /// A pool is gone.
+    pub(crate) fn forget(&self, pool: PoolId) {
+        let mut known = lock(&self.learned);
+        if known.defaults.remove(&pool).is_some() {
+            known.outcomes.retain(|(of, _), _| *of != pool);
+        }
+    }
+
     /// A server of the pool has told another value of a fact.
     pub(crate) fn fact_changed(&self, pool: PoolId, name: &[u8], value: &[u8]) {
         let mut known = lock(&self.learned);

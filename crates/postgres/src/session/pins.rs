@@ -55,6 +55,11 @@ impl Pins {
         room
     }
 
+    /// A pool is gone.
+    pub(crate) fn forget(&self, pool: PoolId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&pool);
+    }
+
     pub(crate) fn remove(&self, pool: PoolId) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.get_mut(&pool).expect("a pin was counted");

@@ -110,6 +110,11 @@ impl SecondTries {
         }
     }
 
+    /// A pool is gone.
+    pub(crate) fn forget(&self, pool: PoolId) {
+        self.lock().remove(&pool);
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<PoolId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

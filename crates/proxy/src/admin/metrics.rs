@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use driver::Snapshot;
+use driver::{ForgottenPools, PoolSnapshot, Snapshot};
 use protocol::{PoolId, Tenant};
 use tuner::Tuner;
 
@@ -72,7 +72,11 @@ impl Metrics {
     /// Without `user_label` the pools of a database are added up.
     pub fn new(mut snapshot: Snapshot, user_label: bool, process: Process) -> Self {
         snapshot.tenants.retain(|tenant| user_label || matches!(tenant.tenant, Tenant::Database { .. }));
-        let groups = Groups::new(std::mem::take(&mut snapshot.pools), user_label);
+        let mut pools = std::mem::take(&mut snapshot.pools);
+        if !user_label {
+            count_for_forgotten(&mut pools, &snapshot.forgotten);
+        }
+        let groups = Groups::new(pools, user_label);
         Self { told: Told { snapshot, groups, process }, family: 0, many: 0, has_ended: false }
     }
 
@@ -118,6 +122,21 @@ impl Metrics {
         }
         (self.family, self.many) = (self.family + 1, 0);
         true
+    }
+}
+
+/// Has another pool of each database count for those that were forgotten: the sum of all would go backwards. With labels of users, the
+/// samples of a forgotten pool end instead.
+fn count_for_forgotten(pools: &mut [PoolSnapshot], forgotten: &[ForgottenPools]) {
+    let place = |pool: &PoolSnapshot| ((pool.protocol, pool.database.clone()), pool.id);
+    let mut first: HashMap<_, PoolId> = HashMap::new();
+    pools.iter().map(place).for_each(|(name, id)| _ = first.entry(name).or_insert(id));
+    let heirs = forgotten.iter().filter_map(|old| Some((*first.get(&(old.protocol, old.database.clone()))?, old)));
+    let heirs: HashMap<PoolId, &ForgottenPools> = heirs.collect();
+    for pool in pools {
+        if let Some(forgotten) = heirs.get(&pool.id) {
+            pool.count_for(forgotten);
+        }
     }
 }
 
@@ -216,6 +235,39 @@ pub(super) mod tests {
         for line in lines {
             assert!(text.lines().any(|l| l == *line), "no line {line} in\n{text}");
         }
+    }
+
+    #[test]
+    fn the_sum_of_a_database_goes_on_counting_what_forgotten_pools_have_counted() {
+        let times = pool("d", "u").hold;
+        let forgotten = ForgottenPools {
+            protocol: "postgres",
+            database: "d".to_owned(),
+            created: 1,
+            closed: vec![("idle", 1), ("stale", 2)],
+            transactions: 11,
+            hold: times,
+            ..ForgottenPools::default()
+        };
+        let elsewhere = ForgottenPools { database: "gone".to_owned(), ..forgotten.clone() };
+        let mut snapshot = snapshot();
+        (1..).zip(&mut snapshot.pools).for_each(|(id, pool)| pool.id = PoolId(id));
+        snapshot.forgotten = vec![forgotten, elsewhere];
+        let text = render(snapshot.clone(), false, Process::default());
+        let labels = "{protocol=\"postgres\",database=\"d\"";
+        has(
+            &text,
+            &[
+                &format!("poolhouse_transactions_total{labels}}} 211"),
+                &format!("poolhouse_servers_created_total{labels}}} 19"),
+                &format!("poolhouse_servers_closed_total{labels},reason=\"idle\"}} 11"),
+                &format!("poolhouse_servers_closed_total{labels},reason=\"stale\"}} 2"),
+                &format!("poolhouse_hold_seconds_count{labels}}} 6"),
+                &format!("poolhouse_servers_max{labels}}} 40"),
+            ],
+        );
+        assert!(!text.contains("\"gone\""), "the database has no pool");
+        assert!(render(snapshot, true, Process::default()).contains(",user=\"u\"} 100"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub const POOL_KEYS: &[&str] = &[
     "min_size",
     "max_connecting",
     "max_idle_time",
+    "pool_idle_time",
     "max_life_time",
     "life_time_jitter",
     "max_wait_time",
@@ -46,6 +47,9 @@ pub const AUTO_KEYS: &[&str] = &["auto_min_size", "auto_max_size", "auto_start_s
 
 /// Bounds of the time for which a size is watched.
 const WINDOWS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(600));
+
+/// Shorter, and pools would be made anew for each request.
+const SHORTEST_POOL_IDLE_TIME: Duration = Duration::from_secs(1);
 
 /// Most of anything that is counted: above it a number is a mistake.
 pub const MAX_COUNT: u32 = 1_000_000;
@@ -84,12 +88,22 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         auto,
         state: state_settings(section, &inherited.state),
         timeouts: own_timeouts(section, &inherited.timeouts),
+        pool_idle_time: pool_idle_time(section).unwrap_or(inherited.pool_idle_time),
         connect_query: connect_query.unwrap_or_else(|| inherited.connect_query.clone()),
         trusted_functions,
         application_name_add_host: add_host.unwrap_or(inherited.application_name_add_host),
     };
     check_pool(section, &settings);
     settings
+}
+
+/// After how long without use a pool goes that can be made again on demand.
+fn pool_idle_time(section: &Section<'_>) -> Option<Option<Duration>> {
+    let time = section.duration("pool_idle_time");
+    if time.flatten().is_some_and(|time| time < SHORTEST_POOL_IDLE_TIME) {
+        section.error("pool_idle_time", "`pool_idle_time`: this must be a duration of 1s at least, or \"off\"");
+    }
+    time
 }
 
 /// Whether the size is tuned, and how. A number in this section means that it is not.

@@ -10,7 +10,7 @@ use mongodb::{Directory, ServerLogin, Verifier, Welcome};
 use protocol::{Encryption, Origin, PoolId};
 
 use super::Generations;
-use crate::pools::redis::reason;
+use crate::pools::{Pools, redis::reason};
 
 /// The names of hosts, in the order in which they were first heard of: the place is the number.
 pub(super) type Hosts = Vec<Arc<str>>;
@@ -64,8 +64,7 @@ impl Directory for Generations {
     }
 
     fn note_undone(&self, pool: PoolId, count: usize) {
-        let entry = self.entry(pool);
-        let (host, _) = entry.pools.mongodb_login(entry.id);
+        let Some((host, _)) = self.look_at(pool, Pools::mongodb_login) else { return };
         tracing::warn!(
             %host, count,
             "cursors, transactions or sessions that clients have left at this host were not ended, since no connection to it could be had for \
@@ -91,23 +90,22 @@ impl Directory for Generations {
 
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
         let name = self.host_names().get(host).cloned().ok_or("there is no such host")?;
-        let pools = self.current();
-        let pool = pools.mongodb_route(user, &name)?;
-        self.known_as(&pools, pool).map_err(reason)
+        let found = self.find(|pools| pools.mongodb_route(user, &name), |id| *id);
+        found.map(|(_, known)| known).map_err(reason)
     }
 
     fn is_configured(&self, pool: PoolId) -> bool {
-        Arc::ptr_eq(&self.entry(pool).pools, &self.current())
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.entries.get(&pool).is_some_and(|entry| Arc::ptr_eq(&entry.pools, &table.current))
     }
 
     fn max_wait(&self, pool: PoolId) -> Option<Duration> {
-        let entry = self.entry(pool);
-        entry.pools.mongodb_max_wait(entry.id)
+        self.look_at(pool, Pools::mongodb_max_wait)?
     }
 
     fn max_pinned(&self, pool: PoolId) -> u32 {
-        let entry = self.entry(pool);
-        entry.pools.mongodb_max_pinned(entry.id)
+        // A pool that is forgotten just now has another in its place when it is asked for a server.
+        self.look_at(pool, Pools::mongodb_max_pinned).unwrap_or(u32::MAX)
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {

@@ -22,9 +22,8 @@ impl Directory for Generations {
     }
 
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {
-        let pools = self.current();
-        let pool = pools.route(user, database, version)?;
-        self.known_as(&pools, pool).map_err(reason)
+        let found = self.find(|pools| pools.redis_route(user, database, version), |id| *id);
+        found.map(|(_, known)| known).map_err(reason)
     }
 
     fn epoch(&self) -> u64 {

@@ -45,7 +45,15 @@ pub enum Key {
     },
 }
 
+/// Logical databases that Redis has unless it is configured otherwise.
+const USUAL_DATABASES: u32 = 16;
+
 impl Key {
+    /// Whether a client may have made it up, whatever is configured.
+    pub fn is_made_up(&self) -> bool {
+        matches!(self, Self::Redis { database, .. } if *database >= USUAL_DATABASES)
+    }
+
     /// The kind of database.
     pub fn kind(&self) -> Kind {
         match self {

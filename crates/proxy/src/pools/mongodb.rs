@@ -8,7 +8,7 @@ use protocol::{Origin, PoolId};
 use settings::Secret;
 use upstream::Kind;
 
-use super::{Key, Pools, redis::reason};
+use super::{Key, Pools, Unknown};
 
 /// Where MongoDB knows its users, unless a URL says otherwise.
 const ADMIN: &str = "admin";
@@ -86,11 +86,12 @@ impl Pools {
         config.and_then(|config| config.unavailable_wait_time).unwrap_or(LONG)
     }
 
-    pub(crate) fn mongodb_route(&self, user: &str, host: &str) -> Result<PoolId, String> {
-        let index = self.mongodb.ok_or("no MongoDB is configured any more")?;
-        self.host(index, host).ok_or("this host is no longer configured")?;
+    pub(crate) fn mongodb_route(&self, user: &str, host: &str) -> Result<PoolId, Unknown> {
+        let forbidden = |why: &str| Unknown::Forbidden(why.to_owned());
+        let index = self.mongodb.ok_or_else(|| forbidden("no MongoDB is configured any more"))?;
+        self.host(index, host).ok_or_else(|| forbidden("this host is no longer configured"))?;
         let user = self.config.databases[index].user.as_deref().unwrap_or(user).into();
-        self.pool(index, Key::MongoDb { host: host.into(), user, monitors: false }).map_err(reason)
+        self.pool(index, Key::MongoDb { host: host.into(), user, monitors: false })
     }
 
     pub(crate) fn mongodb_max_wait(&self, pool: PoolId) -> Option<Duration> {

@@ -37,9 +37,7 @@ impl Directory for Pools {
     }
 
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {
-        let index = self.redis.ok_or("no Redis is configured any more")?;
-        let user = self.config.databases[index].user.as_deref().unwrap_or(user).into();
-        self.pool(index, Key::Redis { database, version, user }).map_err(reason)
+        self.redis_route(user, database, version).map_err(reason)
     }
 
     fn http(&self, listener: u16) -> Option<Arc<HttpRules>> {
@@ -78,6 +76,15 @@ impl Directory for Pools {
                 password: sentinel.password.map(text),
             }),
         }
+    }
+}
+
+impl Pools {
+    /// [`Directory::route`], with what may be wrong for its own sake.
+    pub(crate) fn redis_route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, Unknown> {
+        let index = self.redis.ok_or_else(|| Unknown::Forbidden("no Redis is configured any more".to_owned()))?;
+        let of_servers = self.config.databases[index].user.as_deref().unwrap_or(user).into();
+        self.pool_for(index, Key::Redis { database, version, user: of_servers }, Some(user))
     }
 }
 

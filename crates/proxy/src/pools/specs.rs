@@ -1,15 +1,18 @@
 //! What the driver asks: where the servers of a pool are, and its rules and limits. Knows no password.
 
+use std::time::Duration;
+
 use ::pool::PoolConfig;
-use driver::{Hosts, PoolSpec, PoolTimeouts, TenantLimits, Upstreams};
+use driver::{Hosts, PoolSpec, PoolTimeouts, TenantLimits};
 use protocol::{PoolId, Tenant};
 use upstream::Kind;
 
 use super::{Entry, Key, Pools};
 use crate::config::{AuthQuery, Database, FALLBACK, PoolSettings};
 
-impl Upstreams for Pools {
-    fn spec(&self, pool: PoolId) -> PoolSpec {
+impl Pools {
+    /// What the driver must know of a pool.
+    pub fn spec(&self, pool: PoolId) -> PoolSpec {
         let (entry, database) = self.entry(pool);
         if let Some(lookups) =
             self.lookups[entry.database].as_ref().filter(|_| matches!(entry.key, Key::Lookups { .. }))
@@ -20,8 +23,10 @@ impl Upstreams for Pools {
         if let Key::MongoDb { host, monitors, .. } = &entry.key {
             return self.mongodb_spec(&entry, database, host, *monitors);
         }
-        // Clients may make its name up.
-        let on_proof = database.name == FALLBACK;
+        // Clients may make its name up, or the database alone knows its user.
+        let has_no_named_user = database.user.is_none() && self.user(entry.key.user()).is_none();
+        let on_proof = entry.key.kind() == Kind::Postgres && (database.name == FALLBACK || has_no_named_user);
+        let goes = on_proof || entry.key.is_made_up();
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
@@ -33,13 +38,19 @@ impl Upstreams for Pools {
             caps: self.caps(&entry, database),
             sizes: self.sizes(&entry, database),
             timeouts: settings.timeouts,
+            unused_after: settings.pool_idle_time.filter(|_| goes),
             revision: 0,
         }
     }
 
+    /// After how long without use a pool is forgotten whose database or user is configured no more.
+    pub fn idle_time(&self, pool: PoolId) -> Option<Duration> {
+        self.entry(pool).1.pool.pool_idle_time
+    }
+
     /// Pools whose login is known: of databases with a user of their own, and of users who are to have a `min_size`
     /// of their own. What depends on a client's login starts with that.
-    fn at_start(&self) -> Vec<PoolId> {
+    pub fn at_start(&self) -> Vec<PoolId> {
         let mut pools: Vec<PoolId> = self.mongodb.into_iter().flat_map(|index| self.monitors(index)).collect();
         for (index, database) in self.config.databases.iter().enumerate().filter(|(_, d)| d.name != FALLBACK) {
             let mut add = |user: &str| {
@@ -57,8 +68,9 @@ impl Upstreams for Pools {
         pools
     }
 
-    /// Each name that `*` serves is a database of its own. Those of Redis and of MongoDB have one for all.
-    fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+    /// The database that a pool's clients count for. Each name that `*` serves is one of its own; those of Redis and of MongoDB have one for
+    /// all.
+    pub fn tenant(&self, pool: PoolId) -> Option<Tenant> {
         let (Entry { key, .. }, _) = self.entry(pool);
         let name = match &key {
             Key::Postgres { database, .. } => database.as_ref(),
@@ -68,7 +80,8 @@ impl Upstreams for Pools {
         Some(Tenant::Database { protocol: key.kind().word(), name: name.into() })
     }
 
-    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+    /// How many clients a database or a user may have, if that is limited.
+    pub fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
         match tenant {
             Tenant::Database { protocol, name } => {
                 let index = match *protocol {
@@ -166,6 +179,7 @@ impl Pools {
             caps,
             sizes: if monitors { None } else { self.sizes(entry, database) },
             timeouts: settings.timeouts,
+            unused_after: None,
             revision: 0,
         }
     }
@@ -188,6 +202,7 @@ impl Pools {
             caps: vec![("process".to_owned(), process)],
             sizes: None,
             timeouts: PoolTimeouts::default(),
+            unused_after: None,
             revision: 0,
         }
     }

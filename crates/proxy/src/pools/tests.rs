@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use driver::Upstreams;
 use postgres::{Directory, Look, PoolMode, Proof};
 use protocol::Origin;
 
@@ -204,6 +203,10 @@ fn names_chosen_by_clients_cannot_make_pools_without_end_nor_leave_none_to_the_c
     let Err(Unknown::Full(text)) = pools.route("one more", "u") else { panic!("half is enough for one user") };
     assert!(text.contains("user \"u\"") && text.contains(&(most / 2).to_string()), "{text}");
     assert!(pools.route("d7", "u").is_ok());
+    // What is forgotten makes room.
+    pools.forget(pools.route("d7", "u").unwrap().pool);
+    assert!(pools.route("one more", "u").is_ok());
+    assert!(pools.route("d7", "u").is_err());
     for n in 0..most / 4 {
         pools.route(&format!("d{n}"), "v").unwrap();
     }
@@ -252,12 +255,12 @@ fn clients_count_for_the_name_that_they_ask_for_and_for_their_own_user() {
         "#,
     );
     let limits = |soft_limit, hard_limit| Some(driver::TenantLimits { soft_limit, hard_limit });
-    let of = |pool| pools.tenant(pool).and_then(|tenant| Upstreams::limits(&pools, &tenant));
+    let of = |pool| pools.tenant(pool).and_then(|tenant| pools.limits(&tenant));
     let [a, x, y] = ["a", "x", "y"].map(|name| pools.route(name, "u").unwrap().pool);
     assert_eq!([of(a), of(x), of(y)], [limits(8, 10), limits(3, u32::MAX), limits(3, u32::MAX)]);
     assert_ne!(pools.tenant(x), pools.tenant(y), "each name has the limits for itself");
     let redis = |number| ::redis::Directory::route(&pools, "u", number, ::redis::Version::Resp2).unwrap();
     assert_eq!((of(redis(0)), pools.tenant(redis(0))), (limits(4, 4), pools.tenant(redis(1))));
-    let user = |name: &str| Upstreams::limits(&pools, &protocol::Tenant::User(name.into()));
+    let user = |name: &str| pools.limits(&protocol::Tenant::User(name.into()));
     assert_eq!((user("u"), user("forced")), (limits(1, 1), None));
 }

@@ -24,6 +24,12 @@ impl Redis {
         why: &LeaseFailure,
         out: &mut Outbox,
     ) -> bool {
+        if *why == LeaseFailure::Forgotten && matches!(client.lease, Lease::Asked(_, Purpose::Commands)) {
+            // There is another pool for it by now. Its command is read anew, and asks for a server of that.
+            (client.lease, client.home) = (Lease::None, None);
+            client.remind(me, out);
+            return true;
+        }
         if !client.waits_to_block() {
             return false;
         }

@@ -45,8 +45,8 @@ pub fn user(number: usize) -> Arc<str> {
 }
 
 impl Upstreams for Limits {
-    fn spec(&self, pool: PoolId) -> PoolSpec {
-        PoolSpec {
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        Some(PoolSpec {
             protocol: "crowd",
             database: pool.0.to_string(),
             ordered_as: None,
@@ -57,8 +57,9 @@ impl Upstreams for Limits {
             caps: Vec::new(),
             timeouts: PoolTimeouts::default(),
             sizes: None,
+            unused_after: None,
             revision: 0,
-        }
+        })
     }
 
     fn at_start(&self) -> Vec<PoolId> {

@@ -27,11 +27,16 @@ struct Doors {
 }
 
 impl Upstreams for Doors {
-    fn spec(&self, pool: PoolId) -> PoolSpec {
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
         let (pool, hosts) = (pool.0, HOSTS as u32);
         let watch = PoolConfig { min_size: 1, max_size: 1, ..self.config.clone() };
         let config = if pool >= hosts { watch } else { self.config.clone() };
-        drawn::spec_at((pool % hosts) as HostId, "cluster".into(), config)
+        // Its sessions know pools by their hosts, so that none is forgotten.
+        Some(drawn::spec_at((pool % hosts) as HostId, "cluster".into(), config))
+    }
+
+    fn forget(&self, _: PoolId) -> bool {
+        false
     }
 
     fn at_start(&self) -> Vec<PoolId> {

@@ -16,6 +16,9 @@ use crate::{
     random::Rng,
 };
 
+/// Unused pools are forgotten so early that every schedule meets it, where the protocol's model lets them be.
+const UNUSED_AFTER: Duration = Duration::from_millis(1);
+
 /// The rules of a pool of so many servers, which are short-lived in some schedules. Who waits for one gets it in the end.
 pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
     PoolConfig {
@@ -79,6 +82,7 @@ pub(super) fn spec_at(host: HostId, database: String, config: PoolConfig) -> Poo
         caps: vec![("all".into(), 0)],
         timeouts: PoolTimeouts::default(),
         sizes: None,
+        unused_after: Some(UNUSED_AFTER),
         revision: 0,
     }
 }

@@ -16,7 +16,7 @@ use mongodb::{Directory, MongoDb, ServerLogin, Verifier, Welcome};
 use pool::PoolConfig;
 use protocol::{Encryption, Origin, PoolId};
 
-use super::{Bounds, Done, Guest, House, Most, RAW_CLIENT, Site, World, drawn};
+use super::{Bounds, Done, Guest, House, Most, RAW_CLIENT, Site, World, drawn, numbers::Numbers};
 use crate::{
     databases::{
         Database,
@@ -61,27 +61,34 @@ struct Doors {
     name: Option<Arc<str>>,
     /// How much longer than those of the nearest host the answers of a host may take.
     window: Duration,
+    numbers: Arc<Numbers>,
 }
 
 impl Doors {
-    fn monitors(&self, pool: PoolId) -> bool {
-        pool.0 >= self.hosts * model::USERS as u32
+    fn monitors(&self, place: u32) -> bool {
+        place >= self.hosts * model::USERS as u32
     }
 }
 
 impl Upstreams for Doors {
-    fn spec(&self, pool: PoolId) -> PoolSpec {
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        let place = self.numbers.place(pool)?;
         let watch = PoolConfig { min_size: 1, max_size: 1, ..self.config.clone() };
-        let (host, user) = (pool.0 % self.hosts, pool.0 / self.hosts);
-        match self.monitors(pool) {
+        let (host, user) = (place % self.hosts, place / self.hosts);
+        Some(match self.monitors(place) {
             true => drawn::spec_at(host as HostId, "app".into(), watch),
             false => drawn::spec_at((host + user * model::HOSTS as u32) as HostId, "app".into(), self.config.clone()),
-        }
+        })
+    }
+
+    /// Its hosts and users are configured: what is left to be ended at a host hangs on its pool.
+    fn forget(&self, _: PoolId) -> bool {
+        false
     }
 
     fn at_start(&self) -> Vec<PoolId> {
         let first = self.hosts * model::USERS as u32;
-        (first..first + self.hosts).map(PoolId).collect()
+        (first..first + self.hosts).map(|place| self.numbers.id(place)).collect()
     }
 }
 
@@ -134,11 +141,11 @@ impl Directory for Doors {
 
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
         let user = if self.secure { user_of(user).ok_or("nobody of this name")? } else { 0 };
-        Ok(PoolId(user * self.hosts + host as u32))
+        Ok(self.numbers.id(user * self.hosts + host as u32))
     }
 
-    fn is_configured(&self, _: PoolId) -> bool {
-        true
+    fn is_configured(&self, pool: PoolId) -> bool {
+        self.numbers.place(pool).is_some()
     }
 
     fn max_wait(&self, _: PoolId) -> Option<Duration> {
@@ -150,7 +157,8 @@ impl Directory for Doors {
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
-        let (host, monitors) = ((pool.0 % self.hosts) as usize, self.monitors(pool));
+        let place = self.numbers.place(pool).expect("it has a server");
+        let (host, monitors) = ((place % self.hosts) as usize, self.monitors(place));
         ServerLogin { host, monitors, ..ServerLogin::default() }
     }
 }
@@ -219,7 +227,7 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let hosts = if kind == Kind::Standalone { 1 } else { model::HOSTS as u32 };
     let name = (set && rng.percent(50)).then(|| "rs".into());
     let window = Duration::from_micros(rng.pick(&[0, 100, 15_000]));
-    let doors = Arc::new(Doors { config, hosts, secure, name, window });
+    let doors = Arc::new(Doors { config, hosts, secure, name, window, numbers: Arc::default() });
     let conditions = drawn::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
     let mut rules = drawn::rules(&mut rng);

@@ -12,7 +12,7 @@ use postgres::{
 };
 use protocol::{Origin, PoolId};
 
-use super::{Bounds, Done, House, Most, RAW_CLIENT, Site, World, drawn};
+use super::{Bounds, Done, House, Most, RAW_CLIENT, Site, World, drawn, numbers::Numbers};
 use crate::{
     databases::{Database, postgres as model},
     network::Network,
@@ -32,12 +32,19 @@ struct Doors {
     config: PoolConfig,
     /// Most servers of all pools together.
     cap: u32,
+    numbers: Arc<Numbers>,
 }
 
 impl Upstreams for Doors {
-    fn spec(&self, pool: PoolId) -> PoolSpec {
-        let user = USERS[pool.0 as usize].into();
-        PoolSpec { user, caps: vec![("all".into(), self.cap)], ..drawn::spec("sim".into(), self.config.clone()) }
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        let user = USERS[self.numbers.place(pool)? as usize].into();
+        let caps = vec![("all".into(), self.cap), (format!("of {user}"), 0)];
+        Some(PoolSpec { user, caps, ..drawn::spec("sim".into(), self.config.clone()) })
+    }
+
+    fn forget(&self, pool: PoolId) -> bool {
+        self.numbers.forget(pool);
+        true
     }
 
     fn at_start(&self) -> Vec<PoolId> {
@@ -66,7 +73,7 @@ impl Directory for Doors {
 
     fn route(&self, _: &str, user: &str) -> Result<Route, Unknown> {
         let pool = USERS.iter().position(|known| *known == user).ok_or(Unknown::User)?;
-        Ok(Route { pool: PoolId(pool as u32), mode: self.mode, pass_through: false, add_host: false })
+        Ok(Route { pool: self.numbers.id(pool as u32), mode: self.mode, pass_through: false, add_host: false })
     }
 
     fn catalogue_read(&self, _: PoolId, _: &[String]) {}
@@ -75,7 +82,7 @@ impl Directory for Doors {
         ServerLogin {
             database: "sim".into(),
             database_id: "sim".into(),
-            user: USERS[pool.0 as usize].into(),
+            user: USERS[self.numbers.place(pool).expect("it has a server") as usize].into(),
             mode: self.mode,
             state: self.state,
             ..ServerLogin::default()
@@ -96,7 +103,7 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let all = (players + raw_clients) as u32;
     let max_size = if mode == PoolMode::Session { all + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
-    let config = drawn::pool(&mut rng, max_size);
+    let config = PoolConfig { on_proof: seed.is_multiple_of(3), ..drawn::pool(&mut rng, max_size) };
     let users = if mode == PoolMode::Transaction && rng.percent(30) { USERS.len() } else { 1 };
     // Who keeps a server of his own leaves two to his pool: one for those who listen, one for everybody else.
     let pinners = if mode == PoolMode::Session { players } else { users * (max_size as usize).saturating_sub(2) };
@@ -104,7 +111,7 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let enough = (pinners.min(players) + 2 * users) as u32;
     let cap = if rng.percent(50) { all_pools.min(enough) } else { all_pools };
     let state = StatePolicy { reset, max_prepared: rng.pick(&[2, 500]), ..StatePolicy::default() };
-    let doors = Arc::new(Doors { mode, state, config, cap });
+    let doors = Arc::new(Doors { mode, state, config, cap, numbers: Arc::default() });
     let conditions = drawn::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
     let rules = drawn::rules(&mut rng);

@@ -10,7 +10,7 @@ use pool::PoolConfig;
 use protocol::{Encryption, Origin, PoolId};
 use redis::{Directory, Redis, ServerLogin, Version, Welcome};
 
-use super::{Bounds, Done, House, Most, RAW_CLIENT, Site, World, drawn};
+use super::{Bounds, Done, House, Most, RAW_CLIENT, Site, World, drawn, numbers::Numbers};
 use crate::{
     databases::{Database, redis as model},
     network::Network,
@@ -26,11 +26,18 @@ const DATABASES: u32 = 2;
 #[derive(Clone)]
 struct Doors {
     config: PoolConfig,
+    numbers: Arc<Numbers>,
 }
 
 impl Upstreams for Doors {
-    fn spec(&self, pool: PoolId) -> PoolSpec {
-        drawn::spec(format!("{}", pool.0 / 2), self.config.clone())
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        let place = self.numbers.place(pool)?;
+        Some(drawn::spec(format!("{}", place / 2), self.config.clone()))
+    }
+
+    fn forget(&self, pool: PoolId) -> bool {
+        self.numbers.forget(pool);
+        true
     }
 
     fn at_start(&self) -> Vec<PoolId> {
@@ -55,12 +62,17 @@ impl Directory for Doors {
         if database >= DATABASES {
             return Err("ERR DB index is out of range".into());
         }
-        Ok(PoolId(database * 2 + u32::from(version == Version::Resp3)))
+        Ok(self.numbers.id(database * 2 + u32::from(version == Version::Resp3)))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.numbers.forgotten().into()
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
-        let version = if pool.0 % 2 == 1 { Version::Resp3 } else { Version::Resp2 };
-        ServerLogin { database: pool.0 / 2, version, ..ServerLogin::default() }
+        let place = self.numbers.place(pool).expect("it has a server");
+        let version = if place % 2 == 1 { Version::Resp3 } else { Version::Resp2 };
+        ServerLogin { database: place / 2, version, ..ServerLogin::default() }
     }
 }
 
@@ -75,7 +87,8 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
     let max_size = (players + raw_clients) as u32 + 2;
     let config = drawn::pool(&mut rng, max_size);
-    let doors = Arc::new(Doors { config });
+    let doors =
+        Arc::new(Doors { config: PoolConfig { on_proof: seed.is_multiple_of(3), ..config }, numbers: Arc::default() });
     let conditions = drawn::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
     let rules = drawn::rules(&mut rng);

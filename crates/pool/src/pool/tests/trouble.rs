@@ -292,3 +292,26 @@ fn new_life_times_apply_to_servers_already_there() {
     bench.pool.reconfigure(PoolConfig { max_life_time: life, life_time_jitter: 0.0, ..config() }, at(300));
     assert_eq!(bench.pool.poll_deadline(), Some(at(1100)));
 }
+
+#[test]
+fn a_pool_that_is_emptied_keeps_nothing_until_a_client_waits_again() {
+    let mut bench = Bench::new(PoolConfig { min_size: 2, on_proof: true, ..config() });
+    bench.queue(A, 0);
+    let used = bench.connected(1).expect("its waiter gets it").server;
+    assert!(!bench.pool.is_empty());
+    let second = bench.connects[0];
+    assert!(bench.connected(1).is_none());
+    bench.give(used, 2);
+    bench.pool.empty(at(3));
+    bench.run(3);
+    for server in [used, second] {
+        assert!(!bench.pool.is_empty());
+        bench.pool.closed(server, at(4));
+    }
+    bench.run(4);
+    assert!(bench.connects.is_empty() && bench.pool.is_empty());
+    bench.timeout(10_000);
+    assert!(bench.pool.is_empty(), "nothing is kept for its own sake");
+    bench.queue(A, 10_000);
+    assert!(bench.connected(10_001).is_some());
+}

@@ -86,9 +86,9 @@ impl<'g> Group<'g> {
         &self,
         of: impl Fn(&'g PoolSnapshot) -> &'g [(&'static str, DurationHistogram)],
     ) -> BTreeMap<&'static str, DurationHistogram> {
-        let mut sums = BTreeMap::new();
+        let mut sums: BTreeMap<_, DurationHistogram> = BTreeMap::new();
         for (name, times) in self.pools().flat_map(of) {
-            add(sums.entry(*name).or_default(), times);
+            sums.entry(*name).or_default().add(times);
         }
         sums
     }
@@ -96,16 +96,9 @@ impl<'g> Group<'g> {
     /// One histogram of all of them.
     pub fn time(&self, of: impl Fn(&'g PoolSnapshot) -> &'g DurationHistogram) -> DurationHistogram {
         let mut sum = DurationHistogram::default();
-        self.pools().for_each(|pool| add(&mut sum, of(pool)));
+        self.pools().for_each(|pool| sum.add(of(pool)));
         sum
     }
-}
-
-fn add(sum: &mut DurationHistogram, times: &DurationHistogram) {
-    for (sum, count) in sum.buckets.iter_mut().zip(times.buckets) {
-        *sum += count;
-    }
-    sum.sum_ns = sum.sum_ns.saturating_add(times.sum_ns);
 }
 
 #[cfg(test)]
