@@ -143,6 +143,18 @@ def test_an_error_beside_an_unlisten_in_a_pipeline_is_not_its_own(start, failing
         eventually("nobody listens any more", lambda: not listening_servers(pooler))
 
 
+@pytest.mark.parametrize("name", ["Plain", '"a""b"', '"%s"' % ("x" * 62 + "é"), "x" * 70])
+def test_a_channel_is_left_by_the_name_by_which_it_was_entered(start, name):
+    pooler = start(max_size=3)
+    with pooler.connect() as client, pooler.connect() as other:
+        client.execute(f"LISTEN {name}")
+        client.execute("LISTEN last")
+        client.execute(f"UNLISTEN {name}")
+        other.execute(f"NOTIFY {name}")
+        other.execute("NOTIFY last")
+        assert heard(client, 1) == [("last", "")]
+
+
 @pytest.mark.parametrize("goodbye", ["UNLISTEN *", "DISCARD ALL"])
 def test_a_client_can_stop_listening_to_all(start, goodbye):
     pooler = start(max_size=3)
@@ -179,6 +191,38 @@ def test_those_who_listen_are_told_when_the_server_that_listens_dies(start, clus
         other.execute("NOTIFY news, 'x'")
         assert heard(again, 1) == [("news", "x")]
     other.close()
+
+
+@pytest.mark.parametrize("limit", ["max_connections", "max_server_connections"])
+def test_the_only_server_that_limits_leave_is_not_taken_for_listening(start, limit):
+    of_a_database = limit == "max_connections"
+    pooler = start(max_size=5, databases={"bench": {limit: 1} if of_a_database else {}}, **({} if of_a_database else {limit: 1}))
+    with pooler.connect() as client:
+        client.execute("LISTEN news")
+        client.execute("UNLISTEN *")
+    with pooler.connect() as client:
+        assert client.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("order", ["reconnect", "reload"])
+def test_clients_do_not_go_on_listening_where_servers_are_made_no_more(start, cluster, order):
+    pooler = start(databases={"bench": {}}, max_size=4)
+    client = pooler.connect()
+    client.execute("LISTEN news")
+    (before,) = listening_servers(pooler)
+    if order == "reload":
+        pooler.rewrite(databases={"bench": {"url": cluster.url("template1")}}, max_size=4)
+    assert pooler.ctl(order).returncode == 0
+    with pytest.raises(psycopg.OperationalError):
+        while True:
+            heard(client, 1, timeout=1)
+            client.execute("SELECT 1")
+    with pooler.connect() as again, pooler.connect() as other:
+        again.execute("LISTEN news")
+        (after,) = listening_servers(pooler)
+        assert after["backend"] != before["backend"]
+        other.execute("NOTIFY news, 'x'")
+        assert heard(again, 1) == [("news", "x")]
 
 
 def test_asyncpg_listens_and_its_pool_cleans_up(start):

@@ -237,6 +237,26 @@ def test_what_keeps_a_server_is_refused_to_subscribers_and_had_before(pool):
     assert poolhouse.metric("poolhouse_pinned", reason="connection") == 1
 
 
+@pytest.mark.parametrize("order", ["reconnect", "reload"])
+def test_subscribers_do_not_go_on_where_servers_are_made_no_more(pool, server, workspace, order):
+    other = own_redis(workspace, "other").start()
+    text = '[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\n[[database]]\nurl = "{}"\n'
+    try:
+        poolhouse = pool(file=text.format(server.url()))
+        client = Raw(poolhouse).say(command("SUBSCRIBE", "news"))
+        expect(client, confirmed("news", 1))
+        (before,) = pubsub_servers(server)
+        here = other if order == "reload" else server
+        poolhouse.rewrite(text.format(here.url()))
+        assert poolhouse.post(f"/api/{order}")[0] == 200
+        eventually("the server of before subscribes no more", lambda: before["id"] not in {c["id"] for c in pubsub_servers(server)})
+        eventually("another one does", lambda: len(pubsub_servers(here)) == 1)
+        here.connect().publish("news", "x")
+        expect(client, message("news", "x"))
+    finally:
+        other.stop()
+
+
 def test_subscribers_go_on_on_another_connection_when_theirs_is_killed(pool, server):
     poolhouse = pool(workers=2)
     clients = [Raw(poolhouse) for _ in range(60)]

@@ -190,6 +190,10 @@ impl Protocol for Postgres {
         self.turn_away(me, client, why, out);
     }
 
+    fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.hub_outdated(me, server, out);
+    }
+
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         self.reset_server(me, server, out);
     }

@@ -364,6 +364,12 @@ pub trait Protocol: Send + Sync + 'static {
     /// An idle server is about to be closed: say goodbye if the protocol has a word for it.
     fn retire(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
 
+    /// The pool makes its servers anew, and this one of before goes on on its own account ([`Effect::Keep`](crate::Effect::Keep)). It is to be
+    /// released as soon as it is at rest. Told again and again until it is.
+    fn outdated(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
+        let _ = (me, server, out);
+    }
+
     /// Somebody presented `secret` to cancel what this client is doing. `waiting`: it is waiting for a lease.
     fn cancel(
         &self,

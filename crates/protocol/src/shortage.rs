@@ -52,7 +52,11 @@ impl fmt::Display for Remedy<'_> {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.connecting + self.between == 0 {
-            write!(f, "all {} are in use", self.in_use)?;
+            match self.in_use {
+                0 => write!(f, "this pool has none")?,
+                1 => write!(f, "the only one is in use")?,
+                all => write!(f, "all {all} are in use")?,
+            }
         } else {
             let verb = |count| if count == 1 { "is" } else { "are" };
             write!(f, "{} {} in use", self.in_use, verb(self.in_use))?;
@@ -83,6 +87,14 @@ mod tests {
     #[test]
     fn the_limit_that_held_is_named() {
         assert_eq!(shortage(2, 0, 0, Limit::Setting("max_size")), "all 2 are in use, and max_size allows no more");
+        assert_eq!(
+            shortage(1, 0, 0, Limit::Setting("max_size")),
+            "the only one is in use, and max_size allows no more"
+        );
+        assert_eq!(
+            shortage(0, 0, 0, Limit::Setting("max_server_connections")),
+            "this pool has none, and max_server_connections allows no more"
+        );
         assert_eq!(
             shortage(1, 2, 0, Limit::AtATime("max_connecting")),
             "1 is in use, 2 are being connected, and max_connecting allows no more to be connected at a time"

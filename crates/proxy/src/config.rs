@@ -414,10 +414,15 @@ impl PoolSettings {
         self.tuning(0).map_or(self.config.effective_max_size(), |limits| limits.most)
     }
 
-    /// Most pinned servers.
-    pub fn max_pinned(&self) -> u32 {
-        let half = (self.config.effective_max_size() / 2).max(1);
-        self.state.max_pinned.unwrap_or(half)
+    /// Most servers at a time under the limits that the pool shares with others, of which the least is this; 0: there is none.
+    pub fn fitting(&self, room: u32) -> u32 {
+        let own = self.config.effective_max_size();
+        if room == 0 { own } else { own.min(room) }
+    }
+
+    /// Most pinned servers under these limits.
+    pub fn max_pinned(&self, room: u32) -> u32 {
+        self.state.max_pinned.unwrap_or((self.fitting(room) / 2).max(1))
     }
 }
 

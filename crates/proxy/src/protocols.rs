@@ -176,6 +176,10 @@ impl Protocol for Protocols {
         call!(self, Client, client, protocol => protocol.lease_failed(me, client, why, arrived, out));
     }
 
+    fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.outdated(me, server, out));
+    }
+
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         call!(self, Client, client, protocol => protocol.posted_to_client(me, client, key, bytes, out));
     }
@@ -279,5 +283,23 @@ impl Protocol for Protocols {
 
     fn backend(&self, server: &Server) -> Option<u32> {
         call!(self, Server, server, protocol => protocol.backend(server))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The names of the methods between this line and the end of its block.
+    fn methods(text: &'static str, begin: &str) -> BTreeSet<&'static str> {
+        let body = text.split(begin).nth(1).and_then(|rest| rest.split("\n}\n").next()).expect("the block is there");
+        body.lines().filter_map(|line| line.strip_prefix("    fn ")?.split(['(', '<']).next()).collect()
+    }
+
+    #[test]
+    fn every_question_to_a_protocol_is_passed_on() {
+        let asked = methods(include_str!("../../protocol/src/session.rs"), "pub trait Protocol");
+        let passed_on = methods(include_str!("protocols.rs"), "impl Protocol for Protocols");
+        assert_eq!(asked, passed_on, "a default that is not passed on is every protocol's");
     }
 }

@@ -250,6 +250,10 @@ impl Protocol for Redis {
         client.on_gone(me, servers, out);
     }
 
+    fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.holder_outdated(me, server, out);
+    }
+
     fn server_gone(
         &self,
         _me: ServerTag,

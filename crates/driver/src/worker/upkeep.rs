@@ -9,7 +9,15 @@ use std::{
 use pool::{Clear, Time};
 use protocol::{Blame, CloseReason, Protocol, Refusal};
 
-use super::{Worker, clients::ClientConn, delays::Turn, lease::Lease, lines::Line};
+use super::{
+    Worker,
+    calls::{Source, call},
+    clients::ClientConn,
+    delays::Turn,
+    lease::Lease,
+    lines::Line,
+    servers::ServerConn,
+};
 use crate::{
     client_state::State,
     config::{PoolTimeouts, Timeouts},
@@ -100,6 +108,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.look_through_idle();
             }
             self.expire_unserved();
+            self.renew_kept();
         }
         if !self.own_times.client_idle {
             self.expire_idle();
@@ -196,6 +205,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             let message = format!("no answer to a question of Poolhouse's own within the {limit:?} of connect_time");
             self.end_server(slot as usize, CloseReason::Error(Blame::Server, message));
+        }
+    }
+
+    /// Tells servers that go on on their own account of a pool that makes its servers anew: no client gives them back.
+    fn renew_kept(&mut self) {
+        let outdated = |server: &ServerConn<P::Server>| server.kept && server.pool.lock().pool.is_outdated(server.id);
+        let outdated: Vec<usize> =
+            self.servers.iter().filter(|(_, server)| outdated(server)).map(|(slot, _)| slot).collect();
+        for slot in outdated {
+            let mut out = self.outbox();
+            let tag = self.server_tag(slot);
+            let protocol = Arc::clone(&self.shared.protocol);
+            let session = &mut self.servers[slot].session;
+            match call(|| protocol.outdated(tag, session, &mut out)) {
+                Some(()) => self.execute(out, Source::NONE),
+                None => self.on_server_defect(slot, None, out),
+            }
         }
     }
 

@@ -188,6 +188,12 @@ impl Pool {
         }
     }
 
+    /// Whether the pool has been cleared since this server was asked for.
+    pub fn is_outdated(&self, server: ServerId) -> bool {
+        let slot = self.slots.get(server);
+        slot.cut || slot.epoch != self.generation
+    }
+
     /// Why this server must not be used again, if so.
     #[inline]
     pub(super) fn unfit(&self, server: ServerId, now: Time) -> Option<Closed> {

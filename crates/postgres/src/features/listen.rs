@@ -21,7 +21,10 @@ use crate::{
     features::cleaning,
     session::{
         client::{Client, Phase},
-        listen::{Duty, HEARD, Hub, InTime, LOST, Listening, MAX_CHANNELS, MAX_PENDING, post, post_lost, tell},
+        listen::{
+            Duty, HEARD, Hub, InTime, LOST, Listening, MAX_CHANNELS, MAX_PENDING, OUTDATED, Subscriber, post,
+            post_lost, tell,
+        },
         own_queries::Purpose,
         pins::Pin,
         server::Server,
@@ -190,7 +193,7 @@ impl Postgres {
     ) -> bool {
         let listening = client.listening.get_or_insert_with(|| {
             let key = self.hubs.key();
-            Box::new(Listening { key, channels: Vec::new(), pending: Vec::new(), ready: None })
+            Box::new(Listening { key, channels: Vec::new(), pending: Vec::new(), outdated: false, ready: None })
         });
         for name in channels {
             if !listening.channels.contains(name) {
@@ -332,19 +335,32 @@ impl Postgres {
         out.push(Effect::Release { server: tag, verdict });
     }
 
-    /// The shared server is lost: whoever listened may have missed something.
-    pub(crate) fn hub_lost(&self, server: &mut Server, why: &str, out: &mut Outbox) {
-        let duty = std::mem::take(&mut server.duty);
-        if duty == Duty::Serves {
+    /// The shared server's pool makes its servers anew: what another database, or another machine, tells is not heard here.
+    pub(crate) fn hub_outdated(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if !matches!(server.duty, Duty::Listens(_)) || !server.is_at_rest() {
             return;
         }
-        self.pins.remove(server.pool);
-        let Duty::Listens(key) = duty else { return };
-        let mut hubs = self.hubs.lock();
-        let hub = hubs.remove(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool");
-        for (key, subscriber) in hub.clients {
+        for (key, subscriber) in self.end_hub(server) {
+            post(subscriber.tag, key, &[OUTDATED], out);
+        }
+        server.pinned = false;
+        out.push(Effect::Pinned { server: tag, reason: None });
+        out.push(Effect::Release { server: tag, verdict: Verdict::Discard });
+    }
+
+    /// The shared server is lost: whoever listened may have missed something.
+    pub(crate) fn hub_lost(&self, server: &mut Server, why: &str, out: &mut Outbox) {
+        for (key, subscriber) in self.end_hub(server) {
             post_lost(subscriber.tag, key, why, out);
         }
+    }
+
+    /// A server listens for others no more: these did.
+    fn end_hub(&self, server: &mut Server) -> BTreeMap<u64, Subscriber> {
+        let Duty::Listens(key) = std::mem::take(&mut server.duty) else { return BTreeMap::new() };
+        self.pins.remove(server.pool);
+        let mut hubs = self.hubs.lock();
+        hubs.remove(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool").clients
     }
 
     /// A NotificationResponse of the shared server, whole.
@@ -394,13 +410,27 @@ impl Postgres {
             Some((&LOST, why)) => {
                 let message =
                     format!("the server that listens for this client was lost: {}", String::from_utf8_lossy(why));
-                let hint = "Notifications may have been missed. Connect again and LISTEN again.";
-                let code = code::CONNECTION_FAILURE;
-                let report = Report { severity: Severity::Fatal, code, message: &message, hint };
-                client.fail(me, &report, Blame::Server, out);
+                client.end_listening(me, &message, out);
             }
+            Some((&OUTDATED, _)) if client.standing == Standing::Idle && !client.mid_message => {
+                client.end_listening(
+                    me,
+                    "the servers of this database have been replaced, and the one that listens, too",
+                    out,
+                );
+            }
+            Some((&OUTDATED, _)) => listening.outdated = true,
             _ => {}
         }
+    }
+}
+
+impl Client {
+    /// The client cannot go on listening, and is to know that.
+    fn end_listening(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
+        let hint = "Notifications may have been missed. Connect again and LISTEN again.";
+        let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message, hint };
+        self.fail(me, &report, Blame::Server, out);
     }
 }
 

@@ -9,8 +9,14 @@ use protocol::{
 use crate::{
     directory::PoolMode,
     session::{
-        client_login::Login, copy::Copies, listen::Listening, pins::Pin, server::Server, statements::Named,
-        texts::Text, unnamed::Owner,
+        client_login::Login,
+        copy::Copies,
+        listen::{Listening, OUTDATED, post},
+        pins::Pin,
+        server::Server,
+        statements::Named,
+        texts::Text,
+        unnamed::Owner,
     },
     sql::parameters::Settings,
     wire::{
@@ -301,6 +307,9 @@ impl Client {
         if let Some(listening) = &mut self.listening {
             let pending = std::mem::take(&mut listening.pending);
             out.insert(Peer::Client(me), |to| to.extend_from_slice(&pending));
+            if std::mem::take(&mut listening.outdated) {
+                post(me, listening.key, &[OUTDATED], out);
+            }
         }
     }
 }

@@ -30,6 +30,9 @@ pub(crate) const HEARD: u8 = b'+';
 /// A post for a client that cannot go on listening begins with this; the reason follows.
 pub(crate) const LOST: u8 = b'!';
 
+/// A post for a client that cannot go on listening either, and is to go when no transaction of its is open.
+pub(crate) const OUTDATED: u8 = b'~';
+
 /// Names of channels.
 pub(crate) type Names = Vec<Box<[u8]>>;
 
@@ -40,6 +43,8 @@ pub(crate) struct Listening {
     pub(crate) channels: Vec<Box<[u8]>>,
     /// Notifications that wait until its transaction is over.
     pub(crate) pending: Vec<u8>,
+    /// It is to go when its transaction is over.
+    pub(crate) outdated: bool,
     /// It is to be told this status when all its channels are heard, or when it may go on.
     pub(crate) ready: Option<u8>,
 }

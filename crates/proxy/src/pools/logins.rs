@@ -147,7 +147,7 @@ impl Directory for Pools {
             .into(),
             trusted_functions: settings.trusted_functions.clone(),
             mode: mode(settings.mode),
-            state: state_policy(&settings),
+            state: state_policy(&settings, self.room(database, user)),
             target: database.target,
             encryption: upstream::encryption(&database.hosts, &database.tls),
         }
@@ -162,7 +162,8 @@ fn mode(mode: Mode) -> PoolMode {
     }
 }
 
-fn state_policy(settings: &PoolSettings) -> StatePolicy {
+/// `room` is the least of the limits that the pool shares with others.
+fn state_policy(settings: &PoolSettings, room: u32) -> StatePolicy {
     let state = &settings.state;
     StatePolicy {
         on_state: state.on_session_state,
@@ -171,9 +172,9 @@ fn state_policy(settings: &PoolSettings) -> StatePolicy {
             Reset::Always => ResetPolicy::Always,
             Reset::Never => ResetPolicy::Never,
         },
-        max_pinned: settings.max_pinned(),
+        max_pinned: settings.max_pinned(room),
         // One that listens for all must leave one for everything else.
-        share_listener: settings.config.effective_max_size() > 1,
+        share_listener: settings.fitting(room) > 1,
         max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),
     }
 }

@@ -100,7 +100,8 @@ impl Pools {
     }
 
     pub(crate) fn mongodb_max_pinned(&self, pool: PoolId) -> u32 {
-        self.entry(pool).1.pool.max_pinned()
+        let (entry, database) = self.entry(pool);
+        database.pool.max_pinned(self.room(database, entry.key.user()))
     }
 
     /// The name of the host, and the login there but for the host's number.

@@ -137,14 +137,18 @@ impl Pools {
 
     fn sizes_to_try(&self, entry: &Entry, database: &Database) -> Option<tuner::Limits> {
         let user = entry.key.user();
-        let room = [
+        self.settings(database, user).tuning(self.room(database, user))
+    }
+
+    /// The least of the limits that a pool's servers share with those of others; 0: there is none.
+    pub(super) fn room(&self, database: &Database, user: &str) -> u32 {
+        let limits = [
             self.config.limits.max_server_connections,
             database.max_connections,
             database.max_user_connections,
             self.of_user(user),
         ];
-        let room = room.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
-        self.settings(database, user).tuning(room)
+        limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0)
     }
 
     fn sizes(&self, entry: &Entry, database: &Database) -> Option<(u32, u32)> {

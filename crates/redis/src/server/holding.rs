@@ -65,6 +65,16 @@ impl Redis {
         }
     }
 
+    /// The server's pool makes its servers anew: another one holds the subscriptions from now on, as if this one had been lost.
+    pub(crate) fn holder_outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if server.holding.is_none() {
+            return;
+        }
+        out.push(Effect::Pinned { server: me, reason: None });
+        out.push(Effect::Release { server: me, verdict: Verdict::Discard });
+        self.holder_lost(server, out);
+    }
+
     /// The server has gone. False if it held no subscriptions.
     pub(crate) fn holder_lost(&self, server: &mut Server, out: &mut Outbox) -> bool {
         let Some(holding) = server.holding.take() else { return false };

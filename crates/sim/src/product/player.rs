@@ -125,6 +125,11 @@ pub trait Speech {
         request
     }
 
+    /// Whether a player may be told this at any time between its transactions, and the connection ends with it.
+    fn is_parting(&self, _message: &Message) -> bool {
+        false
+    }
+
     /// What is asked once more after this error, which came in place of an answer: what the reference has answered is still due.
     fn again(&mut self, _error: &Message) -> Option<Vec<u8>> {
         None
@@ -557,6 +562,7 @@ impl<S: Speech> Player<S> {
             life.expected.pop_front();
         } else {
             let excused = (hurt && message.kind == Kind::Fault) || (life.cancelled && message.kind == Kind::Cancelled);
+            let excused = excused || self.speech.is_parting(&message);
             assert!(excused, "{} gets {message:?} instead of {expected:?}", life.tale(self.number));
             if let Some(again) = self.speech.again(&message) {
                 life.unsent.extend(again);

@@ -129,14 +129,38 @@ fn note_reset_of(name: &[u8], found: &mut Findings) {
 
 /// Notes the channel that follows as one not listened to any more.
 pub(super) fn unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
-    let name = match name(tokens) {
-        Some(name) => name,
-        None if tokens.clone().next() == Some(Token::Symbol(b'*')) => ALL_CHANNELS.to_vec(),
-        None => return,
+    let name = match tokens.clone().next() {
+        Some(Token::Word(word)) => as_identifier(word.to_ascii_lowercase()),
+        Some(Token::Quoted(word)) => as_identifier(undoubled(word)),
+        Some(Token::Symbol(b'*')) => ALL_CHANNELS.to_vec(),
+        _ => return,
     };
     if found.unlistens.len() < MAX_CUSTOM {
         found.unlistens.push(name.into());
     }
+}
+
+/// What stands in double quotes, where a quote of its own is doubled.
+fn undoubled(quoted: &[u8]) -> Vec<u8> {
+    let mut name = Vec::with_capacity(quoted.len());
+    let mut bytes = quoted.iter();
+    while let Some(&byte) = bytes.next() {
+        name.push(byte);
+        if byte == b'"' {
+            bytes.next();
+        }
+    }
+    name
+}
+
+/// PostgreSQL cuts off what is too long of a name, between two characters of UTF-8.
+fn as_identifier(mut name: Vec<u8>) -> Vec<u8> {
+    if name.len() > harmless::MAX_NAME {
+        let is_start = |at: &usize| name[*at] & 0xC0 != 0x80;
+        let end = (0..=harmless::MAX_NAME).rev().find(is_start).unwrap_or(0);
+        name.truncate(end);
+    }
+    name
 }
 
 /// Notes the name that follows; whether it is harmless.

@@ -119,6 +119,10 @@ impl Speech for Voice {
         expected.text.starts_with(b"E ERROR") && got.text.starts_with(b"E ERROR 25P02")
     }
 
+    fn is_parting(&self, message: &Message) -> bool {
+        message.text.starts_with(b"E FATAL 08006 the servers of this database have been replaced")
+    }
+
     fn check(&mut self, real: &model::Postgres, own: &model::Postgres) {
         let who = self.programs.who();
         let (real, own) = (rows(real, &who), rows(own, &who));
