@@ -32,8 +32,8 @@ impl Postgres {
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
             (None, None) => {
-                let asked = Suspects::SETTINGS;
                 let found = server.connect_query.as_ref().map(|text| scan(text.as_bytes())).unwrap_or_default();
+                let asked = Suspects::SETTINGS.and(found.suspects.of(Suspects::MAY_CHANGE_ROLE));
                 // What it does behind its text has to be done again.
                 server.connect_makes = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
                 let sql = survey::write(asked, &found.custom, Statements::OfSql);

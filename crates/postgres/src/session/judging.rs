@@ -193,7 +193,7 @@ impl Server {
     /// Whether who acts may see less of the settings than who has set them.
     pub(crate) fn may_not_see_all(&self) -> bool {
         self.own_facts.get(b"is_superuser") == Some(&b"on"[..])
-            && self.settings.extras.iter().any(|(name, _)| is_identity(name))
+            && self.settings.extras.iter().any(|(name, value)| is_identity(name) && *value != *b"none")
     }
 
     /// What may be left in it for whoever comes next, now that its client is done.

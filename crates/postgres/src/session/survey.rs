@@ -169,6 +169,8 @@ pub(crate) struct Survey {
     pub(crate) too_long: bool,
     /// What names the parameters that were set is not PostgreSQL's own.
     pub(crate) unlisted: bool,
+    /// The role that was set in the server before.
+    role_before: Option<Box<[u8]>>,
     /// Names of custom parameters that no text has named: where one is empty, it was only cleaned.
     pub(crate) guessed: Vec<Box<[u8]>>,
     /// What to ask for once more.
@@ -189,6 +191,7 @@ impl Survey {
             own: Vec::new(),
             too_long: false,
             unlisted: false,
+            role_before: None,
             guessed: Vec::new(),
             custom: custom.to_vec(),
             statements,
@@ -196,12 +199,17 @@ impl Survey {
         }
     }
 
+    /// The same of a server in which these settings were made before.
+    pub(crate) fn after(self, before: &Settings) -> Self {
+        Self { role_before: before.extras.get(b"role").map(Box::from), ..self }
+    }
+
     /// The same once more, and its query; `None` if it was tried often enough.
     pub(crate) fn again(&self) -> Option<(Self, Vec<u8>)> {
-        let guessed = self.guessed.clone();
         let survey = Self {
             tries: self.tries + 1,
-            guessed,
+            guessed: self.guessed.clone(),
+            role_before: self.role_before.clone(),
             guarded: true,
             ..Self::new(self.asked, self.resets.clone(), &self.custom, self.statements)
         };
@@ -295,6 +303,15 @@ impl Survey {
         Some(())
     }
 
+    /// Whether this role was set in the session. The server does not say that: a login may begin with a role, and with none another client
+    /// has left that. Who acts as another user has none until it sets one.
+    fn has_set_role(&self, role: &[u8], acts_as_another: bool) -> bool {
+        if !self.asked.any(Suspects::MAY_CHANGE_ROLE) {
+            return self.role_before.is_some();
+        }
+        *role != *b"none" || !acts_as_another
+    }
+
     /// What is set in the server, and what its client is to have: the same, but for what has gone back to the server's
     /// own; the client's `start` was another. `reported` is what the server reports, `user` who it logged in as.
     /// `None` if that is more than can be remembered.
@@ -306,12 +323,14 @@ impl Survey {
     ) -> Option<(Settings, Settings)> {
         let set = |name: &[u8]| self.set.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         let mut there = Pairs::default();
+        let is_own = |value: &[u8]| user.is_none_or(|user| *user == *value);
+        let acts_as_another = set(b"session_authorization").is_some_and(|(_, value)| !is_own(value));
         for (name, value) in &self.set {
             let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
             let guessed = value.is_empty() && self.guessed.iter().any(|guess| guess.eq_ignore_ascii_case(name));
             let nothing = guessed
-                || (is("role") && **value == *b"none")
-                || (is("session_authorization") && user.is_none_or(|user| *user == **value))
+                || (is("role") && !self.has_set_role(value, acts_as_another))
+                || (is("session_authorization") && is_own(value))
                 || NOT_OF_SESSION.iter().any(|other| is(other));
             if !nothing && (!is_fact(name) || is("session_authorization")) {
                 there = there.with(name, value);

@@ -173,7 +173,8 @@ impl Postgres {
         let hidden = if server.suspects.any(Suspects::HIDDEN) { server.catalogue.custom() } else { Vec::new() };
         let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
         let statements = server.statements_to_ask_for(client);
-        let mut survey = Survey::new(server.suspects, server.resets.clone(), &custom, statements);
+        let mut survey =
+            Survey::new(server.suspects, server.resets.clone(), &custom, statements).after(&server.settings);
         let named = |name: &[u8]| server.custom.iter().any(|seen| seen.eq_ignore_ascii_case(name));
         survey.guessed = hidden.into_iter().filter(|name| known.extras.get(name).is_none() && !named(name)).collect();
         let sql = if server.exchange.status() == IDLE {

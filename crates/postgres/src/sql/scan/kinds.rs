@@ -46,7 +46,7 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
         b"discard" if next_is(tokens, "all") => {
             found.resets.push(Box::from(*ALL_PARAMETERS));
             let settings = Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET);
-            settings.and(Suspects::UNDO).and(Suspects::FORGET)
+            settings.and(Suspects::UNDO).and(Suspects::FORGET).and(Suspects::ROLE)
         }
         b"discard" | b"close" => Suspects::UNDO,
         b"deallocate" => Suspects::UNDO.and(Suspects::FORGET),
