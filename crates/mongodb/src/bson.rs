@@ -4,6 +4,9 @@
 /// Bytes of the longest name of an element that is read; drivers' and servers' own are far shorter.
 const MAX_NAME: usize = 64 * 1024;
 
+/// Elements of a document within a command that is looked into: MongoDB knows four, such as those of a read preference.
+pub const MAX_NESTED: usize = 32;
+
 /// What is wrong with bytes that should be a document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
@@ -164,6 +167,20 @@ impl<'a> Document<'a> {
     pub fn get(self, name: &str) -> Result<Option<Value<'a>>, Malformed> {
         for element in self.elements() {
             let element = element?;
+            if element.name == name {
+                return element.value().map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same in a document within a command. Millions of elements would keep a worker busy.
+    pub fn get_nested(self, name: &str) -> Result<Option<Value<'a>>, Malformed> {
+        for (count, element) in self.elements().enumerate() {
+            let element = element?;
+            if count == MAX_NESTED {
+                return Err(Malformed("a document of too many elements within a command"));
+            }
             if element.name == name {
                 return element.value().map(Some);
             }

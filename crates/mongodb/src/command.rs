@@ -78,7 +78,8 @@ impl<'a> Command<'a> {
                 }
                 "cursors" => once(2)?,
                 "$readPreference" => {
-                    let preference = element.value()?.document().map(|document| document.get("mode")).transpose()?;
+                    let preference =
+                        element.value()?.document().map(|document| document.get_nested("mode")).transpose()?;
                     command.preference = preference.flatten().and_then(Value::text);
                 }
                 "txnNumber" => command.number = element.value()?.integer(),
@@ -99,7 +100,7 @@ impl<'a> Command<'a> {
 
 fn session(lsid: Value<'_>) -> Result<Option<[u8; 16]>, Malformed> {
     const WRONG: Malformed = Malformed("`lsid` has no id of 16 bytes");
-    let id = lsid.document().ok_or(WRONG)?.get("id")?;
+    let id = lsid.document().ok_or(WRONG)?.get_nested("id")?;
     match id {
         Some(Value::Binary(_, id)) => id.try_into().map(Some).map_err(|_| WRONG),
         _ => Err(WRONG),
@@ -109,7 +110,7 @@ fn session(lsid: Value<'_>) -> Result<Option<[u8; 16]>, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bson::Writer;
+    use crate::bson::{MAX_NESTED, Writer};
 
     fn read<R>(write: impl FnOnce(&mut Writer<'_>), check: impl FnOnce(Result<Command<'_>, Malformed>) -> R) -> R {
         let mut bytes = Vec::new();
@@ -145,6 +146,23 @@ mod tests {
         };
         read(of(MAX_ELEMENTS), |command| assert!(command.is_ok()));
         read(of(MAX_ELEMENTS + 1), |command| assert_eq!(command.unwrap_err().0, "a command of too many elements"));
+    }
+
+    #[test]
+    fn so_do_documents_in_it_that_are_looked_into() {
+        for (name, last) in [("$readPreference", "mode"), ("lsid", "id")] {
+            let of = |count: usize| {
+                move |body: &mut Writer<'_>| {
+                    body.int32("find", 1).document(name, |within| {
+                        (1..count).for_each(|number| _ = within.null(&number.to_string()));
+                        within.binary(last, b"0123456789abcdef");
+                    });
+                }
+            };
+            read(of(MAX_NESTED), |command| assert!(command.is_ok(), "{name}"));
+            let error = "a document of too many elements within a command";
+            read(of(MAX_NESTED + 1), |command| assert_eq!(command.unwrap_err().0, error, "{name}"));
+        }
     }
 
     #[test]

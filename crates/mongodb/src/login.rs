@@ -69,7 +69,7 @@ impl Exchange {
         }
         let skips_last = get("options")
             .and_then(Value::document)
-            .is_some_and(|options| options.get("skipEmptyExchange").ok().flatten().is_some_and(Value::truth));
+            .is_some_and(|options| options.get_nested("skipEmptyExchange").ok().flatten().is_some_and(Value::truth));
         let first = payload(command.body)?;
         if first.len() > MAX_FIRST {
             return Err(Failure::new(

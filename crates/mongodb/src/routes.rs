@@ -198,7 +198,7 @@ fn wanted(command: &Command<'_>) -> Result<Option<Arc<Wanted>>, Failure> {
 /// The seconds that a member may be behind, if that is said.
 fn staleness(command: &Command<'_>) -> Result<Option<i64>, Malformed> {
     let preference = command.body.get("$readPreference")?.and_then(Value::document);
-    match preference.map(|preference| preference.get("maxStalenessSeconds")).transpose()?.flatten() {
+    match preference.map(|preference| preference.get_nested("maxStalenessSeconds")).transpose()?.flatten() {
         None | Some(Value::Null) => Ok(None),
         Some(seconds) => match seconds.integer() {
             // Drivers' ways to say that it does not matter.
@@ -227,7 +227,8 @@ pub fn collection(command: &Command<'_>) -> Option<Collection> {
 /// The sets of tags that a command's read preference names.
 fn tag_sets(command: &Command<'_>) -> Result<Vec<TagSet>, Malformed> {
     let preference = command.body.get("$readPreference")?.and_then(Value::document);
-    let Some(sets) = preference.map(|preference| preference.get("tags")).transpose()?.flatten().and_then(Value::array)
+    let Some(sets) =
+        preference.map(|preference| preference.get_nested("tags")).transpose()?.flatten().and_then(Value::array)
     else {
         return Ok(Vec::new());
     };

@@ -156,7 +156,7 @@ impl MongoDb {
 fn is_by_id(named: Document<'_>) -> bool {
     named.elements().all(|element| {
         let session = element.and_then(|element| element.value()).ok().and_then(Value::document);
-        session.is_some_and(|session| session.elements().count() == 1)
+        session.is_some_and(|session| session.elements().take(2).count() == 1)
     })
 }
 
@@ -169,7 +169,7 @@ fn sessions(named: Value<'_>) -> Result<Vec<SessionId>, Malformed> {
             return Err(Malformed("a command about too many sessions"));
         }
         let session: Document<'_> = element?.value()?.document().ok_or(WRONG)?;
-        let Some(Value::Binary(_, id)) = session.get("id")? else { return Err(WRONG) };
+        let Some(Value::Binary(_, id)) = session.get_nested("id")? else { return Err(WRONG) };
         found.push(id.try_into().map_err(|_| WRONG)?);
     }
     Ok(found)

@@ -54,7 +54,7 @@ pub fn opens_stream(command: &Command<'_>) -> Result<bool, Malformed> {
             let pipeline = command.body.get("pipeline")?.and_then(Value::array);
             let first = pipeline.and_then(|pipeline| pipeline.elements().next()).transpose()?;
             let stage = first.map(|first| first.value()).transpose()?.and_then(Value::document);
-            stage.map_or(Ok(false), |stage: Document<'_>| Ok(stage.get("$changeStream")?.is_some()))
+            stage.map_or(Ok(false), |stage: Document<'_>| Ok(stage.get_nested("$changeStream")?.is_some()))
         }
         _ => Ok(false),
     }
