@@ -244,7 +244,7 @@ def test_a_result_that_would_be_too_large_as_json_is_refused(rest, server):
     server.connect().set("text", "x" * 22_500_000)
     ask = Rest(poolhouse.http)
     status, body, _ = ask.ask("GET", "/get/nulls")
-    assert status == 400 and b"the results have more than" in body
+    assert status == 507 and b"was executed, but its results were dropped, because they have more than" in body
     assert len(ask.command("GET", "text")) == 22_500_000
     status, body, _ = ask.ask("GET", "/get/nulls", Upstash_Encoding="base64")
     assert status == 200 and len(base64.b64decode(json.loads(body)["result"])) == 22_500_001

@@ -110,7 +110,11 @@ impl Work {
 
     /// They have become too much.
     fn give_up_results(&mut self) {
-        self.deny(400, &format!("ERR the results have more than {MAX_ANSWER} bytes: ask for less at a time"));
+        let why = format!(
+            "ERR Poolhouse: the command was executed, but its results were dropped, because they have more than {MAX_ANSWER} bytes: \
+             ask for less at a time"
+        );
+        self.deny(507, &why);
         (self.body, self.partial) = (Vec::new(), Vec::new());
     }
 
