@@ -69,7 +69,9 @@ def test_a_token_comes_from_a_file_or_the_environment_and_never_from_an_argument
     pooler = start(token=TOKEN)
     path = tmp_path / "token"
     path.write_text(TOKEN + "\n")
-    assert pooler.ctl("resume").returncode == 1
+    for told, said in [({}, "orders need the token"), ({"environment": {"POOLHOUSE_ADMIN_TOKEN": "wrong"}}, "this token is not the one")]:
+        refused = pooler.ctl("resume", **told)
+        assert refused.returncode == 1 and said in refused.stderr and "--token-file FILE" in refused.stderr, refused.stderr
     assert pooler.ctl("--token-file", path, "resume").returncode == 0
     assert pooler.ctl("resume", environment={"POOLHOUSE_ADMIN_TOKEN": TOKEN}).returncode == 0
     assert pooler.ctl("--token-file", tmp_path / "nowhere", "resume").returncode == 2

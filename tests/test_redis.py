@@ -208,6 +208,13 @@ def test_a_number_is_what_redis_takes_for_one(pool, server, words):
     assert told[1] == told[0] and told[0].startswith(b"-ERR")
 
 
+@pytest.mark.parametrize("before", [b"", b"MULTI\r\n", b"SUBSCRIBE a\r\n"], ids=["alone", "in a transaction", "subscribed"])
+def test_reset_takes_no_argument(pool, server, before):
+    asked = before + b"RESET x\r\n" + (b"EXEC\r\n" if before.startswith(b"MULTI") else b"") + b"PING end\r\n"
+    told = [talk(port, asked, until=b"end\r\n") for port in (server.port, pool().port)]
+    assert told[1] == told[0] and b"wrong number of arguments for 'reset'" in told[0]
+
+
 def test_replies_come_in_the_order_of_commands_whoever_answers_them(pool):
     poolhouse = pool()
     asked = b"PING\r\nCLIENT SETNAME me\r\nECHO a\r\nCLIENT GETNAME\r\nSELECT 1\r\nSET k v\r\nSELECT 0\r\nGET k\r\nRESET\r\nQUIT\r\n"

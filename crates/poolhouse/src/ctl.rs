@@ -13,6 +13,9 @@ use crate::{
 
 mod table;
 
+/// The status of an answer to who has no token, or a wrong one.
+const UNAUTHORIZED: u16 = 401;
+
 const EXAMPLE: &str = "\
 Examples:
   poolhouse ctl http://127.0.0.1:9930 show pools
@@ -119,6 +122,9 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
     }
     if let Some(error) = answer.error() {
         eprintln!("error: {error}");
+        if answer.status == UNAUTHORIZED {
+            eprintln!("      = {}", remote.how_to_prove());
+        }
         return Ok(if answer.status == 400 { BAD_USAGE.into() } else { ExitCode::FAILURE });
     }
     if args.json.is_none() {

@@ -125,6 +125,15 @@ impl Remote {
         self.shown.trim_start_matches("http://")
     }
 
+    /// What to do where the token is missing or wrong.
+    pub fn how_to_prove(&self) -> String {
+        let said = match self.token {
+            Some(_) => "this token is not the one of [admin] there",
+            None => "orders need the token of [admin] there",
+        };
+        format!("{said}: give it with --token-file FILE, or in the environment as {TOKEN}")
+    }
+
     /// Looks at something that is there at once.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::BAD_USAGE;
 const MOST_EXAMPLES: usize = 2;
 
 /// What each verb takes, where it was given nothing.
-const TAKES: [(&str, &str); 7] = [
+const TAKES: [(&str, &str); 8] = [
     ("serve", "the URL of a database, a file with it (--url-file) or a configuration file (--config)"),
     ("check", "a configuration file"),
     ("bench", "the URL of what to measure, a file with it (--url-file) or a scenario file"),
@@ -22,6 +22,7 @@ const TAKES: [(&str, &str); 7] = [
     ("doctor", "the URL of what to look at, a file with it (--url-file) or a recording"),
     ("plan", "a scenario file, or a load (--rate) and what the server takes for it (--service or --measured)"),
     ("sweep", "the URL of a database, or a file with it (--url-file)"),
+    ("top", "the admin address of a running Poolhouse (http://127.0.0.1:9930 by default)"),
 ];
 
 /// Says what is wrong, or shows the help that was asked for, and ends the process.
@@ -41,6 +42,9 @@ fn told(error: &Error, root: &Command, words: &[String]) -> Option<String> {
     match error.kind() {
         ErrorKind::MissingRequiredArgument => lacking(error, root, words),
         ErrorKind::ValueValidation => no_number(error),
+        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::InvalidValue => {
+            in_capitals(error, root, words)
+        }
         _ => None,
     }
 }
@@ -63,6 +67,23 @@ fn lacking(error: &Error, root: &Command, words: &[String]) -> Option<String> {
         "error: `poolhouse {name}` takes {takes}. For example:{}\n\nAll options: poolhouse {name} --help",
         shown.concat()
     ))
+}
+
+/// An order in capitals, as PgBouncer's console takes them.
+fn in_capitals(error: &Error, root: &Command, words: &[String]) -> Option<String> {
+    let at = words.iter().position(|word| root.find_subcommand(word).is_some_and(|verb| verb.get_name() == "ctl"))?;
+    let mut told: Vec<String> =
+        words[at + 1..].iter().flat_map(|word| word.trim_end_matches(';').split(' ')).map(str::to_owned).collect();
+    let orders = root.find_subcommand("ctl")?;
+    let order = told.iter().position(|word| orders.find_subcommand(word.to_ascii_lowercase()).is_some())?;
+    let capitals = |word: &String| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    if !told[order..].iter().take(2).any(capitals) {
+        return None;
+    }
+    told[order..].iter_mut().take(2).for_each(|word| word.make_ascii_lowercase());
+    let said = error.render().to_string();
+    let said = said.lines().next().unwrap_or_default();
+    Some(format!("{said}\n      = orders are in lower case here: poolhouse ctl {}", told.join(" ")))
 }
 
 /// A value that is no number, in words that do not speak of digits in strings.
@@ -103,11 +124,28 @@ mod tests {
             ("poolhouse bench --clients 5", ["URL", "scenario file", "poolhouse bench"]),
             ("poolhouse doctor", ["URL", "recording", "poolhouse doctor http"]),
             ("poolhouse sweep", ["URL", "--url-file", "poolhouse sweep"]),
+            ("poolhouse top", ["admin address", "http://127.0.0.1:9930", "poolhouse top http"]),
+            ("poolhouse top --once", ["admin address", "http://127.0.0.1:9930", "poolhouse top http"]),
             ("poolhouse check", ["configuration file", "check", "poolhouse check poolhouse.toml"]),
         ] {
             let said = refused(line);
             assert!(parts.iter().all(|part| said.contains(part)), "{line}: {said}");
         }
+    }
+
+    #[test]
+    fn orders_in_capitals_are_told_in_lower_case() {
+        for (line, right) in [
+            ("poolhouse ctl http://a:1 SHOW POOLS", "poolhouse ctl http://a:1 show pools"),
+            ("poolhouse ctl a:1 show CLIENTS;", "poolhouse ctl a:1 show clients"),
+            ("poolhouse ctl a:1 PAUSE --database Shop", "poolhouse ctl a:1 pause --database Shop"),
+            ("poolhouse ctl --json - a:1 RELOAD", "poolhouse ctl --json - a:1 reload"),
+        ] {
+            let said = refused(line);
+            assert!(said.starts_with("error: ") && said.ends_with(right), "{line}: {said}");
+        }
+        let said = refused("poolhouse ctl a:1 show stats");
+        assert!(said.contains("pools, clients, servers"), "{said}");
     }
 
     #[test]

@@ -177,12 +177,16 @@ fn open(listener: &crate::config::Listener, inherited: Option<&mut Inherited>) -
         None => bind(listener),
     };
     bound.map_err(|source| {
-        let hint = match source.kind() {
-            io::ErrorKind::AddrInUse => " (if another Poolhouse serves there, --take-over has it hand over)",
-            _ => "",
-        };
-        ServeError::system(format!("cannot listen on {}{hint}", listener.listen))(source)
+        ServeError::system(format!("cannot listen on {}{}", listener.listen, hint_of(&source)))(source)
     })
+}
+
+/// What to do where one cannot listen.
+fn hint_of(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => " (if another Poolhouse serves there, --take-over has it hand over)",
+        _ => "",
+    }
 }
 
 /// What is given to a process that takes over.
@@ -208,7 +212,8 @@ fn admin_socket(
     match bind_admin(address) {
         Ok(socket) => Ok((Some(socket), None)),
         Err(source) if config.admin.asked_for => {
-            Err(ServeError::system(format!("cannot listen on the admin address {address}"))(source))
+            let what = format!("cannot listen on the admin address {address}{}", hint_of(&source));
+            Err(ServeError::system(what)(source))
         }
         Err(error) => {
             let problem = Problem::warning(format!("no admin address: cannot listen on {address}: {error}"));

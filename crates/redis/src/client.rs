@@ -274,9 +274,14 @@ impl Redis {
             self.note_pause(arguments);
         }
         let alone = alone || (kind.can_share() && self.keeps_apart());
+        let is_wrong_reset = kind == Kind::Reset && arguments.len() > 1;
+        if is_wrong_reset && !client.is_bound() {
+            return if client.waits() { Taken::No } else { client.wrong_arity(me, "reset", out) };
+        }
         // A transaction is the server's business: it queues most of these, and has words for the others.
         if client.is_bound()
-            && matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_) | Kind::Subscription(_))
+            && (is_wrong_reset
+                || matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_) | Kind::Subscription(_)))
         {
             kind = Kind::Keeping;
         }

@@ -31,7 +31,7 @@ const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
 const MAX_PATIENCE: Duration = Duration::from_secs(3600);
 /// Bytes of an answer to an order: the states of all pools at most.
 const MAX_ANSWER: usize = 64 << 20;
-/// Letters of an answer that the log has.
+/// Letters of an answer's error that the log has.
 const MAX_LOGGED: usize = 300;
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(20);
@@ -74,12 +74,29 @@ async fn authorized(
     }
 }
 
-/// An answer, and the beginning of what it says.
+/// An answer, and what it says in short.
 async fn overheard(answer: Response) -> (Response, String) {
     let (parts, body) = answer.into_parts();
     let bytes = axum::body::to_bytes(body, MAX_ANSWER).await.unwrap_or_default();
-    let said = String::from_utf8_lossy(&bytes).chars().take(MAX_LOGGED).collect();
+    let said = serde_json::from_slice(&bytes).map_or_else(|_| String::new(), |answer: Value| in_short(&answer));
     (Response::from_parts(parts, bytes.into()), said)
+}
+
+/// An answer for the log: its error; or its figures, and how many entries its lists have.
+fn in_short(answer: &Value) -> String {
+    if let Some(error) = answer["error"].as_str() {
+        let mut said: String = error.chars().take(MAX_LOGGED).collect();
+        if said.len() < error.len() {
+            said.push('…');
+        }
+        return said;
+    }
+    let part = |(name, value): (&String, &Value)| match value {
+        Value::Array(list) => format!("{name}: {}", list.len()),
+        Value::Object(_) => in_short(value),
+        value => format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+    };
+    answer.as_object().into_iter().flatten().map(part).collect::<Vec<_>>().join(", ")
 }
 
 /// Holds clients back and waits until no server is left.
@@ -367,6 +384,18 @@ mod tests {
         let called = |kind| name_of(kind, "0/resp3").database;
         assert_eq!([called(Kind::Postgres), called(Kind::Redis)], ["0/resp3", "0"]);
         assert_eq!(meant(Some(Kind::Redis), Known::ByName, Known::No), Err(Unclear::Unknown));
+    }
+
+    #[test]
+    fn the_log_has_whole_words_of_an_answer() {
+        let pools = vec![json!({ "database": "shop" }); 40];
+        let told = in_short(&json!({ "paused": true, "waited_ms": 12, "pools": pools }));
+        assert_eq!(told, "paused: true, pools: 40, waited_ms: 12");
+        assert_eq!(in_short(&json!({ "error": "there is no such client" })), "there is no such client");
+        let long = in_short(&json!({ "error": "ä".repeat(MAX_LOGGED + 1) }));
+        assert_eq!(long, format!("{}…", "ä".repeat(MAX_LOGGED)));
+        let reloaded = in_short(&json!({ "reloaded": true, "notes": ["a"], "pools": { "followed": 2, "renewed": 1 } }));
+        assert_eq!(reloaded, "notes: 1, followed: 2, renewed: 1, reloaded: true");
     }
 
     #[test]
