@@ -377,3 +377,28 @@ fn names_of_pgbouncer_are_told_what_they_are_here() {
         assert!(!shown.contains("did you mean"), "{shown}");
     }
 }
+
+#[test]
+fn a_variable_that_is_not_set_is_the_only_error_that_comes_of_it() {
+    let text = r#"[[listener]]
+protocol = "http"
+listen = "127.0.0.1:1"
+[[database]]
+url = "redis://:${NONE}@h"
+[[user]]
+name = "a"
+password = "x"
+[[user]]
+name = "b"
+password_file = "/none/of/that/name"
+[[token]]
+name = "t"
+token = "0123456789abcdef"
+user = "a"
+"#;
+    let said = errors(text);
+    assert_eq!(said.matches("error:").count(), 2, "{said}");
+    assert!(said.contains("the environment variable NONE is not set") && said.contains("/none/of/that/name"), "{said}");
+    let unreadable = errors(&text.replace("url = \"redis://:${NONE}@h\"", "url_file = \"/none/of/that/name\""));
+    assert_eq!(unreadable.matches("error:").count(), 2, "{unreadable}");
+}

@@ -252,8 +252,13 @@ impl Reader<'_> {
         if !section.has(key) {
             section.error("", "this [[database]] has no `url`");
         }
-        let url = section.secret("url", "url_file", true)?;
-        let url = UpstreamUrl::parse_any(url.reveal()).map_err(|message| section.error(key, message)).ok()?;
+        let url = section
+            .secret("url", "url_file", true)
+            .and_then(|url| UpstreamUrl::parse_any(url.reveal()).map_err(|message| section.error(key, message)).ok());
+        let Some(url) = url else {
+            kinds.is_one_unread = true;
+            return None;
+        };
         kinds.note(url.kind);
         if section.has("name") && name.is_none() {
             return None;
@@ -445,8 +450,9 @@ impl Reader<'_> {
         if users.iter().all(|user| user.password.is_none() && !user.certificate) {
             return;
         }
-        let without =
-            |user: &&User| user.password.is_none() && !user.certificate && !user.spots.contains_key("password");
+        // One that cannot be read is told as that.
+        let has_key = |user: &User| ["password", "password_file"].iter().any(|key| user.spots.contains_key(key));
+        let without = |user: &&User| user.password.is_none() && !user.certificate && !has_key(user);
         for user in users.iter().filter(without) {
             let span = user.spots.get("name").cloned().unwrap_or_default();
             let problem = Problem::error(format!("the user `{}` has no password, though others have", user.name));
@@ -457,26 +463,31 @@ impl Reader<'_> {
 
 /// The kinds of databases in a file.
 #[derive(Default)]
-struct Kinds(BTreeSet<Kind>);
+struct Kinds {
+    known: BTreeSet<Kind>,
+    /// There is a database of a kind that is not known, because its URL is at fault.
+    is_one_unread: bool,
+}
 
 impl Kinds {
     fn note(&mut self, kind: Kind) {
-        self.0.insert(kind);
+        self.known.insert(kind);
     }
 
-    /// Of a file without a database, which is at fault anyway, it is taken to be for PostgreSQL.
+    /// Whether there is, or may be, a database of this kind. Of a file without a database, which is at fault anyway, it is taken to be for
+    /// PostgreSQL.
     fn has(&self, kind: Kind) -> bool {
-        self.all().any(|known| known == kind)
+        self.is_one_unread || self.all().any(|known| known == kind)
     }
 
     fn all(&self) -> impl Iterator<Item = Kind> {
-        let none = self.0.is_empty().then(Kind::default);
-        self.0.iter().copied().chain(none)
+        let none = self.known.is_empty().then(Kind::default);
+        self.known.iter().copied().chain(none)
     }
 
     /// The only one, if there is no other.
     fn only(&self) -> Option<Kind> {
-        if self.0.len() > 1 { None } else { self.all().next() }
+        if self.known.len() > 1 { None } else { self.all().next() }
     }
 }
 
