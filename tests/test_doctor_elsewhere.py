@@ -286,7 +286,7 @@ def bouncer(cluster, workspace, request):
         directory = workspace / f"b{len(started)}-{time.monotonic_ns()}"
         directory.mkdir()
         made = poolers.PgBouncer(directory, cluster)
-        users = {"app": PASSWORDS["app"], WATCHER: PASSWORD}
+        users = settings.pop("users", {"app": PASSWORDS["app"], WATCHER: PASSWORD})
         ini = {"stats_users": WATCHER, "stats_period": 1, **settings.pop("ini", {})}
         started.append(made)
         made.start(users=users, ini=ini, **settings)
@@ -409,6 +409,12 @@ def test_a_deployment_behind_a_pgbouncer_is_healthy(bouncer):
         time.sleep(3)
     said, done = said[0]
     assert (done.returncode, said["findings"], said["undecided"]) == (0, [], []), said
+
+
+def test_who_may_not_use_the_console_of_a_pgbouncer_is_told_who_may(bouncer, watched):
+    made = bouncer(max_size=2, users={"app": PASSWORDS["app"], WATCHER: PASSWORD, "stranger": PASSWORD})
+    said, done = see(made.console.replace(WATCHER, "stranger"), window="2s")
+    assert done.returncode == 3 and "stats_users" in done.stderr and "not allowed" in done.stderr, done.stderr
 
 
 def test_a_paused_pgbouncer_and_one_whose_database_is_gone_are_told_apart(bouncer, cluster, watched):

@@ -31,5 +31,14 @@ pub fn examine_redis(window: &RedisWindow) -> Diagnosis {
 }
 
 fn nothing(of: Source, looked_at: String, window_s: f64, unseen: Vec<String>) -> Diagnosis {
-    Diagnosis { of, looked_at, window_s, pools: 0, findings: Vec::new(), undecided: Vec::new(), unseen }
+    Diagnosis {
+        of,
+        looked_at,
+        window_s,
+        pools: 0,
+        is_quiet: false,
+        findings: Vec::new(),
+        undecided: Vec::new(),
+        unseen,
+    }
 }

@@ -23,6 +23,8 @@ pub struct Diagnosis {
     pub window_s: f64,
     /// Pools that were looked at; none where it was the database alone.
     pub pools: usize,
+    /// Nothing was asked of these pools meanwhile: that none of them has trouble tells little.
+    pub is_quiet: bool,
     /// What is wrong.
     pub findings: Vec<Told>,
     /// What may be.
@@ -79,6 +81,7 @@ pub fn examine_with(window: &Window, forecast: Option<&dyn Forecast>) -> Diagnos
         looked_at,
         window_s: window.lasts().as_secs_f64(),
         pools: pools.len(),
+        is_quiet: window.is_quiet(),
         findings: Vec::new(),
         undecided: Vec::new(),
         unseen: symptoms::unseen(window),
@@ -104,6 +107,7 @@ pub fn examine_database(window: &DatabaseWindow) -> Diagnosis {
         looked_at,
         window_s: window.lasts().as_secs_f64(),
         pools: 0,
+        is_quiet: false,
         findings: Vec::new(),
         undecided: Vec::new(),
         unseen: symptoms::database::unseen(window),
@@ -173,6 +177,10 @@ fn done(effect: &Effect) -> String {
     parts.join(", ")
 }
 
+/// What is said where nothing happened.
+const QUIET: &str = "Nothing happened in this time: no transaction ended, no server was in use, no client waited. So there is nothing to find; \
+                     look again under load.\n";
+
 impl Diagnosis {
     pub(crate) fn with(self, verdicts: impl IntoIterator<Item = Verdict>) -> Self {
         self.with_told(verdicts, values::unplanned)
@@ -214,6 +222,7 @@ impl Diagnosis {
         let lines: Vec<String> = found.chain(undecided).collect();
         match lines.is_empty() {
             true if this.is_of_nothing() => vec!["there was no pool to look at".to_owned()],
+            true if this.is_quiet => vec![format!("nothing was asked of {}", this.looked_at)],
             true => {
                 let blind = this.unseen.iter().any(|unseen| unseen.contains("wait for a connection"));
                 let blind = if blind { "; whether clients wait cannot be seen from there" } else { "" };
@@ -245,6 +254,7 @@ impl Diagnosis {
         if self.findings.is_empty() && self.undecided.is_empty() {
             text += match self.of {
                 _ if self.is_of_nothing() => "There is no pool yet: nobody has asked for a database.\n",
+                _ if self.is_quiet => QUIET,
                 Source::Poolhouse => "Healthy: none of the symptoms that it knows.\n",
                 _ => "Healthy: none of the symptoms that can be seen from here.\n",
             };
@@ -284,6 +294,7 @@ mod tests {
             looked_at: evil(),
             window_s: 1.0,
             pools: 1,
+            is_quiet: false,
             findings: vec![Told::by_plan(finding.clone(), setting, predicted), Told::by_rule(finding, evil())],
             undecided: vec![seen],
             unseen: vec![evil()],

@@ -181,6 +181,14 @@ impl Key {
     }
 }
 
+/// A time as the configuration has it.
+pub(crate) fn setting_time(ms: f64) -> String {
+    match ms / 1e3 {
+        seconds if seconds.fract() == 0.0 => format!("{seconds}s"),
+        _ => format!("{ms}ms"),
+    }
+}
+
 /// Signs of trouble that do not suffice to name it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Undecided {

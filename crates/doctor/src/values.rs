@@ -23,6 +23,8 @@ type Planned = Result<(Setting, Predicted), String>;
 /// A finding about a pool, with the value that a plan gives to its setting if one can.
 pub(crate) fn planned(pool: &PoolWindow<'_>, finding: Finding, forecast: Option<&dyn Forecast>) -> Told {
     let plan: fn(&PoolWindow<'_>, &dyn Forecast) -> Planned = match finding.symptom {
+        // What is tuned is not set.
+        Symptom::PoolTooSmall if pool.last.tuning.is_some() => return Told::new(finding),
         Symptom::PoolTooSmall => crowd::plan,
         Symptom::IdleChurn => bursts::plan,
         _ => return Told::new(finding),

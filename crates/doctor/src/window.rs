@@ -7,7 +7,10 @@ use std::{
 
 use watch::{Change, Client, Look, Pool, PoolChange, Pooler, Times, Work};
 
-use crate::{course::Course, finding::Key};
+use crate::{
+    course::Course,
+    finding::{Key, Setting, setting_time},
+};
 
 /// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing is known.
 pub(crate) const MAX_POOLS: usize = 1_000;
@@ -203,6 +206,12 @@ impl Window {
         self.transactions
     }
 
+    /// Nothing was asked of any pool.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let is_idle = |step: &Step| step.in_use == 0 && step.waiters == 0;
+        self.transactions == 0 && self.steps.values().flatten().all(is_idle)
+    }
+
     /// The first look and the last.
     pub(crate) fn ends(&self) -> Option<(&Look, &Look)> {
         self.course.ends()
@@ -315,6 +324,23 @@ impl PoolWindow<'_> {
             "" => database,
             user => format!("{database} as {user}"),
         }
+    }
+
+    /// A time-out of its clients that is in force, in milliseconds, if it is told and not off.
+    pub(crate) fn in_force(&self, key: Key) -> Option<f64> {
+        match key {
+            Key::TransactionIdleTime => self.last.settings.transaction_idle_time,
+            Key::ClientIdleTime => self.last.settings.client_idle_time,
+            Key::MaxIdleTime => self.last.settings.max_idle_time,
+            Key::MaxSize | Key::MinSize => None,
+        }
+    }
+
+    /// A time-out of its clients that is proposed; `None` if one that is as short is in force.
+    pub(crate) fn shorter(&self, key: Key, to_ms: f64) -> Option<Setting> {
+        let from = self.in_force(key);
+        let shorter = from.is_none_or(|ms| ms > to_ms);
+        shorter.then(|| Setting { key: self.key(key), from: from.map(setting_time), to: setting_time(to_ms) })
     }
 
     /// Most servers; of a pool that does not tell it, the most that were seen.

@@ -282,7 +282,11 @@ fn figures_as_large_as_they_can_be_do_no_harm() {
             checkout: paths(["idle", "created", "queued"]),
             connect: paths(["tcp", "auth", "ready"]),
             hold: full(),
-            settings: PoolSettings { max_idle_time: Some(f64::MAX), max_connecting: Some(most) },
+            settings: PoolSettings {
+                max_idle_time: Some(f64::MAX),
+                max_connecting: Some(most),
+                ..PoolSettings::default()
+            },
             unavailable_ms: (n == 3).then_some(f64::MAX),
             ..Pool::default()
         };

@@ -185,7 +185,7 @@ fn bursts(many: u64) -> Window {
             checkout: BTreeMap::from([("created".into(), paid.clone())]),
             connect: BTreeMap::from([("tcp".into(), times(1.0, created)), ("auth".into(), times(30.0, created))]),
             hold: hold.clone(),
-            settings: PoolSettings { max_idle_time: Some(1_500.0), max_connecting: Some(2) },
+            settings: PoolSettings { max_idle_time: Some(1_500.0), max_connecting: Some(2), ..PoolSettings::default() },
             ..Pool::default()
         };
         let look =

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use doctor::{Diagnosis, Observation, Symptom, Window, examine};
-use watch::{Client, Listener, ListenerClients, Look, Pool, PoolServers, Times, Work};
+use watch::{Client, Listener, ListenerClients, Look, Pool, PoolServers, Times, Tuned, Work};
 
 /// Bounds of the buckets, in milliseconds.
 const BOUNDS: [f64; 4] = [1.0, 10.0, 100.0, 1_000.0];
@@ -21,6 +21,9 @@ struct Moment {
     elsewhere_ms: f64,
     accepted: u64,
 }
+
+/// One in which nothing is asked.
+const IDLE: Moment = Moment { in_use: 0, waiters: 0, transactions: 0, ..QUIET };
 
 const QUIET: Moment =
     Moment { in_use: 2, waiters: 0, transactions: 50, hold_ms: 5.0, elsewhere: 0, elsewhere_ms: 0.0, accepted: 0 };
@@ -501,4 +504,53 @@ fn the_text_names_evidence_rival_setting_and_what_to_do() {
     {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
+}
+
+#[test]
+fn where_nothing_happens_nothing_is_called_healthy() {
+    let told = |moments: &[Moment]| examine(&window(moments, |_| {})).text(str::to_owned);
+    let (idle, quiet) = (told(&[IDLE; 10]), told(&[QUIET; 10]));
+    assert!(idle.contains("Nothing happened in this time") && !idle.contains("Healthy"), "{idle}");
+    assert!(quiet.contains("Healthy"), "{quiet}");
+    let last = Moment { transactions: 1, ..IDLE };
+    assert!(told(&[&[IDLE; 9][..], &[last]].concat()).contains("Healthy"), "one transaction is something");
+}
+
+#[test]
+fn what_is_in_force_is_not_proposed() {
+    let open = Moment { in_use: 10, waiters: 0, transactions: 0, elsewhere: 1, elsewhere_ms: 40_000.0, ..QUIET };
+    let told = |limit: Option<f64>| {
+        let window = window(&[open; 10], |look| look.pools[0].settings.transaction_idle_time = limit);
+        examine(&window).text(str::to_owned)
+    };
+    let unset = told(None);
+    assert!(unset.contains("60s would end those"), "{unset}");
+    let longer = told(Some(300_000.0));
+    assert!(longer.contains("transaction_idle_time is 300s: 60s would end those"), "{longer}");
+    let shorter = told(Some(60_000.0));
+    assert!(shorter.contains("transaction_idle_time = 60s is in force") && !shorter.contains("would end"), "{shorter}");
+
+    let leaks = Moment { in_use: 10, waiters: 5, elsewhere: 10, ..open };
+    let told = |limit: Option<f64>| {
+        let diagnosis = examine(&window(&[leaks; 40], |look| look.pools[0].settings.transaction_idle_time = limit));
+        let [finding] = &diagnosis.findings[..] else { panic!("{}", diagnosis.text(str::to_owned)) };
+        (finding.setting.clone().map(|setting| (setting.from, setting.to)), finding.advice.clone())
+    };
+    assert_eq!(told(None).0, Some((None, "30s".to_owned())));
+    assert_eq!(told(Some(60_000.0)).0, Some((Some("60s".to_owned()), "30s".to_owned())));
+    let (setting, advice) = told(Some(2_500.0));
+    assert!(setting.is_none() && advice.contains("transaction_idle_time = 2500ms is in force"), "{advice}");
+}
+
+#[test]
+fn a_size_that_is_tuned_is_not_set() {
+    let busy = |tuning: Option<Tuned>| {
+        let quiet = [QUIET; 20];
+        let full = [Moment { in_use: 10, waiters: 8, transactions: 500, ..QUIET }; 20];
+        let diagnosis = examine(&window(&[quiet, full].concat(), |look| look.pools[0].tuning = tuning));
+        let [finding] = &diagnosis.findings[..] else { panic!("{}", diagnosis.text(str::to_owned)) };
+        (finding.symptom, finding.setting.is_some(), finding.advice.contains("is in force"))
+    };
+    assert_eq!(busy(None), (Symptom::PoolTooSmall, true, false));
+    assert_eq!(busy(Some(Tuned {})), (Symptom::PoolTooSmall, false, true));
 }

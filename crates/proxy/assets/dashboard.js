@@ -170,21 +170,28 @@ const ruled = settings => Object.entries(settings).map(([key, value]) =>
 const finding = (title, seen, kind, ...more) =>
   element("div", { class: kind }, element("h3", {}, title), element("ul", {}, ...seen.map(text => element("li", {}, text))), ...more);
 
+// Text in which commands stand between backticks.
+const marked = text => {
+  const parts = text.split("`");
+  return parts.length % 2 ? parts.map((part, i) => i % 2 ? element("code", {}, part) : part) : [text];
+};
+
 // What the doctor found. Told again only when it changes, so that it is not read aloud every few seconds.
 let said = null;
 const showFindings = told => {
-  const paragraph = text => element("p", { class: "soft" }, text);
+  const paragraph = (...inside) => element("p", { class: "soft" }, ...inside);
   const span = told.state === "examined" ? `in the last ${time(told.window_s * 1000)}` : "";
   const set = ({ key, to, from }) => element("p", {}, "set ", element("code", {}, `${key} = ${to}`), from === null ? "" : ` (now ${from})`);
   const inside = told.state === "looking" ? [paragraph(`Looking: it says nothing before it has looked ${told.needs_looks} times and for ${told.needs_s} s.`)]
     : told.state !== "examined" ? [paragraph(`There are more than ${told.most_pools} pools: too many to watch from here. Ask "poolhouse doctor".`)]
-    : [...told.findings.map(one => finding(`${one.of}: ${one.name}`, one.evidence, "finding", paragraph(`not: ${one.rules_out}`),
-        ...(one.setting ? [set(one.setting)] : []), element("p", {}, one.advice))),
-      ...told.undecided.map(one => finding(`${one.of}: undetermined: ${one.names.join(", or ")}`, one.seen, "finding undecided", paragraph(`what would decide it: ${one.needs}`)))];
+    : [...told.findings.map(one => finding(`${one.of}: ${one.name}`, one.evidence, "finding", paragraph("not: ", ...marked(one.rules_out)),
+        ...(one.setting ? [set(one.setting)] : []), element("p", {}, ...marked(one.advice)))),
+      ...told.undecided.map(one => finding(`${one.of}: undetermined: ${one.names.join(", or ")}`, one.seen, "finding undecided", paragraph("what would decide it: ", ...marked(one.needs))))];
   if (told.state === "examined" && inside.length === 0) {
-    inside.push(paragraph(told.pools === 0 ? "There is no pool yet: nobody has asked for a database." : `Healthy ${span}: none of the symptoms that it knows.`));
+    inside.push(paragraph(told.pools === 0 ? "There is no pool yet: no client has asked for a database."
+      : told.is_quiet ? `Nothing happened ${span}: no transaction ended, no server was in use, no client waited.` : `Healthy ${span}: none of the symptoms that it knows.`));
   }
-  const key = JSON.stringify([told.state, told.findings?.map(one => [one.of, one.name]), told.undecided?.map(one => [one.of, one.names]), told.pools === 0]);
+  const key = JSON.stringify([told.state, told.findings?.map(one => [one.of, one.name]), told.undecided?.map(one => [one.of, one.names]), told.pools === 0, told.is_quiet]);
   by("findings").setAttribute("aria-live", key === said ? "off" : "polite");
   said = key;
   by("findings").replaceChildren(...inside);

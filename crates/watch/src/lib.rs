@@ -25,7 +25,7 @@ pub use console::{Console, MAX_CONSOLE_ROWS, Shown};
 pub use hikari::{Hikari, Scrape, Taken};
 pub use look::{
     Client, Clients, Counts, Listener, ListenerClients, Look, Pool, PoolServers, PoolSettings, Pooler, Server, Servers,
-    Worker,
+    Tuned, Worker,
 };
 pub use mongodb::{Command, MAX_SESSIONS, Mongo, Session, Transactions};
 pub use redis::{MAX_INFO, MAX_LIST, MAX_LISTED, Redis, RedisClient};

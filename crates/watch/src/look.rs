@@ -159,6 +159,9 @@ pub struct Pool {
     /// Its rules, as far as they are told.
     #[serde(default)]
     pub settings: PoolSettings,
+    /// Its `max_size` is tuned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Tuned>,
     /// For how long its database has been out of reach.
     pub unavailable_ms: Option<f64>,
     /// What the last attempt to connect that failed ended with.
@@ -180,7 +183,17 @@ pub struct PoolSettings {
     /// Most connections that are made at a time; `None`: it is not told.
     #[serde(default)]
     pub max_connecting: Option<u64>,
+    /// For how long a client may pause within a transaction, in milliseconds; `None`: for ever, or it is not told.
+    #[serde(default)]
+    pub transaction_idle_time: Option<f64>,
+    /// For how long a client may have nothing in progress; the same.
+    #[serde(default)]
+    pub client_idle_time: Option<f64>,
 }
+
+/// That a pool's size is looked for while it runs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Tuned {}
 
 /// Servers of a pool now, by state.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]

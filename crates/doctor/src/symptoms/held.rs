@@ -7,7 +7,7 @@ use watch::Pooler;
 
 use super::{PAUSES, Verdict, WAITING, percent, time};
 use crate::{
-    finding::{Finding, Key, Setting, Symptom, Undecided},
+    finding::{Finding, Key, Symptom, Undecided, setting_time},
     window::{Holder, PoolWindow, Stands, Step},
 };
 
@@ -33,6 +33,11 @@ const FEW: f64 = 0.1;
 /// forgotten, whatever is free.
 const PAUSE_OF_A_FULL_POOL_MS: f64 = 1_000.0;
 const FORGOTTEN_MS: f64 = 30_000.0;
+
+/// What is proposed for `transaction_idle_time`: where no ordinary pause is known, where clients never come back, and where few pauses are overlong.
+const LIMIT_MS: f64 = 60_000.0;
+const LIMIT_OF_LEAKS_MS: f64 = 30_000.0;
+const LIMIT_OF_FEW_MS: f64 = 5_000.0;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.waiters > 0);
@@ -129,6 +134,20 @@ pub(super) fn forgotten(pool: &PoolWindow<'_>) -> Verdict {
         0 => format!("all {size} servers were taken at the end"),
         free => format!("{free} of {size} servers were free at the end"),
     };
+    let key = pool.key(Key::TransactionIdleTime);
+    let limit = match pool.in_force(Key::TransactionIdleTime) {
+        Some(ms) if ms <= LIMIT_MS => format!(
+            "{key} = {} is in force, and ends it with an error for its client once it has paused for so long.",
+            setting_time(ms)
+        ),
+        Some(ms) => format!(
+            "{key} is {}: 60s would end those that pause for longer, with an error for who left them.",
+            setting_time(ms)
+        ),
+        None => format!(
+            "Where no {key} is set that is as short, 60s would end those that pause for longer, with an error for who left them."
+        ),
+    };
     let clients = if forgotten == 1 { "a client has".to_owned() } else { format!("{forgotten} clients have") };
     Verdict::Present(Finding {
         symptom: Symptom::TransactionsLeftOpen,
@@ -142,9 +161,8 @@ pub(super) fn forgotten(pool: &PoolWindow<'_>) -> Verdict {
         setting: None,
         advice: format!(
             "Find the client with {}. Until it ends, such a transaction keeps a server and its locks, and what it can see cannot be \
-             vacuumed. Where no {} is set that is as short, 60s would end those that pause for longer, with an error for who left them.",
-            who_holds(pool),
-            pool.key(Key::TransactionIdleTime)
+             vacuumed. {limit}",
+            who_holds(pool)
         ),
     })
 }
@@ -194,11 +212,18 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
                 format!("{waited}, while {:.1} transactions ended a second", pool.rate()),
             ],
             rules_out: "transactions that are slow would come to an end, and others begin: these do neither".to_owned(),
-            setting: Some(Setting { key: pool.key(Key::TransactionIdleTime), from: None, to: "30s".to_owned() }),
+            setting: pool.shorter(Key::TransactionIdleTime, LIMIT_OF_LEAKS_MS),
             advice: format!(
-                "Find the clients with {} and the place where they leave without COMMIT or ROLLBACK. The setting ends such \
-                 transactions, with an error for who left them.",
-                who_holds(pool)
+                "Find the clients with {} and the place where they leave without COMMIT or ROLLBACK. {}, with an error for who left them.",
+                who_holds(pool),
+                match pool.in_force(Key::TransactionIdleTime).filter(|ms| *ms <= LIMIT_OF_LEAKS_MS) {
+                    Some(ms) => format!(
+                        "{} = {} is in force and ends such transactions",
+                        pool.key(Key::TransactionIdleTime),
+                        setting_time(ms)
+                    ),
+                    None => "The setting ends such transactions".to_owned(),
+                }
             ),
         });
     }
@@ -221,7 +246,7 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
             in_use * (1.0 - open)
         ),
         // A limit below what applications pause now would break them; one that only few of them exceed ends those.
-        setting: are_few.then(|| Setting { key: pool.key(Key::TransactionIdleTime), from: None, to: "5s".to_owned() }),
+        setting: if are_few { pool.shorter(Key::TransactionIdleTime, LIMIT_OF_FEW_MS) } else { None },
         advice: without_pauses(pool, in_use, open),
     })
 }
@@ -249,7 +274,10 @@ fn with_idle_clients(pool: &PoolWindow<'_>, idle: f64, waited: String) -> Verdic
         advice: format!(
             "Use transaction mode where the clients allow it; else let idle clients go ({}), or give the pool as many servers as there are \
              clients. docs/postgresql.md says what pins a server.",
-            pool.key(Key::ClientIdleTime)
+            match pool.in_force(Key::ClientIdleTime) {
+                Some(ms) => format!("sooner than {} = {} does", pool.key(Key::ClientIdleTime), setting_time(ms)),
+                None => pool.key(Key::ClientIdleTime).to_owned(),
+            }
         ),
     })
 }

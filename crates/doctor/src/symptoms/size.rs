@@ -22,10 +22,20 @@ pub(super) fn too_small(pool: &PoolWindow<'_>, evidence: Vec<String>, rules_out:
         of: pool.name(),
         evidence,
         rules_out,
-        setting: Some(Setting { key: pool.key(Key::MaxSize), from: Some(max.to_string()), to: to.to_string() }),
+        // A size that is tuned is not set.
+        setting: pool.last.tuning.is_none().then(|| Setting {
+            key: pool.key(Key::MaxSize),
+            from: Some(max.to_string()),
+            to: to.to_string(),
+        }),
         advice: format!(
-            "At the load seen {wanted:.0} clients had or wanted a server at once.{} Look again after the change: what the database does with \
+            "At the load seen {wanted:.0} clients had or wanted a server at once.{}{} Look again after the change: what the database does with \
              more connections has not been seen. `poolhouse sweep` measures it, and its own limit must allow them.",
+            match pool.last.tuning {
+                Some(_) =>
+                    " max_size = \"auto\" is in force and tries larger sizes by itself, up to auto_max_size: raise that if it is reached.",
+                None => "",
+            },
             unseen_pauses(pool)
         ),
     })

@@ -4,7 +4,7 @@ use watch::{Counts, Pooler};
 
 use super::{Verdict, percent, time};
 use crate::{
-    finding::{Finding, Symptom},
+    finding::{Finding, Symptom, setting_time},
     window::Window,
 };
 
@@ -30,6 +30,10 @@ pub(super) fn examine(window: &Window) -> Verdict {
     let accepted = watch::sum(look.listeners.iter().map(|listener| &listener.accepted));
     let here = watch::sum(&look.listeners.iter().map(|listener| listener.clients.total()).collect::<Vec<_>>());
     let gone = accepted.saturating_sub(here).max(sent);
+    let sooner = match look.pools.iter().filter_map(|pool| pool.settings.client_idle_time).reduce(f64::max) {
+        Some(ms) => format!("a client_idle_time below the {} that are in force", setting_time(ms)),
+        None => "a client_idle_time".to_owned(),
+    };
     Verdict::Present(Finding {
         symptom: Symptom::Zombies,
         of: "all listeners".to_owned(),
@@ -47,9 +51,10 @@ pub(super) fn examine(window: &Window) -> Verdict {
         ],
         rules_out: "these are no idle clients that live: those end their side within a round trip".to_owned(),
         setting: None,
-        advice: "Whether their hosts are gone, or processes are frozen that will come back, cannot be told from here. Functions that a \
+        advice: format!(
+            "Whether their hosts are gone, or processes are frozen that will come back, cannot be told from here. Functions that a \
                  platform freezes need a client_idle_time longer than they are kept frozen (310s for most), or they come back to a connection \
-                 that has ended. Where hosts vanish, Poolhouse gives up their places by itself; a client_idle_time makes that sooner."
-            .to_owned(),
+                 that has ended. Where hosts vanish, Poolhouse gives up their places by itself; {sooner} makes that sooner."
+        ),
     })
 }

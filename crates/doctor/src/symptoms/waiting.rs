@@ -140,10 +140,16 @@ fn saturated(pool: &PoolWindow<'_>, levels: &[Level], ratio: f64, mut evidence: 
         ),
         setting: None,
         advice: format!(
-            "Find the number of connections at which the database stops gaining with `poolhouse sweep`, and set {} to that; it may be \
-             smaller than today.{} Then look for what the statements wait for: locks, processors, disks.",
-            pool.key(Key::MaxSize),
-            if is_tunable(pool) { " With max_size = \"auto\" Poolhouse looks for it while it runs." } else { "" }
+            "{} Then look for what the statements wait for: locks, processors, disks.",
+            match pool.last.tuning {
+                Some(_) => "max_size = \"auto\" is in force, and looks for the number of connections at which the database stops gaining.".to_owned(),
+                None => format!(
+                    "Find the number of connections at which the database stops gaining with `poolhouse sweep`, and set {} to that; it may \
+                     be smaller than today.{}",
+                    pool.key(Key::MaxSize),
+                    if is_tunable(pool) { " With max_size = \"auto\" Poolhouse looks for it while it runs." } else { "" }
+                ),
+            }
         ),
     })
 }
@@ -192,7 +198,7 @@ fn shortened(levels: &[String]) -> String {
 
 /// Whether `max_size = "auto"` is possible. Redis's connections are shared.
 fn is_tunable(pool: &PoolWindow<'_>) -> bool {
-    pool.pooler == Pooler::Poolhouse && pool.last.protocol != "redis"
+    pool.pooler == Pooler::Poolhouse && pool.last.protocol != "redis" && pool.last.tuning.is_none()
 }
 
 fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, needs: &str) -> Verdict {

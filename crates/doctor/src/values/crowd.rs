@@ -132,7 +132,8 @@ impl Busy {
         let by_law = rate * held_ms / 1e3;
         if !alike(by_law, in_use, ALIKE) {
             return Err(format!(
-                "{rate:.0} transactions a second that hold a server for {} are {by_law:.1} servers in use, and {in_use:.1} were seen",
+                "what was counted does not fit together: {rate:.0} transactions a second, each of which held a server for {}, take {by_law:.1} \
+                 servers at a time, while the looks found {in_use:.1} in use (transactions that had begun before the first look count whole)",
                 time(held_ms)
             ));
         }

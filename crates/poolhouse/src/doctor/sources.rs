@@ -30,6 +30,8 @@ const NAME: &str = "poolhouse doctor";
 const OF_A_CONSOLE: &str = "/bouncer";
 /// What a server says when it has no connection left, and to whom it lets in by no such URL. Digits alone may be a port.
 const FULL: &str = "SQLSTATE 53300";
+/// What a PgBouncer says to who may not use its console.
+const NOT_ALLOWED: &str = "not allowed (SQLSTATE 08P01)";
 const REFUSALS: [&str; 3] = ["SQLSTATE 28000", "SQLSTATE 28P01", "SQLSTATE 3D000"];
 
 /// Something that can be looked at.
@@ -301,6 +303,11 @@ fn connect(url: &Secret) -> anyhow::Result<Asker> {
         if message.contains(FULL) {
             let why = "every connection that it allows is taken, and that itself is what is wrong: pg_stat_activity, read by a superuser, \
                        tells by whom";
+            return anyhow::anyhow!("{message}: {why}");
+        }
+        if message.contains(NOT_ALLOWED) {
+            let why = "a PgBouncer shows its console to users that its `stats_users` or `admin_users` names: log in as one of them, or add this \
+                       one to stats_users and RELOAD";
             return anyhow::anyhow!("{message}: {why}");
         }
         error.into()
