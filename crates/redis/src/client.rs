@@ -5,6 +5,7 @@
 
 mod granting;
 mod home;
+mod kept;
 mod lease;
 mod leaving;
 mod listing;
@@ -206,9 +207,7 @@ impl Redis {
         while at < input.bytes.len() && !client.closing && !client.has_wish() && client.roll.is_none() {
             let bytes = &input.bytes[at..];
             if client.keeping {
-                let Lease::Held(server) = client.lease else { unreachable!("who keeps a server holds one") };
-                out.span(Peer::Server(server), at..input.bytes.len());
-                return input.bytes.len();
+                return self.pass_kept(me, client, at, input, out);
             }
             if let Some(used) = self.piece(me, client, servers, at, input, out) {
                 at += used;
@@ -279,7 +278,10 @@ impl Redis {
             return if client.waits() { Taken::No } else { client.wrong_arity(me, "reset", out) };
         }
         // A transaction is the server's business: it queues most of these, and has words for the others.
-        if client.is_bound()
+        let ruled_out = kept::ruled_out_in_redis(kind, arguments).filter(|_| client.is_bound());
+        if ruled_out.is_some() {
+            kind = Kind::Ordinary;
+        } else if client.is_bound()
             && (is_wrong_reset
                 || matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_) | Kind::Subscription(_)))
         {
@@ -302,9 +304,10 @@ impl Redis {
         };
         let more = self.more_told(client, kind, arguments.get(1).copied());
         client.note(me, tag, server, kind, more, out);
-        match form {
-            Form::Span(span) => out.span(Peer::Server(tag), span.clone()),
-            Form::Words => out.insert(Peer::Server(tag), |to| resp::command(to, arguments)),
+        match (ruled_out, form) {
+            (Some(why), _) => out.insert(Peer::Server(tag), |to| resp::command(to, &[why.as_bytes()])),
+            (None, Form::Span(span)) => out.span(Peer::Server(tag), span.clone()),
+            (None, Form::Words) => out.insert(Peer::Server(tag), |to| resp::command(to, arguments)),
         }
         Taken::Yes
     }

@@ -300,7 +300,12 @@ fn is_name(name: &[u8]) -> bool {
 }
 
 /// CLIENT TRACKING with REDIRECT.
-fn redirects(arguments: &[&[u8]]) -> bool {
+pub(super) fn redirects(arguments: &[&[u8]]) -> bool {
     let tracking = arguments.get(1).is_some_and(|second| second.eq_ignore_ascii_case(b"TRACKING"));
     tracking && (arguments.len() == MAX_READ || arguments.iter().any(|word| word.eq_ignore_ascii_case(b"REDIRECT")))
+}
+
+/// HELLO with AUTH, wherever that stands.
+pub(super) fn logs_in(arguments: &[&[u8]]) -> bool {
+    arguments.len() == MAX_READ || arguments.iter().any(|word| word.eq_ignore_ascii_case(b"AUTH"))
 }

@@ -12,6 +12,20 @@ use crate::{
 /// Bytes from which on a command has a server of its own, and passes in pieces instead of being held whole.
 pub(super) const STREAM_FROM: u64 = 16 * 1024;
 
+/// Whether a command of which this is the beginning may pass in pieces: no more of it has to be read.
+pub(super) fn needs_no_more(bytes: &[u8]) -> bool {
+    let Some(beginning) = resp::beginning(bytes) else { return false };
+    if beginning.second.is_none() && (bytes.len() as u64) < STREAM_FROM {
+        return false;
+    }
+    match kind(beginning.name, beginning.second.as_slice()) {
+        Kind::Auth | Kind::Hello | Kind::Reset | Kind::Roster(_) => false,
+        // What it tracks may stand far behind.
+        Kind::Keeping => !beginning.name.eq_ignore_ascii_case(b"CLIENT"),
+        _ => true,
+    }
+}
+
 /// A command that arrives in pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passing {
@@ -50,6 +64,7 @@ impl Redis {
         let ruled_out = client.is_restricted() || (client.subscriptions.is_some() && kind == Some(Kind::Keeping));
         let passes = !client.stranger
             && !ruled_out
+            && (kind != Some(Kind::Keeping) || needs_no_more(bytes))
             && matches!(
                 kind,
                 Some(
@@ -86,9 +101,7 @@ impl Redis {
                 Taken::No => return Taken::No,
             },
         };
-        if !client.keeping {
-            client.passing = Some(Passing { scanner: ReplyScanner::default(), dropped });
-        }
+        client.passing = Some(Passing { scanner: ReplyScanner::default(), dropped });
         Taken::Yes
     }
 }

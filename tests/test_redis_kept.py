@@ -1,0 +1,80 @@
+"""A client that keeps its server is no more to Redis than others are: it sees, ends and becomes none of them."""
+
+import pytest
+
+from redis_fixtures import guarded, pool, server
+from redis_raw import Raw, command
+from test_redis_login import LISTEN, users
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+def line(client):
+    """A reply of one line."""
+    heard = b""
+    while not heard.endswith(b"\r\n"):
+        heard += client.hear(1) or pytest.fail(f"the connection ended after {heard}")
+    return heard
+
+
+@pytest.fixture
+def shared_login(pool, guarded):
+    """Two users whom Redis cannot tell apart."""
+    return pool(file=f'[serve]\nmax_auth_failures = 3\n{LISTEN}[[database]]\nurl = "{guarded.url()}"\n{users(one="1", two="2")}', behind=guarded)
+
+
+def logged_in(poolhouse, user, password):
+    client = Raw(poolhouse).say(command("AUTH", user, password))
+    assert line(client) == b"+OK\r\n"
+    return client
+
+
+REFUSED = [
+    ("CLIENT", "LIST"), ("client", "info"), ("CLIENT", "KILL", "SKIPME", "yes"), ("CLIENT", "UNBLOCK", "1", "ERROR"),
+    ("AUTH", "guess"), ("AUTH", "one", "1"), ("HELLO", "3", "AUTH", "default", "guess"), ("HELLO", "2", "SETNAME", "n", "auth", "default", "guess"),
+    ("CLIENT", "TRACKING", "ON", "REDIRECT", "1"), ("RESET",)]
+
+
+def test_a_kept_server_tells_and_ends_no_other_client(shared_login, guarded):
+    poolhouse, direct = shared_login, guarded.connect()
+    other, transaction = logged_in(poolhouse, "two", "2"), logged_in(poolhouse, "two", "2")
+    other.say(command("BLPOP", "jobs", 0))
+    assert line(transaction.say(command("MULTI"))) == b"+OK\r\n"
+    eventually("it blocks", lambda: direct.info("clients")["blocked_clients"] == 1)
+    client = logged_in(poolhouse, "one", "1")
+    assert line(client.say(command("CLIENT", "NO-EVICT", "ON"))) == b"+OK\r\n"
+    blocked = next(int(one["id"]) for one in direct.client_list() if "b" in one["flags"])
+    long = "x" * 20_000
+    for words in [*REFUSED, ("CLIENT", "UNBLOCK", blocked, "ERROR")]:
+        asked = command("ECHO", "a") + command(*words) + command("SET", "k", long) + command("STRLEN", "k")
+        typed = (" ".join(map(str, words)) + "\r\n").encode()
+        expected = [b"$1\r\n", b"a\r\n", b"-ERR unknown command '", b"+OK\r\n", b":20000\r\n", b"-ERR unknown command '"]
+        # In one piece, and in pieces that end within words.
+        for pieces in ([asked + typed], [asked[:31], asked[31:60], asked[60:9000], asked[9000:], typed[:3], typed[3:]]):
+            for piece in pieces:
+                client.say(piece)
+            for wanted in expected:
+                heard = line(client)
+                assert heard.startswith(wanted) and (wanted[:1] != b"-" or b"Poolhouse" in heard), (words, heard)
+    # What is the client's own passes.
+    for words, said in ((("CLIENT", "SETNAME", "mine"), b"+OK\r\n"), (("SELECT", 1), b"+OK\r\n"), (("CLIENT", "CACHING", "x"), b"-ERR"), (("QUIT",), b"+OK\r\n")):
+        assert line(client.say(command(*words))).startswith(said), words
+    direct.rpush("jobs", "done")
+    assert line(other) == b"*2\r\n", "it was not ended"
+    assert line(transaction.say(command("EXEC"))) == b"*0\r\n"
+
+
+def test_a_transaction_makes_no_other_user_of_a_client(shared_login):
+    for words in (("AUTH", "guess"), ("HELLO", "3", "AUTH", "default", "guess")):
+        client = logged_in(shared_login, "one", "1").say(command("MULTI"), command(*words), command("EXEC"), command("ECHO", "a"))
+        assert line(client) == b"+OK\r\n"
+        assert line(client).startswith(b"-ERR unknown command '" + words[0].encode())
+        assert line(client).startswith(b"-EXECABORT")
+        assert line(client) == b"$1\r\n"
+
+
+def test_what_is_no_command_ends_the_connection_in_its_turn(pool):
+    for wrong in (b"*1\r\n!3\r\n", b'ECHO "a\r\n', b"*x\r\n"):
+        client = Raw(pool()).say(command("CLIENT", "NO-EVICT", "ON"), command("ECHO", "abc"), wrong, command("ECHO", "late"))
+        assert client.hear(100_000).startswith(b"+OK\r\n$3\r\nabc\r\n-ERR Protocol error")
