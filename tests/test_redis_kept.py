@@ -78,3 +78,17 @@ def test_what_is_no_command_ends_the_connection_in_its_turn(pool):
     for wrong in (b"*1\r\n!3\r\n", b'ECHO "a\r\n', b"*x\r\n"):
         client = Raw(pool()).say(command("CLIENT", "NO-EVICT", "ON"), command("ECHO", "abc"), wrong, command("ECHO", "late"))
         assert client.hear(100_000).startswith(b"+OK\r\n$3\r\nabc\r\n-ERR Protocol error")
+
+
+def test_a_connection_that_was_named_for_unblocking_serves_no_other_client(pool, server):
+    """Redis may hear late that it is to let the client of this connection go on: by then that must not be another one."""
+    poolhouse, direct = pool(), server.connect()
+    blocked, other = Raw(poolhouse), poolhouse.connect()
+    number = int(line(blocked.say(command("CLIENT", "ID")))[1:])
+    blocked.say(command("BLPOP", "nothing", 0))
+    eventually("it blocks", lambda: direct.info("clients")["blocked_clients"] == 1)
+    connection = next(int(one["id"]) for one in direct.client_list() if "b" in one["flags"])
+    eventually("it is let go", lambda: other.execute_command("CLIENT", "UNBLOCK", number) == 1)
+    assert blocked.hear(5) == b"*-1\r\n"
+    eventually("its connection is gone", lambda: connection not in [int(one["id"]) for one in direct.client_list()])
+    assert line(blocked.say(command("ECHO", "a"))) == b"$1\r\n"

@@ -87,6 +87,8 @@ pub struct Client {
     pub(crate) keeping: bool,
     /// A command that may wait for other clients is under way, on Redis's connection with this number.
     blocked: Option<u32>,
+    /// That connection has been named to Redis, to let the client go on. Redis may hear it late: no other client gets the connection.
+    named: bool,
     /// The server that it has or waits for is one of another database than its own.
     elsewhere: bool,
     /// It may keep that for long.
@@ -148,6 +150,7 @@ impl Redis {
             watching: false,
             keeping: false,
             blocked: None,
+            named: false,
             elsewhere: false,
             lasting: false,
             selects: None,
@@ -566,6 +569,9 @@ impl Client {
         out.push(Effect::Standing { client: me, standing: self.standing() });
         match std::mem::replace(&mut self.lease, Lease::None) {
             Lease::Shared(_) => out.push(Effect::Leave { client: me, server: tag, verdict }),
+            _ if std::mem::take(&mut self.named) && verdict == Verdict::Clean => {
+                out.push(Effect::Release { server: tag, verdict: server.take_back(Verdict::Discard) });
+            }
             _ => out.push(Effect::Release { server: tag, verdict: server.take_back(verdict) }),
         }
         self.remind(me, out);

@@ -12,7 +12,8 @@ impl Client {
     pub(crate) fn on_server_gone(&mut self, me: ClientTag, out: &mut Outbox) {
         let is_concerned = self.due > 0 || self.selects.is_some() || self.is_bound() || self.keeping;
         (self.lease, self.selects) = (Lease::None, None);
-        (self.due, self.multi, self.watching, self.keeping, self.blocked) = (0, false, false, false, None);
+        (self.due, self.multi, self.watching, self.keeping) = (0, false, false, false);
+        (self.blocked, self.named) = (None, false);
         if self.closing {
             return;
         }
@@ -57,7 +58,7 @@ impl Client {
             Lease::None | Lease::Asked(..) => return,
         };
         let server = servers.get(tag).expect("a held server lives");
-        let clean = self.due == 0 && !self.is_bound() && !self.keeping && self.passing.is_none();
+        let clean = self.due == 0 && !self.is_bound() && !self.keeping && !self.named && self.passing.is_none();
         let verdict = server.take_back(if clean { Verdict::Clean } else { Verdict::Discard });
         out.push(Effect::Release { server: tag, verdict });
     }

@@ -108,7 +108,10 @@ impl Redis {
         }
         match what {
             Roster::List | Roster::Info => client.describe(seen, itself.then_some(what), answer),
-            Roster::Unblock => answer.extend(client.blocked.unwrap_or_default().to_string().bytes()),
+            Roster::Unblock => {
+                client.named |= client.blocked.is_some();
+                answer.extend(client.blocked.unwrap_or_default().to_string().bytes());
+            }
             Roster::Kill | Roster::KillOne if itself => answer.push(CLOSES_ITSELF),
             Roster::Kill | Roster::KillOne => {
                 answer.push(CLOSED);
