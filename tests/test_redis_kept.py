@@ -1,5 +1,7 @@
 """A client that keeps its server is no more to Redis than others are: it sees, ends and becomes none of them."""
 
+import time
+
 import pytest
 
 from redis_fixtures import guarded, pool, server
@@ -78,6 +80,25 @@ def test_what_is_no_command_ends_the_connection_in_its_turn(pool):
     for wrong in (b"*1\r\n!3\r\n", b'ECHO "a\r\n', b"*x\r\n"):
         client = Raw(pool()).say(command("CLIENT", "NO-EVICT", "ON"), command("ECHO", "abc"), wrong, command("ECHO", "late"))
         assert client.hear(100_000).startswith(b"+OK\r\n$3\r\nabc\r\n-ERR Protocol error")
+
+
+def test_a_logged_in_client_guesses_no_faster_than_others(shared_login):
+    poolhouse = shared_login
+    clients = [logged_in(poolhouse, "one", "1") for _ in range(32)]
+    # Some have something to do first, some begin anew first.
+    before = [b"", command("ECHO", "a"), command("RESET")]
+    began = time.monotonic()
+    for number, client in enumerate(clients):
+        guess = command("AUTH", "two", "guess") if number % 2 else command("HELLO", 2, "AUTH", "two", "guess")
+        client.say(before[number % 3], guess)
+    for client in clients:
+        assert b"-WRONGPASS" in client.hear(100_000)
+    assert time.monotonic() - began > 1.5, "32 guesses were answered at once"
+    assert poolhouse.metric("poolhouse_auth_failures_total") == 32
+    # A right password has its turn, and logs in again as often as it likes.
+    client = logged_in(poolhouse, "one", "1")
+    for user, password in (("two", "2"), ("one", "1"), ("two", "2")):
+        assert line(client.say(command("AUTH", user, password))) == b"+OK\r\n"
 
 
 def test_a_connection_that_was_named_for_unblocking_serves_no_other_client(pool, server):

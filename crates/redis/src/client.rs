@@ -64,6 +64,8 @@ pub struct Client {
     pub(crate) stranger: bool,
     /// Logging in is asked of everybody.
     pub(crate) guarded: bool,
+    /// It stands among those who log in, and has its turn to show a password.
+    logs_in: bool,
     /// The pool to which it counts, once it has logged in.
     counted: Option<PoolId>,
     /// Who it is; empty if nobody had to ask.
@@ -137,6 +139,7 @@ impl Redis {
             encryption: self.directory.encryption(origin.listener),
             stranger: true,
             guarded: true,
+            logs_in: self.directory.http(origin.listener).is_none(),
             counted: None,
             user: Arc::from(""),
             database: 0,
@@ -407,7 +410,7 @@ impl Client {
     /// It is this user from now on, whom this pool serves.
     fn enter(&mut self, me: ClientTag, user: Arc<str>, pool: PoolId, out: &mut Outbox) {
         let is_same = self.counted.is_some() && self.user == user;
-        (self.user, self.stranger) = (user, false);
+        (self.user, self.stranger, self.logs_in) = (user, false, false);
         let before = self.counted.replace(pool);
         if !is_same {
             out.push(Effect::LoggedIn { client: me, pool, user: Arc::clone(&self.user) });

@@ -344,7 +344,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (mut at, mut need) = (0, 0);
         while at < length {
             let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return (length, 0) };
-            if client.lease.is_waiting() || self.is_withheld(slot) {
+            // What came before may have been more than its login, and this is another one.
+            let asks_again = |worker: &mut Self| at > 0 && worker.awaits_turn(slot);
+            if client.lease.is_waiting() || self.is_withheld(slot) || asks_again(self) {
                 need = 0;
                 break;
             }

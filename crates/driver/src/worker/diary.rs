@@ -52,6 +52,8 @@ pub(super) struct Story {
     /// How often it was busy after it had been idle.
     requests: u32,
     pub(super) tls: bool,
+    /// It has logged in; later logins of the same connection are not told.
+    pub(super) connected: bool,
     pub(super) end: End,
 }
 

@@ -62,7 +62,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.stand_in_line(slot, true);
         if was_login {
             // Who only looks on, as drivers' monitors do, has not logged in.
-            if !matches!(state, State::Closing | State::Subscribed) {
+            let told = matches!(state, State::Closing | State::Subscribed);
+            if !told && !std::mem::replace(&mut self.clients[slot].story.connected, true) {
                 self.host.listeners[listener].count_login();
                 self.tell_connected(slot);
             }

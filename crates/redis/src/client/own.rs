@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer};
+use protocol::{ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing};
 
 use super::{Client, Lease, Purpose, Taken};
 use crate::{
@@ -96,6 +96,9 @@ impl Redis {
         if !client.guarded {
             return client.auth_of_anybody(me, arguments, out);
         }
+        if !client.takes_its_turn(me, out) {
+            return Taken::No;
+        }
         if self.log_in(me, client, user, password, out) {
             client.say(me, b"+OK\r\n", out);
         }
@@ -151,6 +154,9 @@ impl Redis {
         if let Some((user, password)) = login {
             if !client.guarded && user != b"default" {
                 return client.say_error(me, WRONG_PASSWORD, out);
+            }
+            if client.guarded && !client.takes_its_turn(me, out) {
+                return Taken::No;
             }
             if client.guarded && !self.log_in(me, client, user, password, out) {
                 return Taken::Yes;
@@ -262,6 +268,17 @@ impl Client {
             }
         }
         Taken::Yes
+    }
+
+    /// Whether it may show a password now. One that has logged in before stands among those who log in again first: where passwords are
+    /// guessed, it waits there for its turn as they do.
+    fn takes_its_turn(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
+        if !std::mem::replace(&mut self.logs_in, true) {
+            out.push(Effect::Standing { client: me, standing: Standing::Login });
+            out.push(Effect::Wake { client: me });
+            return false;
+        }
+        true
     }
 
     /// AUTH where nobody has a password: as with Redis, `default` is let in with any, and there are no others.

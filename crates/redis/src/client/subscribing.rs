@@ -291,6 +291,7 @@ impl Client {
     /// Where it stands while nothing is in progress.
     pub(crate) fn standing(&self) -> Standing {
         match &self.rest {
+            _ if self.logs_in => Standing::Login,
             _ if self.has_subscriptions() => Standing::Subscribed,
             Some(rest) if rest.is_being_read() => Standing::Reading,
             _ => Standing::Idle,
