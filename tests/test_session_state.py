@@ -73,9 +73,12 @@ def test_pins_are_bounded_with_a_clear_error(start):
         one.query("CREATE TEMP TABLE mine ()")
         # What it has left is asked behind its answer, and has been when the next is answered.
         one.query("SELECT 1")
-        other.query("CREATE TEMP TABLE mine ()")
         with pytest.raises(Exception, match="max_pinned = 1"):
-            other.query("SELECT 1")
+            other.query("CREATE TEMP TABLE mine ()")
+        assert other.query("SELECT 1") == [["1"]]
+        with pytest.raises(Exception, match="max_pinned = 1"):
+            other.query("SELECT pg_advisory_lock(1)")
+        assert other.closed_within(15)
         assert one.query("SELECT 1") == [["1"]]
 
 

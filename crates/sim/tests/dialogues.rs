@@ -16,6 +16,8 @@ mod listeners;
 mod logins;
 #[path = "dialogues/lookups.rs"]
 mod lookups;
+#[path = "dialogues/pins.rs"]
+mod pins;
 #[path = "dialogues/relay.rs"]
 mod relay;
 #[path = "dialogues/state.rs"]

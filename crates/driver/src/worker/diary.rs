@@ -34,6 +34,11 @@ impl End {
         }
     }
 
+    /// An error, of which the client was told.
+    pub(super) fn is_error(self) -> bool {
+        matches!(self, Self::ClientError | Self::Error)
+    }
+
     fn text(self) -> &'static str {
         match self {
             Self::Gone => "the client closed the connection",

@@ -208,11 +208,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Closes a client's connection, or first has it watched whether the client has heard that it is sent away.
     fn close_connection(&mut self, client: &ClientConn<P::Client>) {
         let tcp = self.host.listeners[usize::from(client.listener)].tcp;
-        let Some(why) = client.sent_away.filter(|_| tcp && self.partings.has_room()) else {
+        // Where the connection is closed at once, what comes from the client then resets it, and the client may not see what it was told.
+        let told = client.sent_away.is_some() || client.story.end.is_error();
+        if !(told && tcp && self.partings.has_room()) {
             return self.reactor.close(client.conn);
-        };
+        }
         match self.reactor.take_leave(client.conn) {
-            Ok(socket) => self.partings.watch(socket, client.listener, why, self.now),
+            Ok(socket) => self.partings.watch(socket, client.listener, client.sent_away, self.now),
             Err(error) => tracing::error!(%error, "cannot let go of a client's connection"),
         }
     }

@@ -27,7 +27,8 @@ pub(super) struct Partings<R: Reactor> {
 struct Parting<S> {
     socket: S,
     listener: u16,
-    why: Sent,
+    /// Why it was sent away, if it was: such clients are counted if they do not answer.
+    why: Option<Sent>,
     until: Time,
 }
 
@@ -42,7 +43,7 @@ impl<R: Reactor> Partings<R> {
     }
 
     /// Watches a connection that was just [ended](Reactor::take_leave).
-    pub(super) fn watch(&mut self, socket: R::Socket, listener: u16, why: Sent, now: Time) {
+    pub(super) fn watch(&mut self, socket: R::Socket, listener: u16, why: Option<Sent>, now: Time) {
         self.waiting.push_back(Parting { socket, listener, why, until: now + ANSWER_TIME });
     }
 
@@ -57,8 +58,8 @@ impl<R: Reactor> Partings<R> {
                 return false;
             }
             let late = now >= parting.until;
-            if late {
-                listeners[usize::from(parting.listener)].count_unanswered(parting.why);
+            if let Some(why) = parting.why.filter(|_| late) {
+                listeners[usize::from(parting.listener)].count_unanswered(why);
             }
             !late
         });

@@ -178,8 +178,11 @@ impl Postgres {
             && status != b'E';
         let listens = status == IDLE && server.suspects.any(Suspects::LISTEN) && Self::shares_listening(server);
         let awaited = status == IDLE && relay.client(tag).listening.is_some();
-        if corrected || listens || awaited {
-            // What it says of its parameters is yet to be corrected, or what it listens to is heard elsewhere.
+        let lacks_pin = status == IDLE
+            && server.suspects != Suspects::NONE
+            && relay.clients.get(tag).is_some_and(|client| self.may_lack_pin(client, server));
+        if corrected || listens || awaited || lacks_pin {
+            // What it says of its parameters is yet to be corrected, or what it listens to is heard elsewhere, or it may have to go.
             relay.flush(server, relay.at);
             relay.run = end;
             server.ready_withheld = Some(status);

@@ -108,7 +108,7 @@ pub(crate) fn look(
             None if message.may_wait() => Step::Wait,
             None | Some(None) => Step::Forward,
             Some(Some(name)) if name.is_empty() => {
-                unnamed::follow(&postgres.texts, (me, client), (tag, server), message, kept, out)
+                unnamed::follow(postgres, (me, client), (tag, server), message, kept, out)
             }
             Some(Some(name)) => named::follow(postgres, (me, client), (tag, server), message, name, out),
         },
@@ -200,6 +200,11 @@ fn query(
             return step;
         }
         if let Some(step) = plans::before(client, (tag, server), &findings, out) {
+            return step;
+        }
+        if let Some(text) = text
+            && let Some(step) = postgres.pin_before(client, (tag, server), (&findings, text), message, out)
+        {
             return step;
         }
         if findings.suspects != Suspects::NONE {

@@ -46,6 +46,12 @@ impl Pin {
 pub(crate) struct Pins(Mutex<HashMap<PoolId, u32>>);
 
 impl Pins {
+    /// Whether one more may be pinned.
+    pub(crate) fn has_room(&self, pool: PoolId, max: u32) -> bool {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(&pool).copied().unwrap_or_default() < max
+    }
+
     /// One more, unless there are `max`.
     pub(crate) fn add(&self, pool: PoolId, max: u32) -> bool {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -25,6 +25,7 @@ use crate::{
         prepared::Likeness,
         request::{Arrived, Step},
         server::Server,
+        shared::Postgres,
         texts::{Text, Texts},
         unnamed::Owner,
     },
@@ -172,13 +173,14 @@ fn replace(
 
 /// Follows a message about the unnamed statement. `kept` is the span of a Parse that has not been bound.
 pub(crate) fn follow(
-    texts: &Texts,
+    postgres: &Postgres,
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Step {
+    let texts = &postgres.texts;
     let replaces = matches!(message.header.kind, front::PARSE | front::CLOSE);
     if server.unnamed.is_undecided() && (server.mid_pipeline || !replaces) {
         client.awaits_answers = true;
@@ -197,7 +199,9 @@ pub(crate) fn follow(
                 Some(Ok(name)) => return deallocate(texts, (me, client), (tag, server), message, &name, kept, out),
             }
             let mut amended = None;
-            if let Some(step) = suspect((me, client), (tag, server), (message, text, whole), &mut amended, out) {
+            if let Some(step) =
+                suspect(postgres, (me, client), (tag, server), (message, text, whole), &mut amended, out)
+            {
                 return step;
             }
             replace(texts, (me, client), (tag, server), message, kept, out);
@@ -229,7 +233,9 @@ pub(crate) fn follow(
                     && let Some(parse) = text.bytes()
                 {
                     let (text, whole) = (&parse.read()[HEADER + 1..], parse.is_read_whole());
-                    if let Some(step) = suspect((me, client), (tag, server), (message, text, whole), &mut None, out) {
+                    if let Some(step) =
+                        suspect(postgres, (me, client), (tag, server), (message, text, whole), &mut None, out)
+                    {
                         return step;
                     }
                     server.note_amended_bind(message.body(), text);
@@ -301,6 +307,7 @@ pub(crate) fn follow_part(client: &mut Client, part: &[u8]) {
 /// Looks at the text of a statement, or if that is not `whole`, at its beginning; `None` if it may be forwarded, and with `amended` in its
 /// place if that is set.
 fn suspect(
+    postgres: &Postgres,
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),
     (message, text, whole): (&Arrived<'_>, &[u8], bool),
@@ -319,6 +326,12 @@ fn suspect(
         return Some(step);
     }
     if let Some(step) = plans::before(client, (tag, server), &findings, out) {
+        return Some(step);
+    }
+    if whole
+        && message.header.kind == front::PARSE
+        && let Some(step) = postgres.pin_before(client, (tag, server), (&findings, text), message, out)
+    {
         return Some(step);
     }
     if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {

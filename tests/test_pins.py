@@ -1,0 +1,39 @@
+"""Clients that keep their servers, and how those beyond `max_pinned` are told that they cannot."""
+
+import threading
+
+import psycopg
+import pytest
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+def test_every_cursor_with_hold_beyond_max_pinned_is_refused_with_a_reason(start):
+    """As `.iterator()` of Django declares them: outside a transaction, many at a time."""
+    pooler = start(max_size=4)
+    outcomes, together = [], threading.Barrier(12)
+
+    def iterate():
+        with pooler.connect() as db:
+            together.wait(30)
+            try:
+                with db.cursor(name="c", withhold=True) as rows:
+                    rows.itersize = 50
+                    rows.execute("SELECT generate_series(1, 200)")
+                    outcomes.append(len(list(rows)))
+                    together.wait(30)
+            except psycopg.Error as error:
+                outcomes.append(str(error.sqlstate) + " " + str(error))
+                # The statement has failed, and nothing else.
+                assert db.execute("SELECT 1").fetchone() == (1,)
+                together.wait(30)
+
+    threads = [threading.Thread(target=iterate) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    print(outcomes)
+    refused = [outcome for outcome in outcomes if outcome != 200]
+    assert len(outcomes) == 12 and outcomes.count(200) == 2, outcomes
+    assert all(outcome.startswith("53400 ") and "max_pinned = 2" in outcome for outcome in refused), refused
