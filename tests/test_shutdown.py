@@ -88,6 +88,30 @@ def test_a_second_signal_ends_at_once(start, cluster):
     eventually("no transaction is left open", lambda: not cluster.backends())
 
 
+@pytest.mark.parametrize("by", ["second signal", "drain_time"])
+def test_who_is_cut_at_the_end_is_told_and_its_statement_cancelled(start, cluster, by):
+    pooler = start(drain_time="60s" if by == "second signal" else "500ms")
+    with pooler.wire(timeout=30) as runs, pooler.wire(timeout=30) as begun, pooler.wire(timeout=30) as writes:
+        runs.query("DROP TABLE IF EXISTS t_cut; CREATE TABLE t_cut (v int)")
+        begun.query("BEGIN")
+        writes.query("BEGIN")
+        runs.send(w.query("SELECT pg_sleep(600)"))
+        writes.send(w.query("INSERT INTO t_cut SELECT 1 FROM pg_sleep(600)"))
+        eventually("both run", lambda: [b.state for b in cluster.backends()].count("active") == 2)
+        pooler.signal()
+        if by == "second signal":
+            eventually("new clients are turned away", lambda: refuses(pooler))
+            pooler.signal()
+        for client in (runs, begun, writes):
+            assert client.error().sqlstate == "57P01"
+            assert client.closed_within(15)
+        assert pooler.wait(15) == 0
+    eventually("nothing goes on in the database", lambda: not cluster.backends())
+    assert cluster.query("SELECT v FROM t_cut", database="bench") == []
+    with cluster.superuser("bench") as db:
+        db.execute("DROP TABLE t_cut")
+
+
 def test_drain_time_ends_the_waiting(start):
     pooler = start(drain_time="1s")
     with pooler.wire() as client:

@@ -198,7 +198,7 @@ impl Handle {
         self.tell_all(|| Command::Drain);
     }
 
-    /// Ends the workers at once.
+    /// Sends all clients away and has the workers end, within two seconds at most.
     pub fn stop(&self) {
         self.tell_all(|| Command::Stop);
     }

@@ -199,7 +199,8 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     moves: u64,
     draining: bool,
     leaving: bool,
-    stopping: bool,
+    /// Its clients were told to go, and it ends by then at the latest.
+    stopping: Option<Time>,
     paces: Paces,
 }
 
@@ -322,7 +323,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             moves: 0,
             draining: false,
             leaving: false,
-            stopping: false,
+            stopping: None,
             paces: Paces::default(),
             shared,
         }
@@ -421,7 +422,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Command::Leave => self.leave(),
             Command::Drain => self.drain(),
-            Command::Stop => self.stopping = true,
+            Command::Stop => self.stop(),
         }
     }
 

@@ -40,6 +40,11 @@ pub(super) struct Farewell {
 }
 
 impl Farewell {
+    /// Its database is told to end what it does.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel_again.is_some()
+    }
+
     pub(super) fn is_of(&self, pool: PoolId, server: ServerId) -> bool {
         self.pool.id == pool && self.id == server
     }

@@ -20,6 +20,9 @@ use crate::{client_state::State, listener::Sent, mailbox::Admitted, reactor::Rea
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// How long the last words to clients and the cancelling of what they have asked for may take when the worker is to end at once.
+const STOP_TIME: Duration = Duration::from_secs(2);
+
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The driver's own wish that a client goes: its session tells it why.
     pub(super) fn refuse(&mut self, slot: usize, why: Refusal) {
@@ -259,6 +262,27 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.leave();
         self.refuse_newcomers();
         self.send_idle_away();
+    }
+
+    /// Sends all clients away. What they have asked for of servers is cancelled.
+    pub(super) fn stop(&mut self) {
+        self.drain();
+        self.stopping.get_or_insert(self.now + STOP_TIME);
+        let all: Vec<usize> = self.clients.iter().map(|(slot, _)| slot).collect();
+        for slot in all {
+            self.refuse(slot, Refusal::ShuttingDown);
+        }
+    }
+
+    /// Whether it was to end at once, and has: the clients have gone, and the databases have been told.
+    pub(super) fn has_stopped(&self) -> bool {
+        let is_done = || self.clients.is_empty() && self.has_told_databases();
+        self.stopping.is_some_and(|until| self.now >= until || is_done())
+    }
+
+    /// No cancel request is under way, nor one that may have to be repeated.
+    pub(super) fn has_told_databases(&self) -> bool {
+        self.sides.is_empty() && !self.farewells.iter().any(|(_, farewell)| farewell.is_cancelled())
     }
 
     /// Sends clients away that use a drained pool and have nothing in progress, or wait for what others may do.

@@ -45,11 +45,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A turn goes on with [`wait`](Self::wait), with [`handle_next`](Self::handle_next) until there is nothing left, and ends with
     /// [`handle_mail`](Self::handle_mail).
     pub(crate) fn get_ready(&mut self) -> Option<Sleep> {
-        if self.stopping {
+        self.now = self.host.clock.now();
+        if self.has_stopped() {
             self.publish();
             return None;
         }
-        self.now = self.host.clock.now();
         if self.now >= self.next_tick {
             self.tell_time();
             self.upkeep();
@@ -68,7 +68,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.flush();
         }
         self.publish();
-        if (self.draining || self.leaving) && self.is_last_client_gone() {
+        if (self.draining || self.leaving) && self.is_last_client_gone() && self.has_told_databases() {
             return None;
         }
         self.gathering.pause(self.now);
