@@ -2,6 +2,7 @@
 
 import threading
 
+import psycopg
 import pytest
 
 import wire as w
@@ -32,6 +33,24 @@ def test_the_clients_of_a_database_go_and_no_new_ones_come(start, cluster):
     assert pooler.post("/api/resume?database=bench")[0] == 200
     with pooler.wire() as client:
         client.query("SELECT 1")
+
+
+def test_who_comes_to_a_drained_database_is_told_why_instead_of_being_let_in(start):
+    pooler = start(databases={"bench": {}, "other": {}})
+    with pooler.wire() as client:
+        client.query("SELECT 1")
+    assert pooler.post("/api/drain?database=bench")[0] == 200
+    for _ in range(10):
+        with pytest.raises(psycopg.OperationalError, match="an administrator drains this database"):
+            pooler.connect()
+    with pytest.raises(w.ServerError) as refused:
+        pooler.wire()
+    assert refused.value.sqlstate == "57P01"
+    with pooler.connect(database="other") as elsewhere:
+        assert elsewhere.execute("SELECT 1").fetchone() == (1,)
+    assert pooler.post("/api/resume?database=bench")[0] == 200
+    with pooler.connect() as db:
+        assert db.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_without_a_database_the_process_ends_when_all_have_gone(start):

@@ -19,7 +19,8 @@ const MAX_KEPT: usize = 256;
 /// A client that waits.
 pub(super) struct OnDoorstep {
     slot: usize,
-    ticket: Ticket,
+    /// None: it gets no place, since its database is drained.
+    ticket: Option<Ticket>,
     since: Time,
     /// It is refused as soon as it has no place, because more wait than may.
     in_vain: bool,
@@ -50,13 +51,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.admitted != Admitted::Welcome || client.closing {
             return self.come_in(slot);
         }
+        if shared.drained.load(std::sync::atomic::Ordering::Relaxed) {
+            // It hears that in the place of the answer to its login.
+            self.wait_on_doorstep(slot, None, false);
+            return self.come_in(slot);
+        }
         let host = Arc::clone(&self.host);
         let limits = |tenant: &Tenant| host.registry.limits(tenant);
         match host.tenants.enter([shared.tenant.clone(), of_user(user)], limits, self.now) {
             Entrance::Inside(seats) => self.take_seats(slot, seats),
             Entrance::Awaits { ticket, in_vain } => {
-                self.clients[slot].on_doorstep = true;
-                self.doorstep.push(OnDoorstep { slot, ticket, since: self.now, in_vain, kept: Outbox::new() });
+                self.wait_on_doorstep(slot, Some(ticket), in_vain);
                 // Others may have its turn to prove who they are.
                 self.end_turn(slot);
                 self.stand_in_line(slot, true);
@@ -70,6 +75,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (client, serial) = (slot as u32, self.clients[slot].serial);
         let reason = CloseReason::Error(Blame::Exhausted, message);
         self.work.push_back(Work::CloseClient { client, serial, reason });
+    }
+
+    fn wait_on_doorstep(&mut self, slot: usize, ticket: Option<Ticket>, in_vain: bool) {
+        self.clients[slot].on_doorstep = true;
+        self.doorstep.push(OnDoorstep { slot, ticket, since: self.now, in_vain, kept: Outbox::new() });
     }
 
     /// The client has logged in as another user: its place moves there. False if there is none: then it has to go.
@@ -155,7 +165,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         let host = Arc::clone(&self.host);
-        let all = self.doorstep.iter().map(|waiting| (waiting.slot, waiting.ticket));
+        let all = self.doorstep.iter().filter_map(|waiting| Some((waiting.slot, waiting.ticket?)));
         for (slot, seats) in host.tenants.placed(all) {
             let kept = self.off_doorstep(slot).kept;
             self.go_in(slot, seats, kept);
@@ -163,7 +173,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let late = |waiting: &OnDoorstep| {
             let listener = &host.listeners[usize::from(self.clients[waiting.slot].listener)];
             let most = listener.timeouts().newcomer_wait.unwrap_or(Duration::ZERO);
-            waiting.in_vain || self.now - waiting.since >= most
+            waiting.ticket.is_some() && (waiting.in_vain || self.now - waiting.since >= most)
         };
         let late: Vec<usize> =
             self.doorstep.iter().filter(|waiting| late(waiting)).map(|waiting| waiting.slot).collect();
@@ -188,6 +198,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn give_up_place(&mut self, slot: usize) {
         let OnDoorstep { ticket, kept, .. } = self.off_doorstep(slot);
         let host = Arc::clone(&self.host);
+        let ticket = ticket.expect("it waits for a place");
         let (of, limit) = match host.tenants.give_up(ticket, self.now) {
             Ok(seats) => return self.go_in(slot, seats, kept),
             Err(full) => full,
@@ -220,8 +231,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client waits no longer: it goes, or is told something else.
     pub(super) fn step_back(&mut self, slot: usize) {
-        if self.clients[slot].on_doorstep {
-            let ticket = self.off_doorstep(slot).ticket;
+        if self.clients[slot].on_doorstep
+            && let Some(ticket) = self.off_doorstep(slot).ticket
+        {
             self.host.tenants.step_back(ticket, self.now);
         }
     }
