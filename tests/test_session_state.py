@@ -33,6 +33,16 @@ def test_settings_that_are_not_reported_follow_their_client(start):
             assert one.query("SELECT current_setting('app.tenant')") == [["seven"]]
 
 
+@pytest.mark.parametrize("name", ['U&"set\\005fconfig"', "U&\"set!005fconfig\" UESCAPE '!'"])
+def test_a_setting_by_a_name_with_escapes_follows_its_client(start, name):
+    pooler = start(max_size=1)
+    with pooler.wire() as one, pooler.wire() as other:
+        one.query(f"SELECT {name} ('app.tenant', 'seven', false)")
+        for _ in range(2):
+            assert other.query("SELECT coalesce(current_setting('app.tenant', true), '')") == [[""]]
+            assert one.query("SELECT current_setting('app.tenant')") == [["seven"]]
+
+
 def test_reset_leads_back_to_what_the_client_asked_for_at_connect(start):
     pooler = start(max_size=1)
     with pooler.wire(TimeZone="Asia/Tokyo") as client, pooler.wire() as other:

@@ -111,7 +111,7 @@ struct Place<'a> {
 }
 
 fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
-    let mut code = false;
+    let (mut code, mut escaped) = (false, false);
     let mut tokens = Tokens::new(text);
     let mut at = Place {
         start: outermost,
@@ -155,6 +155,7 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
                 // Whatever it names.
                 let of_name = if token == Token::EscapedName { Suspects::BEYOND } else { Suspects::NONE };
                 found.suspects.add(Suspects::HIDDEN.and(of_name));
+                escaped |= token == Token::EscapedName;
                 if at.procedural {
                     found.suspects.add(UNREAD_CODE);
                 }
@@ -179,6 +180,9 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     }
     if found.backslash || found.wide || tokens.unclear {
         notation::look_for_words(text, found);
+    }
+    if escaped {
+        settings::note_literals(text, found);
     }
     Reading { unclear: tokens.unclear, code }
 }

@@ -193,6 +193,19 @@ fn note_compiling(name: &[u8], found: &mut Findings) {
     }
 }
 
+/// Notes all texts in quotes that may be names of an application's parameters: a name that is not read may be set_config.
+pub(super) fn note_literals(text: &[u8], found: &mut Findings) {
+    for token in Tokens::new(text) {
+        if let Token::Literal(name) = token
+            && name.contains(&b'.')
+            && is_verbatim(name)
+            && can_be_named(name)
+        {
+            note(name, found);
+        }
+    }
+}
+
 fn note(name: &[u8], found: &mut Findings) -> bool {
     if !is_verbatim(name) || !can_be_named(name) {
         found.suspects.add(Suspects::UNNAMED);
