@@ -22,18 +22,17 @@ use crate::{
     },
 };
 
+/// The length of a message that has no body: that of the length itself.
+const NO_BODY: u32 = 4;
+
 /// Longest message of this type that a client may send; 0 for a type that does not exist.
 fn limit(kind: u8) -> u32 {
     match kind {
         front::QUERY | front::PARSE | front::BIND | front::FUNCTION_CALL | front::COPY_DATA => LARGE_LIMIT,
-        front::DESCRIBE
-        | front::EXECUTE
-        | front::CLOSE
-        | front::SYNC
-        | front::FLUSH
-        | front::COPY_DONE
-        | front::COPY_FAIL
-        | front::TERMINATE => SMALL_LIMIT,
+        front::DESCRIBE | front::EXECUTE | front::CLOSE | front::COPY_DONE | front::COPY_FAIL | front::TERMINATE => {
+            SMALL_LIMIT
+        }
+        front::SYNC | front::FLUSH => NO_BODY,
         _ => 0,
     }
 }

@@ -277,7 +277,9 @@ fn a_server_that_breaks_the_protocol_is_closed() {
 
 #[test]
 fn a_client_that_breaks_the_protocol_is_told_and_closed() {
-    for nonsense in [&b"y\0\0\0\x04"[..], b"Q\0\0\0\x03", b"S\0\0\x40\0", b"p\0\0\0\x04", b"Q\xff\xff\xff\xff"] {
+    for nonsense in
+        [&b"y\0\0\0\x04"[..], b"Q\0\0\0\x03", b"S\0\0\0\x05x", b"H\0\0\0\x05", b"p\0\0\0\x04", b"Q\xff\xff\xff\xff"]
+    {
         in_all_pieces(PoolMode::Transaction, |stage, client, _| {
             stage.says(client, nonsense);
             assert_eq!(error_code(&stage.got(client)), "08P01");
