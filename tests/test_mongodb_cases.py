@@ -80,6 +80,7 @@ def test_a_reading_that_is_refused_is_not_answered_201(chain):
     assert status == 500 and "E11000" in answer["error"]
 
 
+@pytest.mark.at_length
 @pytest.mark.timeout(240)
 def test_the_cases_keep_what_was_acknowledged_and_poolhouse_keeps_within_the_servers_limit(built, tmp_path):
     done = run("--quick", *(part for number in (5, 4, 1) for part in ("--only", number)), "--json", tmp_path / "cases.json")
@@ -98,6 +99,7 @@ def test_the_cases_keep_what_was_acknowledged_and_poolhouse_keeps_within_the_ser
     assert churn["poolhouse"]["at_once"]["relay"]["opened"] < churn["min 30"]["at_once"]["relay"]["opened"]
 
 
+@pytest.mark.at_length
 @pytest.mark.timeout(240)
 def test_functions_that_thaw_find_poolhouse_and_all_of_a_flood_are_served_between_two_limits(built, tmp_path):
     done = run("--quick", "--only", 3, "--json", tmp_path / "cases.json")

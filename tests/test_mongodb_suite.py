@@ -13,6 +13,7 @@ RUN = pooler.ROOT / "tests" / "mongodb_suite" / "run.py"
 NOT_RUN = 77
 
 
+@pytest.mark.at_length
 @pytest.mark.poolhouse_only
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("way", ["replica-set", "load-balanced"])
