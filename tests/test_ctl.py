@@ -17,7 +17,7 @@ def test_orders_are_carried_out(start):
             done = pooler.ctl(order, "--database", "bench")
             assert done.returncode == 0 and done.stdout.startswith(word), done
         done = pooler.ctl("reload")
-        assert done.returncode == 0 and "1 pools follow it" in done.stdout, done
+        assert done.returncode == 0 and "1 pool follows it" in done.stdout, done
         client.query("SELECT 1")
 
 

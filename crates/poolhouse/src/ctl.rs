@@ -173,11 +173,11 @@ fn show(order: &Order, body: &Value, is_done: bool) {
         Order::Show { what: What::Servers, .. } => print!("{}", table::servers(body)),
         Order::Reload => {
             let count = |name: &str| body["pools"][name].as_u64().unwrap_or(0);
+            let (followed, gone) = (count("followed"), count("left_behind"));
             println!(
-                "reloaded: {} pools follow it, {} of them with new servers, {} are no longer configured",
-                count("followed"),
+                "reloaded: {followed} {} it, {} with new servers; {gone} no longer configured",
+                if followed == 1 { "pool follows" } else { "pools follow" },
                 count("renewed"),
-                count("left_behind")
             );
             for note in body["notes"].as_array().into_iter().flatten() {
                 println!("note: {}", printable::lines(note.as_str().unwrap_or_default()));

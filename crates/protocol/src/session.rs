@@ -105,7 +105,9 @@ impl Outage {
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Unreachable => "Find out why it cannot be reached; unavailable_wait_time bounds the wait.",
-            Self::Refused => "Mend what it refuses: user and password come from [[database]] and [[user]].",
+            Self::Refused => {
+                "Mend what it refuses: user and password come from [[database]] and [[user]], TLS from the url."
+            }
             Self::Connecting => "Raise max_wait_time, or find out why connecting takes so long.",
             Self::Paused => "`poolhouse ctl resume` lets clients go on.",
         }

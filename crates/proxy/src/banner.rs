@@ -3,7 +3,7 @@
 use std::{
     fmt::Write,
     io::{self, Write as _},
-    net::SocketAddr,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
 use upstream::Kind;
@@ -80,17 +80,25 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
         let _ = writeln!(text, "ask over HTTP with\n  {}", curl(endpoint, listener.tls.is_some()));
     }
     match admin {
-        Some(address) => _ = writeln!(text, "look at\n  http://{address}/metrics"),
+        Some(address) => _ = writeln!(text, "look at\n  http://{}/metrics", from_here(address)),
         None => text.push_str("without an admin address\n"),
     }
     text
 }
 
+/// The address by which this machine reaches a socket: one of IPv6 takes no clients of IPv4.
+fn from_here(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(any) if any.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, any.port()).into(),
+        SocketAddr::V6(any) if any.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, any.port()).into(),
+        one => one,
+    }
+}
+
 /// A command that connects a person; it asks for the password if there is one.
 fn psql(config: &Config, endpoint: &Endpoint, database: &Database) -> String {
     let (host, port) = match endpoint {
-        Endpoint::Tcp(address) if address.ip().is_unspecified() => ("127.0.0.1".to_owned(), address.port().to_string()),
-        Endpoint::Tcp(address) => (address.ip().to_string(), address.port().to_string()),
+        Endpoint::Tcp(address) => (from_here(*address).ip().to_string(), address.port().to_string()),
         Endpoint::Unix(path) => {
             // libpq finds a socket by its folder and the number behind `.s.PGSQL.`.
             let port = path.extension().map_or_else(|| "5432".to_owned(), |port| port.to_string_lossy().into_owned());
@@ -107,8 +115,8 @@ fn psql(config: &Config, endpoint: &Endpoint, database: &Database) -> String {
 /// The same for Redis.
 fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
     let place = match endpoint {
-        Endpoint::Tcp(address) if address.ip().is_unspecified() => format!("-p {}", address.port()),
-        Endpoint::Tcp(address) => format!("-h {} -p {}", address.ip(), address.port()),
+        Endpoint::Tcp(address) if address.ip() == Ipv4Addr::UNSPECIFIED => format!("-p {}", address.port()),
+        Endpoint::Tcp(address) => format!("-h {} -p {}", from_here(*address).ip(), address.port()),
         Endpoint::Unix(path) => format!("-s {}", quoted(&path.display().to_string())),
     };
     match config.users.first() {
@@ -121,8 +129,7 @@ fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
 /// The same for MongoDB.
 fn mongosh(config: &Config, endpoint: &Endpoint) -> String {
     let place = match endpoint {
-        Endpoint::Tcp(address) if address.ip().is_unspecified() => format!("127.0.0.1:{}", address.port()),
-        Endpoint::Tcp(address) => address.to_string(),
+        Endpoint::Tcp(address) => from_here(*address).to_string(),
         Endpoint::Unix(path) => path.display().to_string().replace('/', "%2F"),
     };
     match config.users.first() {
@@ -135,10 +142,7 @@ fn mongosh(config: &Config, endpoint: &Endpoint) -> String {
 fn curl(endpoint: &Endpoint, tls: bool) -> String {
     let scheme = if tls { "https" } else { "http" };
     let place = match endpoint {
-        Endpoint::Tcp(address) if address.ip().is_unspecified() => {
-            format!("{scheme}://127.0.0.1:{}/ping", address.port())
-        }
-        Endpoint::Tcp(address) => format!("{scheme}://{address}/ping"),
+        Endpoint::Tcp(address) => format!("{scheme}://{}/ping", from_here(*address)),
         Endpoint::Unix(path) => {
             format!("--unix-socket {} {scheme}://localhost/ping", quoted(&path.display().to_string()))
         }
@@ -167,6 +171,24 @@ mod tests {
         assert!(shown.contains("psql -h 127.0.0.1 -p 6432 -U app 'my data'"), "{shown}");
         assert!(shown.contains("http://127.0.0.1:9930/metrics"), "{shown}");
         assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn a_socket_of_all_addresses_is_reached_by_the_one_of_its_own_kind() {
+        let config = from_url("postgres://app:pw@db/d", &Flags::default(), &|_| None).unwrap();
+        for (listen, host, place) in [
+            ("0.0.0.0:7000", "127.0.0.1", "127.0.0.1:7000"),
+            ("[::]:7000", "::1", "[::1]:7000"),
+            ("10.0.0.5:7000", "10.0.0.5", "10.0.0.5:7000"),
+        ] {
+            let endpoint = Endpoint::parse(listen).unwrap();
+            let command = psql(&config, &endpoint, &config.databases[0]);
+            assert_eq!(command, format!("psql -h {host} -p 7000 -U app d"));
+            assert_eq!(mongosh(&config, &endpoint), format!("mongosh mongodb://{place} -u app"));
+            assert!(curl(&endpoint, false).ends_with(&format!("http://{place}/ping")));
+        }
+        let all = Endpoint::parse("[::]:7000").unwrap();
+        assert_eq!(redis_cli(&config, &all), "redis-cli -h ::1 -p 7000 --user app --askpass");
     }
 
     #[test]

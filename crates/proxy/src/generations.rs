@@ -107,10 +107,11 @@ impl Generations {
                 continue;
             };
             told.followed += 1;
-            if !same_servers(&entry.pools, entry.id, &next, id) {
-                told.renewed += 1;
-                entry.revision += 1;
-            }
+            let are_same = same_servers(&entry.pools, entry.id, &next, id);
+            entry.revision += u64::from(!are_same);
+            // Where the hosts are others, the driver makes the servers anew by itself.
+            let are_there = entry.pools.spec(entry.id).hosts == next.spec(id).hosts;
+            told.renewed += usize::from(!(are_same && are_there));
             (entry.pools, entry.id) = (Arc::clone(&next), id);
             // Two may be one from now on: then no client comes to the younger one any more.
             table.merged |= *ids.entry(id).or_insert(*known) != *known;
@@ -442,6 +443,8 @@ mod tests {
         assert_eq!(pools.succeed(with(&stricter)).renewed, 1);
         let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
         assert_eq!(told.renewed, 1);
+        let moved = SHOP.replace("app:pw@h/", "app2:other@elsewhere:5433/");
+        assert_eq!(pools.succeed(with(&moved)).renewed, 1, "the servers of another host are others");
         let (spec, login) = (pools.spec(id).unwrap(), pools.server_login(id));
         assert_eq!((spec.revision, spec.user.as_str()), (3, "app2"));
         assert_eq!((login.user.as_str(), login.password.as_deref()), ("app2", Some("other")));
