@@ -41,7 +41,7 @@ LISTENER_KEYS = {
 }
 TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth")
 LISTENER_KEYS.update(dict.fromkeys(TLS_KEYS))
-SERVE_KEYS = {"workers": None, "drain_time": None, "max_auth_failures": None, "node_id": None, "log_connections": None, "log_disconnections": None}
+SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": None, "log_disconnections": None}
 LIMITS_KEYS = {"max_server_connections": None}
 ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None, "names": None}
 

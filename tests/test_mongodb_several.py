@@ -128,7 +128,7 @@ def test_two_behind_a_balancer_of_connections(two, members):
 
 
 def test_one_takes_over_while_cursors_are_open(workspace, members):
-    text = f'[serve]\ndrain_time = "2s"\n[[listener]]\nlisten = "127.0.0.1:PORT"\nprotocol = "mongodb"\n[[database]]\nurl = "{members.url()}"\n'
+    text = f'[serve]\nstay_time = "2s"\n[[listener]]\nlisten = "127.0.0.1:PORT"\nprotocol = "mongodb"\n[[database]]\nurl = "{members.url()}"\n'
     old = MongoPoolhouse(directory(workspace, "mongo-old"), members).start_with(text)
     new = None
     # As with MongoDB, no two members have a cursor of one number.

@@ -99,7 +99,7 @@ def test_another_user_who_waits_where_processes_meet_stops_no_take_over(start):
 
 
 def test_nobody_fails_while_one_takes_over_after_the_other(start):
-    pooler = start(max_size=4, drain_time="1s")
+    pooler = start(max_size=4, stay_time="1s")
     ending, failures, done = threading.Event(), [], [0]
 
     def come_and_go():
@@ -131,7 +131,7 @@ def test_nobody_fails_while_one_takes_over_after_the_other(start):
 
 
 def test_pgbench_that_connects_for_each_transaction_loses_none(start, cluster):
-    pooler = start(max_size=4, drain_time="2s")
+    pooler = start(max_size=4, stay_time="2s")
     with cluster.superuser("bench") as db:
         db.execute("CREATE TABLE IF NOT EXISTS t_upgrade (v int)")
     script = pooler.directory / "script.sql"
@@ -212,8 +212,20 @@ def test_three_together_stay_within_the_limits(start, cluster):
             eventually("all of it is the third one's", lambda: third.pools()[0]["servers"]["total"] == 4, 10)
 
 
-def test_idle_clients_go_when_drain_time_is_over(start):
+def test_clients_stay_although_a_drain_time_bounds_a_stop(start):
     pooler = start(drain_time="500ms")
+    with pooler.wire() as idle:
+        idle.query("SELECT 1")
+        with successor(start, pooler):
+            eventually("the old process knows", lambda: "another process has taken over" in pooler.log())
+            time.sleep(1)
+            idle.query("SELECT 1")
+            idle.close()
+            assert pooler.wait(15) == 0
+
+
+def test_idle_clients_go_when_stay_time_is_over(start):
+    pooler = start(stay_time="500ms")
     with pooler.wire() as idle:
         idle.query("SELECT 1")
         with successor(start, pooler):

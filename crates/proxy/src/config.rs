@@ -95,8 +95,10 @@ pub struct Source {
 pub struct Serve {
     /// Worker threads; 0 is one per CPU.
     pub workers: u32,
-    /// What the configuration says of `drain_time`, if anything.
-    pub drain_time: Option<Option<Duration>>,
+    /// How long clients may take to finish when Poolhouse is asked to stop; `None` waits for ever.
+    pub drain_time: Option<Duration>,
+    /// How long clients may stay when another process has taken over; `None` is until they leave.
+    pub stay_time: Option<Duration>,
     /// Failed logins a minute from one address before logins from there take turns.
     pub max_auth_failures: u32,
     /// Which of several Poolhouses behind one address this is: cancel keys carry it.
@@ -110,23 +112,12 @@ pub struct Serve {
 /// Less than the 30 s after which Kubernetes, and the 90 s after which systemd, kills a process that it has asked to stop.
 const DEFAULT_DRAIN_TIME: Duration = Duration::from_secs(25);
 
-impl Serve {
-    /// How long clients may take to finish when Poolhouse is asked to stop; `None` waits for ever.
-    pub fn drain_time(&self) -> Option<Duration> {
-        self.drain_time.unwrap_or(Some(DEFAULT_DRAIN_TIME))
-    }
-
-    /// How long clients may stay when another process has taken over; `None` is until they leave.
-    pub fn stay_time(&self) -> Option<Duration> {
-        self.drain_time.flatten()
-    }
-}
-
 impl Default for Serve {
     fn default() -> Self {
         Self {
             workers: 1,
-            drain_time: None,
+            drain_time: Some(DEFAULT_DRAIN_TIME),
+            stay_time: None,
             max_auth_failures: 10,
             node_id: 0,
             log_connections: false,

@@ -284,7 +284,7 @@ async fn watch(
                 if let Some(serving) = serving.take() {
                     serving.abort();
                 }
-                tracing::info!("another process has taken over: clients may stay until they leave or drain_time is over");
+                tracing::info!("another process has taken over: clients may stay until they leave or stay_time is over");
                 let gone = async {
                     drained(handle).await;
                     // The successor hears through this process what the one before it still holds.
@@ -295,7 +295,7 @@ async fn watch(
                 tokio::select! {
                     () = gone => return Ok(()),
                     name = signals.ending.next() => break name,
-                    () = after(times().stay_time()) => break "drain_time is over",
+                    () = after(times().stay_time) => break "stay_time is over",
                 }
             }
             // Workers that end by themselves have failed; `join` says so.
@@ -312,7 +312,7 @@ async fn watch(
     tokio::select! {
         () = drained(handle) => return Ok(()),
         name = signals.ending.next() => tracing::warn!(signal = name, "ending at once"),
-        () = after(times().drain_time()) => tracing::warn!("drain_time is over: ending at once"),
+        () = after(times().drain_time) => tracing::warn!("drain_time is over: ending at once"),
     }
     handle.stop();
     Ok(())

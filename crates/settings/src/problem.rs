@@ -259,6 +259,7 @@ const HARMLESS: &[&str] = &[
     "spread",
     "stages",
     "start",
+    "stay_time",
     "tcp",
     "think",
     "timeout",

@@ -32,7 +32,7 @@ const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file", "na
 const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
 const AUTH_KEYS: &[&str] = &["file"];
 const SERVE_KEYS: &[&str] =
-    &["workers", "drain_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"];
+    &["workers", "drain_time", "stay_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"];
 const LISTENER_KEYS: &[&str] = &[
     "protocol",
     "listen",
@@ -588,7 +588,8 @@ fn serve(section: &Section<'_>) -> Serve {
     let default = Serve::default();
     Serve {
         workers: section.number("workers", 0..=MAX_WORKERS).unwrap_or(default.workers),
-        drain_time: section.duration("drain_time"),
+        drain_time: section.duration("drain_time").unwrap_or(default.drain_time),
+        stay_time: section.duration("stay_time").unwrap_or(default.stay_time),
         max_auth_failures: section.number("max_auth_failures", 1..=MAX_COUNT).unwrap_or(default.max_auth_failures),
         node_id: section.number("node_id", 0..=u32::from(postgres::MAX_NODE)).map_or(default.node_id, |n| n as u8),
         log_connections: section.truth("log_connections").unwrap_or(default.log_connections),

@@ -98,7 +98,11 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
     let default = Serve::default();
     Ok(Config {
         source: None,
-        serve: Serve { workers: flags.workers.unwrap_or(default.workers), drain_time: flags.drain_time, ..default },
+        serve: Serve {
+            workers: flags.workers.unwrap_or(default.workers),
+            drain_time: flags.drain_time.unwrap_or(default.drain_time),
+            ..default
+        },
         admin: match flags.admin {
             Some(listen) => Admin { listen, asked_for: true, ..Admin::default() },
             None => Admin::default(),
