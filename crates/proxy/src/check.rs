@@ -1,10 +1,13 @@
 //! Settings that are each valid but cannot work together, or not on this machine. Reads the configuration and the
 //! permissions of its files; connects to nothing.
 
+mod places;
+mod secrets;
+mod tenants;
 mod tuning;
 mod users;
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use driver::Address;
 use settings::{Problem, Severity, show_duration};
@@ -39,7 +42,7 @@ impl Machine {
 /// Everything that is wrong with a configuration as a whole, errors first.
 pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     let mut found = Vec::new();
-    duplicate_listeners(config, &mut found);
+    places::duplicates(config, &mut found);
     missing_authentication(config, &mut found);
     descriptors(config, machine, &mut found);
     budgets(config, &mut found);
@@ -52,7 +55,11 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     tuning::tuning(config, &mut found);
     for listener in &config.listeners {
         listener_times(config, listener, &mut found);
+        places::newcomers(config, listener, &mut found);
     }
+    places::folders(config, &mut found);
+    tenants::tenants(config, &mut found);
+    secrets::secrets(config, &mut found);
     users::users(config, &mut found);
     tls_files(config, &mut found);
     certificates_asked_for(config, &mut found);
@@ -66,7 +73,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
 /// that are intact are held against each other.
 pub(crate) fn errors_of_a_part(config: &Config, intact: Intact) -> Vec<Problem> {
     let mut found = Vec::new();
-    duplicate_listeners(config, &mut found);
+    places::duplicates(config, &mut found);
     tls_files(config, &mut found);
     for database in &config.databases {
         server_logins(config, database, &mut found);
@@ -84,22 +91,6 @@ pub(crate) fn errors_of_a_part(config: &Config, intact: Intact) -> Vec<Problem> 
     }
     found.retain(|problem| problem.severity == Severity::Error);
     found
-}
-
-fn duplicate_listeners(config: &Config, found: &mut Vec<Problem>) {
-    let mut seen = HashMap::new();
-    // Port 0 is a new one each time.
-    let fixed = |listener: &&Listener| !matches!(listener.listen, Endpoint::Tcp(address) if address.port() == 0);
-    for listener in config.listeners.iter().filter(fixed) {
-        if seen.insert(&listener.listen, ()).is_some() {
-            let problem = Problem::error(format!("two listeners have the address {}", listener.listen));
-            found.push(config.locate(problem, &listener.spots, "listen"));
-        }
-    }
-    if let Some(admin) = config.admin.listen.filter(|admin| seen.contains_key(&Endpoint::Tcp(*admin))) {
-        let problem = Problem::error(format!("the admin address {admin} is a listener's as well"));
-        found.push(config.locate(problem, &config.admin.spots, "listen"));
-    }
 }
 
 fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {

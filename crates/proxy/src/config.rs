@@ -17,6 +17,7 @@ mod endpoint;
 mod file;
 mod flags;
 mod http;
+mod keys;
 mod mongodb;
 mod options;
 pub(crate) mod pgbouncer;

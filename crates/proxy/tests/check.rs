@@ -147,6 +147,101 @@ fn the_same_address_twice_is_an_error() {
 }
 
 #[test]
+fn addresses_of_which_only_one_can_be_open_are_an_error() {
+    let two = |one: &str, other: &str| {
+        found(&format!(
+            "[[listener]]\nlisten = \"{one}\"\n[[listener]]\nlisten = \"{other}\"\n[[user]]\nname = \"app\"\npassword = \"x\"\n"
+        ))
+    };
+    for (one, other) in [("127.0.0.1:1", "0.0.0.0:1"), ("[::]:1", "[::1]:1")] {
+        let expected = format!("p.toml:7:10: error: {one} and {other} cannot be open at once");
+        assert!(two(one, other).contains(&expected), "{:?}", two(one, other));
+    }
+    for (one, other) in [
+        ("0.0.0.0:1", "[::]:1"),
+        ("0.0.0.0:1", "0.0.0.0:2"),
+        ("127.0.0.1:0", "0.0.0.0:0"),
+        ("127.0.0.1:1", "127.0.0.2:1"),
+    ] {
+        assert!(two(one, other).is_empty(), "{:?}", two(one, other));
+    }
+    expect(
+        "[[listener]]\nlisten = \"0.0.0.0:1\"\n[admin]\nlisten = \"127.0.0.1:1\"\n",
+        "p.toml:7:10: error: the admin address 127.0.0.1:1 and the listener 0.0.0.0:1 cannot be open at once",
+    );
+}
+
+#[test]
+fn a_socket_in_a_folder_that_does_not_exist_is_found() {
+    expect(
+        "[[listener]]\nlisten = \"/nowhere/at/all/.s.PGSQL.1\"\n",
+        "p.toml:5:10: warning: the socket's folder /nowhere/at/all does not exist",
+    );
+    assert!(found("[[listener]]\nlisten = \"/tmp/.s.PGSQL.1\"\n").is_empty());
+    assert!(found("[[listener]]\nlisten = \"unix:.s.PGSQL.1\"\n").is_empty());
+}
+
+#[test]
+fn newcomers_that_give_up_before_any_client_may_be_evicted_are_found() {
+    let listener = "[[listener]]\nlisten = \"127.0.0.1:1\"\n";
+    expect(
+        &format!("{listener}evict_min_idle = \"10s\"\n"),
+        "p.toml:6:18: warning: evict_min_idle 10s is above newcomer_wait_time 6s",
+    );
+    expect(
+        &format!("{listener}newcomer_wait_time = \"4s\"\n"),
+        "p.toml:6:22: warning: evict_min_idle 5s is above newcomer_wait_time 4s",
+    );
+    for calm in ["evict_min_idle = \"6s\"\n", "evict_min_idle = \"1h\"\nnewcomer_wait_time = \"off\"\n"] {
+        assert!(found(&format!("{listener}{calm}")).is_empty(), "{calm}");
+    }
+}
+
+#[test]
+fn limits_of_clients_that_the_listener_does_not_leave_room_for_are_found() {
+    let listener = "[[listener]]\nlisten = \"127.0.0.1:1\"\nhard_limit = 100\n";
+    expect(
+        &format!("hard_limit = 101\n{listener}"),
+        "p.toml:4:14: warning: hard_limit 101 of the database `d` is above the 100 of its listener and never reached",
+    );
+    expect(
+        &format!("{listener}[[user]]\nname = \"app\"\npassword = \"x\"\nhard_limit = 200\n"),
+        "p.toml:10:14: warning: hard_limit 200 of the user `app` is above the 100 of its listener and never reached",
+    );
+    let second = |limit| {
+        format!(
+            "hard_limit = 50\n[[database]]\nname = \"e\"\nurl = \"postgres://app@h/e\"\nhard_limit = {limit}\n{listener}"
+        )
+    };
+    expect(
+        &second(31),
+        "p.toml:8:14: warning: the hard_limit of each database makes 81 in all, above the soft_limit 80 of its listener",
+    );
+    assert!(found(&second(30)).is_empty(), "{:?}", found(&second(30)));
+    assert!(found(&format!("soft_limit = 1000\n{listener}")).is_empty(), "a soft limit alone refuses no client");
+    let more = "[[listener]]\nlisten = \"127.0.0.1:2\"\nhard_limit = 100\n";
+    assert!(found(&format!("hard_limit = 101\n{listener}{more}")).is_empty(), "clients come by both");
+}
+
+#[test]
+fn passwords_that_are_probably_not_what_was_meant_are_found_and_not_shown() {
+    let user = |password: &str| found(&format!("[[user]]\nname = \"app\"\npassword = \"{password}\"\n"));
+    let odd = ["p.toml:6:12: warning: the password is a name behind a `$`, and is taken as it stands"];
+    assert_eq!(user("$APP_PASSWORD"), odd);
+    let odd = ["p.toml:6:12: warning: the password of `app` begins with md5 and is no md5 hash"];
+    assert_eq!(user("md5abcdef"), odd);
+    for fine in ["md50123456789abcdef0123456789abcdef", "$ecret", "pa$WORD", "$", "xmd5"] {
+        assert_eq!(user(fine), Vec::<String>::new(), "{fine}");
+    }
+    let url = "[[database]]\nname = \"e\"\nurl = \"postgres://app:$APP_PASSWORD@h/e\"\n";
+    expect(url, "p.toml:6:7: warning: the password in the url is a name behind a `$`, and is taken as it stands");
+    expect(
+        "password = \"$PW\"\n",
+        "p.toml:4:12: warning: the password is a name behind a `$`, and is taken as it stands",
+    );
+}
+
+#[test]
 fn a_url_that_leads_back_is_an_error() {
     expect(
         "[[database]]\nname = \"e\"\nurl = \"postgres://localhost:6432\"\n",
@@ -230,6 +325,12 @@ fn lookups_that_cannot_work_are_found() {
         "p.toml:5:18: warning: auth_pool_size 20 of `d` leaves nothing of max_server_connections 20",
     );
     expect("auth_user = \"x\"\n", "p.toml:3:7: warning: the servers of `d` open only after `app` has logged in");
+    let unknown = "p.toml:4:13: warning: users of `d` are looked up as `x`, of whom no password is known";
+    expect("auth_user = \"x\"\n", unknown);
+    for known in ["auth_password = \"y\"\n", "[[user]]\nname = \"x\"\npassword = \"y\"\n"] {
+        let found = found(&format!("auth_user = \"x\"\n{known}"));
+        assert!(!found.iter().any(|line| line.contains("no password is known")), "{found:?}");
+    }
 }
 
 #[test]

@@ -60,6 +60,39 @@ poolhouse.toml:5:1: error: unknown key `zzz` in [admin]
 }
 
 #[test]
+fn a_key_of_another_section_is_told_where_it_belongs() {
+    for (text, place) in [
+        ("[serve]\nmax_size = 5\n", "`max_size` belongs in [pool], [[database]] or [[user]]"),
+        ("[pool]\nhard_limit = 5\n", "`hard_limit` belongs in [[listener]], [[database]] or [[user]]"),
+        (
+            "[[listener]]\nlisten = \":1\"\nmax_wait_time = \"1s\"\n",
+            "`max_wait_time` belongs in [pool], [[database]] or [[user]]",
+        ),
+        ("[limits]\ndrain_time = \"1s\"\n", "`drain_time` belongs in [serve]"),
+    ] {
+        let shown = errors_after_base(text);
+        assert!(shown.contains(place) && !shown.contains("known keys"), "{shown}");
+    }
+}
+
+#[test]
+fn sizes_that_are_inherited_are_wrong_once() {
+    let shown =
+        errors_after_base("[[database]]\nname = \"e\"\nurl = \"postgres://h\"\n[pool]\nmax_size = 5\nmin_size = 6\n");
+    assert_eq!(shown.matches("error:").count(), 1, "{shown}");
+    assert!(shown.contains("poolhouse.toml:9:12: error: min_size 6 is above max_size 5"), "{shown}");
+    let own = errors_after_base("min_size = 3\n[pool]\nmax_size = 2\n");
+    assert!(own.contains("poolhouse.toml:4:12: error: min_size 3 is above max_size 2"), "{own}");
+}
+
+#[test]
+fn curly_quotes_are_named() {
+    let shown = errors_after_base("mode = “session”\n");
+    assert!(shown.contains("the quotes in this line are curly"), "{shown}");
+    assert!(!errors_after_base("mode = session\n").contains("curly"));
+}
+
+#[test]
 fn a_wrong_unit_lists_the_right_ones() {
     expect_after_base(
         "  max_idle_time = \"5 min\"\n",
@@ -370,6 +403,8 @@ fn names_of_pgbouncer_are_told_what_they_are_here() {
         ("[pool]\nquery_wait_timeout = \"120s\"\n", "`max_wait_time`"),
         ("[auth]\nauth_file = \"users.txt\"\n", "`file` in `[auth]`"),
         ("[[listener]]\nmax_client_conn = 20\n", "`hard_limit`"),
+        ("max_db_client_connections = 20\n", "`hard_limit` in a `[[database]]`"),
+        ("[[user]]\nmax_user_client_connections = 20\n", "`hard_limit` in a `[[user]]`"),
         ("[databases]\nshop = \"host=h\"\n", "`[[database]]`"),
     ] {
         let shown = errors_after_base(text);

@@ -37,7 +37,7 @@ pub struct Document<'d> {
     pub text: &'d str,
     /// What `${NAME}` stands for.
     pub variables: Variables<'d>,
-    /// What to write in place of a key that another program has.
+    /// What to do with a key that another program has, or another section.
     pub foreign: fn(&str) -> Option<String>,
     /// What is wrong so far.
     pub problems: RefCell<Vec<Problem>>,
@@ -78,7 +78,7 @@ pub fn read_text<T>(
 }
 
 /// The same where what could be read is of use although something is wrong: what that is, and all that is wrong, in the order of the
-/// text. Of a text that is no TOML nothing can be read. `foreign` tells what to write in place of another program's key.
+/// text. Of a text that is no TOML nothing can be read. `foreign` tells what to do with a key of another program or section.
 pub fn read_in_part<T>(
     path: &Path,
     text: &str,
@@ -96,7 +96,7 @@ pub fn read_in_part<T>(
         is_toml &= name.is_some();
         match name {
             Some(name) => document.report(span, written_twice(name)),
-            None => document.error(span, format!("this is no TOML: {}", error.message())),
+            None => document.report(span.clone(), no_toml(error.message(), line_at(text, span.start))),
         }
     }
     let result = is_toml.then(|| {
@@ -110,6 +110,26 @@ pub fn read_in_part<T>(
 
 /// What the parser says of a key that a table has already. All else can still be read.
 const DUPLICATE_KEY: &str = "duplicate key";
+
+/// Quotes that word processors and chats put in the place of straight ones.
+const CURLY_QUOTES: [char; 6] = ['“', '”', '„', '‘', '’', '‚'];
+
+fn no_toml(message: &str, line: &str) -> Problem {
+    let problem = Problem::error(format!("this is no TOML: {message}"));
+    match line.contains(CURLY_QUOTES) {
+        true => problem.hint("the quotes in this line are curly: write straight ones (\")"),
+        false => problem,
+    }
+}
+
+/// The line of a text in which this byte stands.
+fn line_at(text: &str, at: usize) -> &str {
+    let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let (before, after) = text.split_at(at);
+    let begin = before.rfind('\n').map_or(0, |end| end + 1);
+    let end = after.find('\n').map_or(text.len(), |end| before.len() + end);
+    &text[begin..end]
+}
 
 fn written_twice(name: &str) -> Problem {
     let name = name.trim_matches(['[', ']', ' ']);

@@ -25,12 +25,25 @@ pub fn parse_duration(text: &str) -> Result<Option<Duration>, String> {
         "h" => 3_600_000_000,
         "d" => 86_400_000_000,
         "" => return Err(format!("`{text}` has no unit: {DURATION_UNITS}")),
-        _ => return Err(format!("unknown unit `{}` in `{text}`: {DURATION_UNITS}", unit.trim())),
+        _ => return Err(wrong_unit(text, unit)),
     };
     let micros = number.checked_mul(micros).ok_or_else(|| format!("`{text}` is too long a duration"))?;
     match micros {
         0 => Err("a duration of zero is ambiguous: write \"off\" to switch it off".to_owned()),
         _ => Ok(Some(Duration::from_micros(micros))),
+    }
+}
+
+/// What is wrong with what stands behind the number.
+fn wrong_unit(text: &str, unit: &str) -> String {
+    let trimmed = unit.trim();
+    if trimmed != unit && ["us", "ms", "s", "m", "h", "d"].contains(&trimmed) {
+        let number = text.strip_suffix(unit).unwrap_or_default();
+        return format!("`{text}` has a blank in it: write \"{number}{trimmed}\"");
+    }
+    match trimmed.bytes().any(|b| b.is_ascii_digit() || b == b'.') {
+        true => format!("`{text}` is no duration: write one whole number and one unit, {DURATION_UNITS}"),
+        false => format!("unknown unit `{trimmed}` in `{text}`: {DURATION_UNITS}"),
     }
 }
 
@@ -133,6 +146,14 @@ mod tests {
     fn a_wrong_unit_lists_the_right_ones() {
         let error = parse_duration("5 min").unwrap_err();
         assert!(error.contains("`min`") && error.contains("us, ms, s, m, h or d"), "{error}");
+        assert_eq!(parse_duration("5 s").unwrap_err(), "`5 s` has a blank in it: write \"5s\"");
+        for text in ["1.5s", "1m30s", "1h 30m"] {
+            let error = parse_duration(text).unwrap_err();
+            assert!(
+                error.starts_with(&format!("`{text}` is no duration: write one whole number and one unit")),
+                "{error}"
+            );
+        }
         assert!(parse_duration("5").unwrap_err().contains("no unit"));
         assert!(parse_duration("0s").unwrap_err().contains("off"));
         assert!(parse_duration("99999999999999999999s").is_err());

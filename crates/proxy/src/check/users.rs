@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use driver::Address;
 use settings::{Problem, show_duration};
 
 use crate::config::{Config, Database, Mode, User};
@@ -105,6 +106,15 @@ fn lookups(config: &Config, database: &Database, found: &mut Vec<Problem>) {
         let message = format!("auth_failure_cache_time {failure} of `{name}` is not auth_cache_time {cache}");
         let problem = Problem::warning(message).hint("leave it out: else the time that a login takes tells who exists");
         found.push(config.locate(problem, &database.spots, "auth_failure_cache_time"));
+    }
+    let known = || config.users.iter().any(|user| user.name == auth.user && user.password.is_some());
+    // At a socket the database may know the process by its user, and by a certificate it may know it anywhere.
+    let on_sockets = database.hosts.addresses.iter().all(|host| matches!(host, Address::Unix(_)));
+    if auth.password.is_none() && !known() && !on_sockets && database.tls.identity.is_none() {
+        let message = format!("users of `{name}` are looked up as `{}`, of whom no password is known", auth.user);
+        let problem = Problem::warning(message)
+            .hint("add `auth_password` or `auth_password_file`, unless the database trusts Poolhouse");
+        found.push(config.locate(problem, &database.spots, "auth_user"));
     }
     let process = config.limits.max_server_connections;
     if process > 0 && auth.pool_size >= process {

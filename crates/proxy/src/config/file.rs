@@ -16,9 +16,10 @@ use super::{
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     endpoint::parse_tcp,
     http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
+    keys::{self, ADMIN_KEYS, AUTH_KEYS, DATABASE_KEYS, LIMITS_KEYS, LISTENER_KEYS, ROOT_KEYS, SERVE_KEYS, USER_KEYS},
     mongodb,
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
-    pgbouncer, redis,
+    redis,
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
 };
@@ -26,54 +27,6 @@ use crate::Password;
 
 /// Bytes that a file of users may have.
 const MAX_USERLIST: u64 = 16 * 1024 * 1024;
-
-const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token"];
-const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file", "names"];
-const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
-const AUTH_KEYS: &[&str] = &["file"];
-const SERVE_KEYS: &[&str] =
-    &["workers", "drain_time", "stay_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"];
-const LISTENER_KEYS: &[&str] = &[
-    "protocol",
-    "listen",
-    "soft_limit",
-    "hard_limit",
-    "evict_min_idle",
-    "client_idle_time",
-    "newcomer_wait_time",
-    "login_time",
-    "query_time",
-    "transaction_idle_time",
-    "preset",
-    "socket_mode",
-];
-const DATABASE_KEYS: &[&str] = &[
-    "name",
-    "url",
-    "url_file",
-    "password",
-    "password_file",
-    "max_connections",
-    "max_user_connections",
-    "soft_limit",
-    "hard_limit",
-];
-const USER_KEYS: &[&str] = &[
-    "name",
-    "password",
-    "password_file",
-    "certificate",
-    "mode",
-    "max_size",
-    "min_size",
-    "max_wait_time",
-    "client_idle_time",
-    "query_time",
-    "transaction_idle_time",
-    "max_user_connections",
-    "soft_limit",
-    "hard_limit",
-];
 
 /// What could be made of a file.
 pub struct Reading {
@@ -99,7 +52,7 @@ pub struct Intact {
 /// Reads the text of a file that may itself not exist; relative paths in it start at its folder.
 pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
     let mut intact = Intact { databases: true, listeners: true, users: true };
-    let foreign = pgbouncer::advice;
+    let foreign = keys::advice;
     let (config, problems) = read_in_part(path, text, variables, foreign, &[ROOT_KEYS], |document, root| {
         let mut reader = Reader { document, secret_files: vec![path.to_owned()], intact };
         let config = reader.config(root);

@@ -168,8 +168,15 @@ pub fn own_timeouts(section: &Section<'_>, inherited: &PoolTimeouts) -> PoolTime
     }
 }
 
+/// Keys that bound how many servers a pool has.
+const SIZE_KEYS: &[&str] = &["max_size", "min_size", "auto_min_size", "auto_max_size", "auto_start_size"];
+
 fn check_pool(section: &Section<'_>, settings: &PoolSettings) {
     let config = &settings.config;
+    if config.min_size > config.max_size && !SIZE_KEYS.iter().any(|key| section.has(key)) {
+        // That is an error of the section from which both are inherited.
+        return;
+    }
     if settings.auto.on && config.min_size > config.max_size {
         let own = ["min_size", "auto_max_size"].into_iter().find(|key| section.has(key));
         let text = format!("min_size {} is above {}", config.min_size, settings.auto.bound("auto_max_size"));

@@ -1,0 +1,77 @@
+//! Where listeners are: two that cannot be open at once, folders that do not exist, and how long newcomers wait for a place. Opens no socket.
+
+use std::{net::SocketAddr, path::Path};
+
+use settings::{Problem, show_duration};
+
+use crate::config::{Config, Endpoint, Listener};
+
+/// Of two addresses the kernel opens only one: they are the same, or one of them is all addresses of the kind of the other.
+pub fn duplicates(config: &Config, found: &mut Vec<Problem>) {
+    for (place, listener) in config.listeners.iter().enumerate() {
+        let Some(before) = config.listeners[..place].iter().find(|before| clash(&before.listen, &listener.listen))
+        else {
+            continue;
+        };
+        let problem = match before.listen == listener.listen {
+            true => Problem::error(format!("two listeners have the address {}", listener.listen)),
+            false => {
+                let message = format!("{} and {} cannot be open at once", before.listen, listener.listen);
+                Problem::error(message).hint("one of them has the port at all addresses: the other one is not needed")
+            }
+        };
+        found.push(config.locate(problem, &listener.spots, "listen"));
+    }
+    let Some(admin) = config.admin.listen else { return };
+    let own = Endpoint::Tcp(admin);
+    if let Some(listener) = config.listeners.iter().find(|listener| clash(&listener.listen, &own)) {
+        let problem = match listener.listen == own {
+            true => Problem::error(format!("the admin address {admin} is a listener's as well")),
+            false => Problem::error(format!(
+                "the admin address {admin} and the listener {} cannot be open at once",
+                listener.listen
+            )),
+        };
+        found.push(config.locate(problem, &config.admin.spots, "listen"));
+    }
+}
+
+fn clash(one: &Endpoint, other: &Endpoint) -> bool {
+    let covers = |one: &SocketAddr, other: &SocketAddr| {
+        // Port 0 is a new one each time. Sockets of IPv6 take no clients of IPv4.
+        let same_port = one.port() == other.port() && one.port() != 0 && one.is_ipv4() == other.is_ipv4();
+        same_port && (one.ip() == other.ip() || one.ip().is_unspecified())
+    };
+    match (one, other) {
+        (Endpoint::Tcp(one), Endpoint::Tcp(other)) => covers(one, other) || covers(other, one),
+        (Endpoint::Unix(one), Endpoint::Unix(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// A Unix socket whose folder does not exist.
+pub fn folders(config: &Config, found: &mut Vec<Problem>) {
+    for listener in &config.listeners {
+        let Endpoint::Unix(path) = &listener.listen else { continue };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            let problem = Problem::warning(format!("the socket's folder {} does not exist", folder.display()));
+            let problem = problem.hint("make it before Poolhouse starts (RuntimeDirectory= of the unit, for one)");
+            found.push(config.locate(problem, &listener.spots, "listen"));
+        }
+    }
+}
+
+/// A newcomer gives up before any client may be evicted for it.
+pub fn newcomers(config: &Config, listener: &Listener, found: &mut Vec<Problem>) {
+    let idle = listener.gate.evict_min_idle;
+    let Some(wait) = listener.timeouts.newcomer_wait.filter(|wait| idle > *wait) else { return };
+    let (idle, wait) = (show_duration(idle), show_duration(wait));
+    let problem = Problem::warning(format!("evict_min_idle {idle} is above newcomer_wait_time {wait}"));
+    let problem = problem.hint(
+        "after a flood up to hard_limit newcomers are refused before any client has been idle for long enough: raise \
+         newcomer_wait_time, or switch it off to refuse them at once",
+    );
+    let key = if listener.spots.contains_key("evict_min_idle") { "evict_min_idle" } else { "newcomer_wait_time" };
+    found.push(config.locate(problem, &listener.spots, key));
+}
