@@ -84,7 +84,13 @@ fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Frag
         hard_limit: None,
         ..one.clone()
     });
-    let Some(each) = clients_only.as_ref().or(kept.as_ref()).or(prediction.settings.as_ref()) else {
+    // How many clients come is not known where they are taken to be the pools that are recommended: such limits would turn others away.
+    let are_pools = load.pool.reuse && !question.is_sweep;
+    let own = prediction.settings.clone().map(|own| match are_pools {
+        true => Advice { soft_limit: None, hard_limit: None, ..own },
+        false => own,
+    });
+    let Some(each) = clients_only.as_ref().or(kept.as_ref()).or(own.as_ref()) else {
         return Vec::new();
     };
     let pooler = match &prediction.shared_settings {

@@ -375,7 +375,8 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mu
             "clients",
             format!(
                 "A Poolhouse between these pools and the database has up to {}: soft_limit {soft} leaves a quarter of room, and hard_limit \
-                 {hard} makes that 80%. Where applications connect without such pools, count their connections instead.",
+                 {hard} makes that 80%. These are not among the settings to paste: where applications connect without such pools, count \
+                 their connections instead.",
                 counted(expected as u64, "client")
             ),
         );

@@ -163,6 +163,18 @@ fn what_a_pool_grows_by_once_is_not_told_as_made_every_hour() {
 }
 
 #[test]
+fn limits_of_clients_are_not_pasted_where_it_is_not_known_how_many_come() {
+    let load = "[load]\nrate = 300\nduration = \"60s\"\n[pool]\nmax_size = 20\n[plan]\nservice = \"11ms\"\n";
+    let prediction = ask(&postgres(load));
+    assert!(prediction.settings.as_ref().is_some_and(|settings| settings.hard_limit.is_some()));
+    assert!(said(&prediction, "clients").contains("not among the settings to paste"), "{prediction:?}");
+    for fragment in &prediction.fragments {
+        let has = |word: &str| fragment.text.contains(word) || fragment.missing.contains(&word);
+        assert!(!has("soft_limit") && !has("hard_limit") && !has("max_client_conn"), "{fragment:?}");
+    }
+}
+
+#[test]
 fn clients_that_come_at_random_are_seldom_turned_away_by_the_limits_that_are_recommended() {
     // 2/s that stay for 5 s before they may be sent away: ten, and 18 or more in one moment of a hundred.
     let mut question = question(
