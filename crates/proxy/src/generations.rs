@@ -302,7 +302,11 @@ impl Directory for Generations {
         entry.pools.catalogue_read(entry.id, suspicious);
         let database = entry.pools.server_login(entry.id).database_id;
         let mut known = self.suspicious.write().unwrap_or_else(PoisonError::into_inner);
-        known.insert(database, suspicious.into());
+        if suspicious.is_empty() {
+            known.remove(&database);
+        } else {
+            known.insert(database, suspicious.into());
+        }
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
@@ -403,6 +407,15 @@ mod tests {
         let again = pools.route("made_up", "u").unwrap().pool;
         assert_ne!(again, id, "an id is never another pool's");
         assert_eq!(pools.spec(again).unwrap().database, "made_up");
+    }
+
+    #[test]
+    fn what_is_known_of_one_name_of_the_fallback_is_not_said_of_another() {
+        let pools = Generations::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
+        let [a, b] = ["a", "b"].map(|name| pools.route(name, "u").unwrap().pool);
+        assert_ne!(pools.server_login(a).database_id, pools.server_login(b).database_id);
+        pools.catalogue_read(a, &["public.f".to_owned()]);
+        assert_eq!((pools.suspicious(a).len(), pools.suspicious(b).len()), (1, 0));
     }
 
     #[test]

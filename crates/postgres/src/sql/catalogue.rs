@@ -39,6 +39,9 @@ const PART_AGAIN_EVERY_MS: u64 = 1_000;
 /// Milliseconds before it is asked whether one that is read by parts has changed.
 const LARGE_EVERY_MS: u64 = 2_000;
 
+/// From this number on, catalogues of databases without a server are forgotten: clients can make up names of databases.
+const MAX_WITHOUT_SERVERS: usize = 1024;
+
 /// The catalogues of all databases.
 #[derive(Default)]
 pub(crate) struct Catalogues {
@@ -50,6 +53,9 @@ impl Catalogues {
     /// That of a database: pools of several users may share it.
     pub(crate) fn of(&self, database: &Arc<str>) -> Arc<Catalogue> {
         let mut by_database = self.by_database.lock().unwrap_or_else(PoisonError::into_inner);
+        if by_database.len() >= MAX_WITHOUT_SERVERS && !by_database.contains_key(database) {
+            by_database.retain(|_, catalogue| Arc::strong_count(catalogue) > 1);
+        }
         by_database.entry(database.clone()).or_insert_with(|| Arc::new(Catalogue::new(self.clock.clone()))).clone()
     }
 

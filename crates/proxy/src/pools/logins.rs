@@ -130,8 +130,9 @@ impl Directory for Pools {
         let user = entry.key.user();
         let md5_hash = || self.stored(entry.database, user)?.md5().cloned();
         let settings = self.settings(database, user);
+        let name = database.database.clone().unwrap_or_else(|| entry.key.label());
         ServerLogin {
-            database: database.database.clone().unwrap_or_else(|| entry.key.label()),
+            database: name.clone(),
             user: user.to_string(),
             password: self.server_password(entry.database, user).map(text),
             md5_hash: md5_hash().map(text),
@@ -140,7 +141,7 @@ impl Directory for Pools {
             database_id: format!(
                 "{:?} {:?} {:?} {}",
                 database.hosts,
-                database.database,
+                name,
                 settings.trusted_functions,
                 matches!(settings.mode, Mode::Session)
             )
