@@ -33,9 +33,10 @@ impl Postgres {
             }
             (None, None) => {
                 let found = server.connect_query.as_ref().map(|text| scan(text.as_bytes())).unwrap_or_default();
-                let asked = Suspects::SETTINGS.and(found.suspects.of(Suspects::MAY_CHANGE_ROLE));
                 // What it does behind its text has to be done again.
                 server.connect_makes = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
+                let hidden = if server.connect_makes { Suspects::HIDDEN } else { Suspects::NONE };
+                let asked = Suspects::SETTINGS.and(found.suspects.of(Suspects::MAY_CHANGE_ROLE)).and(hidden);
                 let sql = survey::write(asked, &found.custom, Statements::OfSql);
                 let survey = Survey::new(asked, Vec::new(), &found.custom, Statements::OfSql);
                 server.begin(me, Purpose::Connected(survey), &[&sql], out);

@@ -303,13 +303,14 @@ impl Survey {
         Some(())
     }
 
-    /// Whether this role was set in the session. The server does not say that: a login may begin with a role, and with none another client
-    /// has left that. Who acts as another user has none until it sets one.
+    /// Whether this role was set in the session. The server does not say that, and a login may begin with a role: none is set only by those
+    /// who have named it. Who acts as another user has none until it sets one.
     fn has_set_role(&self, role: &[u8], acts_as_another: bool) -> bool {
         if !self.asked.any(Suspects::MAY_CHANGE_ROLE) {
             return self.role_before.is_some();
         }
-        *role != *b"none" || !acts_as_another
+        let none_before = || self.role_before.as_deref() == Some(&b"none"[..]);
+        *role != *b"none" || !acts_as_another && (self.asked.any(Suspects::NAMES_ROLE) || none_before())
     }
 
     /// What is set in the server, and what its client is to have: the same, but for what has gone back to the server's

@@ -53,9 +53,10 @@ impl Suspects {
     pub(crate) const LISTED: Self = Self(1 << 23);
     /// Changes who acts, perhaps only for the transaction.
     pub(crate) const ROLE: Self = Self(1 << 24);
+    /// Changes who acts, as the text says, or may say.
+    pub(crate) const NAMES_ROLE: Self = Self(Self::ROLE.0 | Self::UNNAMED.0 | Self::BOUND_NAME.0);
     /// What may change who acts, seen in the text or not.
-    pub(crate) const MAY_CHANGE_ROLE: Self =
-        Self(Self::ROLE.0 | Self::UNNAMED.0 | Self::BOUND_NAME.0 | Self::HIDDEN.0 | Self::DDL.0);
+    pub(crate) const MAY_CHANGE_ROLE: Self = Self(Self::NAMES_ROLE.0 | Self::HIDDEN.0 | Self::DDL.0);
     /// What may make it another's.
     pub(crate) const MAY_HIDE_VIEWS: Self =
         Self(Self::MEANING.0 | Self::TEMPORARY.0 | Self::ACTING.0 | Self::HIDDEN.0 | Self::DDL.0 | Self::UNDO.0);

@@ -215,7 +215,7 @@ fn note(name: &[u8], found: &mut Findings) -> bool {
         // The bodies of functions are read otherwise then.
         found.suspects.add(Suspects::HIDDEN);
     }
-    if ["role", "session_authorization", "authorization"].iter().any(|identity| is(name, identity)) {
+    if ["role", "session", "session_authorization", "authorization"].iter().any(|identity| is(name, identity)) {
         found.suspects.add(Suspects::ROLE);
     }
     if is(name, "client_encoding") || is(name, "names") {
