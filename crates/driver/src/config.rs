@@ -219,6 +219,11 @@ impl PoolSpec {
         DatabaseName { protocol: self.protocol, database: self.called().to_owned() }
     }
 
+    /// What its metrics call its database.
+    pub(crate) fn labels(&self) -> DatabaseName {
+        DatabaseName { protocol: self.protocol, database: self.database.clone() }
+    }
+
     pub(crate) fn is(&self, name: &DatabaseName) -> bool {
         (self.protocol, self.called()) == (name.protocol, name.database.as_str())
     }

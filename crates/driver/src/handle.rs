@@ -12,7 +12,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pool::Clear;
 use protocol::PoolId;
 
 use crate::{
@@ -143,7 +142,7 @@ impl Handle {
     pub fn reconnect(&self, database: Option<&DatabaseName>) {
         for pool in self.host.pools(database) {
             let now = self.host.clock.now();
-            self.operate(&pool, |guarded| guarded.pool.clear(Clear::default(), now));
+            self.operate(&pool, |guarded| guarded.pool.renew(now));
         }
     }
 

@@ -128,8 +128,8 @@ impl Registry {
         }
         // Asked under the lock: a reload that this answer does not know yet finds the pool in the list and tells it.
         let spec = self.upstreams.spec(id)?;
-        let name = spec.name();
-        let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&name);
+        let labels = spec.labels();
+        let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.name());
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let scopes = accounts.scopes(&spec.caps);
         let caps = names(&spec.caps);
@@ -143,7 +143,7 @@ impl Registry {
         }
         accounts.seats.insert(member, Seat { pool: Arc::clone(&pool), caps, unasked: 0 });
         pools.by_id.insert(id, Arc::clone(&pool));
-        pools.databases.entry(name).or_default().pools += 1;
+        pools.databases.entry(labels).or_default().pools += 1;
         Some(pool)
     }
 
@@ -168,7 +168,7 @@ impl Registry {
         {
             let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
             pools.by_id.remove(&pool.id);
-            pools.leave(&pool.spec().name(), counted);
+            pools.leave(&pool.spec().labels(), counted);
         }
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seat) = accounts.take_seat(pool) {
@@ -344,7 +344,7 @@ fn setting_of(cap: &str) -> &'static str {
 impl Pools {
     /// A pool of this database is forgotten. What it has counted is kept for as long as there are others.
     fn leave(&mut self, name: &DatabaseName, counted: &Stats) {
-        let database = self.databases.get_mut(name).expect("a pool is counted with its database");
+        let Some(database) = self.databases.get_mut(name) else { return };
         database.pools -= 1;
         if database.pools == 0 {
             self.databases.remove(name);

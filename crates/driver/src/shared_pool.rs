@@ -276,7 +276,7 @@ impl SharedPool {
             guarded.pool.reconfigure(config, now);
         }
         if old.revision != revision || old.hosts != hosts {
-            guarded.pool.clear(Clear::default(), now);
+            guarded.pool.renew(now);
         }
     }
 

@@ -83,6 +83,8 @@ pub struct Pool {
     errand: bool,
     /// Incremented by each clear; servers of earlier ones are stale.
     generation: u32,
+    /// Servers of earlier generations than this are made otherwise than new ones, or are to be replaced by an operator's order.
+    renewed: u32,
     /// What it does for other pools, and asks of them.
     sharing: Sharing,
     /// Connections wanted from the budget.
@@ -143,6 +145,7 @@ impl Pool {
             demanding: Waiters::new(),
             errand: false,
             generation: 0,
+            renewed: 0,
             sharing: Sharing::new(now),
             asked: 0,
             announced: 0,
@@ -209,6 +212,13 @@ impl Pool {
             self.interrupt_all();
         }
         self.settle(now);
+    }
+
+    /// The same, because servers are made otherwise from now on, or an operator wants other ones: those that no client gives back are to be
+    /// replaced, too.
+    pub fn renew(&mut self, now: Time) {
+        self.clear(Clear::default(), now);
+        self.renewed = self.generation;
     }
 
     /// It was unused for long: its idle servers close, and where `min_size` holds only once a connection has been made (`on_proof`), that

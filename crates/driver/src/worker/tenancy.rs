@@ -72,6 +72,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The pool that a client has logged in to is forgotten.
     fn on_forgotten(&mut self, slot: usize) {
         let message = "its pool was forgotten before it had logged in: it took too long for that".to_owned();
+        self.clients[slot].closing = true;
         let (client, serial) = (slot as u32, self.clients[slot].serial);
         let reason = CloseReason::Error(Blame::Exhausted, message);
         self.work.push_back(Work::CloseClient { client, serial, reason });

@@ -188,10 +188,9 @@ impl Pool {
         }
     }
 
-    /// Whether the pool has been cleared since this server was asked for.
+    /// Whether the pool has been [renewed](Pool::renew) since this server was asked for.
     pub fn is_outdated(&self, server: ServerId) -> bool {
-        let slot = self.slots.get(server);
-        slot.cut || slot.epoch != self.generation
+        self.slots.get(server).epoch.wrapping_sub(self.renewed) > u32::MAX / 2
     }
 
     /// Why this server must not be used again, if so.

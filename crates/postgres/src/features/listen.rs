@@ -385,9 +385,9 @@ impl Postgres {
             return;
         }
         let Some(listening) = client.listening.as_mut().filter(|listening| listening.key == key) else { return };
+        let between = client.standing == Standing::Idle || matches!(client.phase, Phase::Subscribing);
         match bytes.split_first() {
             Some((&back::NOTIFICATION_RESPONSE, _)) => {
-                let between = client.standing == Standing::Idle || matches!(client.phase, Phase::Subscribing);
                 if between && !client.mid_message {
                     out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
                 } else if listening.pending.len() + bytes.len() <= MAX_PENDING {
@@ -412,7 +412,7 @@ impl Postgres {
                     format!("the server that listens for this client was lost: {}", String::from_utf8_lossy(why));
                 client.end_listening(me, &message, out);
             }
-            Some((&OUTDATED, _)) if client.standing == Standing::Idle && !client.mid_message => {
+            Some((&OUTDATED, _)) if between && !client.mid_message => {
                 client.end_listening(
                     me,
                     "the servers of this database have been replaced, and the one that listens, too",
