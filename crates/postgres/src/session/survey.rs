@@ -415,14 +415,34 @@ mod tests {
 
     #[test]
     fn a_role_is_brought_along() {
-        let survey = survey(&[
+        let mut survey = survey(&[
             [Some("s"), Some("role"), Some("reader")],
             [Some("s"), Some("session_authorization"), Some("other")],
         ]);
+        survey.asked.add(Suspects::ROLE);
         let start = Settings::default();
         let (there, _) = survey.settings(&Pairs::default(), &start, Some(b"app")).unwrap();
         assert_eq!(there.extras, pairs(&[("role", "reader"), ("session_authorization", "other")]));
         assert!(there.acts_as_two() && !start.acts_as_two());
+    }
+
+    #[test]
+    fn a_role_that_no_text_could_have_set_is_the_logins() {
+        let role_of = |survey: Survey| {
+            let (there, _) = survey.settings(&Pairs::default(), &Settings::default(), Some(b"app")).unwrap();
+            there.extras.get(b"role").map(<[u8]>::to_vec)
+        };
+        let of = |role, suspects| {
+            let mut survey = survey(&[[Some("s"), Some("role"), Some(role)]]);
+            survey.asked.add(suspects);
+            survey
+        };
+        assert_eq!(role_of(of("reader", Suspects::NONE)), None);
+        assert_eq!(role_of(of("reader", Suspects::HIDDEN)), Some(b"reader".to_vec()));
+        assert_eq!(role_of(of("none", Suspects::ROLE)), Some(b"none".to_vec()));
+        assert_eq!(role_of(of("none", Suspects::DDL)), None);
+        let before = Settings::new(Pairs::default(), pairs(&[("role", "none")]));
+        assert_eq!(role_of(of("none", Suspects::NONE).after(&before)), Some(b"none".to_vec()));
     }
 
     #[test]
