@@ -281,10 +281,13 @@ impl Listener {
         self.giving_way.fetch_sub(1, Relaxed);
     }
 
-    /// A client whose place another has got has logged in before it heard of that: it stays.
-    pub(crate) fn readmit(&self) {
-        self.gave_way();
-        self.gate().readmit();
+    /// A client whose place another has got has logged in before it heard of that: it stays, if there is another place.
+    pub(crate) fn readmit(&self) -> bool {
+        let readmitted = self.gate().readmit();
+        if readmitted {
+            self.gave_way();
+        }
+        readmitted
     }
 
     pub(crate) fn count_login(&self) {

@@ -76,9 +76,12 @@ impl Gate {
         }
     }
 
-    /// A client that had [left](Gate::left), because another was to have its place, has logged in and stays, whatever the limits are.
-    pub fn readmit(&mut self) {
-        self.clients += 1;
+    /// A client that had [left](Gate::left), because another was to have its place, has logged in, and gets a place if there is one.
+    #[must_use]
+    pub fn readmit(&mut self) -> bool {
+        let room = self.has_room();
+        self.clients += u32::from(room);
+        room
     }
 
     /// If clients should go: one of them is about to be told so, and counts as leaving from now on.
@@ -220,13 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_stays_though_another_has_its_place_counts_beyond_all_limits() {
+    fn a_client_whose_place_another_has_got_stays_if_there_is_another_place() {
         let mut gate = with(1, 1, 1);
-        gate.readmit();
+        assert!(!gate.readmit() && gate.clients() == 1);
         gate.left(false);
-        assert!(gate.clients() == 1 && !gate.admit());
-        gate.left(false);
-        assert!(gate.admit());
+        assert!(gate.readmit() && gate.clients() == 1 && !gate.admit());
     }
 
     #[test]

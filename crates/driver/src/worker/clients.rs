@@ -249,7 +249,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client has logged in, and has all the places that it needs.
     pub(super) fn come_in(&mut self, slot: usize) {
-        self.leave_lobby(slot);
+        if !self.leave_lobby(slot) {
+            // It hears that in the place of the answer to its login.
+            if !self.clients[slot].on_doorstep {
+                self.wait_on_doorstep(slot, None, false);
+            }
+            return self.push_crowded(slot);
+        }
         let pool = self.clients[slot].pool.expect("it has logged in");
         let shared = Arc::clone(&self.pools[&pool]);
         self.follow_pool(slot, &shared, None);

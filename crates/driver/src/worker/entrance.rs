@@ -2,7 +2,7 @@
 
 use protocol::{Protocol, Refusal, Standing};
 
-use super::Worker;
+use super::{Work, Worker};
 use crate::{
     client_state::State,
     listener::Listener,
@@ -21,24 +21,32 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         &self.host.listeners[usize::from(self.clients[slot].listener)]
     }
 
-    /// A client has logged in, or goes.
-    pub(super) fn leave_lobby(&mut self, slot: usize) {
+    /// A client has logged in, or goes. False if it has to go: another client has got its place, and there is no other.
+    #[must_use]
+    pub(super) fn leave_lobby(&mut self, slot: usize) -> bool {
         if !std::mem::take(&mut self.clients[slot].in_lobby) {
-            return;
+            return true;
         }
         let guest = self.guest(slot);
         if self.listener_of(slot).leave_lobby(guest) {
-            return;
+            return true;
         }
         // Another has its place, of which it has not heard yet.
-        if self.clients[slot].closing {
+        let goes = self.clients[slot].closing;
+        if goes || !self.listener_of(slot).readmit() {
             self.clients[slot].admitted = Admitted::Displaced;
-        } else {
-            self.listener_of(slot).readmit();
+            return goes;
         }
+        true
     }
 
-    /// Another client has got the place of one that lives here. If that has logged in meanwhile, it stays.
+    /// A client that has logged in has to go, because another has got its place.
+    pub(super) fn push_crowded(&mut self, slot: usize) {
+        let (client, serial) = (slot as u32, self.clients[slot].serial);
+        self.work.push_back(Work::Refuse { client, serial, why: Refusal::Crowded });
+    }
+
+    /// Another client has got the place of one that lives here. If that has logged in meanwhile, it has heard of that.
     pub(super) fn give_way(&mut self, client: u32, serial: u32, of: usize) {
         let slot = client as usize;
         if !self.client_is(client, serial) || !std::mem::take(&mut self.clients[slot].in_lobby) {

@@ -35,7 +35,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = self.client_waiter(slot, client.waiter);
         // It may be part of a login. Nobody gets so far without a password, so its place is its own, however long the database takes.
-        self.leave_lobby(slot);
+        if !self.leave_lobby(slot) {
+            self.push_crowded(slot);
+            return false;
+        }
         let home = self.home();
         let ticket = match self.ask_for(pool, waiter, wish) {
             Some(CheckOut::Granted(grant)) if grant.home == home => {

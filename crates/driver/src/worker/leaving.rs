@@ -97,7 +97,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.clients[slot].story.end = End::of(reason);
         self.clients[slot].closing = true;
         self.clients[slot].held = Held::default();
-        self.leave_lobby(slot);
+        let _ = self.leave_lobby(slot);
         self.part_from_session(slot);
         self.refresh_state(slot);
         match self.clients[slot].muted {
@@ -186,7 +186,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.clients[slot].closing = true;
         self.part_from_session(slot);
         self.end_turn(slot);
-        self.leave_lobby(slot);
+        let _ = self.leave_lobby(slot);
         self.forget_reader(slot);
         self.tell_disconnected(slot);
         self.leave_tenants_lines(slot);

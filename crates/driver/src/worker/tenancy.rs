@@ -78,7 +78,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.work.push_back(Work::CloseClient { client, serial, reason });
     }
 
-    fn wait_on_doorstep(&mut self, slot: usize, ticket: Option<Ticket>, in_vain: bool) {
+    pub(super) fn wait_on_doorstep(&mut self, slot: usize, ticket: Option<Ticket>, in_vain: bool) {
         self.clients[slot].on_doorstep = true;
         self.doorstep.push(OnDoorstep { slot, ticket, since: self.now, in_vain, kept: Outbox::new() });
     }
@@ -219,8 +219,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             return;
         }
+        if !self.leave_lobby(slot) {
+            rules.surplus.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            return self.push_crowded(slot);
+        }
         // It hears why in answer to what it asks next, and goes when that takes as long as a login may.
-        self.leave_lobby(slot);
         rules.left(std::mem::take(&mut self.clients[slot].leaving));
         self.clients[slot].admitted = Admitted::Surplus;
         let mut kept = kept;
