@@ -5,6 +5,8 @@ import threading
 import psycopg
 import pytest
 
+import wire as w
+
 pytestmark = pytest.mark.poolhouse_only
 
 
@@ -37,3 +39,27 @@ def test_every_cursor_with_hold_beyond_max_pinned_is_refused_with_a_reason(start
     refused = [outcome for outcome in outcomes if outcome != 200]
     assert len(outcomes) == 12 and outcomes.count(200) == 2, outcomes
     assert all(outcome.startswith("53400 ") and "max_pinned = 2" in outcome for outcome in refused), refused
+
+
+def test_a_statement_that_is_refused_leaves_the_unnamed_statement_of_another_client(start):
+    pooler = start(max_size=2)
+    with pooler.connect() as keeps, pooler.wire() as parses, pooler.wire() as refused:
+        keeps.execute("CREATE TEMP TABLE mine ()")
+        parses.send(w.parse("SELECT 'mine'"), w.SYNC)
+        parses.until_ready()
+        refused.send(w.query("PREPARE p AS SELECT 1"))
+        assert any(kind == b"E" for kind, _ in refused.until_ready()[0])
+        parses.send(w.bind(), w.execute(), w.SYNC)
+        messages, _ = parses.until_ready()
+        assert not any(kind == b"E" for kind, _ in messages), messages
+
+
+def test_a_temporary_table_that_goes_with_its_transaction_needs_no_pin(start):
+    pooler = start(max_size=2)
+    with pooler.connect() as keeps, pooler.connect() as client:
+        keeps.execute("CREATE TEMP TABLE mine ()")
+        with client.pipeline():
+            client.execute("CREATE TEMP TABLE brief (a int) ON COMMIT DROP")
+            client.execute("INSERT INTO brief VALUES (7)")
+            found = client.execute("SELECT a FROM brief")
+        assert found.fetchone() == (7,)

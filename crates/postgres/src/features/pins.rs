@@ -38,7 +38,19 @@ fn sure_pin(findings: &Findings, text: &[u8]) -> Option<Pin> {
     let text = text.trim_ascii_start();
     let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
     let found = PINNING.iter().find(|(begin, suspects, _)| findings.suspects.any(*suspects) && begins(begin));
-    found.map(|(_, _, pin)| *pin)
+    // What goes with its transaction needs no server beyond that.
+    found.map(|(_, _, pin)| *pin).filter(|pin| *pin != Pin::Temporary || !drops_at_commit(text))
+}
+
+/// Whether ON COMMIT DROP may stand in a text.
+fn drops_at_commit(text: &[u8]) -> bool {
+    let mut words = text.split(|byte| !byte.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).peekable();
+    while let Some(word) = words.next() {
+        if word.eq_ignore_ascii_case(b"commit") && words.peek().is_some_and(|next| next.eq_ignore_ascii_case(b"drop")) {
+            return true;
+        }
+    }
+    false
 }
 
 fn no_room(pin: Pin, max: u32) -> String {

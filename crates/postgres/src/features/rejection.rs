@@ -26,6 +26,8 @@ pub(crate) fn refuse(
     note: Option<Note>,
     out: &mut Outbox,
 ) {
+    // PostgreSQL forgets its unnamed statement at both.
+    server.unnamed.owner = None;
     if kind == front::QUERY {
         out.insert(Peer::Server(tag), |to| write_query(to, failing));
         server.exchange.query();
@@ -40,7 +42,6 @@ pub(crate) fn refuse(
         write(to, front::BIND, |to| to.extend_from_slice(&[0; 8]));
         write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
     });
-    server.unnamed.owner = None;
     server.mid_pipeline = true;
     server.exchange.noted(Note::Swallowed);
     server.exchange.noted(Note::Swallowed);
