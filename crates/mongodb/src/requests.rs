@@ -406,10 +406,10 @@ impl MongoDb {
             self.topology().forget(client.key);
             return self.give_up(me, client, &failure, out);
         }
-        // What waits for others to write is asked again on another connection, as when the database itself stops.
-        let waits = client.waiting.is_some() && matches!(why, Refusal::ShuttingDown | Refusal::Drained);
+        // What is under way is asked again on another connection, as when the database itself stops: whether it was done is not known.
+        let ends = matches!(why, Refusal::ShuttingDown | Refusal::Drained);
         let told = !client.request.begun
-            && !waits
+            && !ends
             && matches!(client.state, State::Parked { .. } | State::Queued { .. } | State::Awaiting(_));
         if told {
             client.tell_failure(me, &failure, out);

@@ -54,7 +54,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if shared.drained.load(std::sync::atomic::Ordering::Relaxed) {
             // It hears that in the place of the answer to its login.
             self.wait_on_doorstep(slot, None, false);
-            return self.come_in(slot);
+            self.come_in(slot);
+            let (client, serial) = (slot as u32, self.clients[slot].serial);
+            return self.work.push_back(Work::Refuse { client, serial, why: Refusal::Drained });
         }
         let host = Arc::clone(&self.host);
         let limits = |tenant: &Tenant| host.registry.limits(tenant);

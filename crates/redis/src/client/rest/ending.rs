@@ -105,6 +105,16 @@ impl Client {
             Refusal::QueryTimeout => denied.status = 504,
             _ => {}
         }
+        if matches!(why, Refusal::ShuttingDown | Refusal::Drained) {
+            // Whether these were executed is not known.
+            for work in &mut rest.works {
+                if work.needs_its_server() {
+                    work.lose();
+                }
+            }
+            self.answer(me, out);
+        }
+        let Some(rest) = &mut self.rest else { return true };
         rest.works.clear();
         rest.connection.close(&denied);
         // It goes now, however much of it there is.
