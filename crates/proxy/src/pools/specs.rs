@@ -25,8 +25,9 @@ impl Pools {
         }
         // Clients may make its name up, or the database alone knows its user.
         let has_no_named_user = database.user.is_none() && self.user(entry.key.user()).is_none();
-        let on_proof = entry.key.kind() == Kind::Postgres && (database.name == FALLBACK || has_no_named_user);
-        let goes = on_proof || entry.key.is_made_up();
+        let of_postgres = entry.key.kind() == Kind::Postgres;
+        let on_proof = database.name == FALLBACK || (of_postgres && has_no_named_user);
+        let goes = (of_postgres && on_proof) || entry.key.is_made_up();
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
