@@ -20,9 +20,9 @@ def role(cluster):
     return name
 
 
-def begun_with(start, cluster, role, **settings):
+def begun_with(start, cluster, role, max_size=1, **settings):
     url = f"{cluster.url('bench')}?options=-c%20role%3D{role}"
-    return start(databases={"bench": {"url": url}}, max_size=1, **settings)
+    return start(databases={"bench": {"url": url}}, max_size=max_size, **settings)
 
 
 @pytest.mark.parametrize("reset", ["auto", "always"])
@@ -53,3 +53,11 @@ def test_what_the_login_begins_with_is_not_taken_for_what_a_client_has_set(start
         assert pooler.ctl("reload").returncode == 0
         assert who(client) == "app"
         assert client.execute("SHOW work_mem").fetchone() == ("1MB",)
+
+
+@pytest.mark.parametrize("body", ["EXECUTE 'SET ROLE NONE'", "SET ROLE NONE", "PERFORM set_config('role', 'none', false)"])
+def test_none_that_a_block_has_set_is_no_other_clients_role(start, cluster, role, body):
+    pooler = begun_with(start, cluster, role, max_size=3)
+    with pooler.connect() as client, pooler.connect() as other:
+        client.execute(f"DO $$ BEGIN {body}; END $$")
+        assert [(who(client), who(other)) for _ in range(4)] == [("app", role)] * 4
