@@ -1,5 +1,6 @@
 """Each time-out ends what it is meant to end, with a word, and nothing else."""
 
+import json
 import socket
 import time
 
@@ -167,3 +168,113 @@ def test_a_server_that_accepts_and_says_nothing_is_given_up(start):
                 client.query("SELECT 1")
             assert 0.7 < time.monotonic() - began < 8
             assert raised.value.sqlstate.startswith(("08", "57P")), raised.value
+
+
+LONG = w.query(f"SELECT length('{'x' * 200_000}')")
+HALF = {
+    "half a query": [LONG[:100_000]],
+    "half a query in a transaction": [w.query("BEGIN"), LONG[:100_000]],
+    "half a parse": [w.parse(f"SELECT '{'x' * 200_000}'")[:100_000]],
+    "no sync": [w.parse("SELECT 1"), w.bind(), w.execute()],
+    "a flush and no sync": [w.parse("SELECT 1"), w.bind(), w.execute(), w.FLUSH],
+    "no sync behind an error": [w.parse("SELECT 1/0"), w.bind(), w.execute(), w.FLUSH],
+    "no data for a copy": [w.query("COPY copied FROM STDIN")],
+    "half the data for a copy": [w.query("COPY copied FROM STDIN"), w.copy_data(b"1\n"), w.copy_data(b"1\n" * 100_000)[:100_000]],
+    "data for a copy in the extended protocol": [w.parse("COPY copied FROM STDIN"), w.bind(), w.execute(), w.FLUSH],
+}
+
+
+def make_copy_tables(cluster):
+    with cluster.superuser("bench") as database:
+        database.execute("DROP TABLE IF EXISTS copied, copied_slowly")
+        database.execute("CREATE TABLE copied (n int)")
+        database.execute("CREATE TABLE copied_slowly (n int CHECK (pg_sleep(3) IS NOT NULL))")
+        database.execute("GRANT ALL ON copied, copied_slowly TO PUBLIC")
+
+
+def told_at_last(client):
+    """The error that ends a connection, whatever answers stand before it."""
+    client.socket.settimeout(20)
+    while True:
+        kind, body = client.message()
+        if kind == b"E" and w.error_fields(body)["S"] == "FATAL":
+            return w.error_fields(body)
+
+
+@pytest.mark.parametrize("name", HALF)
+@pytest.mark.poolhouse_only
+def test_a_client_that_leaves_its_request_half_sent_keeps_no_server(start, cluster, name):
+    """Nothing comes from it while its server waits for the rest: that is idle, as in an open transaction."""
+    make_copy_tables(cluster)
+    pooler = start(transaction_idle_time="1s", max_size=1, max_wait_time="20s")
+    with pooler.wire() as client, pooler.wire() as other:
+        client.send(*HALF[name])
+        time.sleep(0.2)
+        assert other.query("SELECT 1") == [["1"]]
+        assert told_at_last(client)["C"] == "25P03"
+        assert client.closed_within(10)
+
+
+@pytest.mark.parametrize("name", HALF)
+@pytest.mark.poolhouse_only
+def test_a_client_that_leaves_its_request_half_sent_is_shown_as_idle_in_a_transaction(start, cluster, name):
+    make_copy_tables(cluster)
+    pooler = start(max_size=1)
+
+    def idles():
+        clients = json.loads(pooler.get("/api/clients")[1])["clients"]
+        return any(each["state"] == "transaction" and each["state_ms"] > 1000 for each in clients)
+
+    with pooler.wire() as client:
+        client.send(*HALF[name])
+        eventually("it is idle", idles, 10)
+
+
+WORKS = {
+    "a query": [w.query("SELECT pg_sleep(3)")],
+    "a pipeline": [w.parse("SELECT pg_sleep(3)"), w.bind(), w.execute(), w.SYNC],
+    "a flush": [w.parse("SELECT pg_sleep(3)"), w.bind(), w.execute(), w.FLUSH],
+    "a query with half another": [w.query("SELECT pg_sleep(3)"), LONG[:100_000]],
+    "the end of a copy": [w.query("COPY copied_slowly FROM STDIN"), w.copy_data(b"1\n"), w.COPY_DONE],
+}
+REST = {"a flush": [w.SYNC], "a query with half another": [LONG[100_000:]]}
+
+
+@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.poolhouse_only
+def test_transaction_idle_time_does_not_count_while_the_server_works(start, cluster, name):
+    make_copy_tables(cluster)
+    pooler = start(transaction_idle_time="1s", max_size=1)
+    with pooler.wire() as client:
+        client.send(*WORKS[name])
+        client.socket.settimeout(20)
+        if name in REST:
+            done = b"Z" if name == "a query with half another" else b"C"
+            while client.message()[0] != done:
+                pass
+            client.send(*REST[name])
+        while client.message()[0] != b"Z":
+            pass
+        assert client.query("SELECT 1") == [["1"]]
+
+
+@pytest.mark.poolhouse_only
+def test_a_client_that_sends_its_request_slowly_is_not_idle(start):
+    pooler = start(transaction_idle_time="2s", max_size=1)
+    with pooler.wire() as client:
+        client.send(LONG[:100_000])
+        for at in range(100_000, 112_000, 1_000):
+            time.sleep(0.5)
+            client.send(LONG[at:at + 1_000])
+        client.send(LONG[112_000:])
+        assert client.rows() == [["200000"]]
+
+
+@pytest.mark.poolhouse_only
+def test_query_time_goes_on_while_a_request_is_half_sent(start):
+    pooler = start(query_time="2s", max_size=1)
+    with pooler.wire() as client, pooler.wire() as other:
+        client.send(LONG[:100_000])
+        time.sleep(0.2)
+        assert other.query("SELECT 1") == [["1"]]
+        assert told_at_last(client)["C"] == "57014"

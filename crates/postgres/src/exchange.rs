@@ -99,6 +99,8 @@ pub(crate) struct Exchange {
     /// The status of the last ReadyForQuery.
     status: u8,
     copying: Copying,
+    /// Messages of the extended protocol at the end of the queue that no Flush has followed: PostgreSQL may keep their answers to itself.
+    unflushed: u32,
     /// The server discards everything until a Sync that has not been forwarded yet.
     skipping: bool,
     /// Something was answered that somebody may wait for, besides ReadyForQuery.
@@ -113,6 +115,7 @@ impl Exchange {
             queue: VecDeque::new(),
             status: IDLE,
             copying: Copying::No,
+            unflushed: 0,
             skipping: false,
             moved: false,
             discarded: Vec::new(),
@@ -177,6 +180,28 @@ impl Exchange {
         !matches!(self.queue.front(), None | Some(Item::Extended(0))) || self.queue.len() > 1
     }
 
+    /// The server says nothing until more comes. `partly`: a part of the last message is still to come.
+    pub(crate) fn awaits_client(&self, partly: bool) -> bool {
+        match self.copying {
+            Copying::Taking { broken, .. } => return !broken,
+            Copying::Possible { asked: true } => return false,
+            Copying::Possible { asked: false } | Copying::No => {}
+        }
+        let Some(last) = self.queue.back() else { return true };
+        if last.ends() {
+            return partly && self.queue.len() == 1;
+        }
+        let mut unanswered = 0;
+        for item in &self.queue {
+            match item {
+                Item::Extended(count) => unanswered += count,
+                Item::Noted(_) | Item::CopyExecute => unanswered += 1,
+                Item::Query | Item::CopyQuery | Item::Sync => return false,
+            }
+        }
+        unanswered <= self.unflushed
+    }
+
     /// What is being answered is a message of the extended protocol.
     pub(crate) fn is_extended(&self) -> bool {
         self.queue.front().is_some_and(|item| item.is_extended())
@@ -207,6 +232,7 @@ impl Exchange {
     /// A Query or FunctionCall is forwarded.
     #[inline]
     pub(crate) fn query(&mut self) {
+        self.unflushed = 0;
         if !self.skipping {
             self.queue.push_back(Item::Query);
         }
@@ -215,8 +241,14 @@ impl Exchange {
     /// A Sync is forwarded.
     #[inline]
     pub(crate) fn sync(&mut self) {
-        self.skipping = false;
+        (self.skipping, self.unflushed) = (false, 0);
         self.queue.push_back(Item::Sync);
+    }
+
+    /// A Flush is forwarded.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        self.unflushed = 0;
     }
 
     /// A Parse, Bind, Describe, Execute or Close is forwarded.
@@ -225,6 +257,7 @@ impl Exchange {
         if self.skipping {
             return;
         }
+        self.unflushed = self.unflushed.saturating_add(1);
         if let Some(Item::Extended(count)) = self.queue.back_mut() {
             *count += 1;
         } else {
@@ -235,6 +268,7 @@ impl Exchange {
     /// A Parse or Close is forwarded whose answer matters.
     pub(crate) fn noted(&mut self, note: Note) {
         assert!(!self.skipping, "what the server discards is not noted");
+        self.unflushed = self.unflushed.saturating_add(1);
         self.queue.push_back(Item::Noted(note));
     }
 
@@ -360,223 +394,4 @@ impl Exchange {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Plays a dialogue: what the client sends behind `>`, and what the server answers. Client: Q S F P B D E C, p for a Parse
-    /// that is noted, K for a Query that may begin a COPY, X for such an Execute, d c for its data and end, ? for a message that has to wait,
-    /// ! for one that breaks the COPY. Server: types as they are; Z comes with its status; E may be followed by a number of Syncs that it is sent then.
-    fn play(dialogue: &str) -> Exchange {
-        let mut exchange = Exchange::new();
-        for part in dialogue.split_whitespace() {
-            if let Some(requests) = part.strip_prefix('>') {
-                requests.bytes().for_each(|request| send(&mut exchange, request, dialogue));
-            } else {
-                answer(&mut exchange, part, dialogue);
-            }
-        }
-        exchange
-    }
-
-    fn send(exchange: &mut Exchange, request: u8, dialogue: &str) {
-        let kind = match request {
-            b'K' => b'Q',
-            b'X' => b'E',
-            b'p' => b'P',
-            b'?' | b'!' => b'P',
-            kind => kind,
-        };
-        let expected = match (exchange.admit(kind), request) {
-            (Admission::Drop, _) => return,
-            (Admission::Wait | Admission::Ask, b'?') | (Admission::Break, b'!') => return,
-            (admission, b'?' | b'!') => panic!("{dialogue}: {admission:?}"),
-            (admission, _) => admission,
-        };
-        assert_eq!(expected, Admission::Forward, "{dialogue}: {}", char::from(request));
-        match request {
-            b'Q' | b'F' => exchange.query(),
-            b'S' => exchange.sync(),
-            b'K' => exchange.copy_query(),
-            b'X' => exchange.copy_execute(),
-            b'd' => exchange.copy_data(),
-            b'c' => exchange.copy_end(),
-            b'p' => exchange.noted(Note::HiddenParse(1)),
-            b'H' => {}
-            _ => exchange.extended(),
-        }
-    }
-
-    fn answer(exchange: &mut Exchange, answers: &str, dialogue: &str) {
-        let mut answers = answers.bytes().peekable();
-        while let Some(answer) = answers.next() {
-            match answer {
-                b'Z' => assert!(exchange.ready(answers.next().unwrap()), "{dialogue}: stray ReadyForQuery"),
-                b'G' => assert!(exchange.copy_begins(), "{dialogue}: stray CopyInResponse"),
-                b'E' => {
-                    let expected = answers.next_if(u8::is_ascii_digit).map_or(0, |digit| u32::from(digit - b'0'));
-                    assert_eq!(exchange.failed(), expected, "{dialogue}: Syncs");
-                    (0..expected).for_each(|_| exchange.sync());
-                }
-                _ => _ = exchange.answered(answer),
-            }
-        }
-    }
-
-    fn settled(dialogue: &str) {
-        let exchange = play(dialogue);
-        assert!(exchange.is_settled() && exchange.copying == Copying::No, "{dialogue}: {exchange:?}");
-    }
-
-    fn owing(dialogue: &str) {
-        let exchange = play(dialogue);
-        assert!(!exchange.is_settled(), "{dialogue}: {exchange:?}");
-    }
-
-    #[test]
-    fn every_request_is_settled_by_its_own_answer() {
-        settled(">Q TDDCZI");
-        settled(">Q TDCTDCZI");
-        settled(">QQ CZI CZI");
-        owing(">QQ CZI");
-        settled(">PBDES 12TDCZI");
-        settled(">PDS 1tnZI");
-        settled(">F VZI");
-        owing(">PBE 12C");
-        owing(">PBE 12");
-        settled(">PBE 12C >S ZI");
-        settled(">PQ 1 CZI");
-        settled(">SS ZI ZI");
-    }
-
-    #[test]
-    fn an_error_in_a_pipeline_skips_to_the_next_sync() {
-        settled(">PBESPBES 12E ZI 12CZI");
-        owing(">PBESPBES 12E ZI");
-        owing(">PBE 1E");
-        settled(">PBE 1E >PBEQ >S ZI");
-        // The query between the error and the Sync is discarded with the rest.
-        settled(">PBQS E ZI");
-        settled(">PBQS 12 CZI ZI");
-        // Here the query itself fails: the Sync is answered, too.
-        settled(">PBQS 12 EZI ZI");
-        // A Sync that fails (a deferred constraint) skips nothing.
-        settled(">PBESQ 12C EZI CZI");
-    }
-
-    #[test]
-    fn a_copy_is_settled_by_the_answer_after_its_end() {
-        settled(">K G >dc CZI");
-        owing(">K G >dc C");
-        owing(">K G");
-        settled(">K? G >dc? CZI >Q CZI");
-        settled(">K G >c C G >c CZI");
-        settled(">Q HddcCZI");
-        settled(">K? GEZI");
-        settled(">K CZI");
-        settled(">QK? CZI? GEZI");
-        settled(">KH G >dHc CZI");
-    }
-
-    #[test]
-    fn nothing_is_sent_behind_what_may_begin_a_copy() {
-        owing(">PBX? 12");
-        owing(">PBX? 12G >d");
-        // It began none.
-        settled(">PBX? 12C >S ZI");
-        settled(">PBX? 12E >PBES ZI");
-        // An error before it.
-        settled(">PBX? E >S ZI");
-        settled(">PBESPBX? E ZI 12C >S ZI");
-        owing(">QK? EZI >?");
-    }
-
-    #[test]
-    fn a_sync_within_the_data_is_not_sent() {
-        // As libpq does it: one Sync with the Execute, one after CopyDone.
-        settled(">PBX? 12G >SdcS CZI");
-        owing(">PBX? 12G >Sdc C");
-        owing(">PBX? 12G >Sdc");
-        // A pipeline after the end of the copy.
-        settled(">PBX 12G >ScSPBES C ZI 12CZI");
-        // It fails while it reads.
-        settled(">PBX 12G >Sd E >dcS ZI");
-        settled(">PBX 12G >SdcS EZI");
-        settled(">PBX 12G >SdcPBES EZI");
-        // It fails before more data comes.
-        settled(">PBX 12G >S E1 ZI");
-        settled(">PBX 12G >S E1 >dcQ ZI CZI");
-        settled(">K G >S E1 ZIZI");
-        settled(">K G >SS E2 ZIZIZI");
-    }
-
-    #[test]
-    fn what_has_no_place_in_a_copy_ends_it() {
-        settled(">PBX 12G >S! E1 >PBES ZI 12CZI");
-        settled(">K G >! EZI >Q CZI");
-    }
-
-    #[test]
-    fn a_failed_copy_without_a_sync_discards_until_one_comes() {
-        owing(">PBX 12GE");
-        owing(">PBX 12GE >c");
-        settled(">PBX 12GE >cS ZI");
-    }
-
-    #[test]
-    fn what_is_left_of_a_copy_is_dropped() {
-        settled(">dcf");
-        owing(">P 1 >c");
-        settled(">P >c 1 >cS ZI");
-        settled(">K GEZI >dc");
-    }
-
-    #[test]
-    fn a_stray_answer_is_noticed() {
-        assert!(!Exchange::new().ready(b'I'));
-        assert!(!play(">PB 1").ready(b'I'));
-        assert!(!play(">Q CZI").ready(b'I'));
-        assert!(!play(">PBE E").ready(b'I'));
-    }
-
-    #[test]
-    fn what_was_noted_comes_back_with_its_own_answer() {
-        let mut exchange = play(">PpBES");
-        assert_eq!(exchange.answered(back::PARSE_COMPLETE), None);
-        assert_eq!(exchange.answered(back::PARSE_COMPLETE), Some(Note::HiddenParse(1)));
-        assert_eq!(exchange.answered(back::BIND_COMPLETE), None);
-        settled(">PpBES 112CZI");
-        settled(">p 1 >S ZI");
-        owing(">p 1");
-        settled(">pSpS 1ZI 1ZI");
-    }
-
-    #[test]
-    fn what_an_error_discards_is_told() {
-        let note = vec![Note::HiddenParse(1)];
-        assert_eq!(play(">PpBES E ZI").take_discarded(), note);
-        assert_eq!(play(">pBES E ZI").take_discarded(), note);
-        assert_eq!(play(">pBESpBES E ZI 12CZI").take_discarded(), note);
-        assert_eq!(play(">PpBES 112E ZI").take_discarded(), []);
-        assert_eq!(play(">PBpX 12E").take_discarded(), note);
-        settled(">PpBES E ZI");
-    }
-
-    #[test]
-    fn the_last_request_has_nothing_behind_it() {
-        for last in [">Q", ">Q E", ">PBES", ">PBES 12", ">PBES 12C", ">PBES E", ">PBE E", ">QQ EZI"] {
-            assert!(play(last).is_last(), "{last}");
-        }
-        for not_last in [">QQ E", ">PBESQ 12C", ">PBESP E", ">QP", ">SS"] {
-            assert!(!play(not_last).is_last(), "{not_last}");
-        }
-    }
-
-    #[test]
-    fn running_means_that_an_answer_is_awaited() {
-        assert!(play(">Q").is_running());
-        assert!(play(">P").is_running());
-        assert!(!play(">P 1").is_running());
-        assert!(!play(">Q CZT").is_running());
-        assert_eq!(play(">Q CZT").status(), b'T');
-    }
-}
+mod tests;

@@ -47,7 +47,12 @@ pub use session::statements::PREFIX as STATEMENT_PREFIX;
 pub use wire::encryption::{Binding, ServerEncryption, Tls};
 pub use wire::md5::{is_md5_hash, md5_hash};
 
-use session::{client::Phase, listen::Duty, own_queries::Purpose, server::Stage};
+use session::{
+    client::{Phase, awaits_client},
+    listen::Duty,
+    own_queries::Purpose,
+    server::Stage,
+};
 
 impl Protocol for Postgres {
     type Client = Client;
@@ -233,6 +238,10 @@ impl Protocol for Postgres {
 
     fn server_tls_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
         self.server_handshake_failed(server, failure)
+    }
+
+    fn awaits_client(&self, client: &Client, server: &Server) -> bool {
+        awaits_client(client, server)
     }
 
     fn backend(&self, server: &Server) -> Option<u32> {

@@ -406,6 +406,13 @@ pub trait Protocol: Send + Sync + 'static {
         let _ = pool;
     }
 
+    /// Whether a server has nothing to do for the client that holds it until more comes from that client, though a request is under way:
+    /// a part of it is still to come. Asked only when nothing has come from either for a while.
+    fn awaits_client(&self, client: &Self::Client, server: &Self::Server) -> bool {
+        let _ = (client, server);
+        false
+    }
+
     /// The upstream's own name for a server's connection (a process id), for people.
     fn backend(&self, server: &Self::Server) -> Option<u32> {
         let _ = server;

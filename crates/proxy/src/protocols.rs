@@ -281,6 +281,15 @@ impl Protocol for Protocols {
         call!(self, Server, server, protocol => protocol.server_tls_failed(server, failure))
     }
 
+    fn awaits_client(&self, client: &Client, server: &Server) -> bool {
+        match (client, server) {
+            (Client::Postgres(client), Server::Postgres(server)) => self.postgres.awaits_client(client, server),
+            (Client::Redis(client), Server::Redis(server)) => self.redis.awaits_client(client, server),
+            (Client::MongoDb(client), Server::MongoDb(server)) => self.mongodb.awaits_client(client, server),
+            _ => unreachable!("{MIXED}"),
+        }
+    }
+
     fn backend(&self, server: &Server) -> Option<u32> {
         call!(self, Server, server, protocol => protocol.backend(server))
     }

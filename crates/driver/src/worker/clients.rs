@@ -300,6 +300,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         let serial = client.serial;
+        if let Lease::Held { server } = client.lease {
+            self.note_moved(server as usize);
+        }
+        let client = &mut self.clients[slot];
         if client.held.is_empty() && !self.is_withheld(slot) && !self.awaits_turn(slot) {
             let (used, need) = self.hand_over(slot, Source::Ring(buffer, 0), &buffer[..length]);
             if used < length

@@ -200,6 +200,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             unconsumed: false,
             since: self.now,
             born: self.now,
+            moved: self.now,
+            awaits_holder: None,
             pinned: None,
             sides: 0,
             after_side: None,

@@ -128,7 +128,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         assert!(free, "an exclusive server has one holder");
         server.holder = Some(slot as u32);
         server.soiled = false;
-        server.since = self.now;
+        (server.since, server.moved) = (self.now, self.now);
         self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
         self.refresh_state(slot);
         if grant.waited >= self.host.config.slow_wait
@@ -338,6 +338,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn part(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
         let holder = server.holder.take().expect("a server is released once, by its holder") as usize;
+        server.awaits_holder = None;
         let client = &mut self.clients[holder];
         assert!(client.lease == Lease::Held { server: slot as u32 });
         client.lease = Lease::None;

@@ -73,6 +73,10 @@ pub(super) struct ServerConn<S> {
     /// Since when it is held, idle or in its phase.
     pub(super) since: Time,
     pub(super) born: Time,
+    /// When something came from it or from its holder last.
+    pub(super) moved: Time,
+    /// A request of its holder's is under way since then, and the server waits for the rest of it.
+    pub(super) awaits_holder: Option<Time>,
     pub(super) pinned: Option<&'static str>,
     /// Cancel requests under way for it.
     pub(super) sides: u32,
@@ -113,6 +117,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.servers[slot].over = true;
             return self.push_server_gone(slot, "the server closed the connection".into());
         }
+        self.note_moved(slot);
         let shared = self.servers[slot].share.is_some();
         let was_silent = shared && self.heard_from(slot);
         let server = &mut self.servers[slot];
@@ -404,6 +409,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             unconsumed: false,
             since: self.now,
             born,
+            moved: self.now,
+            awaits_holder: None,
             pinned: None,
             sides: 0,
             after_side: None,

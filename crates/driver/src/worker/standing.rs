@@ -1,12 +1,15 @@
 //! Where clients stand, as they are counted and queued, and who they are, for logs.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use pool::Time;
 use protocol::{Protocol, Standing};
 
-use super::{Worker, lease::Lease, lines::Line};
+use super::{Worker, lease::Lease, lines::Line, servers::ServerConn};
 use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
+
+/// For so long nothing comes from a server and its holder before it is found out which of them waits for the other.
+const QUIET: Duration = Duration::from_millis(250);
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- where they stand ----
@@ -32,9 +35,53 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
+    /// Something has come from a server or from the client that holds it: neither waits for the other any more, as far as can be told.
+    pub(super) fn note_moved(&mut self, slot: usize) {
+        let server = &mut self.servers[slot];
+        server.moved = self.now;
+        if let Some(since) = server.awaits_holder.take() {
+            let holder = server.holder.expect("it waits for its holder") as usize;
+            self.refresh_state(holder);
+            let client = &mut self.clients[holder];
+            if client.state == State::Active {
+                // The request is the same.
+                client.since = since;
+            }
+        }
+    }
+
+    /// Finds servers that wait for the rest of what their holders ask for, and has these stand as clients in a transaction.
+    pub(super) fn look_for_awaited(&mut self) {
+        let quiet = |(slot, server): (usize, &ServerConn<P::Server>)| {
+            let holder =
+                server.holder.filter(|_| server.awaits_holder.is_none() && self.now - server.moved >= QUIET)?;
+            let client = &self.clients[holder as usize];
+            let stuck =
+                server.sides > 0 || [server.conn, client.conn].iter().any(|conn| self.reactor.is_sending(*conn));
+            (client.state == State::Active && !stuck && !client.broken).then_some((slot, holder as usize))
+        };
+        let quiet: Vec<_> = self.servers.iter().filter_map(quiet).collect();
+        for (slot, holder) in quiet {
+            let protocol = Arc::clone(&self.shared.protocol);
+            let (client, server) = (&mut self.clients[holder], &mut self.servers[slot]);
+            if protocol.awaits_client(&client.session, &server.session) {
+                server.awaits_holder = Some(client.since);
+                let moved = server.moved;
+                self.refresh_state(holder);
+                self.clients[holder].since = moved;
+            }
+        }
+    }
+
     /// Recomputes the state a client is counted in.
     pub(super) fn refresh_state(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
+        let awaited = |lease| match lease {
+            Lease::Held { server } => {
+                self.servers.get(server as usize).is_some_and(|server| server.awaits_holder.is_some())
+            }
+            _ => false,
+        };
         let state = match (client.closing, client.lease, client.standing) {
             (true, ..) => State::Closing,
             _ if client.on_doorstep => State::Login,
@@ -43,6 +90,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             (_, _, Standing::Subscribed) => State::Subscribed,
             (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
             (_, _, Standing::Idle | Standing::Reading) => State::Idle,
+            (_, lease, Standing::Active) if awaited(lease) => State::Transaction,
             (_, _, Standing::Active | Standing::Blocked) => State::Active,
             (_, _, Standing::InTransaction | Standing::Preparing) => State::Transaction,
         };

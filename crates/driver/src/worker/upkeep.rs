@@ -107,6 +107,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if self.own_times.client_idle {
                 self.look_through_idle();
             }
+            self.look_for_awaited();
             self.expire_unserved();
             self.renew_kept();
         }
@@ -177,13 +178,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let client = &self.clients[slot as usize];
             debug_assert!(matches!(client.lease, Lease::Held { .. }));
             let timeouts = self.timeouts_of(client);
-            let (limit, why) = match client.state {
-                State::Active => (timeouts.query, Refusal::QueryTimeout),
-                State::Transaction => (timeouts.transaction_idle, Refusal::TransactionIdleTimeout),
-                _ => continue,
-            };
-            if limit.is_some_and(|limit| self.now - client.since >= limit) {
-                late.push((slot, why));
+            let is_late = |limit: Option<Duration>, since| limit.is_some_and(|limit| self.now - since >= limit);
+            // While the server waits for the rest of a request, the time of that goes on.
+            let asked = server.awaits_holder.or((client.state == State::Active).then_some(client.since));
+            if client.state == State::Transaction && is_late(timeouts.transaction_idle, client.since) {
+                late.push((slot, Refusal::TransactionIdleTimeout));
+            } else if asked.is_some_and(|since| is_late(timeouts.query, since)) {
+                late.push((slot, Refusal::QueryTimeout));
             }
         }
         for (slot, why) in late {

@@ -79,6 +79,7 @@ impl Exchange {
     /// A Query that may begin a COPY is forwarded, or several of them.
     pub(crate) fn copy_query(&mut self) {
         if !self.skipping {
+            self.unflushed = 0;
             self.queue.push_back(Item::CopyQuery);
             self.copying = Copying::Possible { asked: false };
         }
@@ -87,6 +88,7 @@ impl Exchange {
     /// An Execute that may begin a COPY is forwarded.
     pub(crate) fn copy_execute(&mut self) {
         if !self.skipping {
+            self.unflushed = self.unflushed.saturating_add(1);
             self.queue.push_back(Item::CopyExecute);
             self.copying = Copying::Possible { asked: false };
         }

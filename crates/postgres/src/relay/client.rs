@@ -286,6 +286,7 @@ fn enter(server: &mut Server, message: &Arrived<'_>) {
         front::SYNC => exchange.sync(),
         front::EXECUTE if server.copies => exchange.copy_execute(),
         front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE => exchange.extended(),
+        front::FLUSH => exchange.flush(),
         front::COPY_DATA => exchange.copy_data(),
         front::COPY_DONE | front::COPY_FAIL => exchange.copy_end(),
         _ => {}

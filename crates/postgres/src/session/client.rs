@@ -325,6 +325,15 @@ pub(crate) fn may_release(client: &Client, server: &Server) -> bool {
         && server.work.is_none()
 }
 
+/// Whether the server has nothing to do for the client until more comes from it, though a request is under way.
+pub(crate) fn awaits_client(client: &Client, server: &Server) -> bool {
+    matches!(client.phase, Phase::Ready)
+        && server.work.is_none()
+        && server.ready_withheld.is_none()
+        && server.body == 0
+        && server.exchange.awaits_client(client.owes_server())
+}
+
 /// A Sync is forwarded.
 #[inline]
 pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {

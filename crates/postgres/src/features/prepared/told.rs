@@ -49,6 +49,7 @@ pub(crate) fn ask(
         write(to, front::FLUSH, |_| {});
     });
     server.exchange.noted(note);
+    server.exchange.flush();
     server.mid_pipeline = true;
     client.stand(me, Standing::Active, out);
     client.awaits_answers = true;
