@@ -369,8 +369,8 @@ pub struct Belongings {
     pub cursors: Vec<OwnCursor>,
     /// When there are so many, it is looked which of them are closed.
     pub many: usize,
-    /// The session and the number of its transaction.
-    pub transaction: Option<([u8; 16], i64)>,
+    /// The session and the number of its transaction, and the host, which has it also when its session begins another elsewhere.
+    pub transaction: Option<([u8; 16], i64, usize)>,
 }
 
 impl Belongings {

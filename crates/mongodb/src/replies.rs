@@ -461,7 +461,8 @@ impl MongoDb {
         let ends = client.request.transaction == Transaction::Ends && client.request.over;
         if let Some(own) = &mut client.belongings {
             // What became of a commit that fails may not be known: nobody aborts that but its driver.
-            own.transaction = (!ends && !client.request.commits).then_some((session, number));
+            let refused = client.request.transaction == Transaction::Begins && client.request.failed;
+            own.transaction = (!ends && !refused && !client.request.commits).then_some((session, number, host));
         }
         let session = (Arc::clone(&client.user), session);
         match client.request.transaction {

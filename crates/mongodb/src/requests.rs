@@ -418,7 +418,9 @@ impl MongoDb {
             // Only this request ends: a driver whose connection ends closes all the others as well.
             if let Some(own) = &mut client.belongings {
                 match client.request.transaction {
-                    Transaction::Begins => own.transaction = client.request.of,
+                    Transaction::Begins => {
+                        own.transaction = client.request.of.and_then(|of| self.at_its_host(&client.user, of));
+                    }
                     // It may be under way. An abort may be asked for once more.
                     Transaction::Ends if client.request.commits => own.transaction = None,
                     Transaction::None | Transaction::Within | Transaction::Ends => {}
@@ -454,16 +456,20 @@ impl MongoDb {
         let sent = matches!(client.state, State::Sending { .. } | State::Awaiting(_));
         let waits = matches!(client.state, State::Parked { .. } | State::Queued { .. });
         let begins = client.request.of.filter(|_| sent && client.request.transaction == Transaction::Begins);
-        if let Some((session, number)) = begins.or(own.transaction) {
-            let key = (Arc::clone(&client.user), session);
-            if let Some(host) = self.transactions.host(&key, number) {
-                // A commit may be under way, or wait here for a server, and a driver that has lost it asks for it once more, over another
-                // connection: an abort would come between. A transaction that nobody ends MongoDB aborts by itself.
-                if !((sent || waits) && client.request.commits) {
-                    self.add_chores(&client.user, host, [Chore::Abort { session, number }], out);
-                }
+        let begun = begins.and_then(|of| self.at_its_host(&client.user, of));
+        if let Some((session, number, host)) = begun.or(own.transaction) {
+            // A commit may be under way, or wait here for a server, and a driver that has lost it asks for it once more, over another
+            // connection: an abort would come between. MongoDB aborts by itself what stays open too long.
+            if !((sent || waits) && client.request.commits) {
+                self.add_chores(&client.user, host, [Chore::Abort { session, number }], out);
             }
         }
+    }
+
+    /// A user's transaction that was just begun, with its host.
+    fn at_its_host(&self, user: &Arc<str>, (session, number): ([u8; 16], i64)) -> Option<([u8; 16], i64, usize)> {
+        let host = self.transactions.host(&(Arc::clone(user), session), number)?;
+        Some((session, number, host))
     }
 
     pub(crate) fn add_chores(

@@ -439,6 +439,21 @@ fn what_a_refused_abort_leaves_is_aborted_when_its_connection_ends() {
 }
 
 #[test]
+fn a_transaction_is_aborted_when_its_connection_ends_though_its_session_has_begun_another_elsewhere() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    stage.exchange(server, None, begins);
+    stage.mongodb.transactions.begins((Arc::from(""), SESSION), 2, 1);
+    stage.leave();
+    assert!(stage.did(|effect| *effect == Effect::Errand { pool: PoolId(0) }));
+    let session = stage.servers.0.get_mut(&server.0).unwrap();
+    stage.out.clear();
+    stage.mongodb.reset(server, session, &mut stage.out);
+    assert_eq!(stage.own(server).unwrap().0, "abortTransaction");
+}
+
+#[test]
 fn an_abort_of_poolhouses_own_that_is_refused_is_asked_for_once_more() {
     for (codes, known) in [([EXPIRED, EXPIRED], Some(0)), ([EXPIRED, NO_SUCH_TRANSACTION], None)] {
         let (mut stage, server) = refused_behind_a_balancer();
