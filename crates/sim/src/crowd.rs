@@ -152,8 +152,8 @@ struct Client {
     login: [Number; 2],
     /// Those that it has asked to have instead.
     moves_to: Option<[Number; 2]>,
-    /// When it was last evicted.
-    evicted: Time,
+    /// When it was last evicted, or refused by its database or its user.
+    sent_away: Option<Time>,
     /// When it does something by itself.
     wake: Time,
     stands: Stands,
@@ -170,6 +170,11 @@ impl Client {
     /// It has logged in, as far as it knows.
     fn is_known(&self) -> bool {
         matches!(self.stands, Stands::Idle(_) | Stands::Asks | Stands::Busy)
+    }
+
+    /// It was sent away a moment ago: what came of its place before may be heard yet.
+    fn was_here(&self, now: Time) -> bool {
+        self.sent_away.is_some_and(|at| now - at < TICK * 3)
     }
 
     /// Whether it counts for a tenant, wherever it is on its way from one to another.
@@ -224,6 +229,7 @@ struct Crowd {
 /// When anything is not as it must be.
 pub fn play(seed: u64, trace: bool) -> Done {
     let mut crowd = Crowd::new(seed, trace);
+    crowd.tell(|| format!("{:?}, {:?}", crowd.gate, [0, 1, 2, 3, 4, 5].map(|tenant| crowd.limits.of(tenant))));
     while crowd.clients.iter().any(|client| client.stands != Stands::Outside || client.wake != Time::NEVER) {
         crowd.step();
     }
@@ -402,8 +408,8 @@ impl Crowd {
     /// What came for a client.
     fn hear(&mut self, number: usize, end: EndId) {
         for letter in self.network.receive(end, usize::MAX) {
-            self.tell(|| format!("client {number} hears {}", char::from(letter)));
-            let before = self.clients[number].stands;
+            let Client { login, stands: before, .. } = self.clients[number];
+            self.tell(|| format!("client {number} of {login:?}, {before:?}, hears {}", char::from(letter)));
             match letter {
                 b'F' => return self.refused(number),
                 b'T' => return self.full(number),
@@ -419,6 +425,8 @@ impl Crowd {
                 self.progress = now;
             }
             if letter.is_ascii_digit() {
+                // The places that it has left others may have got.
+                self.departures[0] = now;
                 client.login = client.moves_to.take().expect("it asked for that");
             }
             client.stands = if matches!(letter, b't' | b's') { Stands::Busy } else { Stands::Idle(now) };
@@ -457,17 +465,17 @@ impl Crowd {
         };
         assert!(right, "client {number} is evicted: {before:?}, with {:?}", self.gate);
         self.done.counts[1] += 1;
-        self.clients[number].evicted = self.now;
+        self.clients[number].sent_away = Some(self.now);
         self.come_back(number);
         if self.now - self.departures[1] <= UNDER_WAY || self.is_new() {
             return;
         }
-        // What goes for its database or its user is no longer there for its listener, and the other way round.
+        // What goes for its database or its user, or finds no place there, is no longer there for its listener, and the other way round.
         let is_limited = self.is_limited();
         let here = |of: Option<Number>| {
             let all = self.clients.iter().filter(|client| of.is_none_or(|of| client.may_be_of(of)));
             let counts = |client: &&Client| {
-                self.is_here(client) || is_limited && (client.end.is_some() || self.now - client.evicted < TICK * 3)
+                self.is_here(client) || is_limited && (client.end.is_some() || client.was_here(self.now))
             };
             all.filter(counts).count() as u32
         };
@@ -511,6 +519,7 @@ impl Crowd {
         if let Some(to) = moved {
             self.clients[number].login = to;
         }
+        self.clients[number].sent_away = Some(self.now);
         self.come_back(number);
         if self.is_new() || self.now - self.progress < TICK * 6 || self.now - departure < TICK * 6 {
             return;
@@ -543,7 +552,7 @@ impl Crowd {
         // Strangers beyond their share send no client away: they go by themselves when they take too long.
         let strangers = self.clients.iter().any(|client| client.silent && client.stands == Stands::Coming);
         // So do those who wait for a place with their database or their user.
-        let comes = |client: &Client| client.stands == Stands::Coming && !client.silent;
+        let comes = |client: &Client| client.stands == Stands::Coming && !client.silent || client.was_here(self.now);
         let waiting = self.is_limited() && self.clients.iter().any(comes);
         if strangers || waiting || self.is_new() || self.now - self.progress < TICK * 6 {
             return;
@@ -618,7 +627,7 @@ fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {
             end: None,
             login: [rng.index(DATABASES), DATABASES + rng.index(USERS)],
             moves_to: None,
-            evicted: Time(0),
+            sent_away: None,
             wake: Time(0) + at,
             stands: Stands::Outside,
             silent: rng.percent(silent),
