@@ -22,6 +22,8 @@ use crate::{
 
 /// An unanswered request is a violation after so long. Longer than any time-out that is configured.
 const PATIENCE: Duration = Duration::from_secs(100);
+/// Around how long a client rests, logged in.
+const REST: Duration = Duration::from_millis(300);
 /// What was left for a client by others comes at the latest so long after.
 const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -167,6 +169,8 @@ pub struct Player<S: Speech> {
     impatience: u64,
     /// In how many of ten thousand turns it cancels what it has asked.
     regret: u64,
+    /// In how many of ten thousand turns it asks nothing for so long that its pool would be forgotten if it were unused.
+    rest: u64,
 }
 
 /// How often a player lives, and how much it asks at most in a life.
@@ -255,6 +259,7 @@ impl<S: Speech> Player<S> {
         let wake = Time(rng.below(50_000_000));
         let (haste, impatience) = (rng.pick(&[4, 4, 30]), rng.pick(&[0, 40, 400]));
         let regret = rng.pick(&[60, 60, 600]);
+        let rest = if wake.0.is_multiple_of(4) { 300 } else { 0 };
         let Size { lives, requests } = size;
         let own = speech.reference();
         Self {
@@ -271,6 +276,7 @@ impl<S: Speech> Player<S> {
             haste,
             impatience,
             regret,
+            rest,
         }
     }
 
@@ -324,6 +330,10 @@ impl<S: Speech> Player<S> {
         if life.due == 0 && self.speech.is_idle() {
             let right = life.early.is_empty() || around.faults > life.faults;
             assert!(right, "{} is told {:?}, which nobody said", life.tale(self.number), life.early);
+        }
+        if self.rest > 0 && life.due == 0 && self.speech.is_idle() && self.rng.per_myriad(self.rest) {
+            self.wake = around.now + self.rng.around(REST);
+            return;
         }
         // It vanishes, now and then, whatever is under way.
         if life.hurries || self.rng.per_myriad(if life.due > 0 { self.impatience } else { 15 }) {
