@@ -175,3 +175,21 @@ def test_hundreds_of_clients_that_vanish_at_random_moments_leave_all_servers_cle
             assert last.status == "I"
     eventually("no transaction is left open", nobody_in_a_transaction(cluster))
     assert len(cluster.backends()) <= 3
+
+
+def test_the_server_counts_until_the_database_has_ended_it(start, cluster, leave):
+    """What stands behind a statement is not cancelled, so the session goes on for as long as that takes."""
+    pooler = start(max_size=1, max_wait_time="20s")
+    client = pooler.wire()
+    client.query("SELECT 1")
+    client.send(w.query("SELECT pg_sleep(4)"), w.query("SELECT 1"))
+    eventually("the statement runs", lambda: any(b.state == "active" for b in cluster.backends()))
+    leave(client)
+    with pooler.wire() as other, concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = pool.submit(other.query, "SELECT pg_sleep(0.5)")
+        most = 0
+        while not asked.done():
+            most = max(most, len(cluster.backends()))
+            time.sleep(0.05)
+        assert asked.result() == [[""]]
+    assert most == 1

@@ -12,9 +12,13 @@ use crate::{
     shared_pool::SharedPool,
 };
 
-/// How long the database has to end its side. An idle session of PostgreSQL takes some milliseconds; one that is busy ends when what it
-/// does has ended, which may be far off: so the connection is closed all the same, and the database may have one more for a while.
-const FAREWELL_TIME: Duration = Duration::from_millis(1500);
+/// How long the database's host has to acknowledge the end of a connection. A host that does not is taken for dead.
+const HOST_TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// How long the database has to end its side. An idle session of PostgreSQL takes some milliseconds. One that is busy ends when it has
+/// done all that has reached it, and counts in the database's limits until then. A database that hangs must not withhold its places
+/// for ever, so the connection is closed after this time, and the database may have more sessions than the limits allow.
+const MAX_FAREWELL_TIME: Duration = Duration::from_secs(60);
 
 /// How long after its start a farewell repeats the cancel request of a client that has gone; each further time after twice as long. A
 /// request that the database handles before it has read the statement has no effect.
@@ -34,15 +38,15 @@ pub(super) struct Farewell {
     id: ServerId,
     /// The hosts to try then, if the server has not got through its start.
     next: Option<Box<Attempts>>,
-    until: Time,
+    since: Time,
     /// The session still does what a client has asked for that has gone.
     cancel_again: Option<CancelAgain>,
 }
 
 impl Farewell {
-    /// Its database is told to end what it does.
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.cancel_again.is_some()
+    /// Its database is told to end what it does, and may not have heard it yet.
+    pub(super) fn awaits_cancel(&self, now: Time) -> bool {
+        self.cancel_again.is_some() && now.since(self.since) < HOST_TIMEOUT
     }
 
     pub(super) fn is_of(&self, pool: PoolId, server: ServerId) -> bool {
@@ -62,9 +66,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     ) {
         let slot = self.farewells.vacant_key();
         self.set_whereabouts(pool.id, id, Local::Farewell(slot as u32));
-        let until = self.now + FAREWELL_TIME;
-        self.farewells.insert(Farewell { conn, pool, id, next, until, cancel_again: None });
+        self.farewells.insert(Farewell { conn, pool, id, next, since: self.now, cancel_again: None });
         self.reactor.set_owner(conn, Owner::Farewell(slot as u32));
+        self.reactor.set_patience(conn, HOST_TIMEOUT);
         self.reactor.part(conn);
         self.reactor.receive(conn);
     }
@@ -125,7 +129,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Waits no longer for databases that do not end their side.
     pub(super) fn end_late_farewells(&mut self) {
-        let late = |farewell: &Farewell| farewell.until <= self.now;
+        let late = |farewell: &Farewell| self.now.since(farewell.since) >= MAX_FAREWELL_TIME;
         let late: Vec<usize> = self.farewells.iter().filter(|(_, f)| late(f)).map(|(slot, _)| slot).collect();
         late.into_iter().for_each(|slot| self.end_farewell(slot));
     }

@@ -282,7 +282,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// No cancel request is under way, nor one that may have to be repeated.
     pub(super) fn has_told_databases(&self) -> bool {
-        self.sides.is_empty() && !self.farewells.iter().any(|(_, farewell)| farewell.is_cancelled())
+        self.sides.is_empty() && !self.farewells.iter().any(|(_, farewell)| farewell.awaits_cancel(self.now))
     }
 
     /// Sends clients away that use a drained pool and have nothing in progress, or wait for what others may do.
