@@ -13,8 +13,18 @@ pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
         error(to, &String::from_utf8_lossy(message.trim_ascii_end()));
         return true;
     }
+    let start = to.len();
     to.extend_from_slice(b"{\"result\":");
-    value(to, reply, form, 0);
+    if value(to, reply, form, 0).is_none() {
+        to.truncate(start);
+        error(
+            to,
+            &format!(
+                "ERR the result has arrays within arrays, more than {MAX_DEPTH} deep, which Poolhouse does not write as JSON"
+            ),
+        );
+        return true;
+    }
     to.push(b'}');
     false
 }
@@ -61,41 +71,41 @@ pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
     true
 }
 
-/// Appends a value; returns how many bytes of the reply it takes. What is no RESP2 was refused before it came here.
-fn value(to: &mut Vec<u8>, reply: &[u8], form: Form, depth: usize) -> usize {
+/// Appends a value; returns how many bytes of the reply it takes, or `None` if it is nested too deep. What is no RESP2 was refused before
+/// it came here.
+fn value(to: &mut Vec<u8>, reply: &[u8], form: Form, depth: usize) -> Option<usize> {
     let Some((kind, text, at)) = line(reply) else {
         to.extend_from_slice(b"null");
-        return reply.len();
+        return Some(reply.len());
     };
     match (kind, number(text)) {
         (b':', _) => to.extend_from_slice(text),
         (b'$', Some(length)) if length >= 0 => {
             let end = (at + length as usize).min(reply.len());
             string(to, &reply[at..end], form);
-            return (end + 2).min(reply.len());
+            return Some((end + 2).min(reply.len()));
         }
         (b'*', Some(count)) if count >= 0 => {
             let mut at = at;
             if depth == MAX_DEPTH {
-                to.extend_from_slice(b"null");
-                return length(reply);
+                return None;
             }
             to.push(b'[');
             for index in 0..count {
                 if index > 0 {
                     to.push(b',');
                 }
-                at += value(to, &reply[at..], form, depth + 1);
+                at += value(to, &reply[at..], form, depth + 1)?;
             }
             to.push(b']');
-            return at;
+            return Some(at);
         }
         (b'$' | b'*', _) => to.extend_from_slice(b"null"),
         // An error inside of a result has no place of its own in the contract.
         (b'-', _) => string(to, text, Form::Json),
         _ => string(to, text, form),
     }
-    at
+    Some(at)
 }
 
 /// How many bytes a reply takes that is whole.
@@ -175,9 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn a_deep_reply_ends_somewhere() {
-        let deep = format!("{}:1\r\n", "*1\r\n".repeat(MAX_DEPTH + 10));
-        let read: serde_json::Value = serde_json::from_str(&written(&deep, Form::Json)).expect("JSON");
-        assert!(read["result"][0][0].is_array());
+    fn a_reply_that_is_nested_too_deep_is_an_error() {
+        let nested = |depth| format!("{}:1\r\n", "*1\r\n".repeat(depth));
+        assert_eq!(
+            written(&nested(MAX_DEPTH), Form::Json),
+            format!("{{\"result\":{}1{}}}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH))
+        );
+        let refused = written(&nested(MAX_DEPTH + 1), Form::Json);
+        assert!(refused.starts_with("{\"error\":\"ERR the result has arrays within arrays"), "{refused}");
+        let mut to = Vec::new();
+        assert!(results(&mut to, format!("*2\r\n{}+OK\r\n", nested(MAX_DEPTH + 1)).as_bytes(), Form::Json));
+        assert!(to.ends_with(b",{\"result\":\"OK\"}]"));
     }
 }
