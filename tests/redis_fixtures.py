@@ -4,6 +4,7 @@ import os
 import socket
 
 import pytest
+import redis
 
 from redis_server import RedisPoolhouse, RedisServer
 
@@ -49,6 +50,19 @@ def guarded(workspace):
     directory.mkdir()
     made = RedisServer(directory, PASSWORD)
     made.url = lambda: f"redis://:red%20is%2Fsecret@127.0.0.1:{made.port}"
+    yield made.start()
+    made.stop()
+
+
+@pytest.fixture
+def secure(workspace, certificates):
+    """A Redis that speaks TLS only."""
+    pair = certificates.server
+    made = own_redis(workspace, "secure", **{
+        "tls-port": 0, "tls-cert-file": pair.certificate, "tls-key-file": pair.key, "tls-ca-cert-file": certificates.authority.certificate,
+        "tls-auth-clients": "no"})
+    made.settings["tls-port"], made.settings["port"] = made.port, 0
+    made.connect = lambda **more: redis.Redis(port=made.port, ssl=True, ssl_ca_certs=str(certificates.authority.certificate), **more)
     yield made.start()
     made.stop()
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import redis
 
-from redis_fixtures import own_redis, pool, server, talk
+from redis_fixtures import own_redis, pool, secure, server, talk
 from strangers import strangers
 from waiting import eventually
 
@@ -76,19 +76,6 @@ def test_a_file_is_read_again(pool, server):
     poolhouse.signal(signal.SIGHUP)
     eventually("that is refused", lambda: "another kind of database" in poolhouse.log())
     assert client.get("k") == b"v"
-
-
-@pytest.fixture
-def secure(workspace, certificates):
-    """A Redis that speaks TLS only."""
-    pair = certificates.server
-    made = own_redis(workspace, "secure", **{
-        "tls-port": 0, "tls-cert-file": pair.certificate, "tls-key-file": pair.key, "tls-ca-cert-file": certificates.authority.certificate,
-        "tls-auth-clients": "no"})
-    made.settings["tls-port"], made.settings["port"] = made.port, 0
-    made.connect = lambda **more: redis.Redis(port=made.port, ssl=True, ssl_ca_certs=str(certificates.authority.certificate), **more)
-    yield made.start()
-    made.stop()
 
 
 def test_both_sides_speak_tls(pool, secure, certificates):

@@ -173,6 +173,34 @@ def test_a_client_that_blocks_is_seen_and_let_go(pool):
         other.execute_command("CLIENT", "UNBLOCK", 1, "NEVER")
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_client_that_waits_for_a_server_to_block_on_is_let_go(pool, server, version):
+    """Its command has not been sent, so Redis does not know of it."""
+    poolhouse = pool(workers=2, max_size=2, max_wait_time="off")
+    other = poolhouse.connect(protocol=version)
+    blocks = Raw(poolhouse).say(command("HELLO", version), command("BLPOP", "first", 0))
+    eventually("one blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
+    nothing = {2: b"*-1\r\n", 3: b"_\r\n"}[version]
+    for how, said in ((), nothing), (("TIMEOUT",), nothing), (("ERROR",), b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"):
+        waiting = Raw(poolhouse)
+        waiting.say(command("HELLO", version), command("CLIENT", "ID"))
+        heard = b""
+        while not heard.endswith(b"\r\n") or b":" not in heard.split(b"\r\n")[-2][:1] or b"modules" not in heard:
+            heard += waiting.hear(1)
+        number = int(heard.split(b"\r\n:")[-1])
+        # What stands behind the command is its answer's turn, too.
+        waiting.say(command("BLPOP", "nothing", 0), command("ECHO", "x"))
+        eventually("it waits in line", lambda: poolhouse.metric("poolhouse_waiters") == 1)
+        assert next(one for one in other.client_list() if one["id"] == str(number))["flags"] == "b"
+        assert other.execute_command("CLIENT", "UNBLOCK", number, *how) == 1
+        answer = said + b"$1\r\nx\r\n"
+        assert waiting.hear(len(answer)) == answer
+        assert other.execute_command("CLIENT", "UNBLOCK", number, *how) == 0
+        assert poolhouse.metric("poolhouse_waiters") == 0
+    assert server.connect().info("clients")["blocked_clients"] == 1
+    blocks.close()
+
+
 def test_who_is_let_go_late_is_nobody_else(pool, server):
     """Whoever lets another go on waits for a server himself; by then that one may have gone on, and its server be at somebody else's command."""
     poolhouse = pool(workers=1, max_size=4, max_wait_time="30s")

@@ -30,6 +30,24 @@ def test_clients_at_work_in_the_same_moment_share_one_server(pool):
     eventually("they are counted", lambda: poolhouse.metric("poolhouse_transactions_total") >= 200)
 
 
+@pytest.mark.parametrize("how", ["plain", "transaction", "kept"])
+def test_who_may_not_pause_clients_does_not_end_sharing(pool, workspace, how):
+    mine = own_redis(workspace, "strict").start()
+    try:
+        mine.connect().execute_command("ACL", "SETUSER", "default", "-client|pause")
+        poolhouse = pool(behind=mine, workers=1, max_size=20)
+        before = {"plain": [], "transaction": [command("MULTI")], "kept": [command("CLIENT", "NO-EVICT", "OFF")]}[how]
+        boss = Raw(poolhouse).say(*before, command("CLIENT", "PAUSE", 1))
+        heard = b"+OK\r\n-NOPERM" if before else b"-NOPERM"
+        assert boss.hear(len(heard)) == heard
+        clients = [Raw(poolhouse).say(command("SET", number, "v"), command("GET", number)) for number in range(200)]
+        for client in clients:
+            assert client.hear(12) == b"+OK\r\n$1\r\nv\r\n"
+        assert created(poolhouse) <= 3
+    finally:
+        mine.stop()
+
+
 def test_what_must_be_alone_hinders_nobody_who_shares(pool):
     poolhouse = pool(workers=1, max_size=3)
     others = poolhouse.connect()

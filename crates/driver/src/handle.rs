@@ -108,8 +108,12 @@ impl Handle {
         for pool in host.registry.all() {
             let Some(spec) = host.registry.spec(pool.id) else { continue };
             host.registry.recap(&pool, &spec.caps, &mut demands);
-            let now = host.clock.now();
-            self.operate(&pool, |guarded| pool.reconfigure(guarded, spec, now));
+            let (room, now) = (host.registry.room(&pool), host.clock.now());
+            self.operate(&pool, |guarded| {
+                guarded.pool.note_room(room);
+                pool.reconfigure(guarded, spec, now);
+                guarded.pool.handle_timeout(now);
+            });
         }
         host.registry.open_at_start(host.clock.now());
         // From here on workers that look know all that is new.
@@ -177,6 +181,13 @@ impl Handle {
     pub fn reserve(&self, reserved: HashMap<String, u32>) {
         let mut demands = Vec::new();
         self.host.registry.reserve(reserved, &mut demands);
+        for pool in self.host.registry.all() {
+            let (room, now) = (self.host.registry.room(&pool), self.host.clock.now());
+            self.operate(&pool, |guarded| {
+                guarded.pool.note_room(room);
+                guarded.pool.handle_timeout(now);
+            });
+        }
         self.meet(demands);
     }
 

@@ -132,12 +132,13 @@ impl Registry {
         let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.name());
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let scopes = accounts.scopes(&spec.caps);
-        let caps = names(&spec.caps);
+        let (caps, room) = (names(&spec.caps), accounts.room(spec.caps.iter().map(|(name, _)| name)));
         let member = accounts.budget.add_member(&scopes);
         let pool = Arc::new(SharedPool::new(id, (spec, self.upstreams.tenant(id)), member, now));
         {
             // What it wants done already, it is asked for when it is looked at. It can be locked here, since nobody knows it yet.
             let mut guarded = pool.lock();
+            guarded.pool.note_room(room);
             pool.follow(&mut guarded, wish, now);
             pool.set_first_alarm(&self.alarms, now);
         }
@@ -204,6 +205,13 @@ impl Registry {
             accounts.limit(&name, limit);
         }
         accounts.drain_actions(demands);
+    }
+
+    /// How many servers a pool can have under its caps, if no other pool has any; `u32::MAX`: any number.
+    pub(crate) fn room(&self, pool: &SharedPool) -> u32 {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let caps = accounts.seat(pool).map(|seat| seat.caps.clone()).unwrap_or_default();
+        accounts.room(caps.iter())
     }
 
     /// How much of each cap is used here.
@@ -306,6 +314,15 @@ impl Registry {
         accounts.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
     }
 
+    /// The setting that leaves a pool the least room.
+    pub(crate) fn narrowest(&self, pool: &SharedPool) -> Option<&'static str> {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let caps = accounts.seat(pool)?.caps.clone();
+        let limits =
+            caps.iter().filter_map(|name| Some((accounts.allowed(name, accounts.caps.get(name)?.limit), name)));
+        limits.filter(|(limit, _)| *limit > 0).min_by_key(|(limit, _)| *limit).map(|(_, name)| setting_of(name))
+    }
+
     /// A pool that could not give up what it was asked for may do so now.
     pub(crate) fn has_idle(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_seat(pool, demands, |budget, _, _| budget.has_idle(pool.member));
@@ -404,6 +421,12 @@ impl Accounts {
             (0, _) | (_, None) => limit,
             (limit, Some(reserved)) => limit.saturating_sub(*reserved).max(1),
         }
+    }
+
+    /// What the least of these caps allows; `u32::MAX` without any.
+    fn room<'a>(&self, names: impl Iterator<Item = &'a String>) -> u32 {
+        let limits = names.filter_map(|name| Some(self.allowed(name, self.caps.get(name)?.limit)));
+        limits.filter(|limit| *limit > 0).min().unwrap_or(u32::MAX)
     }
 
     fn drain_actions(&mut self, demands: &mut Vec<Demand>) {

@@ -20,6 +20,7 @@
 //! | | [`tenancy`] | clients that have logged in, and wait for a place with their database or user |
 //! | | [`posts`], [`surveys`] | what sessions leave for each other, and ask each other |
 //! | lease | [`leases`], [`dials`], [`attempts`] | check-out and check-in; connections in the making, host by host |
+//! | | [`asking_back`] | servers that clients keep for long, where there are too few for others |
 //! | share | [`sharing`], [`gathering`] | servers that clients share; the wait for more requests |
 //! | | [`stalls`], [`silence`], [`relief`] | clients that do not read; servers that do not answer |
 //! | side | [`sides`] | cancel requests |
@@ -40,6 +41,7 @@
 //!
 //! What a pool decides, for a client (lease) or for clients that share (share), comes back as [`Work`], and is told apart here.
 
+mod asking_back;
 mod attempts;
 mod calls;
 mod cancel_request;
@@ -208,6 +210,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
 #[derive(Default)]
 struct Paces {
     slow_wait: Pace,
+    asked_back: Pace,
     pinned: Pace,
     no_server: Pace,
     sent_away: Pace,

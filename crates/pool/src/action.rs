@@ -179,6 +179,14 @@ pub enum Action {
         /// Where it lives.
         home: Home,
     },
+    /// The client that keeps this server for long is to give it back, since there are fewer than before; if it can give it back in no other way,
+    /// it goes.
+    GiveWay {
+        /// Which.
+        server: ServerId,
+        /// Where it lives.
+        home: Home,
+    },
     /// Cut this server although it is in use; report with `lost` (or check it in).
     Interrupt {
         /// Which.
@@ -203,6 +211,7 @@ impl Action {
             | Action::Close { home, .. }
             | Action::Check { home, .. }
             | Action::Reset { home, .. }
+            | Action::GiveWay { home, .. }
             | Action::Interrupt { home, .. } => Some(*home),
         }
     }

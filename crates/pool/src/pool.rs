@@ -3,11 +3,12 @@
 //!
 //! Its parts: here what is asked of it; `supply` keeps servers and waiters matched, connections made and dead-lines kept;
 //! `errands` has servers see to what nobody waits for; `sharing` deals with the budget; `holds` knows for how long servers have been
-//! held; `invariants` checks the whole state.
+//! held; `lasting` bounds those who keep servers for long; `invariants` checks the whole state.
 
 mod errands;
 mod holds;
 mod invariants;
+mod lasting;
 mod sharing;
 mod supply;
 
@@ -49,6 +50,8 @@ use self::sharing::Sharing;
 ///
 /// **The last server** is not for those who say that they keep it for long ([`Wish::Lasting`]): of `max_size` servers they have
 /// one less in all, unless there is only one. Beyond that they wait apart, and nobody waits behind them.
+/// Where the pool has become smaller ([`Pool::reconfigure`], [`Pool::note_room`]), and they have all servers that it has while others wait,
+/// [`Action::GiveWay`] asks for those that are too many: the client gives its server back, or goes, and if it does neither it is asked again.
 ///
 /// **An errand** is for a server that nobody needs ([`Pool::errand`]): it gets an [`Action::Reset`]. Waiters go first.
 ///
@@ -93,6 +96,8 @@ pub struct Pool {
     announced: u32,
     /// What the total may be: `max_size`, or more while a pool that was shrunk has not yet got there.
     ceiling: u32,
+    /// What limits under which others are, too, leave room for.
+    room: u32,
     failures: Failures,
     /// A connection has been made, and the upstream has not forgotten its name since.
     proved: bool,
@@ -150,6 +155,7 @@ impl Pool {
             asked: 0,
             announced: 0,
             ceiling: limits.max_size,
+            room: u32::MAX,
             failures: Failures::default(),
             proved: false,
             hard_times: true,

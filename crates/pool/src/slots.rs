@@ -62,8 +62,10 @@ pub(crate) struct Slot {
     pub(crate) cut: bool,
     /// It is in use by somebody who keeps it for long.
     lasting: bool,
+    /// That client was asked to give it back, then.
+    pub(crate) asked: Option<Time>,
     /// It is in use, and known to be kept for other reasons than a transaction.
-    kept: bool,
+    pub(crate) kept: bool,
 }
 
 /// All slots of a pool.
@@ -102,6 +104,11 @@ impl Slots {
     #[inline]
     pub(crate) fn lasting(&self) -> u32 {
         self.lasting
+    }
+
+    /// The servers in use that their clients keep for long: O(n).
+    pub(crate) fn all_lasting(&self) -> impl Iterator<Item = (ServerId, &Slot)> {
+        self.all().filter(|(_, slot)| slot.lasting && slot.state == State::InUse)
     }
 
     /// The client that has a server keeps it for long.
@@ -174,6 +181,7 @@ impl Slots {
             used: false,
             cut: false,
             lasting: false,
+            asked: None,
             kept: false,
         };
         let at = if self.free == NONE {
@@ -311,7 +319,7 @@ impl Slots {
         let old = slot.state;
         slot.state = state;
         slot.since = now;
-        slot.kept = false;
+        (slot.kept, slot.asked) = (false, None);
         if core::mem::replace(&mut slot.lasting, false) {
             self.lasting -= 1;
         }

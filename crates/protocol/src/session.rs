@@ -366,10 +366,25 @@ pub trait Protocol: Send + Sync + 'static {
     /// An idle server is about to be closed: say goodbye if the protocol has a word for it.
     fn retire(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
 
-    /// The pool makes its servers anew, and this one of before goes on on its own account ([`Effect::Keep`](crate::Effect::Keep)). It is to be
-    /// released as soon as it is at rest. Told again and again until it is.
+    /// The pool makes its servers anew, or is to have this one for others, which goes on on its own account
+    /// ([`Effect::Keep`](crate::Effect::Keep)). It is to be released as soon as it is at rest. Told again and again until it is.
     fn outdated(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
         let _ = (me, server, out);
+    }
+
+    /// The client got this server of `pool` to [keep it for long](crate::LeaseKind::Lasting). The pool has become smaller since, and those who
+    /// keep servers have all that there are, while others wait: it is to give it back in the way that harms it least, and to go if it can give
+    /// it back in no other way. Told again now and then until the server has come back. False: what it waits for ends soon by itself.
+    fn give_way(
+        &self,
+        me: ClientTag,
+        client: &mut Self::Client,
+        tag: ServerTag,
+        pool: PoolId,
+        out: &mut Outbox,
+    ) -> bool {
+        let _ = (me, client, tag, pool, out);
+        false
     }
 
     /// Somebody presented `secret` to cancel what this client is doing. `waiting`: it is waiting for a lease.

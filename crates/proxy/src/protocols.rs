@@ -180,6 +180,10 @@ impl Protocol for Protocols {
         call!(self, Server, server, protocol => protocol.outdated(me, server, out));
     }
 
+    fn give_way(&self, me: ClientTag, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
+        call!(self, Client, client, protocol => protocol.give_way(me, client, tag, pool, out))
+    }
+
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         call!(self, Client, client, protocol => protocol.posted_to_client(me, client, key, bytes, out));
     }

@@ -3,6 +3,7 @@
 //! What is answered here waits until all replies before it have come, so that replies are in order. What changes the connection
 //! itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
 
+mod giving_way;
 mod granting;
 mod home;
 mod kept;
@@ -27,6 +28,7 @@ use protocol::{
 use crate::{
     Redis, Server, Version, Welcome,
     command::{Kind, Roster, kind},
+    patience::own_time,
     refusal::NO_SERVER,
     resp::{self, Limits, Request},
     server::Due,
@@ -91,8 +93,12 @@ pub struct Client {
     blocked: Option<u32>,
     /// That connection has been named to Redis, to let the client go on. Redis may hear it late: no other client gets the connection.
     named: bool,
+    /// It has been asked to give its server back, and no reply has come since.
+    gives_way: bool,
     /// The server that it has or waits for is one of another database than its own.
     elsewhere: bool,
+    /// That is for a command that may wait for other clients.
+    blocks: bool,
     /// It may keep that for long.
     lasting: bool,
     /// It waits to hear whether it is let into this logical database.
@@ -108,6 +114,8 @@ pub struct Client {
     roll: Option<Roster>,
     /// It wants to let somebody go on with an error.
     unblocks_with_error: bool,
+    /// It has let a client go on of which Redis does not know.
+    unblocked: bool,
     /// A part of a reply has been passed on, and its end has not come.
     mid_reply: bool,
     /// The error that the command at hand gets instead of a server. Empty: it has waited for as long as it would have blocked.
@@ -154,7 +162,9 @@ impl Redis {
             keeping: false,
             blocked: None,
             named: false,
+            gives_way: false,
             elsewhere: false,
+            blocks: false,
             lasting: false,
             selects: None,
             passing: None,
@@ -166,6 +176,7 @@ impl Redis {
             listing: None,
             roll: None,
             unblocks_with_error: false,
+            unblocked: false,
             mid_reply: false,
             failing: None,
             held_back: false,
@@ -275,9 +286,6 @@ impl Redis {
         out: &mut Outbox,
     ) -> Taken {
         let mut kind = kind(arguments[0], &arguments[1..]);
-        if kind == Kind::Rescue && !client.stranger {
-            self.note_pause(arguments);
-        }
         let alone = alone || (kind.can_share() && self.keeps_apart());
         let is_wrong_reset = kind == Kind::Reset && arguments.len() > 1;
         if is_wrong_reset && !client.is_bound() {
@@ -308,8 +316,8 @@ impl Redis {
             }
             return client.answered_without_server(me, kind, out);
         };
-        let more = self.more_told(client, kind, arguments.get(1).copied());
-        client.note(me, tag, server, kind, more, out);
+        let due = self.due_of(client, kind, arguments);
+        client.note(me, tag, server, kind, due, out);
         match (ruled_out, form) {
             (Some(why), _) => out.insert(Peer::Server(tag), |to| resp::command(to, &[why.as_bytes()])),
             (None, Form::Span(span)) => out.span(Peer::Server(tag), span.clone()),
@@ -347,6 +355,7 @@ impl Redis {
                         };
                         client.ask(me, pool, lease, Purpose::Commands, out);
                         if kind == Kind::Blocking {
+                            client.blocks = true;
                             out.push(Effect::Standing { client: me, standing: Standing::Blocked });
                         }
                         client.elsewhere = database != client.database;
@@ -389,11 +398,21 @@ impl Redis {
         }
     }
 
-    /// How many more subscribers than Redis knows of are told of what is published, where that can be known.
-    fn more_told(&self, client: &Client, kind: Kind, name: Option<&[u8]>) -> i32 {
-        match (kind, name) {
-            (Kind::Publish(topic), Some(name)) if !client.is_bound() => self.hubs.more_told(topic, name).unwrap_or(0),
-            _ => 0,
+    /// What comes with the reply to a command, where its arguments say more of that than its kind.
+    fn due_of(&self, client: &Client, kind: Kind, arguments: &[&[u8]]) -> Due {
+        match (kind, arguments) {
+            // More subscribers than Redis knows of are told of what is published, where that can be known.
+            (Kind::Publish(topic), [_, name, ..]) if !client.is_bound() => {
+                match self.hubs.more_told(topic, name).unwrap_or(0) {
+                    0 => Due::Plain,
+                    more => Due::More(more),
+                }
+            }
+            (Kind::Blocking | Kind::Wait, _) if !client.multi && own_time(arguments).is_none() => Due::Endless,
+            (Kind::Rescue, [name, what, ..]) if name.eq_ignore_ascii_case(b"CLIENT") => {
+                Due::Pause(what.eq_ignore_ascii_case(b"PAUSE"))
+            }
+            _ => Due::Plain,
         }
     }
 }
@@ -455,13 +474,13 @@ impl Client {
 
     pub(crate) fn ask(&mut self, me: ClientTag, pool: PoolId, kind: LeaseKind, purpose: Purpose, out: &mut Outbox) {
         self.lease = Lease::Asked(kind, purpose);
-        (self.elsewhere, self.lasting) = (false, false);
+        (self.elsewhere, self.lasting, self.blocks) = (false, false, false);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
         out.push(Effect::Lease { client: me, pool, kind });
     }
 
-    /// Keeps the books of a command that goes to its server. `more`: see [`Redis::more_told`].
-    fn note(&mut self, me: ClientTag, tag: ServerTag, server: &mut Server, kind: Kind, more: i32, out: &mut Outbox) {
+    /// Keeps the books of a command that goes to its server. `due`: see [`Redis::due_of`].
+    fn note(&mut self, me: ClientTag, tag: ServerTag, server: &mut Server, kind: Kind, due: Due, out: &mut Outbox) {
         if !self.is_bound() && matches!(kind, Kind::Keeping | Kind::Multi | Kind::Watch) {
             server.introduce(tag, self.name.as_deref(), out);
         }
@@ -477,18 +496,17 @@ impl Client {
             Kind::Wait if !self.multi => {
                 out.insert(Peer::Server(tag), |to| resp::command(to, &[b"PING"]));
                 server.expect(None, Due::Plain);
-                server.expect(Some((me, self.id)), Due::Plain);
+                server.expect(Some((me, self.id)), due);
             }
             Kind::Ending => server.expect(Some((me, self.id)), Due::Ending),
             Kind::Script => server.expect(Some((me, self.id)), Due::Script),
             Kind::Multi => server.expect(Some((me, self.id)), Due::Multi),
             Kind::Watch => server.expect(Some((me, self.id)), Due::Watch),
             Kind::Audience(topic) if !self.multi => server.expect(Some((me, self.id)), Due::Audience(topic)),
-            Kind::Publish(_) if more != 0 => server.expect(Some((me, self.id)), Due::More(more)),
-            _ => server.expect(Some((me, self.id)), Due::Plain),
+            _ => server.expect(Some((me, self.id)), due),
         }
         let blocks = kind == Kind::Blocking && !self.multi;
-        if blocks {
+        if blocks || (kind == Kind::Wait && !self.multi) {
             self.blocked = Some(server.hello().id);
         }
         // Otherwise it has been active since it asked for a server.
@@ -503,12 +521,14 @@ impl Client {
     pub(crate) fn on_reply(&mut self, me: ClientTag, due: Due, refused: bool, out: &mut Outbox) -> bool {
         self.due = self.due.checked_sub(1).expect("a reply that was due");
         self.blocked = self.blocked.filter(|_| self.due > 0);
+        self.gives_way = false;
         match due {
             _ if refused => {}
             Due::Multi => self.multi = true,
             Due::Watch => self.watching = true,
             Due::Ending => (self.multi, self.watching) = (false, false),
             Due::Plain | Due::Script | Due::Entering | Due::More(_) | Due::Audience(_) => {}
+            Due::Endless | Due::Pause(_) | Due::Unblock => {}
         }
         if self.held_back && (self.due == 0 || self.due == MAX_SHARED_DUE / 2) {
             self.held_back = false;

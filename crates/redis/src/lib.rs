@@ -133,13 +133,9 @@ impl Redis {
         left > 0
     }
 
-    /// A client's command may pause Redis's clients, or end that.
-    fn note_pause(&self, arguments: &[&[u8]]) {
-        let [name, what, ..] = arguments else { return };
-        if name.eq_ignore_ascii_case(b"CLIENT") {
-            let pauses = what.eq_ignore_ascii_case(b"PAUSE");
-            self.apart.store(if pauses { APART_AFTER_PAUSE } else { 0 }, Relaxed);
-        }
+    /// A client has paused Redis's clients, or ended that.
+    fn note_pause(&self, pauses: bool) {
+        self.apart.store(if pauses { APART_AFTER_PAUSE } else { 0 }, Relaxed);
     }
 
     fn next_id(&self) -> u64 {
@@ -272,6 +268,11 @@ impl Protocol for Redis {
 
     fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         client.on_server_gone(me, out);
+    }
+
+    fn give_way(&self, me: ClientTag, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
+        self.ask_to_give_way(me, client, tag, pool, out);
+        true
     }
 
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {

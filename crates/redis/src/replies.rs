@@ -65,13 +65,19 @@ impl Redis {
     ) -> Result<usize, String> {
         let Some(part) = server.read_reply(me, bytes, out)? else { return Ok(0) };
         let reply = &bytes[..part.taken];
-        let counted = match part.due {
+        let mut counted = match part.due {
             Due::More(more) if part.begins && part.over => counted(reply, more),
             Due::Audience(topic) if part.begins && part.over => audience(reply, topic, &self.hubs),
             _ => None,
         };
         let mut whom = part.whom.and_then(|whom| alive(clients, whom));
-        if let Some((tag, client)) = &mut whom
+        if part.due == Due::Unblock && whom.as_mut().is_some_and(|(_, client)| client.has_let_go()) {
+            counted = self::counted(reply, 1);
+        }
+        let goes = whom.as_ref().is_some_and(|(_, client)| part.due == Due::Endless && client.goes_at(reply));
+        if goes {
+            // An answer that its command never has, since it has no time-out.
+        } else if let Some((tag, client)) = &mut whom
             && let Some(counted) = &counted
         {
             if !client.hear(counted, true) {
@@ -86,6 +92,9 @@ impl Redis {
         }
         if part.over {
             server.end_reply();
+            if let (Due::Pause(pauses), false) = (part.due, server.has_refused()) {
+                self.note_pause(pauses);
+            }
             if part.due == Due::Entering {
                 let error = reply.strip_prefix(b"-");
                 let error = error.map(|error| String::from_utf8_lossy(error.trim_ascii_end()).into_owned());
@@ -98,6 +107,9 @@ impl Redis {
                     // Behind the last reply of all nothing can be meant for the next client.
                     let unasked = server.runs() == 0 && part.taken < bytes.len();
                     client.part(tag, me, server, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
+                }
+                if goes {
+                    client.go_for_others(tag, out);
                 }
                 client.answer(tag, out);
             }

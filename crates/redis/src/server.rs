@@ -60,6 +60,12 @@ pub(crate) enum Due {
     Plain,
     /// Whatever a script says, errors of the protocol included.
     Script,
+    /// What a command says that waits without a time-out of its own.
+    Endless,
+    /// Redis's clients are paused from then on, or go on (`false`), unless it is an error.
+    Pause(bool),
+    /// Whether Redis has let a client go on. It does not know of clients that wait for a server.
+    Unblock,
     /// A transaction begins, unless it is an error.
     Multi,
     /// Keys are watched from then on, unless it is an error.

@@ -266,7 +266,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         } else if counts.connecting > 0 {
             Limit::Connecting
         } else {
-            Limit::Setting("max_size")
+            // Those who keep servers for long leave one of these to others.
+            Limit::Setting(self.host.registry.narrowest(pool).unwrap_or("max_size"))
         };
         let (in_use, connecting) = (counts.in_use, counts.connecting);
         Shortage { in_use, connecting, between: counts.total - in_use - connecting, limit }
@@ -479,6 +480,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Action::Close { server, reason, .. } => self.close_for_pool(&pool, server, reason),
             Action::Check { server, .. } => self.clean(&pool, server, false),
             Action::Reset { server, .. } => self.clean(&pool, server, true),
+            Action::GiveWay { server, .. } => self.ask_back(&pool, server),
             Action::Interrupt { server, .. } => {
                 if let Some(slot) = self.server_here(pool.id, server) {
                     let reason = CloseReason::Error(protocol::Blame::Exhausted, "interrupted by an operator".into());

@@ -214,15 +214,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let outdated = |server: &ServerConn<P::Server>| server.kept && server.pool.lock().pool.is_outdated(server.id);
         let outdated: Vec<usize> =
             self.servers.iter().filter(|(_, server)| outdated(server)).map(|(slot, _)| slot).collect();
-        for slot in outdated {
-            let mut out = self.outbox();
-            let tag = self.server_tag(slot);
-            let protocol = Arc::clone(&self.shared.protocol);
-            let session = &mut self.servers[slot].session;
-            match call(|| protocol.outdated(tag, session, &mut out)) {
-                Some(()) => self.execute(out, Source::NONE),
-                None => self.on_server_defect(slot, None, out),
-            }
+        outdated.into_iter().for_each(|slot| self.tell_outdated(slot));
+    }
+
+    /// A server that goes on on its own account is to be given back.
+    pub(super) fn tell_outdated(&mut self, slot: usize) {
+        let mut out = self.outbox();
+        let tag = self.server_tag(slot);
+        let protocol = Arc::clone(&self.shared.protocol);
+        let session = &mut self.servers[slot].session;
+        match call(|| protocol.outdated(tag, session, &mut out)) {
+            Some(()) => self.execute(out, Source::NONE),
+            None => self.on_server_defect(slot, None, out),
         }
     }
 

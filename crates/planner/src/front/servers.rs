@@ -179,6 +179,7 @@ impl Servers {
                         self.granted(grant);
                     }
                 }
+                Action::GiveWay { .. } => unreachable!("no client here keeps a server for long"),
                 Action::Interrupt { .. } => unreachable!("this pool is never cleared"),
             }
         }

@@ -39,6 +39,7 @@ impl Pool {
             self.run_errand(now);
             self.watch_times(now);
         }
+        self.ask_back(now);
         self.asked = self.wanted();
     }
 
@@ -288,21 +289,6 @@ impl Pool {
         self.waiters.len() + self.held_back.len() + self.demanding.len()
     }
 
-    /// Whether one more may have a server for long, or wait for one.
-    pub(super) fn takes_lasting(&self) -> bool {
-        self.slots.lasting() + self.waiters.lasting() < self.limits.max_size.saturating_sub(1).max(1)
-    }
-
-    /// Waiters for which there may be a server now wait with the others from here on. Their time begins anew.
-    #[inline]
-    pub(super) fn let_in(&mut self, now: Time) {
-        while self.held_back.len() > 0 && self.takes_lasting() {
-            let waiter = self.held_back.pop_front().expect("somebody, just seen");
-            self.begins_to_wait(now);
-            self.waiters.push(waiter.id, waiter.home, true, now);
-        }
-    }
-
     fn fail(&mut self, waiter: Waiter, reason: CheckOutFailed, now: Time) {
         let waited = now - waiter.since;
         self.events.push(Event::CheckOutFailed { reason, duration: waited });
@@ -499,7 +485,8 @@ impl Pool {
             .min(started(since(self.slots.oldest_checking())))
             .min(self.failures.retry_at.unwrap_or(Time::NEVER))
             .min(self.spare_at())
-            .min(self.starves_at());
+            .min(self.starves_at())
+            .min(self.asks_back_at());
         (at < Time::NEVER).then_some(at)
     }
 }

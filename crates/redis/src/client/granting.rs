@@ -29,9 +29,10 @@ impl Redis {
             Purpose::Subscriptions => return self.found(me, client, tag, server, out),
             Purpose::Unblock(whom) => {
                 // What is sent says what the clients answer.
-                server.expect(Some((me, client.id)), Due::Plain);
+                server.expect(Some((me, client.id)), Due::Unblock);
                 client.due += 1;
-                return client.ask_all(me, Roster::Unblock, &[&whom], out);
+                let how: &[u8] = if client.unblocks_with_error { b"ERROR" } else { b"TIMEOUT" };
+                return client.ask_all(me, Roster::Unblock, &[&whom, how], out);
             }
             Purpose::Select(database) if server.outside().is_some() => {
                 client.selects = Some(database);

@@ -110,9 +110,6 @@ impl Redis {
     /// A whole command is to pass; otherwise why it does not.
     fn pass_one(&self, client: &Client, arguments: &[&[u8]]) -> Option<&'static str> {
         let kind = kind(arguments[0], &arguments[1..]);
-        if kind == Kind::Rescue {
-            self.note_pause(arguments);
-        }
         match kind {
             Kind::Roster(_) => Some(ROSTER),
             Kind::Keeping if own::redirects(arguments) => Some(REDIRECT),

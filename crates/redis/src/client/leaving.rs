@@ -13,7 +13,7 @@ impl Client {
         let is_concerned = self.due > 0 || self.selects.is_some() || self.is_bound() || self.keeping;
         (self.lease, self.selects) = (Lease::None, None);
         (self.due, self.multi, self.watching, self.keeping) = (0, false, false, false);
-        (self.blocked, self.named) = (None, false);
+        (self.blocked, self.named, self.gives_way) = (None, false, false);
         if self.closing {
             return;
         }

@@ -7,6 +7,7 @@ use crate::{
     Redis, Server,
     command::{Kind, kind},
     resp::{self, ReplyScanner},
+    server::Due,
 };
 
 /// Bytes from which on a command has a server of its own, and passes in pieces instead of being held whole.
@@ -93,7 +94,13 @@ impl Redis {
         let kind = kind.expect("a command that passes has one");
         let dropped = match self.server_for(me, client, servers, kind, true, out) {
             Some((tag, server)) => {
-                client.note(me, tag, server, kind, 0, out);
+                // Whether it has a time-out may stand far behind.
+                let due = if matches!(kind, Kind::Blocking | Kind::Wait) && !client.multi {
+                    Due::Endless
+                } else {
+                    Due::Plain
+                };
+                client.note(me, tag, server, kind, due, out);
                 false
             }
             None => match client.answered_without_server(me, kind, out) {

@@ -16,6 +16,9 @@ use crate::{
 const CLOSED: u8 = b'x';
 const CLOSES_ITSELF: u8 = b'!';
 
+/// The same of a client that waited for a server to block on, and waits no more.
+const LET_GO: u8 = b'w';
+
 /// Clients that a command may name: each of all clients looks through these.
 const MAX_IDS: usize = 256;
 
@@ -108,6 +111,11 @@ impl Redis {
         }
         match what {
             Roster::List | Roster::Info => client.describe(seen, itself.then_some(what), answer),
+            Roster::Unblock if client.waits_to_block() => {
+                let is_error = words.get(1).is_some_and(|how| how.eq_ignore_ascii_case(b"ERROR"));
+                self.let_go(me, client, is_error, out);
+                answer.push(LET_GO);
+            }
             Roster::Unblock => {
                 client.named |= client.blocked.is_some();
                 answer.extend(client.blocked.unwrap_or_default().to_string().bytes());
@@ -168,7 +176,9 @@ impl Client {
     }
 
     /// Has Redis let the client go on that waits on this connection of its; on none, if it does not wait. The reply is due already.
-    fn unblock(&self, me: ClientTag, connection: &[u8], out: &mut Outbox) {
+    fn unblock(&mut self, me: ClientTag, connection: &[u8], out: &mut Outbox) {
+        self.unblocked = connection == [LET_GO];
+        let connection = if self.unblocked { b"" } else { connection };
         // It may have been lost meanwhile, and the client been told so.
         if let Lease::Held(tag) = self.lease {
             let connection = if connection.is_empty() { b"0" } else { connection };
@@ -188,7 +198,9 @@ impl Client {
     fn describe(&self, seen: &Seen<'_>, asks: Option<Roster>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscribed();
         let mut flags = String::new();
-        for (flag, holds) in [("P", sub + psub + ssub > 0), ("x", self.multi), ("b", self.blocked.is_some())] {
+        for (flag, holds) in
+            [("P", sub + psub + ssub > 0), ("x", self.multi), ("b", self.blocked.is_some() || self.waits_to_block())]
+        {
             flags.push_str(if holds { flag } else { "" });
         }
         let flags = if flags.is_empty() { "N" } else { &flags };

@@ -1,12 +1,15 @@
 //! A client waits for a server for a command that blocks: as long as the command would, and then it gets the answer to that.
 
-use protocol::{ClientTag, LeaseFailure, LeaseKind, Outbox};
+use protocol::{ClientTag, Effect, LeaseFailure, LeaseKind, Outbox};
 
 use super::{Client, Lease, Purpose};
 use crate::{
     Redis,
     patience::{Outcome, own_time},
 };
+
+/// What CLIENT UNBLOCK with ERROR has Redis say to a client that blocks.
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Redis {
     /// The client has asked for a server for this command, which blocks.
@@ -30,7 +33,7 @@ impl Redis {
             client.remind(me, out);
             return true;
         }
-        if !client.waits_to_block() {
+        if !client.waits_to_keep() {
             return false;
         }
         match self.patience.failed(client.id, why) {
@@ -52,9 +55,24 @@ impl Redis {
     }
 }
 
+impl Redis {
+    /// Another client lets this one go on, which waits for a server to block on: it gets what its command would answer then.
+    pub(super) fn let_go(&self, me: ClientTag, client: &mut Client, is_error: bool, out: &mut Outbox) {
+        self.patience.end(client.id);
+        out.push(Effect::Withdraw { client: me });
+        client.on_lease_failed(me, if is_error { UNBLOCKED } else { "" }, out);
+        out.push(Effect::Wake { client: me });
+    }
+}
+
 impl Client {
     /// Whether it waits for a server that it may keep for long.
-    fn waits_to_block(&self) -> bool {
+    fn waits_to_keep(&self) -> bool {
         matches!(self.lease, Lease::Asked(LeaseKind::Lasting, Purpose::Commands))
+    }
+
+    /// Whether that is for a command that waits for other clients.
+    pub(super) fn waits_to_block(&self) -> bool {
+        self.blocks && self.waits_to_keep()
     }
 }

@@ -375,6 +375,7 @@ impl Oracle {
                 assert!(matches!(server.state, State::Idle(_)), "a server is checked while {:?}", server.state);
                 server.state = State::Checking;
             }
+            Action::GiveWay { .. } => panic!("no client here keeps a server for long"),
             Action::Interrupt { server, .. } => {
                 let server = self.server(server).expect("a server is cut that is gone");
                 assert!(matches!(server.state, State::InUse(_)) && !server.cut, "a server is cut that is not in use");

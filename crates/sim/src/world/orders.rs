@@ -173,6 +173,7 @@ impl World {
                 let after = self.rng.around(self.plan.connect);
                 self.agenda.after(after, Event::Checked(pool, server));
             }
+            Action::GiveWay { .. } => unreachable!("no client here keeps a server for long"),
             Action::Interrupt { server, .. } => self.interrupt(pool, server),
         }
     }

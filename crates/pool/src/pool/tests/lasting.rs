@@ -83,3 +83,98 @@ fn who_is_held_back_waits_no_longer_than_others() {
         |action: &Action| matches!(action, Action::Fail { waiter: WaiterId(2), reason: CheckOutFailed::Timeout, .. });
     assert!(bench.actions.iter().any(failed), "{:?}", bench.actions);
 }
+
+/// A pool of this many servers, of which all but one are kept for long, each for a little longer than the next.
+fn kept(max_size: u32) -> (Bench, Vec<ServerId>) {
+    let mut bench = idle(max_size);
+    let kept = (1..max_size).map(|n| granted(lasting(&mut bench, u64::from(n)))).collect();
+    (bench, kept)
+}
+
+/// Who was asked to give way since the last time.
+fn asked(bench: &mut Bench) -> Vec<ServerId> {
+    let actions = core::mem::take(&mut bench.actions);
+    let server = |action| if let Action::GiveWay { server, .. } = action { Some(server) } else { None };
+    actions.into_iter().filter_map(server).collect()
+}
+
+/// It has half of its servers from now on, for one reason or the other.
+fn halve(bench: &mut Bench, by_size: bool, ms: u64) {
+    let half = bench.pool.config().max_size / 2;
+    if by_size {
+        let config = PoolConfig { max_size: half, min_size: 0, ..bench.pool.config().clone() };
+        bench.pool.reconfigure(config, at(ms));
+    } else {
+        bench.pool.note_room(half);
+        bench.pool.handle_timeout(at(ms));
+    }
+    bench.run(ms);
+}
+
+#[test]
+fn in_a_smaller_pool_who_kept_a_server_for_longest_is_asked_for_it_if_others_wait() {
+    for by_size in [true, false] {
+        let (mut bench, kept) = kept(6);
+        halve(&mut bench, by_size, 1000);
+        assert_eq!(asked(&mut bench), [], "no client waits");
+        let last = if by_size { None } else { Some(bench.take(A, 1001)) };
+        if let Some(last) = last {
+            bench.queue(A, 1002);
+            assert_eq!(asked(&mut bench), [], "another client has a server");
+            assert!(bench.check_in(last, A, CheckIn::Discard, 1003).is_none());
+            bench.pool.closed(last, at(1003));
+            bench.run_withdrawn();
+        } else {
+            bench.queue(A, 1002);
+        }
+        assert_eq!(asked(&mut bench), kept[..3], "of three servers two may be kept");
+        bench.pool.handle_timeout(at(1004));
+        bench.run_withdrawn();
+        assert_eq!(asked(&mut bench), []);
+        assert!(bench.check_in(kept[0], A, CheckIn::Reclaim, 1005).is_none());
+        assert!(bench.check_in(kept[1], A, CheckIn::Reclaim, 1005).is_none());
+        assert!(bench.check_in(kept[2], A, CheckIn::Clean, 1005).is_some(), "it is for who waits");
+        assert!(matches!(lasting(&mut bench, 1006), CheckOut::Queued(_)));
+        assert_eq!((bench.pool.counts().held_back, asked(&mut bench)), (1, vec![]));
+    }
+}
+
+#[test]
+fn a_server_that_does_not_come_back_is_asked_for_again() {
+    let (mut bench, kept) = kept(4);
+    halve(&mut bench, true, 1000);
+    bench.queue(A, 1001);
+    assert_eq!(asked(&mut bench), kept[..2]);
+    for again in 1..3 {
+        let due = 1001 + again * 5000;
+        bench.timeout(due - 1000);
+        bench.queue(A, due - 1000);
+        assert_eq!((asked(&mut bench), bench.pool.poll_deadline()), (vec![], Some(at(due))));
+        bench.timeout(due);
+        assert_eq!(asked(&mut bench), kept[..2]);
+    }
+}
+
+#[test]
+fn a_server_is_kept_for_a_turn_at_least_and_the_only_one_for_good() {
+    let mut bench = idle(2);
+    bench.pool.note_room(1);
+    let only = granted(lasting(&mut bench, 1000));
+    let other = bench.take(A, 1000);
+    assert!(bench.check_in(other, A, CheckIn::Reclaim, 1001).is_none());
+    bench.pool.closed(other, at(1001));
+    bench.pool.check_out(WaiterId(99), A, at(1001));
+    bench.run_withdrawn();
+    assert_eq!(asked(&mut bench), []);
+    assert_eq!(bench.pool.poll_deadline(), Some(at(1250)));
+    bench.pool.handle_timeout(at(1250));
+    bench.run_withdrawn();
+    assert_eq!(asked(&mut bench), [only]);
+
+    let mut bench = idle(1);
+    granted(lasting(&mut bench, 1));
+    bench.queue(A, 1000);
+    bench.pool.handle_timeout(at(1500));
+    bench.run(1500);
+    assert_eq!(asked(&mut bench), []);
+}

@@ -19,6 +19,7 @@ use crate::{
         messages::{Made, Messages},
         rules::Access,
     },
+    server::Due,
 };
 
 /// Bytes of results from which on there has to be room for them.
@@ -148,11 +149,16 @@ impl Redis {
                 Shape::Events => Kind::Keeping,
                 _ => kind_of(&call.wire[span.clone()]),
             };
-            let name = || resp::beginning(&call.wire[span.clone()])?.second;
-            let more = if let Kind::Publish(_) = kind { self.more_told(client, kind, name()) } else { 0 };
+            let due = match kind {
+                Kind::Publish(_) | Kind::Rescue => match resp::beginning(&call.wire[span.clone()]) {
+                    Some(begins) => self.due_of(client, kind, &[begins.name, begins.second.unwrap_or_default()]),
+                    None => Due::Plain,
+                },
+                _ => Due::Plain,
+            };
             match self.server_for(me, client, servers, kind, alone, out) {
                 Some((tag, server)) => {
-                    client.note(me, tag, server, kind, more, out);
+                    client.note(me, tag, server, kind, due, out);
                     out.insert(Peer::Server(tag), |to| to.extend_from_slice(&call.wire[span.clone()]));
                     client.http().unanswered += span.len();
                     *next += 1;
