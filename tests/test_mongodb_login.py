@@ -1,6 +1,7 @@
 """Who may come in to MongoDB through Poolhouse, and as whom Poolhouse comes to MongoDB."""
 
 import concurrent.futures
+import contextlib
 import socket
 import struct
 
@@ -70,6 +71,20 @@ def test_the_right_password_lets_in(guarded):
         # As this user, whom MongoDB does not know here.
         with pytest.raises(pymongo.errors.OperationFailure, match="refuses the login of user `app, the =1st`|no connection to MongoDB"):
             client.app.things.insert_one({"_id": 1})
+
+
+@pytest.mark.parametrize("logs_in", [True, False])
+def test_who_comes_to_a_drained_database_hears_why(pool, server, logs_in):
+    url = f"mongodb://127.0.0.1:{server.port}"
+    file = FILE.replace("{url}", url) if logs_in else FILE.replace("{url}", url).split("[[user]]")[0]
+    poolhouse = pool(file=file)
+    login = {"username": "app, the =1st", "password": "pä/ss"} if logs_in else {}
+    with poolhouse.connect(**login) as client, pytest.raises(pymongo.errors.OperationFailure) if logs_in else contextlib.nullcontext():
+        client.app.things.insert_one({"_id": 1})
+    assert poolhouse.post(f"/api/drain?database=127.0.0.1:{server.port}")[0] == 200
+    for _ in range(3):
+        with poolhouse.connect(**login) as client, pytest.raises(pymongo.errors.OperationFailure, match="an administrator drains this database"):
+            client.app.things.find_one()
 
 
 def test_a_stranger_who_takes_all_places_and_says_nothing_keeps_nobody_from_logging_in(pool, server):

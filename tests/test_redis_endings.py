@@ -107,6 +107,28 @@ def test_a_blocked_client_is_drained_at_once_and_in_silence(pool, server, words,
         assert poolhouse.wait(15) == 0
 
 
+@pytest.mark.parametrize("login", [("AUTH", "default", "secret"), ("HELLO", "3", "AUTH", "default", "secret"), None])
+def test_who_comes_to_a_drained_database_hears_why_in_answer_to_its_login(pool, server, login):
+    text = CONFIGURATION.format(listener="", url=server.url())
+    poolhouse = pool(file=text + '\n[[user]]\nname = "default"\npassword = "secret"\n' if login else text)
+    first = Raw(poolhouse).say(*([command(*login)] if login else []), command("ECHO", "OK"))
+    first.hear(5)
+    for name in {pool["database"] for pool in poolhouse.pools()}:
+        assert poolhouse.post(f"/api/drain?database={name.replace('/', '%2F')}")[0] == 200
+    for _ in range(5):
+        client = Raw(poolhouse)
+        if login:
+            client.say(command(*login), command("ECHO", "OK"))
+        heard = client.hear(1000)
+        assert heard.startswith(b"-LOADING Poolhouse: an administrator drains this database") and heard.count(b"\r\n") == 1, heard
+    library = redis.Redis(port=poolhouse.port, protocol=2, socket_timeout=10, password="secret" if login else None, retry=None)
+    with pytest.raises(redis.ConnectionError, match="drains"):
+        library.ping()
+    for name in {pool["database"] for pool in poolhouse.pools()}:
+        assert poolhouse.post(f"/api/resume?database={name.replace('/', '%2F')}")[0] == 200
+    assert library.ping()
+
+
 RESP2, RESP3 = [("SELECT", "3")], [("HELLO", "3"), ("SELECT", "3")]
 
 

@@ -174,7 +174,9 @@ impl Failure {
                 (Code::CommandFailed, "the transaction was idle for too long".to_owned())
             }
             Refusal::ShuttingDown => (Code::CommandFailed, "shutting down".to_owned()),
-            Refusal::Drained => (Code::CommandFailed, "the database is drained".to_owned()),
+            Refusal::Drained { .. } => {
+                (Code::TemporarilyUnavailable, "an administrator drains this database: connect again later".to_owned())
+            }
             Refusal::Crowded => (
                 Code::TemporarilyUnavailable,
                 "too many connections, and this one took long to log in or shares its address with most of those who do"

@@ -407,10 +407,12 @@ impl MongoDb {
             return self.give_up(me, client, &failure, out);
         }
         // What is under way is asked again on another connection, as when the database itself stops: whether it was done is not known.
-        let ends = matches!(why, Refusal::ShuttingDown | Refusal::Drained);
-        let told = !client.request.begun
-            && !ends
-            && matches!(client.state, State::Parked { .. } | State::Queued { .. } | State::Awaiting(_));
+        let ends = matches!(why, Refusal::ShuttingDown | Refusal::Drained { at_login: false });
+        let waits = matches!(client.state, State::Parked { .. } | State::Queued { .. } | State::Awaiting(_));
+        // The answer to its login, or to its first request where no login is needed, is not sent.
+        let at_login = matches!(why, Refusal::Drained { at_login: true })
+            && matches!(client.state, State::Idle | State::Dropping { .. });
+        let told = !client.request.begun && !ends && (waits || at_login);
         if told {
             client.tell_failure(me, &failure, out);
         }

@@ -149,7 +149,10 @@ pub enum Refusal {
     /// Poolhouse is shutting down.
     ShuttingDown,
     /// Its database is being drained.
-    Drained,
+    Drained {
+        /// It has just logged in, and what was to be sent to it since has been dropped, the answer to its login first of all.
+        at_login: bool,
+    },
     /// Closed by an operator.
     Killed,
     /// It has not logged in, and another client has got its place.

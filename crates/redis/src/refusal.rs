@@ -78,7 +78,9 @@ pub fn of_refusal(why: &Refusal) -> String {
         Refusal::QueryTimeout => "ERR Poolhouse: no answer within query_time".to_owned(),
         Refusal::TransactionIdleTimeout => "ERR Poolhouse: a transaction idle for transaction_idle_time".to_owned(),
         Refusal::ShuttingDown => "ERR Poolhouse is shutting down. Connect again.".to_owned(),
-        Refusal::Drained => "ERR Poolhouse: this database is being drained".to_owned(),
+        Refusal::Drained { .. } => {
+            format!("{NO_SERVER}: an administrator drains this database. Connect again later.")
+        }
         Refusal::Crowded => {
             "ERR max number of clients reached, and this one took long to log in or shares its address with most of those who do"
                 .to_owned()

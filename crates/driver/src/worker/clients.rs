@@ -284,8 +284,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.reactor.set_patience(client.conn, patience);
         }
         if shared.drained.load(Relaxed) {
+            let why = Refusal::Drained { at_login: client.on_doorstep };
             let (client, serial) = (slot as u32, client.serial);
-            self.work.push_back(Work::Refuse { client, serial, why: Refusal::Drained });
+            self.work.push_back(Work::Refuse { client, serial, why });
         }
     }
 

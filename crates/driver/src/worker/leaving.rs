@@ -37,7 +37,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Refusal::QueryTimeout => Some(Sent::QueryTimeout),
             Refusal::TransactionIdleTimeout => Some(Sent::TransactionIdleTimeout),
             Refusal::ShuttingDown => Some(Sent::ShuttingDown),
-            Refusal::Drained => Some(Sent::Drained),
+            Refusal::Drained { .. } => Some(Sent::Drained),
             Refusal::Crowded => Some(Sent::Crowded),
             Refusal::TooManyClients { .. } | Refusal::Full { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
         };
@@ -46,7 +46,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         self.clients[slot].sent_away = counted;
         // Of those who give way another line tells more.
-        if !matches!(why, Refusal::ShuttingDown | Refusal::Drained | Refusal::Crowded)
+        if !matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. } | Refusal::Crowded)
             && let Some(withheld) = self.paces.sent_away.permits(self.now)
         {
             tracing::info!(
@@ -294,7 +294,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
         for slot in idle {
-            self.refuse(slot, Refusal::Drained);
+            self.refuse(slot, Refusal::Drained { at_login: false });
         }
     }
 

@@ -56,7 +56,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.wait_on_doorstep(slot, None, false);
             self.come_in(slot);
             let (client, serial) = (slot as u32, self.clients[slot].serial);
-            return self.work.push_back(Work::Refuse { client, serial, why: Refusal::Drained });
+            let why = Refusal::Drained { at_login: true };
+            return self.work.push_back(Work::Refuse { client, serial, why });
         }
         let host = Arc::clone(&self.host);
         let limits = |tenant: &Tenant| host.registry.limits(tenant);

@@ -42,7 +42,7 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
         Refusal::ShuttingDown => {
             (code::ADMIN_SHUTDOWN, "terminating connection: Poolhouse is shutting down".to_owned(), "Connect again.")
         }
-        Refusal::Drained => (
+        Refusal::Drained { .. } => (
             code::ADMIN_SHUTDOWN,
             "terminating connection: an administrator drains this database".to_owned(),
             "Connect again later.",

@@ -69,7 +69,10 @@ impl Client {
         }
         let is_told = match why {
             // Redis, too, answers a client that it has no room for before the client has asked anything.
-            Refusal::TooManyClients { .. } | Refusal::Full { .. } | Refusal::Throttled { .. } => true,
+            Refusal::TooManyClients { .. }
+            | Refusal::Full { .. }
+            | Refusal::Throttled { .. }
+            | Refusal::Drained { at_login: true } => true,
             Refusal::QueryTimeout => self.awaits_first_answer(),
             // A client that goes for no fault of its request connects again when its connection is closed, and fails for good when it
             // is told an error.

@@ -105,7 +105,7 @@ impl Client {
             Refusal::QueryTimeout => denied.status = 504,
             _ => {}
         }
-        if matches!(why, Refusal::ShuttingDown | Refusal::Drained) {
+        if matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. }) {
             // Whether these were executed is not known.
             for work in &mut rest.works {
                 if work.needs_its_server() {
