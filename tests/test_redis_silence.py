@@ -218,6 +218,20 @@ def test_a_slow_reader_that_keeps_nobody_waiting_gets_all_of_it(pool, server):
     assert slow.say(command("PING")).hear(7) == b"+PONG\r\n"
 
 
+def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(pool, server):
+    """A script has a server of its own, which waits until its client has read."""
+    server.connect().set("big", b"x" * 20_000_000)
+    poolhouse = pool(workers=1, max_size=1, max_wait_time="60s")
+    idle = Raw(poolhouse).say(*[command("EVAL", "return redis.call('GET', 'big')", 0)] * 5)
+    eventually("its answers wait", lambda: [one for one in poolhouse.pools() if one["servers"]["in_use"]])
+    time.sleep(1)
+    other = Raw(poolhouse)
+    other.socket.settimeout(60)
+    assert other.say(command("ECHO", "x")).hear(7) == b"$1\r\nx\r\n"
+    assert "the client has read nothing for 30 s" in poolhouse.log()
+    idle.close()
+
+
 def test_behind_a_value_that_takes_long_to_come_newcomers_get_another_server(pool, server):
     """Its reader takes all that comes, and Redis is never silent: it only takes longer than `max_wait_time`."""
     server.connect().set("big", b"x" * 15_000_000)

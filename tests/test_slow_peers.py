@@ -169,6 +169,17 @@ def test_ten_slow_readers_do_not_block_the_others(start):
         client.vanish()
 
 
+def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start):
+    pooler = start(max_size=1, max_wait_time="60s", query_time="off")
+    with pooler.wire() as idle, pooler.wire() as other:
+        idle.send(w.query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"))
+        # No other client waits: it may take its time.
+        time.sleep(3)
+        other.socket.settimeout(60)
+        assert other.query("SELECT 'alive'") == [["alive"]]
+        assert "the client has read nothing for 30 s" in pooler.log()
+
+
 def test_a_large_statement_in_pieces_of_one_byte_is_answered(start):
     pooler = start()
     with pooler.wire() as client:

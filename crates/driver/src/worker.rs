@@ -10,6 +10,7 @@
 //! |-|-|-|
 //! | loop | this one, [`turns`], [`inspect`] | hand out completions, mail and work; answer operators |
 //! | expiry | [`upkeep`], [`evicting`], [`unused_pools`] | whatever happens because time passes; clients and pools that make room |
+//! | | [`unread`] | clients that hold a server and do not read |
 //! | effects | [`effects`] | execute what sessions wish |
 //! | relay | [`clients`], [`servers`] | take bytes, hand them to sessions, and listen again |
 //! | | [`held`], [`prelude`] | input that no session has consumed; a preface that waits for the request behind it |
@@ -78,6 +79,7 @@ mod standing;
 mod surveys;
 mod tenancy;
 mod turns;
+mod unread;
 mod unused_pools;
 mod upkeep;
 
@@ -141,6 +143,8 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     answers_due: Vec<(u32, ServerId, Time)>,
     /// Clients that keep others waiting.
     stalls: Vec<stalls::Stall>,
+    /// Clients that hold a server and do not read.
+    unread: Vec<unread::Unread>,
     /// Servers that were asked whether they answer.
     probes: Vec<(u32, ServerId)>,
     /// How long answers of shared servers take.
@@ -289,6 +293,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             soiled: VecDeque::new(),
             answers_due: Vec::new(),
             stalls: Vec::new(),
+            unread: Vec::new(),
             probes: Vec::new(),
             round_trips: silence::RoundTrips::default(),
             pools: ByPool::default(),

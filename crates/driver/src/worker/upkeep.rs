@@ -109,6 +109,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             self.look_for_awaited();
             self.expire_unserved();
+            self.look_at_unread();
             self.renew_kept();
         }
         if !self.own_times.client_idle {
