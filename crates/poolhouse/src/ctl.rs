@@ -18,7 +18,7 @@ const UNAUTHORIZED: u16 = 401;
 
 const EXAMPLE: &str = "\
 Examples:
-  poolhouse ctl http://127.0.0.1:9930 show pools
+  poolhouse ctl show pools
   poolhouse ctl http://127.0.0.1:9930 pause --database shop --time 10s
   poolhouse ctl http://127.0.0.1:9930 resume --database shop
   poolhouse ctl http://127.0.0.1:9930 reconnect
@@ -26,6 +26,7 @@ Examples:
   poolhouse ctl http://127.0.0.1:9930 kill 42
   poolhouse ctl http://10.0.0.5:9930 --token-file /run/secrets/token drain --database shop
 
+Without an address the order is for the Poolhouse at http://127.0.0.1:9930.
 The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN. Without one, changes are taken
 from this machine only.
 

@@ -54,7 +54,8 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let command = Command::try_parse().unwrap_or_else(|error| usage::refuse(&error, &Command::command()));
+    let words = usage::completed(std::env::args_os(), &Command::command());
+    let command = Command::try_parse_from(words).unwrap_or_else(|error| usage::refuse(&error, &Command::command()));
     let done = match command.verb {
         Verb::Serve(args) => serve::run(*args),
         Verb::Check(args) => check::run(args),

@@ -23,7 +23,7 @@ const MAX_VALUES: usize = proxy::MAX_POOLS * proxy::POOL_VALUES;
 /// What is said where a connection is refused.
 const REFUSED: &str = "nothing listens there. Is Poolhouse running, and is this what [admin] listen says";
 /// The admin address, unless another is configured.
-const DEFAULT: &str = "127.0.0.1:9930";
+pub const DEFAULT: &str = "127.0.0.1:9930";
 
 /// Which Poolhouse, and who asks.
 #[derive(Args)]

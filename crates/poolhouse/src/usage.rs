@@ -1,14 +1,14 @@
 //! What is wrong with a command line, and what to write instead. The parser tells what it lacks or cannot read; what else would do, and how
 //! a right line looks, is added here. Knows the verbs' names and their examples.
 
-use std::{error::Error as _, num};
+use std::{error::Error as _, ffi::OsString, num};
 
 use clap::{
     Command, Error,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::BAD_USAGE;
+use crate::{BAD_USAGE, remote::DEFAULT};
 
 /// Examples that are shown.
 const MOST_EXAMPLES: usize = 2;
@@ -18,12 +18,38 @@ const TAKES: [(&str, &str); 8] = [
     ("serve", "the URL of a database, a file with it (--url-file) or a configuration file (--config)"),
     ("check", "a configuration file"),
     ("bench", "the URL of what to measure, a file with it (--url-file) or a scenario file"),
-    ("ctl", "the admin address of a running Poolhouse (http://127.0.0.1:9930 by default) and an order"),
+    ("ctl", "an order, behind the admin address of a running Poolhouse unless that is http://127.0.0.1:9930"),
     ("doctor", "the URL of what to look at, a file with it (--url-file) or a recording"),
     ("plan", "a scenario file, or a load (--rate) and what the server takes for it (--service or --measured)"),
     ("sweep", "the URL of a database, or a file with it (--url-file)"),
     ("top", "the admin address of a running Poolhouse (http://127.0.0.1:9930 by default)"),
 ];
+
+/// The words of a command line. An order of `ctl` for which no Poolhouse is named is for the one at the default address.
+pub fn completed(words: impl Iterator<Item = OsString>, root: &Command) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    let Some(ctl) = root.find_subcommand("ctl").filter(|ctl| words.get(1).is_some_and(|verb| verb == ctl.get_name()))
+    else {
+        return words;
+    };
+    let takes_value = |word: &str| {
+        let flag =
+            ctl.get_arguments().find(|flag| flag.get_long().is_some() && flag.get_long() == word.strip_prefix("--"));
+        flag.is_some_and(|flag| flag.get_action().takes_values())
+    };
+    let mut at = 2;
+    while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
+        match word.starts_with('-') {
+            true => at += 1 + usize::from(takes_value(word)),
+            false if ctl.find_subcommand(word.to_ascii_lowercase()).is_some() => {
+                words.insert(at, format!("http://{DEFAULT}").into());
+                break;
+            }
+            false => break,
+        }
+    }
+    words
+}
 
 /// Says what is wrong, or shows the help that was asked for, and ends the process.
 pub fn refuse(error: &Error, root: &Command) -> ! {
@@ -55,8 +81,9 @@ fn lacking(error: &Error, root: &Command, words: &[String]) -> Option<String> {
     let mut verbs = words.iter().filter(|word| !word.starts_with('-'));
     let verb = verbs.find_map(|word| root.find_subcommand(word))?;
     let (_, takes) = TAKES.iter().find(|(name, _)| *name == verb.get_name())?;
-    // Flags that need each other are told by the parser well enough.
-    if !missing.iter().all(|name| name.starts_with('<')) {
+    // What an order lacks, and flags that need each other, are told by the parser well enough.
+    let of_order = verbs.any(|word| verb.find_subcommand(word).is_some());
+    if of_order || !missing.iter().all(|name| name.starts_with('<')) {
         return None;
     }
     let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -131,6 +158,35 @@ mod tests {
             let said = refused(line);
             assert!(parts.iter().all(|part| said.contains(part)), "{line}: {said}");
         }
+    }
+
+    #[test]
+    fn an_order_without_an_address_is_for_the_default_one() {
+        let completed = |line: &str| {
+            let words = line.split(' ').map(OsString::from);
+            completed(words, &crate::Command::command()).join(&OsString::from(" ")).into_string().unwrap()
+        };
+        for (line, as_if) in [
+            ("poolhouse ctl show pools", "poolhouse ctl http://127.0.0.1:9930 show pools"),
+            ("poolhouse ctl --json - show pools", "poolhouse ctl --json - http://127.0.0.1:9930 show pools"),
+            (
+                "poolhouse ctl --token-file drain kill 4",
+                "poolhouse ctl --token-file drain http://127.0.0.1:9930 kill 4",
+            ),
+            ("poolhouse ctl a:1 show pools", "poolhouse ctl a:1 show pools"),
+            ("poolhouse ctl --token-file x a:1 resume", "poolhouse ctl --token-file x a:1 resume"),
+            ("poolhouse ctl", "poolhouse ctl"),
+            ("poolhouse ctl --help", "poolhouse ctl --help"),
+            ("poolhouse top show", "poolhouse top show"),
+        ] {
+            assert_eq!(completed(line), as_if);
+        }
+    }
+
+    #[test]
+    fn what_an_order_lacks_is_named() {
+        assert!(refused("poolhouse ctl a:1 kill").contains("<CLIENT>"));
+        assert!(refused("poolhouse ctl").contains("poolhouse ctl show pools"));
     }
 
     #[test]
