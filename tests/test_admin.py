@@ -36,6 +36,9 @@ HAPPENINGS = {
     "poolhouse_servers_closed_total": {"protocol", "database", "user", "reason"},
     "poolhouse_checkout_failed_total": {"protocol", "database", "user", "reason"},
     "poolhouse_pinned": {"protocol", "database", "user", "reason"},
+    "poolhouse_pins_refused_total": {"protocol", "database", "user", "reason"},
+    "poolhouse_pools_drained": {"protocol", "database", "user"},
+    "poolhouse_accepts_failed_total": {"listener", "protocol"},
 }
 
 

@@ -406,6 +406,36 @@ def test_a_database_that_is_gone_is_named_and_nothing_else(start, cluster):
     assert "refused" in " ".join(said["findings"][0]["evidence"]).lower()
 
 
+def test_a_database_that_cannot_be_reached_is_named_although_no_client_waits(start, cluster):
+    pooler = start(databases={"bench": {"url": f"postgres://app:oops@127.0.0.1:{cluster.port}/bench"}})
+    with pytest.raises(w.ServerError, match="oops|password|unavailable"):
+        pooler.wire()
+    said, done = doctor(pooler, "2s")
+    assert (symptoms(said), done.returncode) == (["out_of_reach"], 1), said
+    assert "password authentication failed" in " ".join(said["findings"][0]["evidence"])
+
+
+def test_a_drain_that_was_forgotten_is_named(start):
+    pooler = start()
+    with pooler.wire() as client:
+        client.query("SELECT 1")
+    assert pooler.post("/api/drain?database=bench")[0] == 200
+    assert pooler.metric("poolhouse_pools_drained", database="bench") == 1
+    said, done = doctor(pooler, "2s")
+    assert (symptoms(said), done.returncode) == (["drained"], 1), said
+    assert pooler.post("/api/resume?database=bench")[0] == 200
+    assert pooler.metric("poolhouse_pools_drained", database="bench") == 0
+
+
+def test_the_limit_that_keeps_a_pool_small_is_named(start):
+    pooler = start(max_size=20, max_server_connections=3, max_wait_time="60s")
+    with clients(pooler, 12, sleeping):
+        eventually("clients wait", lambda: pooler.pools()[0]["waiters"] >= 5)
+        said, done = doctor(pooler, "3s")
+    assert symptoms(said) == ["another_limit"], said
+    assert said["findings"][0]["advice"].startswith("Raise max_server_connections"), said
+
+
 def test_who_cannot_look_says_so(start):
     done = subprocess.run([BINARY, "doctor", "http://127.0.0.1:1"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3 and "cannot ask" in done.stderr

@@ -1,12 +1,14 @@
 """Poolhouse itself is killed, runs out of descriptors or cannot write its log."""
 
 import pathlib
+import subprocess
 import time
 
 import pytest
 
 import faults
 import wire as w
+from pooler import BINARY
 from waiting import eventually
 
 
@@ -65,6 +67,9 @@ def test_the_admin_address_answers_while_clients_have_all_their_descriptors(star
     for _ in range(20):
         assert pooler.get("/health")[0] == 200
         assert pooler.metric("poolhouse_clients") > 20
+    assert pooler.metric("poolhouse_accepts_failed_total") > 0
+    told = subprocess.run([BINARY, "doctor", pooler.admin_url, "--window", "2s"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert told.returncode == 1 and "clients cannot be accepted" in told.stdout, told
     for client in crowd:
         client.close()
 

@@ -48,7 +48,7 @@ def test_metrics_and_labels_are_those_that_are_exported(start):
             families[name + ending] = set()
     for name, labels in re.findall(r"^(\w+)\{([^}]*)\}", text, re.M):
         families[name] |= set(re.findall(r'(\w+)="', labels))
-    assert len(RULES) == 13
+    assert len(RULES) == 16
     told = {expression: set(re.findall(pattern, text)) for pattern, texts in (TEMPLATE, LEGEND) for expression, text in texts()}
     for expression in expressions():
         used = re.findall(r"\b(poolhouse_\w+)(?:\{([^}]*)\})?", expression)
@@ -76,7 +76,7 @@ needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian's
 @needs_promtool
 def test_prometheus_takes_the_rules():
     done = subprocess.run([PROMTOOL, "check", "rules", str(ALERTS)], capture_output=True, text=True)
-    assert done.returncode == 0 and "13 rules found" in done.stdout, done
+    assert done.returncode == 0 and "16 rules found" in done.stdout, done
 
 
 OF_POOL = '{protocol="postgres", database="shop", user="app", instance="a"}'
@@ -112,6 +112,10 @@ FIRES = [
      {f"poolhouse_last_reload_successful{OF_PROCESS}": "1+0x39 0+0x9 1+0x10", 'poolhouse_reloads_total{result="failed"}': "0+0x39 1+0x20",
       'poolhouse_reloads_total{result="done"}': "0+0x49 1+0x10"}),
     ("PoolhousePauseForgotten", {f"poolhouse_pools_paused{OF_POOL}": ALWAYS}, {f"poolhouse_pools_paused{OF_POOL}": "0+0x50 1+0x10"}),
+    ("PoolhouseDrainForgotten", {f"poolhouse_pools_drained{OF_POOL}": ALWAYS}, {f"poolhouse_pools_drained{OF_POOL}": "0+0x50 1+0x10"}),
+    ("PoolhousePinsAreRefused", {f"poolhouse_pins_refused_total{OF_POOL}": ONCE}, {f"poolhouse_pins_refused_total{OF_POOL}": LONG_AGO}),
+    ("PoolhouseClientsAreNotAccepted", {f"poolhouse_accepts_failed_total{OF_LISTENER}": ONCE},
+     {f"poolhouse_accepts_failed_total{OF_LISTENER}": LONG_AGO}),
     ("PoolhouseSessionPanicked", {f"poolhouse_session_panics_total{OF_PROCESS}": ONCE}, {f"poolhouse_session_panics_total{OF_PROCESS}": LONG_AGO}),
     ("PoolhouseLogLinesLost", {f"poolhouse_log_lines_dropped_total{OF_PROCESS}": ONCE}, {f"poolhouse_log_lines_dropped_total{OF_PROCESS}": LONG_AGO}),
 ]

@@ -1,11 +1,16 @@
 """Clients that keep their servers, and how those beyond `max_pinned` are told that they cannot."""
 
+import contextlib
+import json
+import subprocess
 import threading
 
 import psycopg
 import pytest
 
 import wire as w
+from crowd import crowd
+from pooler import BINARY
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -63,3 +68,34 @@ def test_a_temporary_table_that_goes_with_its_transaction_needs_no_pin(start):
             client.execute("INSERT INTO brief VALUES (7)")
             found = client.execute("SELECT a FROM brief")
         assert found.fetchone() == (7,)
+
+
+def test_refused_pins_are_counted_logged_and_named_by_the_doctor(start):
+    pooler = start(max_size=4)
+    with contextlib.ExitStack() as clients:
+        one, two, three = (clients.enter_context(pooler.wire()) for _ in range(3))
+        one.query("CREATE TEMP TABLE mine (n int)")
+        two.query("CREATE TEMP TABLE mine (n int)")
+        with crowd(1, lambda over: refused_until(three, over)):
+            done = subprocess.run([BINARY, "doctor", pooler.admin_url, "--window", "2s", "--json", "-"],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["symptom"] == "pins_refused" and "temporary_object" in finding["evidence"][0], finding
+    assert pooler.metric("poolhouse_pins_refused_total", database="bench", reason="temporary_object") >= 5
+    assert "a client may not keep a server beyond its transaction" in pooler.log()
+    with pooler.wire() as one, pooler.wire() as two, pooler.wire() as three:
+        for client in one, two:
+            client.query("SELECT pg_advisory_lock(1 + floor(random() * 1e9)::int)")
+        # That it would have to keep its server is known once it has run: the client goes.
+        with pytest.raises((w.ServerError, w.Closed)):
+            three.query("SELECT pg_advisory_lock(3)")
+            three.query("SELECT 1")
+    assert pooler.metric("poolhouse_pins_refused_total", reason="advisory_lock") == 1
+
+
+def refused_until(client, over):
+    while not over.is_set():
+        with pytest.raises(w.ServerError) as refused:
+            client.query("CREATE TEMP TABLE mine (n int)")
+        assert refused.value.sqlstate == "53400"
+        over.wait(0.05)

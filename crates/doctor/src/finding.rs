@@ -27,6 +27,12 @@ pub enum Symptom {
     AnotherLimit,
     /// An operator lets nothing through.
     Paused,
+    /// An operator sends the clients of a database away, and lets none in.
+    Drained,
+    /// Sessions need servers of their own, and as many are kept so as may be.
+    PinsRefused,
+    /// The system refuses to accept clients.
+    NotAccepted,
     /// Clients connect for a transaction or two and leave.
     EphemeralClients,
     /// Idle servers are closed, and made again for the next burst.
@@ -214,6 +220,9 @@ impl Symptom {
             Self::HeldByIdleClients => "servers stay with idle clients",
             Self::AnotherLimit => "another limit keeps the pool small",
             Self::Paused => "the pool is paused",
+            Self::Drained => "the database is drained",
+            Self::PinsRefused => "sessions get no server of their own",
+            Self::NotAccepted => "clients cannot be accepted",
             Self::EphemeralClients => "clients connect for each transaction",
             Self::IdleChurn => "idle servers are closed and made again",
             Self::PoolOfPools => "a pool of pools",

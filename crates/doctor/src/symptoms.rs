@@ -1,6 +1,7 @@
 //! One file for each kind of trouble of a pooler: what decides it; in `driver` that of a driver's own pool, in `database`, `mongodb` and `redis`
 //! those that a database alone tells. Thresholds stand at the head of each file, with the reason.
 
+mod accepting;
 mod churn;
 pub(crate) mod database;
 mod driver;
@@ -9,6 +10,7 @@ mod held;
 pub(crate) mod mongodb;
 mod nested;
 mod oversized;
+mod pins;
 mod reach;
 pub(crate) mod redis;
 mod size;
@@ -60,12 +62,12 @@ pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
     // A transaction that is left open may hold the locks for which others wait.
     let is_explained = [&explained, &forgotten].into_iter().any(|verdict| !matches!(verdict, Verdict::Absent));
     let oversized = if is_explained { Verdict::Absent } else { oversized::examine(pool) };
-    vec![explained, forgotten, oversized, churn::examine(pool), stampede::examine(pool)]
+    vec![explained, forgotten, oversized, pins::examine(pool), churn::examine(pool), stampede::examine(pool)]
 }
 
 /// Of what concerns all pools.
 pub(crate) fn of_clients(window: &Window) -> Vec<Verdict> {
-    vec![ephemeral::examine(window), nested::examine(window), vanished::examine(window)]
+    vec![accepting::examine(window), ephemeral::examine(window), nested::examine(window), vanished::examine(window)]
 }
 
 /// What a pooler does not tell.
@@ -102,6 +104,14 @@ pub(crate) fn unseen(window: &Window) -> Vec<String> {
             .push("what servers do while clients have them: the database knows (--database postgres://...)".to_owned());
     }
     unseen
+}
+
+/// A number of clients, and what they do.
+fn clients(many: u64, does: &str, do_so: &str) -> String {
+    match many {
+        1 => format!("1 client {does}"),
+        many => format!("{many} clients {do_so}"),
+    }
 }
 
 /// A share as people say it.

@@ -221,6 +221,51 @@ fn a_name_that_a_client_made_up_is_no_database_out_of_reach() {
 }
 
 #[test]
+fn a_database_that_is_known_to_be_out_of_reach_is_named_although_no_client_comes() {
+    let nothing = Moment { in_use: 0, transactions: 0, ..QUIET };
+    let down = |look: &mut Look| {
+        let pool = &mut look.pools[0];
+        (pool.created, pool.unavailable_ms, pool.last_error) = (0, Some(90_000.0), Some("password".into()));
+        pool.checkout_failed = BTreeMap::from([("timeout".into(), look.bucket_bounds_ms.len() as u64)]);
+    };
+    let diagnosis = examine(&window(&[nothing; 20], down));
+    assert_eq!(symptoms(&diagnosis), [Symptom::OutOfReach]);
+    assert!(diagnosis.findings[0].evidence[1].ends_with("ended with: password"), "{diagnosis:?}");
+}
+
+#[test]
+fn a_drained_database_is_named_until_that_ends() {
+    let nothing = Moment { in_use: 0, transactions: 0, ..QUIET };
+    assert_eq!(found(&window(&[nothing; 20], |look| look.pools[0].drained = true)), [Symptom::Drained]);
+}
+
+#[test]
+fn sessions_that_get_no_server_of_their_own_are_told_of_and_not_blamed_for_coming_again() {
+    let coming = Moment { transactions: 10, accepted: 10, ..QUIET };
+    assert_eq!(found(&window(&[coming; 20], |_| ())), [Symptom::EphemeralClients]);
+    let refused = |look: &mut Look| {
+        let logins = look.listeners[0].logins;
+        look.pools[0].pins_refused = BTreeMap::from([("advisory_lock".into(), logins)]);
+    };
+    assert_eq!(found(&window(&[coming; 20], refused)), [Symptom::PinsRefused]);
+}
+
+#[test]
+fn clients_that_the_system_does_not_let_in_are_told_of() {
+    let refused = |look: &mut Look| look.listeners[0].accepts_failed = look.listeners[0].logins;
+    assert_eq!(found(&window(&[Moment { accepted: 1, ..QUIET }; 20], refused)), [Symptom::NotAccepted]);
+}
+
+#[test]
+fn the_limit_that_keeps_a_pool_small_is_named() {
+    let waits = Moment { in_use: 3, waiters: 8, ..QUIET };
+    let limited = |look: &mut Look| look.pools[0].limited_by = Some("max_server_connections".into());
+    let diagnosis = examine(&window(&[waits; 20], limited));
+    assert_eq!(symptoms(&diagnosis), [Symptom::AnotherLimit]);
+    assert!(diagnosis.findings[0].advice.starts_with("Raise max_server_connections"), "{diagnosis:?}");
+}
+
+#[test]
 fn names_cannot_steer_a_terminal() {
     let named = |look: &mut Look| {
         look.pools[0].database = "a\u{1b}[2Jb".into();

@@ -12,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+use pool::Time;
+
 use crate::{
     client_state::STATES,
     clock::Clock,
@@ -22,7 +24,7 @@ use crate::{
     registry::Registry,
     resolver::Resolver,
     shared_pool::SharedPool,
-    snapshot::{ListenerSnapshot, Snapshot, WorkerSnapshot},
+    snapshot::{ListenerSnapshot, PoolSnapshot, Snapshot, WorkerSnapshot},
     tenants::Tenants,
     throttle::Throttle,
 };
@@ -108,7 +110,7 @@ impl Host {
         let (pools, forgotten) = self.registry.all_that_counted();
         Snapshot {
             listeners: (0..self.listeners.len()).map(|listener| self.listener_snapshot(listener)).collect(),
-            pools: pools.iter().map(|pool| pool.snapshot(now)).collect(),
+            pools: pools.iter().map(|pool| self.pool_snapshot(pool, now)).collect(),
             forgotten,
             tenants: self.tenants.snapshot(),
             workers: workers.collect(),
@@ -117,6 +119,12 @@ impl Host {
             reactor: self.reactor,
             draining: self.is_ending(),
         }
+    }
+
+    fn pool_snapshot(&self, pool: &SharedPool, now: Time) -> PoolSnapshot {
+        let told = pool.snapshot(now);
+        let limited_by = if told.counts.waiters > 0 { self.registry.limiting(pool) } else { None };
+        PoolSnapshot { limited_by, ..told }
     }
 
     fn listener_snapshot(&self, listener: usize) -> ListenerSnapshot {

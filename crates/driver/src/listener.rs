@@ -83,6 +83,7 @@ pub(crate) struct Listener {
     logins: AtomicU64,
     rejected: AtomicU64,
     throttled: AtomicU64,
+    accepts_failed: AtomicU64,
     sent_away: [AtomicU64; EVICTIONS.len()],
     /// Those of them whose side of the connection never ended.
     unanswered: [AtomicU64; EVICTIONS.len()],
@@ -112,6 +113,7 @@ impl Listener {
             logins: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
+            accepts_failed: AtomicU64::new(0),
             sent_away: Default::default(),
             unanswered: Default::default(),
             evictions: Mutex::default(),
@@ -298,6 +300,10 @@ impl Listener {
         self.throttled.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn count_accept_failed(&self) {
+        self.accepts_failed.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn count_sent_away(&self, why: Sent) {
         self.sent_away[why as usize].fetch_add(1, Relaxed);
     }
@@ -331,6 +337,7 @@ impl Listener {
             evictions: by_reason(&self.sent_away),
             unanswered: by_reason(&self.unanswered),
             eviction_loops: self.loops.load(Relaxed),
+            accepts_failed: self.accepts_failed.load(Relaxed),
             limits: (limits.soft_limit, limits.hard_limit),
             ..ListenerSnapshot::default()
         }

@@ -90,6 +90,7 @@ pub(crate) struct Stats {
     closed: Vec<(&'static str, u64)>,
     failed: Vec<(&'static str, u64)>,
     pinned: Vec<(&'static str, u64)>,
+    pins_refused: Vec<(&'static str, u64)>,
     checkout: [DurationHistogram; 3],
     connect: [DurationHistogram; 5],
     hold: DurationHistogram,
@@ -125,6 +126,7 @@ impl Stats {
         sum.transactions += self.transactions;
         self.closed.iter().for_each(|(reason, count)| add(&mut sum.closed, reason, *count));
         self.failed.iter().for_each(|(reason, count)| add(&mut sum.checkout_failed, reason, *count));
+        self.pins_refused.iter().for_each(|(reason, count)| add(&mut sum.pins_refused, reason, *count));
         sum.checkout.iter_mut().zip(&self.checkout).for_each(|(sum, times)| sum.add(times));
         sum.connect.iter_mut().zip(&self.connect).for_each(|(sum, times)| sum.add(times));
         sum.hold.add(&self.hold);
@@ -140,6 +142,10 @@ impl Stats {
 
     pub(crate) fn on_pinned(&mut self, reason: &'static str, by: i64) {
         count(&mut self.pinned, reason, by);
+    }
+
+    pub(crate) fn on_pin_refused(&mut self, reason: &'static str) {
+        count(&mut self.pins_refused, reason, 1);
     }
 }
 
@@ -419,6 +425,7 @@ impl SharedPool {
             closed: stats.closed.clone(),
             checkout_failed: stats.failed.clone(),
             pinned: stats.pinned.clone(),
+            pins_refused: stats.pins_refused.clone(),
             transactions: stats.transactions,
             checkout: [("idle", idle), ("created", created), ("queued", queued)],
             connect: [("dns", dns), ("tcp", tcp), ("tls", tls), ("auth", auth), ("ready", ready)],
@@ -427,6 +434,7 @@ impl SharedPool {
             oldest_wait: pool.oldest_wait(now),
             unavailable_for: pool.is_unavailable().map(|since| now - since),
             last_error: self.last_error(),
+            limited_by: None,
             paused: pool.is_paused(),
             drained: self.drained.load(Relaxed),
         }

@@ -89,6 +89,8 @@ pub struct ListenerSnapshot {
     pub unanswered: Vec<(&'static str, u64)>,
     /// How often clients were seen to come back as fast as they were evicted.
     pub eviction_loops: u64,
+    /// How often the system refused to accept a client.
+    pub accepts_failed: u64,
     /// Soft and hard limit.
     pub limits: (u32, u32),
 }
@@ -120,6 +122,8 @@ pub struct PoolSnapshot {
     pub checkout_failed: Vec<(&'static str, u64)>,
     /// Pinned servers now, by reason.
     pub pinned: Vec<(&'static str, u64)>,
+    /// Sessions that were to keep a server and got none since the start, by reason.
+    pub pins_refused: Vec<(&'static str, u64)>,
     /// Transactions (leases ended) since the start.
     pub transactions: u64,
     /// Duration of check-outs by path: `idle`, `created`, `queued`.
@@ -137,6 +141,8 @@ pub struct PoolSnapshot {
     pub unavailable_for: Option<Duration>,
     /// What the last failed attempt to connect ended with.
     pub last_error: Option<Arc<str>>,
+    /// The setting, other than its own size, because of which clients that wait now get no more servers.
+    pub limited_by: Option<&'static str>,
     /// An operator paused it.
     pub paused: bool,
     /// An operator drains it: clients go as soon as they have nothing in progress.
@@ -152,6 +158,7 @@ pub struct ForgottenPools {
     pub created: u64,
     pub closed: Vec<(&'static str, u64)>,
     pub checkout_failed: Vec<(&'static str, u64)>,
+    pub pins_refused: Vec<(&'static str, u64)>,
     pub transactions: u64,
     pub checkout: [DurationHistogram; 3],
     pub connect: [DurationHistogram; 5],
@@ -163,9 +170,11 @@ impl PoolSnapshot {
     pub fn count_for(&mut self, forgotten: &ForgottenPools) {
         self.created += forgotten.created;
         self.transactions += forgotten.transactions;
-        for (counts, others) in
-            [(&mut self.closed, &forgotten.closed), (&mut self.checkout_failed, &forgotten.checkout_failed)]
-        {
+        for (counts, others) in [
+            (&mut self.closed, &forgotten.closed),
+            (&mut self.checkout_failed, &forgotten.checkout_failed),
+            (&mut self.pins_refused, &forgotten.pins_refused),
+        ] {
             others.iter().for_each(|(reason, count)| add(counts, reason, *count));
         }
         for ((_, times), others) in self.checkout.iter_mut().zip(&forgotten.checkout) {

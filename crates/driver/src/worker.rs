@@ -216,6 +216,7 @@ struct Paces {
     slow_wait: Pace,
     asked_back: Pace,
     pinned: Pace,
+    pin_refused: Pace,
     no_server: Pace,
     sent_away: Pace,
     auth_failed: Pace,

@@ -7,7 +7,7 @@ use protocol::{ClientTag, Effect, LeaseFailure, LeaseKind, Outbox, PoolId, Stand
 
 use crate::{
     MongoDb,
-    client::{Client, State},
+    client::{Client, Request, State},
     command::Transaction,
     errors::{Code, Failure},
     routes::Goal,
@@ -62,6 +62,7 @@ impl MongoDb {
             let most = self.directory.max_pinned(pool);
             client.waiting = self.streams.enter(pool, most);
             if client.waiting.is_none() {
+                out.push(Effect::PinRefused { client: me, pool, reason: "stream" });
                 return Err(Failure::of_streams(most));
             }
             kind = LeaseKind::Lasting;
@@ -176,12 +177,8 @@ impl MongoDb {
                 }
             }
         } else if now >= until {
-            let text = match client.request.goal {
-                _ if client.request.greets => "Poolhouse: no host of MongoDB has answered yet",
-                Goal::Read(..) => "Poolhouse: no host of MongoDB is known that the read preference allows",
-                _ => "Poolhouse: no host of MongoDB that takes writes is known",
-            };
-            self.give_up(me, client, &Failure::new(Code::FailedToSatisfyReadPreference, text).transient(), out);
+            let failure = no_host(&client.request);
+            self.give_up(me, client, &failure, out);
         } else {
             self.topology().park(me, client.key);
         }
@@ -218,6 +215,17 @@ impl MongoDb {
         }
         out.push(Effect::Wake { client: me });
     }
+}
+
+/// No host that may serve the request has been found for as long as it may wait.
+pub(crate) fn no_host(request: &Request) -> Failure {
+    let text = match request.goal {
+        // A client that only greets has not logged in, and is not told where the hosts are.
+        _ if request.greets => "Poolhouse: no host of MongoDB has answered yet. The log of Poolhouse says why",
+        Goal::Read(..) => "Poolhouse: no host of MongoDB is known that the read preference allows",
+        _ => "Poolhouse: no host of MongoDB that takes writes is known",
+    };
+    Failure::new(Code::FailedToSatisfyReadPreference, text).transient()
 }
 
 /// Why a request has waited in vain, as its client is told.

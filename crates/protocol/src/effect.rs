@@ -210,6 +210,15 @@ pub enum Effect {
         /// A word for metrics, from a short fixed list of the protocol's.
         reason: Option<&'static str>,
     },
+    /// The client would have kept a server beyond the end of its transaction, and as many of this pool are kept as may be.
+    PinRefused {
+        /// Who.
+        client: ClientTag,
+        /// Of which pool.
+        pool: PoolId,
+        /// As in [`Pinned`](Self::Pinned).
+        reason: &'static str,
+    },
     /// The client's standing changed.
     Standing {
         /// Whose.

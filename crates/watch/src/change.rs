@@ -21,6 +21,8 @@ pub struct Change {
     pub logins: u64,
     /// Of those seen, how many were gone at the next look, where that is what is known.
     pub brief: Option<u64>,
+    /// How often the system refused to accept a client.
+    pub accepts_failed: u64,
     /// Clients turned away.
     pub rejected: u64,
     /// Clients sent away.
@@ -46,6 +48,8 @@ pub struct PoolChange {
     pub closed: Counts,
     /// Check-outs that failed, by reason.
     pub failed: Counts,
+    /// Sessions that were to keep a server and got none, by reason.
+    pub pins_refused: Counts,
     /// Time to check out a server, by path.
     pub checkout: BTreeMap<String, Times>,
     /// Time that phases of making a connection took.
@@ -77,6 +81,7 @@ impl Change {
         let pools = after.pools.iter().filter_map(|pool| Some((pool.id, PoolChange::of(had(pool.id)?, pool))));
         let logins = |look: &Look| sum(look.listeners.iter().map(|l| &l.logins));
         let came = |look: &Look| sum(look.listeners.iter().map(|l| &l.accepted));
+        let failed = |look: &Look| sum(look.listeners.iter().map(|l| &l.accepts_failed));
         let turned = |look: &Look| sum(look.listeners.iter().flat_map(|l| l.rejections.values()));
         let sent = |look: &Look| sum(look.listeners.iter().flat_map(|l| l.evictions.values()));
         let brief = |look: &Look| look.listeners.iter().filter_map(|l| l.brief).reduce(u64::saturating_add);
@@ -89,6 +94,7 @@ impl Change {
             logins: logins(after).saturating_sub(logins(before)),
             brief: brief(after).map(|gone| gone.saturating_sub(brief(before).unwrap_or(0))),
             accepted: came(after).saturating_sub(came(before)),
+            accepts_failed: failed(after).saturating_sub(failed(before)),
             rejected: turned(after).saturating_sub(turned(before)),
             evicted: sent(after).saturating_sub(sent(before)),
             evicted_for: by_reason(|listener| &listener.evictions),
@@ -106,6 +112,7 @@ impl PoolChange {
             created: after.created.saturating_sub(before.created),
             closed: grown(&before.closed, &after.closed),
             failed: grown(&before.checkout_failed, &after.checkout_failed),
+            pins_refused: grown(&before.pins_refused, &after.pins_refused),
             checkout: since(&before.checkout, &after.checkout),
             connect: since(&before.connect, &after.connect),
             hold: after.hold.since(&before.hold),

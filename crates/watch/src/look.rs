@@ -80,6 +80,9 @@ pub struct Listener {
     pub hard_limit: u64,
     /// Clients let in.
     pub accepted: u64,
+    /// How often the system refused to accept a client.
+    #[serde(default)]
+    pub accepts_failed: u64,
     /// Clients that logged in. Where `brief` is known: clients that were seen.
     pub logins: u64,
     /// Where logins are not counted, but clients are looked at: how many of them were gone at the look after the one that first saw them.
@@ -142,6 +145,9 @@ pub struct Pool {
     pub checkout_failed: Counts,
     /// Servers pinned to a client now, by reason.
     pub pinned: Counts,
+    /// Sessions that were to keep a server and got none, by reason.
+    #[serde(default)]
+    pub pins_refused: Counts,
     /// Leases that ended.
     pub transactions: u64,
     /// Time to check out a server, by path: `idle`, `created`, `queued`.
@@ -166,6 +172,9 @@ pub struct Pool {
     pub unavailable_ms: Option<f64>,
     /// What the last attempt to connect that failed ended with.
     pub last_error: Option<String>,
+    /// The setting, other than its own size, because of which clients that wait now get no more servers, if that is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<String>,
     /// An operator paused it.
     pub paused: bool,
     /// An operator drains it.

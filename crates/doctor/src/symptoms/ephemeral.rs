@@ -28,6 +28,11 @@ pub(super) fn examine(window: &Window) -> Verdict {
     if let Some(brief) = change.brief {
         return seen_once(window, &change, brief);
     }
+    // A session that is refused a server of its own ends, and its client comes again: that is another finding.
+    let refused = watch::sum(change.pools.values().flat_map(|pool| pool.pins_refused.values()));
+    if refused as f64 > STAYED * change.logins as f64 {
+        return Verdict::Absent;
+    }
     let here = |look: &watch::Look| {
         watch::sum(&look.listeners.iter().map(|listener| listener.clients.total()).collect::<Vec<_>>())
     };
@@ -51,7 +56,7 @@ pub(super) fn examine(window: &Window) -> Verdict {
         rules_out: "this is no growing number of clients: they leave as fast as they come".to_owned(),
         setting: None,
         advice: "Open the connection outside of the function or request, and keep it. Until then Poolhouse takes these logins off the \
-                 database; what is left is the client's own handshake, which `poolhouse bench` with --reconnect measures."
+                 database; what is left is the client's own handshake, which `poolhouse bench` with --no-reuse measures."
             .to_owned(),
     })
 }

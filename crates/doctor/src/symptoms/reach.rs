@@ -2,7 +2,7 @@
 
 use watch::Pooler;
 
-use super::{Verdict, time};
+use super::{Verdict, clients, time};
 use crate::{
     finding::{Finding, Symptom, Undecided},
     window::PoolWindow,
@@ -17,7 +17,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             evidence: vec![
                 "an operator paused it".to_owned(),
                 format!(
-                    "{waiters} clients wait, the first of them for {}",
+                    "{}, the first of them for {}",
+                    clients(waiters, "waits", "wait"),
                     time(pool.last.oldest_wait_ms.unwrap_or(0.0))
                 ),
             ],
@@ -30,14 +31,22 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             .to_owned(),
         });
     }
+    if pool.last.drained {
+        return drained(pool);
+    }
     let Some(down) = pool.last.unavailable_ms else { return Verdict::Absent };
-    // A name that a client made up, and that nobody misses. Or PgBouncer, which tells of no attempt: there only those who wait do.
-    if pool.last.created == 0 && failed == 0 && waiters == 0 {
+    // PgBouncer tells of no attempt: there only those who wait do. An attempt of Poolhouse's that failed is trouble although
+    // no client waits now: a name that a client made up is no outage.
+    let is_known = pool.pooler == Pooler::Poolhouse && pool.last.last_error.is_some();
+    if !is_known && pool.last.created == 0 && failed == 0 && waiters == 0 {
         return Verdict::Absent;
     }
     if pool.hides_pause {
         return away_or_paused(pool, down);
     }
+    let of_outage = ["unavailable", "refused"].iter().filter_map(|reason| pool.change.failed.get(*reason));
+    let failed = watch::sum(of_outage);
+    let waits = clients(waiters, "waits", "wait");
     let said = pool.last.last_error.clone().unwrap_or_else(|| "no attempt has ended yet".to_owned());
     Verdict::Present(Finding {
         symptom: Symptom::OutOfReach,
@@ -51,8 +60,11 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
                 }
             },
             match pool.pooler {
-                Pooler::Poolhouse => format!("{failed} check-outs failed meanwhile, and {waiters} clients wait"),
-                _ => format!("{waiters} clients wait, and no server works for anybody"),
+                Pooler::Poolhouse => format!(
+                    "in the {} that were looked at, {failed} check-outs failed for want of a connection; {waits} at the end",
+                    time(pool.lasts.as_millis() as f64)
+                ),
+                _ => format!("{waits}, and no server works for anybody"),
             },
         ],
         rules_out: "the pool is not too small: nobody gets a server at all".to_owned(),
@@ -71,6 +83,24 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     })
 }
 
+/// An operator has ordered it, and may have forgotten that.
+fn drained(pool: &PoolWindow<'_>) -> Verdict {
+    Verdict::Present(Finding {
+        symptom: Symptom::Drained,
+        of: pool.name(),
+        evidence: vec![
+            "an operator drains it: every client that comes for it is refused".to_owned(),
+            match pool.last.clients {
+                0 => "no client of it is left".to_owned(),
+                here => format!("{} still", clients(here, "is here", "are here")),
+            },
+        ],
+        rules_out: "the database is not out of reach: Poolhouse lets no client in".to_owned(),
+        setting: None,
+        advice: "`poolhouse ctl ADMIN_URL resume` ends the drain.".to_owned(),
+    })
+}
+
 /// Nobody tells whether it tries to connect at all.
 fn away_or_paused(pool: &PoolWindow<'_>, down: f64) -> Verdict {
     let waiters = pool.last.waiters;
@@ -79,7 +109,11 @@ fn away_or_paused(pool: &PoolWindow<'_>, down: f64) -> Verdict {
         of: pool.name(),
         seen: vec![
             format!("there has been no connection to {} for {}", pool.last.address, time(down)),
-            format!("{waiters} clients wait, the first of them for {}", time(pool.last.oldest_wait_ms.unwrap_or(0.0))),
+            format!(
+                "{}, the first of them for {}",
+                clients(waiters, "waits", "wait"),
+                time(pool.last.oldest_wait_ms.unwrap_or(0.0))
+            ),
         ],
         needs: "PgBouncer's log, which says why it cannot connect, or that somebody paused all databases: this one's console does not \
                 (newer ones have SHOW STATE)"

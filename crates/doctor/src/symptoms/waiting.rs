@@ -26,6 +26,11 @@ const DIP: f64 = 0.85;
 const GROWS: f64 = 0.9;
 /// What a database says that has no connection left. The digits alone may be those of a port.
 const FULL: &str = "SQLSTATE 53300";
+/// What PostgreSQL says where the limit of one role or one database is reached; whose limit that is, and how it is changed.
+const OWN_LIMITS: [(&str, &str, &str); 2] = [
+    ("too many connections for role", "role", "ALTER ROLE"),
+    ("too many connections for database", "database", "ALTER DATABASE"),
+];
 /// Attempts to connect that came as far as the database and no further, in the window, at least: one may still be under way.
 const REFUSED: u64 = 2;
 
@@ -226,6 +231,20 @@ fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
         .unwrap_or(0.0);
     let mut evidence =
         vec![waits, format!("{below:.0} of at most {} servers were in use or being made then", pool.last.max_size)];
+    if let Some(setting) = &pool.last.limited_by {
+        evidence.push(format!("clients wait because of {setting}, which has no connection left for this pool"));
+        return Verdict::Present(Finding {
+            symptom: Symptom::AnotherLimit,
+            of: pool.name(),
+            evidence,
+            rules_out: format!("{} is not reached, so raising it changes nothing", pool.key(Key::MaxSize)),
+            setting: None,
+            advice: format!(
+                "Raise {setting}, if the database has room for more connections (max_connections less what is reserved); or lower what other \
+                 pools under the same limit may have."
+            ),
+        });
+    }
     if let Some(error) = pool.last.last_error.as_ref().filter(|error| error.contains(FULL)) {
         let stood = pool.change.connect.get("tcp").map_or(0, watch::Times::count);
         let refused = stood.saturating_sub(pool.change.created);
@@ -272,6 +291,24 @@ fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
 /// The database has no connection left for this pool, which is within its own limit: others have them.
 fn added_up(pool: &PoolWindow<'_>, mut evidence: Vec<String>, refused: u64, error: &str) -> Verdict {
     evidence.push(format!("{refused} connections were begun and not made, the last that failed with: {error}"));
+    if let Some((whose, sql)) =
+        OWN_LIMITS.iter().find(|(words, ..)| error.contains(words)).map(|(_, whose, sql)| (whose, sql))
+    {
+        return Verdict::Present(Finding {
+            symptom: Symptom::AnotherLimit,
+            of: pool.name(),
+            evidence,
+            rules_out: format!(
+                "{} is not reached, and the database has connections left for others: what refuses is the limit of this {whose}",
+                pool.key(Key::MaxSize)
+            ),
+            setting: None,
+            advice: format!(
+                "The {whose} has a limit of its own in PostgreSQL. Raise it ({sql} ... CONNECTION LIMIT n), or set {} to no more than it.",
+                pool.key(Key::MaxSize)
+            ),
+        });
+    }
     Verdict::Present(Finding {
         symptom: Symptom::LimitsAddUp,
         of: pool.name(),

@@ -159,6 +159,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn on_accept_failed(&mut self, listener: u32, error: &std::io::Error) {
+        self.host.listeners[listener as usize].count_accept_failed();
         if let Some(withheld) = self.paces.accept_failed.permits(self.now) {
             let name = &self.host.listeners[listener as usize].name;
             tracing::error!(withheld, listener = %name, %error, "cannot accept clients; trying again shortly");

@@ -161,6 +161,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Authenticated { server } => self.on_server_authenticated(server.slot()),
             Effect::Ready { server } => self.on_server_ready(server.slot()),
             Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),
+            Effect::PinRefused { client, pool, reason } => self.on_pin_refused(client.slot(), pool, reason),
             Effect::Standing { client, standing } => self.set_standing(client.slot(), standing),
             Effect::Progress { client } => self.note_progress(client.slot()),
             Effect::Wake { client } => self.push_feed(client.slot()),

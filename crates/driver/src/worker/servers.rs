@@ -3,7 +3,7 @@
 use std::{io, rc::Rc, sync::Arc, time::Duration};
 
 use pool::{ServerId, Time};
-use protocol::{Blame, CloseReason, Input, Peer, Protocol, Verdict};
+use protocol::{Blame, CloseReason, Input, Peer, PoolId, Protocol, Verdict};
 
 use super::{
     Work, Worker,
@@ -343,6 +343,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 client = %self.client_address(client as usize), database = %spec.database, user = %spec.user,
                 server = self.backend(slot), reason,
                 "a client keeps its server beyond its transaction"
+            );
+        }
+    }
+
+    /// A client may not keep a server: as many of its pool are kept as may be.
+    pub(super) fn on_pin_refused(&mut self, slot: usize, pool: PoolId, reason: &'static str) {
+        let Some(pool) = self.pool(pool) else { return };
+        pool.lock().stats.on_pin_refused(reason);
+        // Where its session ends with it, the line of that says the same.
+        let goes_on = self.clients.get(slot).is_some_and(|client| !client.closing);
+        if goes_on && let Some(withheld) = self.paces.pin_refused.permits(self.now) {
+            let spec = pool.spec();
+            tracing::warn!(
+                withheld,
+                client = %self.client_address(slot), database = %spec.database, user = %spec.user, reason,
+                "a client may not keep a server beyond its transaction: max_pinned have one"
             );
         }
     }

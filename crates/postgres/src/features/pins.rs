@@ -62,7 +62,7 @@ impl Postgres {
     /// of forwarding it if there is no room for another. So the statement fails, and has not run.
     pub(crate) fn pin_before(
         &self,
-        client: &mut Client,
+        (me, client): (ClientTag, &mut Client),
         (tag, server): (ServerTag, &mut Server),
         (findings, text): (&Findings, &[u8]),
         message: &Arrived<'_>,
@@ -84,6 +84,7 @@ impl Postgres {
             out.push(Effect::Pinned { server: tag, reason: Some(pin.word()) });
             return None;
         }
+        out.push(Effect::PinRefused { client: me, pool: client.pool, reason: pin.word() });
         let sql = format!(
             "DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '{}', MESSAGE = '{}', HINT = '{HINT}'; END $poolhouse$",
             code::CONFIGURATION_LIMIT_EXCEEDED,
@@ -153,6 +154,7 @@ impl Postgres {
             hint: HINT,
         };
         client.fail(me, &report, Blame::Exhausted, out);
+        out.push(Effect::PinRefused { client: me, pool: client.pool, reason: pin.word() });
         server.soil.add(Soil::ALL);
         client.release(me, tag, server, Verdict::Reset, out);
         false

@@ -203,7 +203,7 @@ fn query(
             return step;
         }
         if let Some(text) = text
-            && let Some(step) = postgres.pin_before(client, (tag, server), (&findings, text), message, out)
+            && let Some(step) = postgres.pin_before((me, client), (tag, server), (&findings, text), message, out)
         {
             return step;
         }

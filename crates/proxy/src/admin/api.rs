@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::listed::{Listed, write};
 
 /// Bytes of JSON that a pool takes in the answer of [`pools`] at most, and values in it: who asks needs no room for more.
-pub const POOL_BYTES: usize = 8 * 1024;
+pub const POOL_BYTES: usize = 9 * 1024;
 /// See [`POOL_BYTES`].
-pub const POOL_VALUES: usize = 448;
+pub const POOL_VALUES: usize = 480;
 
 /// What is told of a pool beside its snapshot: what is suspicious about its database, and its tuner if it has one.
 pub type About = (Arc<[String]>, Option<Value>);
@@ -101,6 +101,7 @@ struct Worker {
 #[derive(Serialize)]
 struct Listener<'s> {
     accepted: u64,
+    accepts_failed: u64,
     clients: ListenerClients,
     eviction_loops: u64,
     evictions: Counts,
@@ -125,6 +126,7 @@ struct ListenerClients {
 fn listener(listener: &ListenerSnapshot) -> Listener<'_> {
     Listener {
         accepted: listener.accepted,
+        accepts_failed: listener.accepts_failed,
         clients: ListenerClients {
             active: listener.active,
             idle: listener.idle,
@@ -224,12 +226,14 @@ struct Pool<'p> {
     hold: Histogram<'p>,
     id: u32,
     last_error: Option<&'p str>,
+    limited_by: Option<&'static str>,
     max_size: u32,
     min_size: u32,
     oldest_hold_ms: Option<f64>,
     oldest_wait_ms: Option<f64>,
     paused: bool,
     pinned: Counts,
+    pins_refused: Counts,
     protocol: &'static str,
     servers: Servers,
     settings: Settings,
@@ -265,12 +269,14 @@ fn pool<'p>(pool: &'p PoolSnapshot, (suspicious, tuning): &'p About) -> Pool<'p>
         hold: histogram(&pool.hold),
         id: pool.id.0,
         last_error: pool.last_error.as_deref(),
+        limited_by: pool.limited_by,
         max_size: pool.config.max_size,
         min_size: pool.config.min_size,
         oldest_hold_ms: pool.oldest_hold.map(ms),
         oldest_wait_ms: pool.oldest_wait.map(ms),
         paused: pool.paused,
         pinned: counted(&pool.pinned),
+        pins_refused: counted(&pool.pins_refused),
         protocol: pool.protocol,
         servers: Servers {
             checking: pool.counts.checking,
@@ -436,7 +442,8 @@ mod tests {
             created: u64::MAX,
             closed: counts.clone(),
             checkout_failed: counts.clone(),
-            pinned: counts,
+            pinned: counts.clone(),
+            pins_refused: counts,
             transactions: u64::MAX,
             checkout: ["idle", "created", "queued"].map(|path| (path, full.clone())),
             connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, full.clone())),

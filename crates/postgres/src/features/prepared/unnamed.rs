@@ -330,7 +330,7 @@ fn suspect(
     }
     if whole
         && message.header.kind == front::PARSE
-        && let Some(step) = postgres.pin_before(client, (tag, server), (&findings, text), message, out)
+        && let Some(step) = postgres.pin_before((me, client), (tag, server), (&findings, text), message, out)
     {
         return Some(step);
     }

@@ -151,6 +151,12 @@ pub const FAMILIES: &[Family] = &[
     ),
     family(
         Counter,
+        "poolhouse_accepts_failed",
+        "Times that the system refused to accept a client, as without a free file descriptor",
+        Listener(|l, to| to.count(&[], l.accepts_failed)),
+    ),
+    family(
+        Counter,
         "poolhouse_client_evictions",
         "Clients sent away",
         Listener(|l, to| each(to, "reason", l.evictions.iter().copied())),
@@ -242,6 +248,12 @@ pub const FAMILIES: &[Family] = &[
         Pools(|_, group, to| each(to, "reason", group.counts(|pool| &pool.pinned))),
     ),
     family(
+        Counter,
+        "poolhouse_pins_refused",
+        "Sessions that needed a server of their own and got none, as max_pinned had one",
+        Pools(|_, group, to| each(to, "reason", group.counts(|pool| &pool.pins_refused))),
+    ),
+    family(
         Gauge,
         "poolhouse_suspicious_functions",
         "Functions and the like that could touch a session behind the text of a statement",
@@ -255,6 +267,12 @@ pub const FAMILIES: &[Family] = &[
         "poolhouse_pools_paused",
         "Pools that an operator paused",
         Pools(|_, group, to| to.count(&[], group.sum(|pool| u64::from(pool.paused)))),
+    ),
+    family(
+        Gauge,
+        "poolhouse_pools_drained",
+        "Pools that an operator drains: their clients are refused",
+        Pools(|_, group, to| to.count(&[], group.sum(|pool| u64::from(pool.drained)))),
     ),
     family(
         Gauge,
