@@ -162,3 +162,14 @@ def test_a_password_is_never_shown(guarded):
     with guarded.connect(username="app, the =1st", password="wrong") as client, pytest.raises(pymongo.errors.OperationFailure):
         client.app.command("ping")
     assert "pä/ss" not in guarded.log()
+
+
+def test_a_greeting_that_waits_for_a_host_in_vain_is_told_so_within_login_time(pool, server):
+    class Absent:
+        @staticmethod
+        def url():
+            return "mongodb://127.0.0.1:1"
+
+    poolhouse = pool(Absent(), login_time="2s", unavailable_wait_time="60s")
+    with pytest.raises(pymongo.errors.PyMongoError, match="no host of MongoDB has answered yet"):
+        pymongo.MongoClient("127.0.0.1", poolhouse.port, serverSelectionTimeoutMS=8_000, directConnection=True).app.command("ping")

@@ -278,3 +278,17 @@ def test_query_time_goes_on_while_a_request_is_half_sent(start):
         time.sleep(0.2)
         assert other.query("SELECT 1") == [["1"]]
         assert told_at_last(client)["C"] == "57014"
+
+
+@pytest.mark.poolhouse_only
+def test_a_login_for_which_no_server_can_be_reached_is_told_why_within_login_time(start, cluster):
+    pooler = start(databases={"bench": {"url": "postgres://app:x@127.0.0.1:1/bench"}}, login_time="2s", unavailable_wait_time="60s")
+    with pytest.raises(w.ServerError) as refused:
+        pooler.wire(timeout=30)
+    assert refused.value.sqlstate == "57P03" and "127.0.0.1:1: Connection refused" in str(refused.value.fields), refused.value.fields
+    eventually("it is counted", lambda: pooler.metric("poolhouse_client_evictions_total", reason="login_time") == 1)
+    assert pooler.metric("poolhouse_checkout_failed_total", reason="unavailable") == 1
+    pooler.post("/api/pause?database=bench&time=10ms")
+    with pytest.raises(w.ServerError) as refused:
+        pooler.wire(timeout=30)
+    assert refused.value.sqlstate == "57P03" and "an operator has paused it" in str(refused.value.fields), refused.value.fields

@@ -26,6 +26,7 @@ use crate::{
     server::Server,
     sessions::goes_to_all,
     streams::opens_stream,
+    waits::no_host,
     wire::{self, Body, CHECKSUM, EXHAUST_ALLOWED, HEADER, Header, Number, Op},
 };
 
@@ -383,7 +384,10 @@ impl MongoDb {
 
     /// The driver wishes that a client goes.
     pub(crate) fn on_refused(&self, me: ClientTag, client: &mut Client, why: &Refusal, out: &mut Outbox) {
-        let failure = Failure::of_refusal(why);
+        let failure = match (client.state, why) {
+            (State::Parked { .. }, Refusal::LoginTimeout) => no_host(&client.request),
+            _ => Failure::of_refusal(why),
+        };
         if matches!(why, Refusal::Full { .. }) && client.state == State::Idle {
             client.refused = Some(Refused::BehindLogin(Box::new(failure)));
             return;

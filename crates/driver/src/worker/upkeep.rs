@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use pool::{Clear, Time};
-use protocol::{Blame, CloseReason, Protocol, Refusal};
+use pool::{CheckOutFailed, Clear, Time};
+use protocol::{Blame, CloseReason, LeaseFailure, Outage, Protocol, Refusal};
 
 use super::{
     Worker,
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     client_state::State,
     config::{PoolTimeouts, Timeouts},
+    listener::Sent,
     reactor::Reactor,
     shared_pool::SharedPool,
 };
@@ -92,8 +93,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                         self.give_up_turn(slot);
                         continue;
                     }
-                    self.refuse(slot, Refusal::LoginTimeout);
-                    self.refresh_state(slot);
+                    self.end_login(slot, since);
                 }
             }
         }
@@ -115,6 +115,49 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !self.own_times.client_idle {
             self.expire_idle();
         }
+    }
+
+    /// A login that began then takes too long. If it waits for a server, the client is told why there is none.
+    fn end_login(&mut self, slot: usize, since: Time) {
+        let pool = match self.clients[slot].lease {
+            Lease::Waiting { pool, .. } => self.pool(pool),
+            _ => None,
+        };
+        let waits = pool.is_some();
+        if let Some(pool) = pool {
+            self.withdraw(slot);
+            let (why, reason) = self.failure_of_login(&pool, self.now - since);
+            pool.lock().stats.on_failed(reason);
+            self.fail_lease(slot, why);
+        }
+        let Some(client) = self.clients.get(slot) else { return };
+        if client.closing && waits {
+            self.host.listeners[usize::from(client.listener)].count_sent_away(Sent::LoginTimeout);
+        } else if client.state == State::Login {
+            self.refuse(slot, Refusal::LoginTimeout);
+        }
+        self.refresh_state(slot);
+    }
+
+    /// Why a login that has waited for so long got no server.
+    fn failure_of_login(&self, pool: &Arc<SharedPool>, waited: Duration) -> (LeaseFailure, CheckOutFailed) {
+        let (is_paused, is_down) = {
+            let guarded = pool.lock();
+            (guarded.pool.is_paused(), guarded.pool.is_unavailable().is_some())
+        };
+        let reason = match () {
+            () if is_paused => CheckOutFailed::Paused,
+            () if is_down => CheckOutFailed::Unavailable,
+            () => CheckOutFailed::Timeout,
+        };
+        let why = match self.lease_failure(pool, reason, waited) {
+            LeaseFailure::Unavailable { outage: Outage::Connecting, .. } => {
+                let last_error = Some("connecting takes longer than login_time allows".into());
+                LeaseFailure::Unavailable { waited, last_error, outage: Outage::Unreachable }
+            }
+            why => why,
+        };
+        (why, reason)
     }
 
     /// Where all clients of a listener have the same idle time, only those idle longest are looked at.
