@@ -324,7 +324,8 @@ fn listener_times(config: &Config, listener: &Listener, found: &mut Vec<Problem>
     let waits = config.databases_of(listener.kind).filter_map(|database| database.pool.config.max_wait_time);
     if let Some(wait) = waits.max().filter(|wait| *wait >= query) {
         let message = format!("query_time {} is not above max_wait_time {}", show_duration(query), show_duration(wait));
-        let problem = Problem::warning(message).hint("waiting for a server counts as part of the query");
+        let problem = Problem::warning(message)
+            .hint("waiting for a server is no part of query_time: a request may take as long as both together");
         found.push(config.locate(problem, &listener.spots, "query_time"));
     }
 }
