@@ -547,7 +547,12 @@ impl<P: Protocol, S: Speech> World<P, S> {
     /// An operator gives an order.
     fn order(&mut self) {
         let handle = self.house.handle();
-        match self.rng.below(5) {
+        let lot = self.rng.below(5);
+        if S::FEELS_REPLACEMENTS && self.chaos.gentle && matches!(lot, 0 | 2) {
+            self.done.faults += 1;
+            self.last_fault = Some(self.now);
+        }
+        match lot {
             0 => handle.reconnect(None),
             1 if self.recovery.is_none() => {
                 _ = handle.pause(None);

@@ -78,6 +78,9 @@ pub trait Speech {
     /// The database of its own, and the real one's kind.
     type Database: Database;
 
+    /// It subscribes on a server that all share. What is published while that is replaced is lost, as is documented.
+    const FEELS_REPLACEMENTS: bool = false;
+
     /// A database for it alone.
     fn reference(&self) -> Self::Database;
 

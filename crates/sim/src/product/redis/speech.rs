@@ -60,6 +60,8 @@ fn without_id(reply: &[u8]) -> Vec<u8> {
 impl Speech for Voice {
     type Database = model::Redis;
 
+    const FEELS_REPLACEMENTS: bool = true;
+
     fn reference(&self) -> model::Redis {
         model::Redis::new(None)
     }
