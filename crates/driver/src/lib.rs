@@ -24,6 +24,7 @@ mod listener;
 mod lobby;
 mod mailbox;
 mod orders;
+mod outages;
 mod pace;
 pub mod reactor;
 mod registry;

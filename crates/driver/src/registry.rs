@@ -15,6 +15,7 @@ use crate::{
     alarms::Alarms,
     config::{PoolSpec, TenantLimits, Upstreams},
     orders::{DatabaseName, Orders},
+    outages::Outages,
     shared_pool::{SharedPool, Stats},
     snapshot::{CapUsage, ForgottenPools},
 };
@@ -29,6 +30,7 @@ pub(crate) struct Registry {
     pub(crate) alarms: Alarms,
     /// How often pools were configured anew.
     pub(crate) configured: AtomicU64,
+    pub(crate) outages: Outages,
     /// What an operator wishes.
     pub(crate) orders: Mutex<Orders>,
 }
@@ -96,6 +98,7 @@ impl Registry {
             accounts: Mutex::new(accounts),
             alarms: Alarms::new(workers),
             configured: AtomicU64::new(0),
+            outages: Outages::default(),
             orders: Mutex::default(),
         }
     }
@@ -171,6 +174,7 @@ impl Registry {
             pools.by_id.remove(&pool.id);
             pools.leave(&pool.spec().labels(), counted);
         }
+        self.outages.forget(pool.id);
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seat) = accounts.take_seat(pool) {
             accounts.budget.remove_member(pool.member);

@@ -9,6 +9,7 @@ mod errands;
 mod holds;
 mod invariants;
 mod lasting;
+mod outage;
 mod sharing;
 mod supply;
 
@@ -124,6 +125,8 @@ struct Failures {
     retry_at: Option<Time>,
     /// The last was because the upstream knows nothing under this name.
     unknown: bool,
+    /// The last was one that another try will not cure.
+    refused: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -457,6 +460,7 @@ impl Pool {
                 Fault::Unknown => self.unknown(now),
                 Fault::Passing | Fault::Lasting => self.failed(now),
             }
+            self.failures.refused = fault == Fault::Lasting;
             match fault {
                 Fault::Passing => {}
                 Fault::Lasting => self.fail_waiters(CheckOutFailed::Refused, now),

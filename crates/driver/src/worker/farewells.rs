@@ -161,6 +161,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.pool.connect_given_up(id, fault, now);
             guarded.pool.is_unavailable()
         });
+        if fault == Fault::Passing {
+            self.host.registry.outages.note(pool.id, &pool.spec().hosts);
+        }
         self.tell_lost(pool, since);
         self.take_leave_of(pool, id, conn);
     }

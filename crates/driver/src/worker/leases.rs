@@ -494,6 +494,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn close_for_pool(&mut self, pool: &Arc<SharedPool>, server: ServerId, reason: Closed) {
         if reason == Closed::Error {
             self.tell_given_up(pool, server);
+            self.host.registry.outages.note(pool.id, &pool.spec().hosts);
             let since = pool.lock().pool.is_unavailable();
             self.tell_lost(pool, since);
         }

@@ -18,7 +18,7 @@ use crate::{
     config::Address,
     mailbox::MovingServer,
     reactor::{Buffer, ConnId, Owner, Reactor},
-    shared_pool::{self, SharedPool},
+    shared_pool::{self, Guarded, SharedPool},
 };
 
 /// Most bytes of unconsumed input kept for one server (an incomplete message).
@@ -107,6 +107,13 @@ impl<S> HasSession for ServerConn<S> {
     fn session(&mut self) -> &mut S {
         &mut self.session
     }
+}
+
+/// Whether the server that a pool is about to get tells others that their upstream is back: the pool has no other one, or could make none
+/// before. So a pool that is refused again and again for itself does not try each time that any server is made.
+fn is_news(guarded: &Guarded) -> bool {
+    let counts = guarded.pool.counts();
+    guarded.pool.is_connecting_in_vain() || counts.idle + counts.in_use + counts.checking == 0
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
@@ -257,10 +264,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let (pool, id, phase) = (Arc::clone(&server.pool), server.id, server.phase);
         let (took, last) = server.end_phase(self.now);
-        let (home, now) = (self.home(), self.now);
+        let (home, now, mut reached) = (self.home(), self.now, false);
         let grant = self.operate(&pool, |guarded| {
             let grant = match phase {
                 Phase::Starting => {
+                    reached = is_news(guarded);
                     guarded.stats.on_created(last, took);
                     guarded.pool.connected(id, home, now)
                 }
@@ -275,6 +283,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if phase == Phase::Starting {
             self.tell_back(&pool);
         }
+        if reached {
+            self.end_outage(slot);
+        }
         if let Some(grant) = grant {
             self.deliver(pool.id, grant);
         }
@@ -285,12 +296,26 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let server = &mut self.servers[slot];
         let (pool, id) = (Arc::clone(&server.pool), server.id);
         let (took, last) = server.end_phase(self.now);
-        let (home, now) = (self.home(), self.now);
+        let (home, now, mut reached) = (self.home(), self.now, false);
         self.servers[slot].kept = self.operate(&pool, |guarded| {
+            reached = is_news(guarded);
             guarded.stats.on_created(last, took);
             guarded.pool.connected_for_itself(id, home, now)
         });
         self.tell_back(&pool);
+        if reached {
+            self.end_outage(slot);
+        }
+    }
+
+    /// The host of this server lets servers in: pools that could not connect there try again at once.
+    fn end_outage(&mut self, slot: usize) {
+        let now = self.now;
+        for pool in self.host.registry.outages.end(&self.servers[slot].address) {
+            if let Some(pool) = self.host.registry.known(pool) {
+                self.operate(&pool, |guarded| guarded.pool.upstream_is_back(now));
+            }
+        }
     }
 
     /// Lets the session reset or check its server; it ends with `Effect::Ready` or a close.

@@ -1,0 +1,16 @@
+//! The end of a pause that another pool's luck brings.
+
+use crate::time::Time;
+
+use super::Pool;
+
+impl Pool {
+    /// The upstream that could not be reached has let another pool's server in: a pause ends, unless this pool was refused for itself.
+    /// How long the next one may be stays.
+    pub fn upstream_is_back(&mut self, now: Time) {
+        let now = self.tick(now);
+        if !self.failures.refused && !self.failures.unknown && self.failures.retry_at.take().is_some() {
+            self.settle(now);
+        }
+    }
+}
