@@ -250,6 +250,8 @@ enum Work {
     Survey(Box<Survey>),
     /// A client must go.
     Refuse { client: u32, serial: u32, why: Refusal },
+    /// A client that has ended its side may have all its answers.
+    Answered { client: u32, serial: u32 },
     /// A session asked to close its client.
     CloseClient { client: u32, serial: u32, reason: CloseReason },
     /// The client's connection has ended.
@@ -472,6 +474,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Work::Refuse { client, serial, why } => {
                 if self.client_is(client, serial) {
                     self.refuse(client as usize, why);
+                }
+            }
+            Work::Answered { client, serial } => {
+                if self.client_is(client, serial) {
+                    self.on_answered(client as usize);
                 }
             }
             Work::CloseClient { client, serial, reason } => {

@@ -165,6 +165,9 @@ pub struct ClientRules {
     /// They send as much as they like before they read, and the upstream keeps the replies for them. Then a client that holds a
     /// server is listened to while it does not read; otherwise that would be a deadlock.
     pub upstream_keeps_replies: bool,
+    /// One that ends its side gets the answers to what it has asked for, unless that waits for what others may do. Otherwise it has gone,
+    /// and what it has asked for is cancelled: that it asks for no more cannot be told from that it hears no more.
+    pub answers_half_closed: bool,
     /// Their session bounds what is sent to a client that does not read, and keeps the rest itself: then the server that the client
     /// holds is listened to meanwhile, so that it gets free.
     pub session_keeps_replies: bool,
@@ -175,7 +178,12 @@ pub struct ClientRules {
 
 impl Default for ClientRules {
     fn default() -> Self {
-        Self { upstream_keeps_replies: false, session_keeps_replies: false, max_unread: 4 << 20 }
+        Self {
+            upstream_keeps_replies: false,
+            answers_half_closed: false,
+            session_keeps_replies: false,
+            max_unread: 4 << 20,
+        }
     }
 }
 

@@ -149,7 +149,12 @@ impl Protocol for Redis {
 
     fn client_rules(&self, listener: u16) -> ClientRules {
         let speaks_http = self.rooms.get(usize::from(listener)).is_some_and(|(speaks, _)| *speaks);
-        ClientRules { upstream_keeps_replies: true, session_keeps_replies: speaks_http, max_unread: MAX_UNREAD }
+        ClientRules {
+            upstream_keeps_replies: true,
+            answers_half_closed: true,
+            session_keeps_replies: speaks_http,
+            max_unread: MAX_UNREAD,
+        }
     }
 
     fn tell_time(&self, _now: Duration, out: &mut Outbox) {

@@ -84,6 +84,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) tell_sent: bool,
     /// Its end has been told, but not yet read.
     pub(super) hung_up: bool,
+    /// Its end has been read, and it is still owed answers.
+    pub(super) half_closed: bool,
     /// Why it was sent away, if it was.
     pub(super) sent_away: Option<Sent>,
     /// What the log is told of it.
@@ -225,6 +227,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             muted: false,
             tell_sent: false,
             hung_up: false,
+            half_closed: false,
             story: Story::default(),
             sent_away: None,
         });
@@ -296,7 +299,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_client_received(&mut self, slot: usize, buffer: &Rc<Buffer>, length: usize) {
         let client = &mut self.clients[slot];
         if length == 0 {
-            return self.push_client_gone(slot);
+            return self.on_end_of_input(slot);
         }
         if client.closing {
             return;
@@ -401,11 +404,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Receives from the client if its input can go anywhere.
     pub(super) fn rearm_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get(slot) else { return };
-        if client.closing || client.lease.is_waiting() || client.on_doorstep {
+        if client.closing || client.half_closed || client.lease.is_waiting() || client.on_doorstep {
             return;
         }
         if client.held.len() >= self.host.config.max_held_input {
-            if client.hung_up {
+            if client.hung_up && !self.is_owed_answers(slot) {
                 self.push_client_gone(slot);
             }
             return;
@@ -480,11 +483,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The peer has gone while we were not receiving: it waits for a server, or does not read.
     pub(super) fn on_client_hung_up(&mut self, slot: usize) {
+        let is_owed = self.is_owed_answers(slot);
         let client = &mut self.clients[slot];
         client.hung_up = true;
         // Otherwise the end is seen when it is listened to again.
         if client.lease.is_waiting() || client.on_doorstep || client.held.len() >= self.host.config.max_held_input {
-            self.push_client_gone(slot);
+            match is_owed {
+                true => self.begin_lingering(slot),
+                false => self.push_client_gone(slot),
+            }
         }
     }
 }

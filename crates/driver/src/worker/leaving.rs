@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use protocol::{Blame, CloseReason, Protocol, Refusal};
+use protocol::{Blame, CloseReason, Protocol, Refusal, Standing};
 
 use super::{
     Work, Worker,
@@ -85,6 +85,44 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         told
     }
 
+    /// A client will say no more. What it is owed it gets, if its protocol lets it end its side before that, and it has gone then.
+    pub(super) fn on_end_of_input(&mut self, slot: usize) {
+        if !self.is_owed_answers(slot) {
+            return self.push_client_gone(slot);
+        }
+        self.begin_lingering(slot);
+        let client = &mut self.clients[slot];
+        client.half_closed = true;
+        self.work.push_back(Work::Answered { client: slot as u32, serial: client.serial });
+    }
+
+    /// Whether a client may end its side before it has its answers, and may have some to come.
+    pub(super) fn is_owed_answers(&self, slot: usize) -> bool {
+        let client = &self.clients[slot];
+        let rules = &self.host.listeners[usize::from(client.listener)].client_rules;
+        rules.answers_half_closed && !client.closing && !client.on_doorstep && client.standing != Standing::Blocked
+    }
+
+    /// A client has ended its side, and may have all its answers: then it is closed, unless it has asked for more before.
+    pub(super) fn on_answered(&mut self, slot: usize) {
+        let is_busy = |client: &ClientConn<P::Client>| match client.standing {
+            Standing::Blocked => false,
+            // Its session keeps what it has not read.
+            Standing::Reading => true,
+            _ => matches!(client.state, State::Active | State::Waiting),
+        };
+        let client = &self.clients[slot];
+        if client.closing || is_busy(client) || (!client.held.is_empty() && self.is_withheld(slot)) {
+            return;
+        }
+        let (client, serial) = (slot as u32, client.serial);
+        self.feed(slot);
+        if self.client_is(client, serial) && !self.clients[slot].closing && !is_busy(&self.clients[slot]) {
+            self.clients[slot].closing = true;
+            self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Goodbye });
+        }
+    }
+
     pub(super) fn push_client_gone(&mut self, slot: usize) {
         let (client, serial) = (slot as u32, self.clients[slot].serial);
         self.work.push_back(Work::ClientGone { client, serial });
@@ -133,12 +171,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &self.clients[slot];
         // Whoever has lost its place to another keeps no part of it by not reading.
         if self.reactor.is_sending(client.conn) && client.admitted != Admitted::Displaced {
-            self.lingering.push_back((slot as u32, client.serial, self.now + LINGER));
+            self.begin_lingering(slot);
             self.count_leaving(slot);
         } else {
             self.reactor.part(self.clients[slot].conn);
             self.remove_client(slot);
         }
+    }
+
+    /// The client is closed after a while at the latest.
+    pub(super) fn begin_lingering(&mut self, slot: usize) {
+        self.lingering.push_back((slot as u32, self.clients[slot].serial, self.now + LINGER));
     }
 
     /// Closes those whose last bytes did not leave in time.

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use pool::Time;
 use protocol::{Protocol, Standing};
 
-use super::{Worker, lease::Lease, lines::Line, servers::ServerConn};
+use super::{Work, Worker, lease::Lease, lines::Line, servers::ServerConn};
 use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
 
 /// For so long nothing comes from a server and its holder before it is found out which of them waits for the other.
@@ -94,6 +94,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             (_, _, Standing::Active | Standing::Blocked) => State::Active,
             (_, _, Standing::InTransaction | Standing::Preparing) => State::Transaction,
         };
+        if client.half_closed {
+            let serial = client.serial;
+            self.work.push_back(Work::Answered { client: slot as u32, serial });
+        }
         if state == client.state {
             if state == State::Idle {
                 self.stand_in_line(slot, false);
