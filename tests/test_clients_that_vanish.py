@@ -193,3 +193,20 @@ def test_the_server_counts_until_the_database_has_ended_it(start, cluster, leave
             time.sleep(0.05)
         assert asked.result() == [[""]]
     assert most == 1
+
+
+@pytest.mark.poolhouse_only
+def test_logins_that_failed_do_not_crowd_out_clients_that_are_sent_away(start):
+    """A worker watches a limited number of connections for whether the client has heard: first those of clients that had logged in."""
+    pooler = start(client_idle_time="1s", workers=1)
+    strangers = []
+    with pooler.wire():
+        for _ in range(300):
+            strangers.append(pooler.open())
+            strangers[-1].send(w.startup(database="bench"))
+        for stranger in strangers:
+            assert stranger.error().severity == "FATAL"
+        eventually("it was watched, and has not answered", lambda: pooler.metric(
+            "poolhouse_client_closes_unanswered_total", reason="client_idle_time") == 1, 20)
+    for stranger in strangers:
+        stranger.close()

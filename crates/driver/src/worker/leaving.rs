@@ -256,11 +256,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let tcp = self.host.listeners[usize::from(client.listener)].tcp;
         // Where the connection is closed at once, what comes from the client then resets it, and the client may not see what it was told.
         let told = client.sent_away.is_some() || client.story.end.is_error();
-        if !(told && tcp && self.partings.has_room()) {
+        let stranger = client.pool.is_none();
+        if !(told && tcp && self.partings.make_room(stranger)) {
             return self.reactor.close(client.conn);
         }
         match self.reactor.take_leave(client.conn) {
-            Ok(socket) => self.partings.watch(socket, client.listener, client.sent_away, self.now),
+            Ok(socket) => self.partings.watch(socket, (client.listener, stranger), client.sent_away, self.now),
             Err(error) => tracing::error!(%error, "cannot let go of a client's connection"),
         }
     }

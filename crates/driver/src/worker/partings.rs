@@ -14,7 +14,8 @@ use crate::{
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// How often those that have not are looked at.
 const LOOK: Duration = Duration::from_millis(250);
-/// Most of them at a time on a worker: a descriptor each. Further ones are closed without a look.
+/// Most of them at a time on a worker: a descriptor each. Further ones are closed without a look, first those of clients that had not
+/// logged in.
 const MAX_PARTINGS: usize = 256;
 
 /// See the file's head.
@@ -27,6 +28,8 @@ pub(super) struct Partings<R: Reactor> {
 struct Parting<S> {
     socket: S,
     listener: u16,
+    /// The client had not logged in.
+    stranger: bool,
     /// Why it was sent away, if it was: such clients are counted if they do not answer.
     why: Option<Sent>,
     until: Time,
@@ -37,14 +40,18 @@ impl<R: Reactor> Partings<R> {
         Self { waiting: VecDeque::new(), next_look: Time(0) }
     }
 
-    /// Whether another one can be watched.
-    pub(super) fn has_room(&self) -> bool {
-        self.waiting.len() < MAX_PARTINGS
+    /// Whether another one can be watched. That of a client that had logged in takes the place of one that had not.
+    pub(super) fn make_room(&mut self, stranger: bool) -> bool {
+        if self.waiting.len() < MAX_PARTINGS {
+            return true;
+        }
+        let crowded_out = self.waiting.iter().position(|parting| parting.stranger).filter(|_| !stranger);
+        crowded_out.is_some_and(|at| self.waiting.remove(at).is_some())
     }
 
     /// Watches a connection that was just [ended](Reactor::take_leave).
-    pub(super) fn watch(&mut self, socket: R::Socket, listener: u16, why: Option<Sent>, now: Time) {
-        self.waiting.push_back(Parting { socket, listener, why, until: now + ANSWER_TIME });
+    pub(super) fn watch(&mut self, socket: R::Socket, (listener, stranger): (u16, bool), why: Option<Sent>, now: Time) {
+        self.waiting.push_back(Parting { socket, listener, stranger, why, until: now + ANSWER_TIME });
     }
 
     /// Lets go of those that have answered, and of those that did not in time, which are counted.
