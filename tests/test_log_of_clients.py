@@ -49,6 +49,33 @@ def test_a_failed_login_is_logged_with_its_names_and_without_its_password(start)
     assert "a secret" not in pooler.log()
 
 
+@pytest.mark.parametrize("user, password, database", [("app", "wrong", "bench"), ("stranger", "x", "bench"), ("app", "app secret", "missing")])
+def test_a_login_that_fails_is_one_line_with_all_there_is_to_say(start, user, password, database):
+    pooler = start(log_connections=True, log_disconnections=True)
+    with pooler.open() as client:
+        with pytest.raises(w.ServerError):
+            client.login(user, password, database)
+        assert client.closed_within(10)
+    line(pooler, "client=127.0.0.1:")
+    pooler.wire().close()
+    line(pooler, "client disconnected")
+    told = lines(pooler, "client=127.0.0.1:")[0]
+    assert len(lines(pooler, "client=127.0.0.1:")) == 3, "of the other one it is told that it came and that it went"
+    reason = f'database "{database}" does not exist' if database == "missing" else f'password authentication failed for user "{user}"'
+    assert f"database={database} user={user}" in told and reason in told.replace("\\", ""), told
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_client_whose_connection_breaks_is_logged_with_its_address(start, busy):
+    pooler = start(log_disconnections=True)
+    client = pooler.wire()
+    address = "%s:%d" % client.socket.getsockname()
+    if busy:
+        client.send(w.query("SELECT pg_sleep(30)"))
+    client.vanish()
+    assert f"client={address} database=bench user=app" in line(pooler, "client disconnected")
+
+
 def test_a_database_that_is_lost_is_logged_once_and_once_more_when_it_is_back(start, cluster):
     with Relay(cluster.port) as relay:
         url = cluster.url().replace(f":{cluster.port}/", f":{relay.port}/")

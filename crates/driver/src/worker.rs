@@ -252,6 +252,8 @@ enum Work {
     Refuse { client: u32, serial: u32, why: Refusal },
     /// A client that has ended its side may have all its answers.
     Answered { client: u32, serial: u32 },
+    /// A client failed to log in.
+    LoginFailed { client: u32, serial: u32 },
     /// A session asked to close its client.
     CloseClient { client: u32, serial: u32, reason: CloseReason },
     /// The client's connection has ended.
@@ -479,6 +481,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Work::Answered { client, serial } => {
                 if self.client_is(client, serial) {
                     self.on_answered(client as usize);
+                }
+            }
+            Work::LoginFailed { client, serial } => {
+                if self.client_is(client, serial) {
+                    self.on_login_failed(client as usize);
                 }
             }
             Work::CloseClient { client, serial, reason } => {

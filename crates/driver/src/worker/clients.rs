@@ -228,7 +228,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tell_sent: false,
             hung_up: false,
             half_closed: false,
-            story: Story::default(),
+            story: Story::new(peer.map(|peer| (peer.ip(), peer.port()))),
             sent_away: None,
         });
         self.states[listener as usize][State::Login as usize] += 1;

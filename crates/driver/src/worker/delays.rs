@@ -99,7 +99,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- answers ----
 
     pub(super) fn on_auth_failed(&mut self, slot: usize) {
-        self.tell_auth_failed(slot);
+        self.work.push_back(Work::LoginFailed { client: slot as u32, serial: self.clients[slot].serial });
         let address = self.client_ip(slot);
         let place = self.clients[slot].place.take().map(|place| *place);
         if !self.host.throttle.failed(address, place, self.now) {

@@ -1,6 +1,7 @@
 //! What the log is told of clients that come and go, and of databases that are lost and come back. Decides nothing.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -52,6 +53,8 @@ impl End {
 /// What a connection of a client was like, for its last line.
 #[derive(Clone, Default)]
 pub(super) struct Story {
+    /// Where it comes from, for when its connection no longer tells: one that is broken does not. `None` on a Unix socket.
+    pub(super) from: Option<(IpAddr, u16)>,
     /// The database and the user that it asked for, until it has logged in.
     pub(super) asked: Option<Box<(String, String)>>,
     /// How often it was busy after it had been idle.
@@ -59,10 +62,16 @@ pub(super) struct Story {
     pub(super) tls: bool,
     /// It has logged in; later logins of the same connection are not told.
     pub(super) connected: bool,
+    /// Its login has failed, and it is closed for that: why is told then.
+    pub(super) login_failed: bool,
     pub(super) end: End,
 }
 
 impl Story {
+    pub(super) fn new(from: Option<(IpAddr, u16)>) -> Self {
+        Self { from, ..Self::default() }
+    }
+
     /// It goes from one state to another.
     pub(super) fn turns(&mut self, from: State, to: State) {
         let busy = matches!(to, State::Active | State::Waiting | State::Transaction);
@@ -110,13 +119,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         );
     }
 
-    /// A login has failed, whether or not the client may try again on its connection.
-    pub(super) fn tell_auth_failed(&mut self, slot: usize) {
+    /// A login has failed. If the client is closed for that, its session has said so by now, and one line tells both.
+    pub(super) fn on_login_failed(&mut self, slot: usize) {
+        match self.clients[slot].closing {
+            true => self.clients[slot].story.login_failed = true,
+            false => self.tell_login_failed(slot, None),
+        }
+    }
+
+    pub(super) fn tell_login_failed(&mut self, slot: usize, reason: Option<&str>) {
         if let Some(withheld) = self.paces.auth_failed.permits(self.now) {
             let listener = &self.host.listeners[usize::from(self.clients[slot].listener)].name;
             tracing::info!(
                 withheld, client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
-                %listener, "a login has failed"
+                %listener, reason, "a login has failed"
             );
         }
     }

@@ -155,6 +155,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Logs why a client is closed, if that is an error.
     pub(super) fn log_end(&mut self, slot: usize, reason: &CloseReason) {
+        if std::mem::take(&mut self.clients[slot].story.login_failed) {
+            let message = if let CloseReason::Error(_, message) = reason { Some(message.as_str()) } else { None };
+            return self.tell_login_failed(slot, message);
+        }
         if let CloseReason::Error(blame, message) = reason
             && let Some(withheld) = self.paces.client_error.permits(self.now)
         {

@@ -1,6 +1,10 @@
 //! Where clients stand, as they are counted and queued, and who they are, for logs.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use pool::Time;
 use protocol::{Protocol, Standing};
@@ -179,8 +183,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {
         let client = &self.clients[slot];
-        let tcp = self.host.listeners[usize::from(client.listener)].tcp;
-        if tcp { self.reactor.peer(client.conn).map(|peer| peer.ip().to_canonical()) } else { None }
+        client.story.from.map(|(ip, _)| ip.to_canonical())
     }
 
     pub(super) fn client_address(&self, slot: usize) -> String {
@@ -188,7 +191,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !self.host.listeners[usize::from(client.listener)].tcp {
             return "unix".to_owned();
         }
-        self.reactor.peer(client.conn).map_or_else(|| "gone".to_owned(), |a| a.to_string())
+        let from = || client.story.from.map(SocketAddr::from);
+        self.reactor.peer(client.conn).or_else(from).map_or_else(|| "gone".to_owned(), |address| address.to_string())
     }
 
     pub(super) fn database(&self, slot: usize) -> String {
