@@ -22,6 +22,28 @@ fn after_a_failed_connect_the_next_waits_and_the_pause_doubles_within_bounds() {
 }
 
 #[test]
+fn a_pause_ends_when_another_pool_has_connected_unless_this_one_was_refused_for_itself() {
+    for fault in [Fault::Passing, Fault::Lasting, Fault::Unknown] {
+        let mut bench = Bench::new(PoolConfig { backoff_min: MS * 1000, backoff_max: MS * 1000, ..config() });
+        bench.queue(A, 0);
+        let server = bench.connects.remove(0);
+        bench.pool.connect_given_up(server, fault, at(0));
+        bench.pool.closed(server, at(0));
+        if fault != Fault::Passing {
+            bench.run(0);
+            assert_eq!(bench.failures().len(), 1);
+            let _ = bench.check_out(A, 1);
+        }
+        bench.pool.upstream_is_back(at(10));
+        bench.run(10);
+        assert_eq!(bench.connects.len(), usize::from(fault == Fault::Passing), "{fault:?}");
+        bench.pool.upstream_is_back(at(11));
+        bench.run(11);
+        assert_eq!(bench.connects.len(), usize::from(fault == Fault::Passing), "{fault:?}");
+    }
+}
+
+#[test]
 fn while_unavailable_waiters_wait_longer_and_a_recovery_does_not_fail_them() {
     let mut bench = Bench::new(PoolConfig {
         max_size: 1,
