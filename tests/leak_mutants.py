@@ -7,8 +7,8 @@
     tests/leak_mutants.py --none                       the same with today's build, in which nothing may be found
 
 tests/leaking/mutants.json lists the defects with the features of the hunter that find them; tests/mutants/NAME.patch puts one back (git
-apply). All are built of HEAD, in one worktree of their own, so that only what a patch touches is built again; the next is built while the hunter
-looks for the one before. Exit status 0: all were found (--none: nothing was); 1: not so.
+apply). Where the hunter has none, the named test is run instead: it has to fail. All are built of HEAD, in one worktree of their own, so that
+only what a patch touches is built again; the next is built while the hunter looks for the one before. Exit status 0: all were found (--none: nothing was); 1: not so.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests/leaking/mutants.json"
@@ -56,6 +57,8 @@ class Mutant:
 
     def hunt(self, binary, seed, chosen):
         """The hunter's record of one run."""
+        if not self.features:
+            return self.run_test(binary)
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             command = [sys.executable, ROOT / "tests/leaks.py", "--seed", seed, "--statements", chosen.statements, "--database", self.database, "--mode", self.mode,
                        "--servers", self.servers, "--json", file.name, "--no-shrink"]
@@ -67,6 +70,17 @@ class Mutant:
             if ended.returncode not in (0, 1) or not pathlib.Path(file.name).stat().st_size:
                 return failed((ended.stderr.strip().splitlines() or ["?"])[-1])
             return json.loads(pathlib.Path(file.name).read_text())
+
+    def run_test(self, binary):
+        """The same of the test alone."""
+        began = time.monotonic()
+        environment = {**os.environ, **self.environment, "POOLHOUSE": str(binary.resolve())}
+        ended = run(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", ROOT / "tests" / self.test, cwd=ROOT, env=environment)
+        if ended.returncode not in (0, 1):
+            return failed((ended.stdout.strip().splitlines() or ["?"])[-1])
+        seen = [line for line in ended.stdout.splitlines() if line.startswith("E  ")] or ["it fails"]
+        found = " ".join(seen[0][1:].split()) if ended.returncode else None
+        return {"found": found, "statements": "its test", "seconds": round(time.monotonic() - began)}
 
 
 def failed(problem):
@@ -142,7 +156,7 @@ def listed(names):
 
 HEADING = ["# What the leak hunter finds", "",
            "Statements until a leak is found with that defect in the code, by `make adversary-mutants`. Where another layer would catch the defect,",
-           "the patch takes that away for the same way only, as the last column says.", "",
+           "the patch takes that away for the same way only, as the last column says. Where the hunter has no features for it, its test fails.", "",
            "| defect | features | statements | seconds | what was seen | taken away, too |", "|-|-|-|-|-|-|"]
 
 
@@ -162,7 +176,7 @@ def write_table(path, mutants, found):
 def row(mutant, record):
     what = record.get("problem") or (record["found"] or "nothing")[:120]
     count = record["statements"] if record["found"] else f"not in {record['statements']}"
-    return f"| {mutant.name}: {cell(mutant.defect)} | {mutant.features} | {count} | {round(record['seconds'])} | {cell(what)} | {cell(mutant.note)} |"
+    return f"| {mutant.name}: {cell(mutant.defect)} | {mutant.features or 'none'} | {count} | {round(record['seconds'])} | {cell(what)} | {cell(mutant.note)} |"
 
 
 def cell(text):
@@ -170,12 +184,13 @@ def cell(text):
 
 
 def say(mutant, record):
+    tried = f"after {record['statements']} statements" if mutant.features else "by its test"
     if problem := record.get("problem"):
         outcome = problem
     elif record["found"]:
-        outcome = f"found after {record['statements']} statements, {record['seconds']} s: {record['found'][:100]}"
+        outcome = f"found {tried}, {record['seconds']} s: {record['found'][:100]}"
     else:
-        outcome = f"not found in {record['statements']} statements, {record['seconds']} s"
+        outcome = f"not found {tried}, {record['seconds']} s"
     print(f"{mutant.name}: {outcome}", flush=True)
 
 
