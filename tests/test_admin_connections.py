@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import threading
 import time
 
 import pytest
@@ -37,3 +38,39 @@ def test_a_connection_may_ask_one_thing_after_the_other(start):
             several.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answer = several.recv(4096)
             assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"ok\n")
+
+
+def asks(connection):
+    """The answer to a question; nothing if the connection has ended."""
+    try:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return connection.recv(4096)
+    except (BrokenPipeError, ConnectionResetError):
+        return b""
+
+
+def test_connections_that_are_kept_give_way_to_new_ones(start):
+    pooler = start()
+    with contextlib.ExitStack() as stack:
+        def connect():
+            return stack.enter_context(socket.create_connection(("127.0.0.1", pooler.admin_port), 10))
+
+        kept = [connect() for _ in range(64)]
+        assert all(asks(connection).startswith(b"HTTP/1.1 200") for connection in kept)
+        over = threading.Event()
+
+        def ask_again_and_again():
+            while not over.wait(1):
+                for connection in kept:
+                    asks(connection)
+
+        asking = threading.Thread(target=ask_again_and_again)
+        asking.start()
+        try:
+            assert [asks(connect())[:12] for _ in range(5)] == [b"HTTP/1.1 200"] * 5
+        finally:
+            over.set()
+            asking.join()
+        # Those that gave way were told so in order, between two answers.
+        ended = [connection for connection in kept if asks(connection) == b""]
+        assert len(ended) >= 5

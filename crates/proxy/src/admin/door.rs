@@ -1,21 +1,23 @@
 //! The admin address's door: so many connections at a time, and none that says nothing for long. Without that, whoever reaches
-//! the address could use up the descriptors that clients and servers need. Knows no page.
+//! the address could use up the descriptors that clients and servers need. Where all places are taken, the connection that has asked nothing
+//! for longest gives way to the next. Knows no page.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+mod seats;
 
-use axum::{Extension, Router, extract::ConnectInfo};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use axum::{Extension, Router, extract::ConnectInfo, middleware::from_fn_with_state};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
 use socket2::SockRef;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-};
+use tokio::net::{TcpListener, TcpStream};
 
-/// Connections at a time, those included that wait for what they ordered; further ones wait in the kernel's queue.
+use self::seats::{Seat, Seats};
+
+/// Connections at a time, those included that wait for what they ordered. One more waits for a place, and further ones in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a connection may take to say what it wants, at first and between questions.
 const HEADER_TIME: Duration = Duration::from_secs(5);
@@ -33,16 +35,13 @@ pub fn prepare(socket: std::net::TcpListener) -> io::Result<TcpListener> {
 
 /// Answers whoever comes in, without end.
 pub async fn serve(socket: TcpListener, router: Router) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let seats = Seats::new(MAX_CONNECTIONS);
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
         match socket.accept().await {
             Ok((stream, peer)) => {
+                let seat = seats.take().await;
                 let router = router.clone().layer(Extension(ConnectInfo(peer)));
-                tokio::spawn(async move {
-                    answer(stream, peer, router).await;
-                    drop(place);
-                });
+                tokio::spawn(answer(stream, peer, router, seat));
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot accept at the admin address");
@@ -52,12 +51,25 @@ pub async fn serve(socket: TcpListener, router: Router) {
     }
 }
 
-async fn answer(stream: TcpStream, peer: SocketAddr, router: Router) {
+async fn answer(stream: TcpStream, peer: SocketAddr, router: Router, seat: Arc<Seat>) {
+    let router = router.layer(from_fn_with_state(Arc::clone(&seat), seats::note));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    if let Err(error) = connection.await {
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = seat.gives_way() => {
+            if !seat.has_asked() {
+                return;
+            }
+            // What it asks at this moment is answered.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(%peer, %error, "a connection to the admin address");
     }
 }
