@@ -96,6 +96,8 @@ def test_it_runs_through_poolhouse_with_more_clients_than_servers(server, pool):
     result = bench(f"mongodb://127.0.0.1:{through.port}/app", "--init", "--operation", "find-one", "--documents", 100, "--clients", 100,
                    "--operations", 1000, "--duration", "60s")
     assert (result["requests"], result["errors"], result["connections"]["most"]) == (1000, {}, 100)
+    direct = bench(f"{server.url()}/app", "--clients", 1, "--operations", 10, "--duration", "20s")
+    assert [any("A pooler answers at this address" in text for text in told["warnings"]) for told in (result, direct)] == [True, False]
 
 
 def test_faults_on_the_way_are_those_of_every_target(server):

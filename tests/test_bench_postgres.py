@@ -105,6 +105,9 @@ def test_it_runs_through_poolhouse_with_more_clients_than_servers(tables, cluste
         result = bench(url, "--clients", 100, "--duration", "2s", "--protocol", protocol)
         assert result["errors"] == {} and result["requests"] > 200
         assert result["connections"]["most"] == 100
+    # What is measured then is the pool, which is said; of a database itself it is not.
+    direct = bench(cluster.url(), "--clients", 1, "--duration", "1s")
+    assert [any("A pooler answers at this address" in text for text in told["warnings"]) for told in (result, direct)] == [True, False]
 
 
 def test_a_wrong_password_is_a_clear_error_and_not_repeated(tables, cluster):
@@ -166,6 +169,16 @@ def test_a_transaction_that_fails_half_way_is_rolled_back_before_the_connection_
     result = bench(cluster.url(), "--script", script, "--clients", 2, "--duration", "1s")
     assert set(result["errors"]) == {"sqlstate 22012"} and result["requests"] > 10
     assert result["connections"]["created"] == 2, "no connection is given up for it"
+
+
+def test_what_the_server_says_of_errors_is_told_the_most_frequent_first(cluster, tmp_path):
+    script = tmp_path / "missing.sql"
+    script.write_text("SELECT count(*) FROM no_such_table;\n")
+    result = bench(cluster.url(), "--script", script, "--clients", 2, "--operations", 20, "--duration", "20s")
+    said = 'relation "no_such_table" does not exist (SQLSTATE 42P01)'
+    assert result["errors"] == {"sqlstate 42P01": 20} and result["error_texts"] == {said: 20}, result
+    shown = run(cluster.url(), "--script", script, "--clients", 2, "--operations", 20, "--duration", "20s")
+    assert f"said         20 times: {said}" in shown.stdout, shown.stdout
 
 
 def test_a_server_that_ends_all_sessions_is_counted_and_survived(tables, cluster):

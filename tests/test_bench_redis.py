@@ -92,7 +92,8 @@ def test_an_error_of_redis_is_counted_by_its_code_and_the_connection_is_used_aga
     counted.connect().set("text", "x")
     result = bench(counted.url(), "--command", "LPUSH text hunter2", "--clients", 2, "--operations", 100, "--duration", "20s")
     assert result["errors"] == {"error WRONGTYPE": 100} and result["connections"]["created"] == 2
-    assert "hunter2" not in json.dumps(result["errors"])
+    assert list(result["error_texts"].values()) == [100] and "WRONGTYPE Operation against a key" in json.dumps(result["error_texts"])
+    assert "hunter2" not in json.dumps([result["errors"], result["error_texts"]])
 
 
 def test_a_transaction_that_is_left_open_is_an_error_and_its_connection_is_given_up(counted):
@@ -159,6 +160,8 @@ def test_it_runs_through_poolhouse_with_more_clients_than_servers(counted, pool)
     through = pool(max_size=2)
     result = bench(f"redis://127.0.0.1:{through.port}", "--clients", 300, "--duration", "2s", "--writes", "0.5", "--keys", 10)
     assert result["errors"] == {} and result["requests"] > 1000 and result["connections"]["most"] == 300
+    direct = bench(counted.url(), "--clients", 1, "--operations", 10, "--duration", "20s")
+    assert [any("A pooler answers at this address" in text for text in told["warnings"]) for told in (result, direct)] == [True, False]
 
 
 def test_who_is_turned_away_is_counted_by_the_reason(workspace):

@@ -121,6 +121,12 @@ def test_at_a_rate_the_number_with_the_lowest_latency_is_told(cluster, script):
     assert chosen[0]["p95_ms"] < slowest
 
 
+def test_a_sweep_of_a_pooler_in_place_of_the_database_says_so(cluster, start, script):
+    url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{start(max_size=4).port}/bench"
+    result = sweep(url, "--clients", "1..4", "--script", script("SELECT 1;\n"), short=SHORTER)
+    assert any("A pooler answers at this address" in warning for warning in result["warnings"]), result["warnings"]
+
+
 def test_through_a_pooler_there_is_a_second_curve_beyond_the_servers_limit(cluster, start, script):
     through = start(max_size=8)
     url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{through.port}/bench"

@@ -319,6 +319,12 @@ impl Engine {
         self.end_if_over(now);
     }
 
+    /// What the target said of an error, for people.
+    #[cold]
+    pub fn heard(&mut self, text: &str) {
+        self.books.heard(text);
+    }
+
     /// A connection was lost, and is gone: idle, or in the middle of an operation, which has failed then.
     pub fn lost(&mut self, conn: ConnId, error: ErrorKind, now: Time) {
         self.roll(now);

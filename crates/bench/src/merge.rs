@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    record::{BadHistogram, Histogram},
+    record::{BadHistogram, Histogram, MAX_ERROR_TEXTS},
     result::{BenchResult, ConnectPhases, Connections, Measured, Percentiles, Second, Step},
 };
 
@@ -51,6 +51,18 @@ impl From<BadHistogram> for MergeError {
     }
 }
 
+/// What was said of errors anywhere, and how often: the most frequent.
+fn texts(results: &[BenchResult]) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::<String, u64>::new();
+    for (text, count) in results.iter().flat_map(|result| &result.error_texts) {
+        let sum = all.entry(text.clone()).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all.into_iter().take(MAX_ERROR_TEXTS).collect()
+}
+
 /// Joins results. Seconds are laid over each other from the beginning of each run. Of a second's percentiles only the largest value can be
 /// joined; the others are unknown. The most connections at one time is the sum of each one's most, which may be more than there were.
 ///
@@ -93,6 +105,7 @@ pub fn merge(results: &[BenchResult]) -> Result<BenchResult, MergeError> {
         total: measured(&totals)?,
         steps: steps.collect::<Result<_, MergeError>>()?,
         series: series(results),
+        error_texts: texts(results),
         interrupted: results.iter().any(|result| result.interrupted),
         warnings,
         about,

@@ -4,5 +4,7 @@
 mod books;
 mod histogram;
 
-pub use books::{Books, Cause, EPHEMERAL, ErrorKind, Gauges, MAX_ERROR_KINDS, MAX_SECONDS, MAX_STEPS, Part, Phases};
+pub use books::{
+    Books, Cause, EPHEMERAL, ErrorKind, Gauges, MAX_ERROR_KINDS, MAX_ERROR_TEXTS, MAX_SECONDS, MAX_STEPS, Part, Phases,
+};
 pub use histogram::{BadHistogram, Histogram, LONGEST_US};

@@ -24,6 +24,9 @@ pub struct BenchResult {
     pub steps: Vec<Step>,
     /// Second by second, the warm-up included.
     pub series: Vec<Second>,
+    /// What the target said of errors, and how often: the first texts that differ.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub error_texts: BTreeMap<String, u64>,
     /// It was interrupted: what there is until then.
     pub interrupted: bool,
     /// What the reader must know to read it rightly, one sentence each.

@@ -97,7 +97,10 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     result.warnings.extend(processors.warning());
     result.about.started = started;
     result.about.target = shown(plan.target.url());
-    result.about.server = Some(server);
+    if server.is_pooled && plan.poolhouse.is_none() {
+        result.warnings.push(target::POOLED.to_owned());
+    }
+    result.about.server = Some(server.name);
     result.about.machine = machine::describe();
     Ok(result)
 }

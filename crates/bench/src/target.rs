@@ -101,11 +101,24 @@ impl fmt::Display for TargetError {
 
 impl std::error::Error for TargetError {}
 
-/// One connection before any load, whatever the target is. Returns the server's name and version.
+/// What answers at a target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Server {
+    /// Its name and version: `PostgreSQL 17.2`.
+    pub name: String,
+    /// A pooler answers in its place.
+    pub is_pooled: bool,
+}
+
+/// What is said where a load for the database meets a pooler.
+pub const POOLED: &str = "A pooler answers at this address, so that what is measured is that pool: for the database itself, give the \
+                          database's own address.";
+
+/// One connection before any load, whatever the target is. Returns what answers there.
 ///
 /// # Errors
 /// Why no load can be run against it.
-pub fn check(target: &Target) -> Result<String, TargetError> {
+pub fn check(target: &Target) -> Result<Server, TargetError> {
     match target {
         Target::Postgres(target) => postgres::check(target),
         Target::Redis(target) => redis::check(target),

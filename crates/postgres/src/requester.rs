@@ -323,6 +323,11 @@ impl Requester {
         }
     }
 
+    /// The process that answers here, as the server says; `None` if it has not said so.
+    pub fn process(&self) -> Option<u32> {
+        (!self.key.secret.is_empty()).then_some(self.key.pid)
+    }
+
     /// What the server calls its version; `None` before it is ready, or if it does not say.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()

@@ -69,6 +69,7 @@ impl Engine {
             total,
             steps: self.books.step_results(now),
             series: self.books.series().to_vec(),
+            error_texts: self.books.texts().clone(),
             interrupted: self.interrupted,
             warnings,
         }

@@ -14,6 +14,10 @@ pub const MAX_SECONDS: usize = 2 * 86_400;
 /// The most kinds of errors of a step; the others are counted as `other`.
 pub const MAX_ERROR_KINDS: usize = 64;
 
+/// The most texts of errors that are counted apart, and the most characters of one.
+pub const MAX_ERROR_TEXTS: usize = 32;
+const MAX_ERROR_TEXT: usize = 300;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Which part of the run something belongs to.
@@ -110,6 +114,8 @@ pub struct Books {
     done: u64,
     failed: u64,
     dropped: u64,
+    /// What the target said where it refused something.
+    texts: BTreeMap<String, u64>,
     /// Nothing is written down any more.
     frozen: bool,
 }
@@ -169,6 +175,7 @@ impl Books {
             done: 0,
             failed: 0,
             dropped: 0,
+            texts: BTreeMap::new(),
             frozen: false,
         }
     }
@@ -294,6 +301,20 @@ impl Books {
         if slow {
             self.responses.record(taken);
         }
+    }
+
+    /// The target said this of an error. What it says beyond [`MAX_ERROR_TEXTS`] different texts is counted by its kind only.
+    #[cold]
+    pub fn heard(&mut self, text: &str) {
+        let text: String = text.chars().take(MAX_ERROR_TEXT).collect();
+        if !self.frozen && (self.texts.len() < MAX_ERROR_TEXTS || self.texts.contains_key(&text)) {
+            *self.texts.entry(text).or_default() += 1;
+        }
+    }
+
+    /// What it said, and how often.
+    pub fn texts(&self) -> &BTreeMap<String, u64> {
+        &self.texts
     }
 
     /// Whether nobody of this part of the run has an answer that took as long.

@@ -31,6 +31,7 @@ pub(crate) fn full(name: &str) -> BenchResult {
         total: measured(),
         steps: vec![step("100/s", 5.0), step("300/s", 35.0)],
         series: (0..65).map(second).collect(),
+        error_texts: BTreeMap::from([("a made-up error (SQLSTATE 40001)".to_owned(), 3)]),
         interrupted: false,
         warnings: vec!["Something must be known.".to_owned()],
     }

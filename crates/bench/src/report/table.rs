@@ -13,6 +13,9 @@ use crate::{
     words::STRAIGHT,
 };
 
+/// Texts of errors that are shown, the most frequent first.
+const TEXTS: usize = 2;
+
 /// Writes one result, or several variants with a line for each of their steps.
 ///
 /// # Errors
@@ -180,6 +183,9 @@ fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()
     line(out, "  connections  ", &connections(&total.connections))?;
     if !total.connections.failed.is_empty() {
         line(out, "  not opened   ", &list(&figures::by_count(&total.connections.failed)))?;
+    }
+    for (text, count) in figures::by_count(&result.error_texts).into_iter().take(TEXTS) {
+        line(out, "  said         ", &format!("{} times: {}", figures::count(count), figures::printable(text)))?;
     }
     if let Some(rates) = figures::opened_per_hour(result) {
         let rates: Vec<_> = rates

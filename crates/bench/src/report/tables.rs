@@ -22,6 +22,11 @@ pub(super) fn run_tables(result: &BenchResult) -> Vec<Table> {
         let rows = figures::by_count(&total.errors).into_iter().map(row).collect();
         tables.push(Table::plain("Errors", &["kind", "operations", "share"], rows));
     }
+    if !result.error_texts.is_empty() {
+        let row = |(text, count): (&str, u64)| vec![figures::printable(text), figures::count(count)];
+        let rows = figures::by_count(&result.error_texts).into_iter().map(row).collect();
+        tables.push(Table::plain("What was said of errors", &["text", "times"], rows));
+    }
     tables.push(connections(result));
     tables
 }

@@ -16,7 +16,7 @@ use crate::{
     plan::{Script, Target},
     result::About,
     run::machine,
-    target::{self, Blame, TargetError, make_room},
+    target::{self, Blame, POOLED, TargetError, make_room},
     words,
 };
 
@@ -163,7 +163,7 @@ pub fn run(
         Target::Postgres(target) => Some(limits(target)?),
         Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => None,
     };
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = server.is_pooled.then(|| POOLED.to_owned()).into_iter().collect();
     let options = limits.map_or(Ok(order.options), |limits| within(order.options, limits, &mut warnings))?;
     room(&order.target, options.to, options.duration)?;
     warnings.extend(beyond_scale(&order.target, options.to));
@@ -172,7 +172,7 @@ pub fn run(
     let mut result = SweepResult {
         format: FORMAT,
         kind: "sweep".to_owned(),
-        about: about(&order, server),
+        about: about(&order, server.name),
         asked: asked(&options, order.rate),
         warnings,
         ..SweepResult::default()

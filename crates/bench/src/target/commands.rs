@@ -84,8 +84,8 @@ pub(super) trait Link: Sized {
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind>;
 
-    /// The error that the last command was answered with.
-    fn error(&self) -> Option<ErrorKind>;
+    /// The error that the last command was answered with, and what it says to people.
+    fn error(&self) -> Option<(ErrorKind, String)>;
 
     /// It takes another command.
     fn is_open(&self) -> bool;

@@ -30,7 +30,7 @@ use tokio_rustls::{
     rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
 };
 
-use super::{Surroundings, TargetError, WATCH_EVERY};
+use super::{Server, Surroundings, TargetError, WATCH_EVERY};
 use crate::{
     engine::{ConnId, Engine, Order, Outcome},
     plan::{HttpTarget, Plan},
@@ -49,7 +49,7 @@ const CHECK_TIME: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// Why no load can be run against it.
-pub fn check(target: &HttpTarget) -> Result<String, TargetError> {
+pub fn check(target: &HttpTarget) -> Result<Server, TargetError> {
     let asked = Asked::read(target, native_roots)?;
     let runtime = runtime()?;
     let mut head = asked.request(&mut asked.filling(0));
@@ -60,7 +60,7 @@ pub fn check(target: &HttpTarget) -> Result<String, TargetError> {
         tokio::time::timeout(CHECK_TIME * 2, line::greet(asked.destination.clone(), head, CHECK_TIME)).await
     });
     match greeted {
-        Ok(Ok(server)) => Ok(server.unwrap_or_else(|| "HTTP/1.1".to_owned())),
+        Ok(Ok(server)) => Ok(Server { name: server.unwrap_or_else(|| "HTTP/1.1".to_owned()), is_pooled: false }),
         Ok(Err((kind, message))) => Err(TargetError::target(format!("{}: {} ({message})", asked.place(), kind.0))),
         Err(_) => {
             let seconds = (CHECK_TIME * 2).as_secs();

@@ -9,10 +9,12 @@ mod documents;
 mod link;
 mod place;
 
+use std::cell::RefCell;
+
 use mongodb::bson::{Value, Writer};
 
 use super::{
-    Surroundings, TargetError,
+    Server, Surroundings, TargetError,
     commands::{CHECK_TIME, ask_once, carry_out},
 };
 use crate::{
@@ -31,21 +33,41 @@ pub use documents::init;
 ///
 /// # Errors
 /// Why no load can be run against it.
-pub fn check(target: &MongoTarget) -> Result<String, TargetError> {
+pub fn check(target: &MongoTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
     let place = Place::of(target, None)?;
+    let known = RefCell::new(None);
     let ask = |link: &mut Link, out: &mut Vec<u8>| {
         let mut command = Vec::new();
-        Writer::new(&mut command).int32("buildInfo", 1).text("$db", "admin");
+        let question = if known.borrow().is_none() { "buildInfo" } else { "isdbgrid" };
+        Writer::new(&mut command).int32(question, 1).text("$db", "admin");
         link.ask_for(&command, out);
     };
-    let version = ask_once(&place, &place.address, CHECK_TIME, ask, |link| version(link).map(Some))?.flatten();
+    let told = |link: &mut Link| {
+        let mut known = known.borrow_mut();
+        match *known {
+            Some(_) => Ok(Some(is_pooled(link))),
+            None => version(link).map(|version| {
+                *known = Some(version);
+                None
+            }),
+        }
+    };
+    let is_pooled = ask_once(&place, &place.address, CHECK_TIME, ask, told)?;
+    let version = known.into_inner().flatten();
     if let MongoWork::BuiltIn { operation, documents, .. } = &target.work
         && *operation != MongoOperation::Insert
     {
         documents::check(&place, *documents)?;
     }
-    Ok(version.map_or_else(|| "MongoDB".to_owned(), |version| format!("MongoDB {version}")))
+    let name = version.map_or_else(|| "MongoDB".to_owned(), |version| format!("MongoDB {version}"));
+    Ok(Server { name, is_pooled: is_pooled == Some(true) })
+}
+
+/// Whether it calls itself what Poolhouse does.
+fn is_pooled(link: &mut Link) -> bool {
+    let host = link.kept().and_then(|answer| answer.get("hostname").ok()?.and_then(Value::text));
+    link.said().is_none() && host == Some("poolhouse")
 }
 
 /// The version that the answer to buildInfo tells. Who may not ask this may be allowed what the load asks.

@@ -14,7 +14,7 @@ mod tables;
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
-use super::{Surroundings, TargetError, make_room, not_begun};
+use super::{Server, Surroundings, TargetError, make_room, not_begun};
 use crate::{
     engine::Engine,
     plan::{Plan, PostgresTarget, Script},
@@ -34,14 +34,17 @@ const CHECK_TIME: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// Why no load can be run against it.
-pub fn check(target: &PostgresTarget) -> Result<String, TargetError> {
+pub fn check(target: &PostgresTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
     let place = Place::of(target, None)?;
     let mut once = Once::connect(place, CHECK_TIME)?;
     if asks_tables(target) {
         tables::check(&mut once, target, CHECK_TIME)?;
     }
-    Ok(once.version().map_or_else(|| "PostgreSQL".to_owned(), |version| format!("PostgreSQL {version}")))
+    // One that does not tell its process may be loaded all the same.
+    let is_pooled = once.is_pooled(CHECK_TIME).unwrap_or(false);
+    let name = once.version().map_or_else(|| "PostgreSQL".to_owned(), |version| format!("PostgreSQL {version}"));
+    Ok(Server { name, is_pooled })
 }
 
 /// The scale of the tables that built-in scripts are to ask, at least 1; `None`: no such script is asked.

@@ -7,8 +7,10 @@ mod asker;
 mod link;
 mod place;
 
+use std::cell::RefCell;
+
 use super::{
-    Surroundings, TargetError,
+    Server, Surroundings, TargetError,
     commands::{CHECK_TIME, ask_once, carry_out},
 };
 use crate::{
@@ -25,12 +27,34 @@ use place::Place;
 ///
 /// # Errors
 /// Why no load can be run against it.
-pub fn check(target: &RedisTarget) -> Result<String, TargetError> {
+pub fn check(target: &RedisTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
     let place = Place::of(target, None)?;
-    let ask = |link: &mut Link, out: &mut Vec<u8>| link.requester().ask_for(&[b"INFO", b"server"], out);
-    let version = ask_once(&place, &place.address, CHECK_TIME, ask, |link| version(link).map(Some))?.flatten();
-    Ok(version.map_or_else(|| "Redis".to_owned(), |version| format!("Redis {version}")))
+    let known = RefCell::new(None);
+    let ask = |link: &mut Link, out: &mut Vec<u8>| match *known.borrow() {
+        None => link.requester().ask_for(&[b"INFO", b"server"], out),
+        Some(_) => link.requester().ask_for(&[b"CLIENT", b"INFO"], out),
+    };
+    let told = |link: &mut Link| {
+        let mut known = known.borrow_mut();
+        match *known {
+            Some(_) => Ok(Some(is_pooled(link))),
+            None => version(link).map(|version| {
+                *known = Some(version);
+                None
+            }),
+        }
+    };
+    let is_pooled = ask_once(&place, &place.address, CHECK_TIME, ask, told)?;
+    let version = known.into_inner().flatten();
+    let name = version.map_or_else(|| "Redis".to_owned(), |version| format!("Redis {version}"));
+    Ok(Server { name, is_pooled: is_pooled == Some(true) })
+}
+
+/// Whether what is told of the connection is what Poolhouse tells of its clients: of Redis's own it would be a descriptor.
+fn is_pooled(link: &mut Link) -> bool {
+    let requester = link.requester();
+    requester.error().is_none() && String::from_utf8_lossy(requester.kept()).contains(" fd=-1 ")
 }
 
 /// The version that the answer to INFO tells. Who may not ask this may be allowed what the load asks.

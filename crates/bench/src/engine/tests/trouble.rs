@@ -9,6 +9,7 @@ use super::{
     closed, fixed, ms, open, plan, seconds,
     world::{Fate, World, always},
 };
+use crate::record::{Books, MAX_ERROR_TEXTS};
 
 fn at(second: u64) -> Time {
     Time(0) + seconds(second)
@@ -46,6 +47,16 @@ fn errors_are_counted_by_kind_and_their_connections_are_used_again() {
     assert_eq!(result.total.response_ms.unwrap().count, 900);
     assert_eq!(result.total.connections.created, 10);
     assert_eq!(result.series.iter().map(|second| second.errors).sum::<u64>(), 100);
+}
+
+#[test]
+fn texts_of_errors_are_counted_up_to_so_many_that_differ_and_are_long() {
+    let mut books = Books::new();
+    (0..100).for_each(|n| books.heard(&format!("{n}: {}", "é".repeat(1_000))));
+    books.heard(&format!("0: {}", "é".repeat(2_000)));
+    let texts = books.texts();
+    assert_eq!((texts.len(), texts.values().max()), (MAX_ERROR_TEXTS, Some(&2)));
+    assert!(texts.keys().all(|text| text.chars().count() == 300));
 }
 
 #[test]

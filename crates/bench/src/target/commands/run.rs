@@ -159,7 +159,10 @@ impl<'a, L: Link> Run<'a, L> {
 
     fn answered(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
         let open = self.conn(conn);
-        let error = open.link.error();
+        let error = open.link.error().map(|(kind, text)| {
+            engine.heard(&text);
+            kind
+        });
         let Work::Operation { turn, .. } = open.work else { unreachable!("only what was asked is answered") };
         match (turn, &error) {
             (Turn::Begins, None) => open.bound = true,
@@ -234,10 +237,14 @@ impl<L: Link> OnLines for Run<'_, L> {
             News::Answered => self.answered(conn, engine, now),
             News::Down(down) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
                 Work::Making => {
+                    engine.heard(&down.message);
                     self.refusal = Some(down.message);
                     engine.connect_failed(conn, down.kind, down.permanent, now);
                 }
-                Work::Idle | Work::Operation { .. } => engine.lost(conn, down.kind, now),
+                Work::Idle | Work::Operation { .. } => {
+                    engine.heard(&down.message);
+                    engine.lost(conn, down.kind, now);
+                }
                 Work::Gone => unreachable!("nothing happens to what is gone"),
             },
         }

@@ -255,7 +255,7 @@ fn tls_is_a_phase_and_an_unknown_certificate_is_refused() {
 #[test]
 fn a_dead_or_wrong_target_is_a_clear_error_before_any_load() {
     let server = server(None);
-    assert_eq!(check(&target(format!("http://{}/", server.address))).unwrap(), "toy/1");
+    assert_eq!(check(&target(format!("http://{}/", server.address))).unwrap().name, "toy/1");
     assert_eq!(server.seen.requests.lock().unwrap()[0].0, "HEAD");
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = check(&target(format!("http://u:hunter2@{free}/"))).unwrap_err().to_string();

@@ -124,8 +124,8 @@ impl commands::Link for Link {
         Ok(())
     }
 
-    fn error(&self) -> Option<ErrorKind> {
-        self.requester.error().map(kind_of)
+    fn error(&self) -> Option<(ErrorKind, String)> {
+        self.requester.error().map(|error| (kind_of(error), error.to_string()))
     }
 
     fn is_open(&self) -> bool {

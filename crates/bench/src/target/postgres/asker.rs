@@ -37,6 +37,11 @@ impl Asker {
         self.once.version()
     }
 
+    /// The process that answers here, as the server says. Another one that carries out what is asked is behind a pooler.
+    pub fn process(&mut self) -> Option<u32> {
+        self.once.process()
+    }
+
     /// Asks one thing, and keeps up to `most` rows of the answer. After an error that is not the server's the connection is of no use.
     ///
     /// # Errors

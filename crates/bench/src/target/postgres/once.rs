@@ -67,6 +67,22 @@ impl<'a> Once<'a> {
         self.link.as_mut()?.requester().version().map(str::to_owned)
     }
 
+    /// The process that answers here, as the server says.
+    pub(super) fn process(&mut self) -> Option<u32> {
+        self.link.as_mut()?.requester().process()
+    }
+
+    /// Whether another process carries out what is asked than the one that answers here: a pooler is between.
+    ///
+    /// # Errors
+    /// The server's error, or that it is gone or takes longer than `within`.
+    pub(super) fn is_pooled(&mut self, within: Duration) -> Result<bool, TargetError> {
+        let Some(here) = self.process() else { return Ok(false) };
+        let answer = self.ask("SELECT pg_catalog.pg_backend_pid() AS pid", within)?;
+        let there = answer.row().and_then(|row| row.first()?.1.as_deref()?.parse::<u32>().ok());
+        Ok(there.is_some_and(|there| there != here))
+    }
+
     /// Asks something and waits for the answer; keeps the first row.
     ///
     /// # Errors

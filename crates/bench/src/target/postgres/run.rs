@@ -191,7 +191,10 @@ impl<'a> Run<'a> {
         match &mut open.work {
             Work::Operation { client, asked, .. } => {
                 let error = match (&answer.error, asked.take()) {
-                    (Some(error), _) => Some(kind_of(error)),
+                    (Some(error), _) => {
+                        engine.heard(&error.to_string());
+                        Some(kind_of(error))
+                    }
                     (None, None) => None,
                     (None, Some(number)) => {
                         let client = self.clients[*client as usize].as_mut().expect("the client has begun");
@@ -285,10 +288,14 @@ impl OnLines for Run<'_> {
             News::Answered => self.answered(conn, engine, now),
             News::Down(down) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
                 Work::Making => {
+                    engine.heard(&down.message);
                     self.refusal = Some(down.message);
                     engine.connect_failed(conn, down.kind, down.permanent, now);
                 }
-                Work::Idle | Work::Operation { .. } => engine.lost(conn, down.kind, now),
+                Work::Idle | Work::Operation { .. } => {
+                    engine.heard(&down.message);
+                    engine.lost(conn, down.kind, now);
+                }
                 // What it failed for first is what counts.
                 Work::Tidying { error, .. } => engine.lost(conn, error, now),
                 Work::Gone => unreachable!("nothing happens to what is gone"),

@@ -117,8 +117,8 @@ impl commands::Link for Link {
         Ok(())
     }
 
-    fn error(&self) -> Option<ErrorKind> {
-        self.requester.error().map(kind_of)
+    fn error(&self) -> Option<(ErrorKind, String)> {
+        self.requester.error().map(|error| (kind_of(error), error.to_string()))
     }
 
     /// What has said goodbye behind the answer takes no other command.
