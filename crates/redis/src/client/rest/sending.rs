@@ -60,6 +60,19 @@ impl Redis {
             }
             let work = &mut client.http().works[number];
             if let Some(what) = work.call.subscription() {
+                let access = Arc::clone(&work.access);
+                if client.has_streams() && client.has_wish() {
+                    return;
+                }
+                match self.acts_as(me, client, &access, out) {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => {
+                        client.http().works[number].give_up(&error);
+                        number += 1;
+                        continue;
+                    }
+                }
                 match self.begin_events(me, client, number, what, out) {
                     true => continue,
                     false => return,
@@ -100,7 +113,6 @@ impl Redis {
         }
         // In HTTP/1.1 the request is the only one of its connection.
         let work = client.http().works.pop_back().expect("a request that was just seen");
-        (client.user, client.database) = (Arc::clone(&work.access.user), work.access.database);
         client.listen(work.stream, Arc::clone(&work.access), what.name());
         let words = resp::parts(&work.call.wire);
         if let Err(why) = self.change_subscriptions(me, client, what, &words[1..], out) {
@@ -124,7 +136,7 @@ impl Redis {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) -> Result<bool, Box<str>> {
-        if !client.acts_as(access) {
+        if !self.acts_as(me, client, access, out)? {
             return Ok(false);
         }
         let last = call.commands.len().saturating_sub(1);
@@ -168,6 +180,24 @@ impl Redis {
         }
         Ok(true)
     }
+
+    /// Has the client go on, and count, as whoever asks next. `Ok(false)`: the replies to the requests of another have to come first.
+    ///
+    /// # Errors
+    /// There is no pool for it, and why.
+    fn acts_as(&self, me: ClientTag, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
+        if client.user != access.user || client.database != access.database {
+            if client.lease != Lease::None {
+                client.held_back = true;
+                return Ok(false);
+            }
+            let pool = self.directory.route(&access.user, access.database, client.version);
+            let pool = pool.map_err(|why| format!("ERR Poolhouse: {why}"))?;
+            client.database = access.database;
+            client.enter(me, Arc::clone(&access.user), pool, out);
+        }
+        Ok(true)
+    }
 }
 
 /// What a command is whose reply may count subscribers, or a script; all others are ordinary ones here.
@@ -198,18 +228,6 @@ impl Client {
             self.http().unanswered = 0;
         }
         self.due > 0 && self.http().unanswered + more > MAX_UNANSWERED
-    }
-
-    /// Goes on as whoever asks next. False if the replies to the requests of another have to come first.
-    pub(super) fn acts_as(&mut self, access: &Access) -> bool {
-        if self.user != access.user || self.database != access.database {
-            if self.lease != Lease::None {
-                self.held_back = true;
-                return false;
-            }
-            (self.user, self.database) = (Arc::clone(&access.user), access.database);
-        }
-        true
     }
 
     fn listen(&mut self, stream: Stream, access: Arc<Access>, command: &'static str) {
