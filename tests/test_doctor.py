@@ -241,6 +241,37 @@ def test_transactions_left_open_are_named_as_that(start):
     assert said["findings"][0]["setting"] is None, "a limit would break what pauses for half a second"
 
 
+def test_short_pauses_in_which_most_servers_stand_are_no_small_pool(start):
+    def pause(client, over):
+        client.query("BEGIN")
+        client.query("SELECT 1")
+        over.wait(0.06)
+        client.query("COMMIT")
+
+    pooler = start(max_size=4)
+    with clients(pooler, 10, pause):
+        time.sleep(0.5)
+        said, done = doctor(pooler)
+    assert symptoms(said) == ["transactions_left_open"], said
+    assert "the pool is not too small" in said["findings"][0]["rules_out"]
+
+
+def test_pipelines_that_clients_do_not_end_are_no_small_pool_beside_the_database(start, cluster):
+    def half(client, over):
+        client.send(w.parse("SELECT 1"), w.bind(), w.execute(), w.message(b"H"))
+        client.expect(b"1", b"2", b"D", b"C")
+        over.wait(0.5)
+        client.send(w.message(b"S"))
+        client.until_ready()
+
+    pooler = start(max_size=4, max_wait_time="60s")
+    with clients(pooler, 10, half):
+        eventually("clients wait", lambda: pooler.pools() and pooler.pools()[0]["waiters"] >= 4)
+        said, done = look(pooler.admin_url, "--database", cluster.url(), window="3s")
+    assert symptoms(said) == ["transactions_left_open"], (said, done.stderr)
+    assert "pipeline" in " ".join(said["findings"][0]["evidence"])
+
+
 def test_servers_that_never_come_back_are_a_leak(start):
     pooler = start(max_size=4)
     with contextlib.ExitStack() as stack:
@@ -250,6 +281,21 @@ def test_servers_that_never_come_back_are_a_leak(start):
             time.sleep(2.5)
             said, done = doctor(pooler)
     assert symptoms(said) == ["leak"], said
+
+
+def test_a_limit_on_pauses_that_is_set_already_is_not_proposed(start):
+    pooler = start(max_size=4, transaction_idle_time="30s", query_time="40s")
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(pooler.wire()).query("BEGIN")
+        settings = pooler.pools()[0]["settings"]
+        with clients(pooler, 5, short):
+            time.sleep(2.5)
+            said, done = doctor(pooler)
+    assert symptoms(said) == ["leak"], said
+    (finding,) = said["findings"]
+    assert finding["setting"] is None and "transaction_idle_time = 30s is in force" in finding["advice"], finding
+    assert (settings["transaction_idle_time"], settings["query_time"], settings["client_idle_time"]) == (30_000, 40_000, None)
 
 
 def test_clients_that_connect_for_each_query_are_named(start):

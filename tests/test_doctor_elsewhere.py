@@ -84,6 +84,14 @@ def test_ordinary_work_on_a_database_is_healthy(cluster, watched):
     assert any("too small" in unseen for unseen in said["unseen"])
 
 
+def test_a_pooler_in_place_of_the_database_is_told(cluster, watched, start):
+    databases = {"postgres": {"url": f"postgres://{WATCHER}:{PASSWORD}@127.0.0.1:{cluster.port}/postgres"}}
+    made = start(users={WATCHER: PASSWORD}, databases=databases)
+    told = [any("the pooler that answers at this address" in unseen for unseen in see(url, window="2s")[0]["unseen"])
+            for url in (f"postgres://{WATCHER}:${{SECRET}}@127.0.0.1:{made.port}/postgres", watched)]
+    assert told == [True, False]
+
+
 def test_connections_for_each_query_are_named(cluster, watched):
     with coming_and_going(lambda: direct(cluster), 2, lambda db: db.execute("SELECT 1")):
         said, done = see(watched)
@@ -95,6 +103,23 @@ def test_pauses_within_transactions_are_named_without_a_pooler(cluster, watched)
     with doing(lambda: direct(cluster), 6, left_open):
         said, done = see(watched)
     assert symptoms(said) == ["transactions_left_open"], said
+
+
+def test_a_limit_of_the_database_that_is_set_already_is_not_proposed(cluster, watched):
+    with cluster.superuser() as db, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            left = stack.enter_context(contextlib.closing(direct(cluster, application_name="leaky")))
+            left.execute("BEGIN")
+        db.execute("ALTER SYSTEM SET idle_in_transaction_session_timeout = '20s'")
+        db.execute("SELECT pg_reload_conf()")
+        try:
+            said, done = see(watched)
+        finally:
+            db.execute("ALTER SYSTEM RESET idle_in_transaction_session_timeout")
+            db.execute("SELECT pg_reload_conf()")
+    assert symptoms(said) == ["leak"], said
+    (finding,) = said["findings"]
+    assert finding["setting"] is None and "idle_in_transaction_session_timeout is 20s already" in finding["advice"], finding
 
 
 def test_transactions_that_nobody_ends_are_a_leak_and_not_the_locks_they_cause(cluster, watched):
@@ -353,6 +378,19 @@ def test_pauses_within_transactions_of_a_pgbouncer_are_named_without_the_databas
         time.sleep(0.5)
         said, done = see(made.console)
     assert symptoms(said) == ["transactions_left_open"], said
+
+
+def test_a_limit_of_a_pgbouncer_that_is_set_already_is_not_proposed(cluster, bouncer):
+    made = bouncer(max_size=4, ini={"idle_transaction_timeout": 25})
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(made.wire()).query("BEGIN")
+        with doing(made.wire, 5, sleep(0.01)):
+            time.sleep(2.5)
+            said, done = see(made.console, "--database", cluster.url())
+    assert symptoms(said) == ["leak"], (said, done.stderr)
+    (finding,) = said["findings"]
+    assert finding["setting"] is None and "idle_transaction_timeout = 25s is in force" in finding["advice"], finding
 
 
 @pytest.mark.parametrize("mode, alone, beside", [

@@ -1,11 +1,14 @@
 """CLIENT LIST, INFO and KILL tell of Poolhouse's clients, and close those; the connections to Redis are nobody's."""
 
 import contextlib
+import json
+import subprocess
 import threading
 
 import pytest
 import redis
 
+from pooler import BINARY
 from redis_fixtures import own_redis, pool, server, talk
 from redis_raw import Raw, command
 from test_redis_login import LISTEN, users, with_users
@@ -223,3 +226,10 @@ def test_who_is_let_go_late_is_nobody_else(pool, server):
     assert late.hear(4) == b":0\r\n"
     server.connect().rpush("second", "something")
     assert stranger.hear(4) == b"*2\r\n"
+
+
+def test_the_doctor_does_not_take_them_for_clients_of_redis(pool):
+    poolhouse = pool()
+    command = [BINARY, "doctor", f"redis://127.0.0.1:{poolhouse.port}", "--window", "1s", "--every", "100ms", "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert any("a Poolhouse answers at this address" in unseen for unseen in json.loads(done.stdout)["unseen"]), done

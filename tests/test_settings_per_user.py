@@ -62,6 +62,16 @@ def test_a_users_transaction_idle_time(start, cluster):
         assert other.query("SELECT 1") == [["1"]]
 
 
+def test_the_time_outs_that_hold_for_a_user_are_told(start, cluster):
+    pooler = start(users={"app": user("app", transaction_idle_time="7s"), "app2": user("app2")}, databases=own_users(cluster),
+                   transaction_idle_time="9s")
+    for name in ("app", "app2"):
+        with pooler.wire(name) as client:
+            client.query("SELECT 1")
+    told = {pool["user"]: pool["settings"]["transaction_idle_time"] for pool in pooler.pools()}
+    assert told == {"app": 7_000, "app2": 9_000}
+
+
 def test_a_users_sizes_mode_and_wait_time(start, cluster):
     rules = {"app": user("app", max_size=1, max_wait_time="500ms"), "app2": user("app2", mode="session")}
     pooler = start(users=rules, databases=own_users(cluster), max_wait_time="20s", max_size=5)

@@ -56,13 +56,36 @@ pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
             .unwrap_or(Verdict::Absent)
     };
     let explained = first([reach::examine, held::examine, waiting::examine]);
-    let is_told =
-        matches!(&explained, Verdict::Present(Finding { symptom: Symptom::TransactionsLeftOpen | Symptom::Leak, .. }));
+    let (beside, explained) = match explained {
+        Verdict::Present(small @ Finding { symptom: Symptom::PoolTooSmall, .. }) => {
+            after_pauses(held::beside(pool), small)
+        }
+        other => (Verdict::Absent, other),
+    };
+    let is_of_pauses = |verdict: &Verdict| {
+        matches!(verdict, Verdict::Present(Finding { symptom: Symptom::TransactionsLeftOpen | Symptom::Leak, .. }))
+    };
+    let is_told = is_of_pauses(&explained) || is_of_pauses(&beside);
     let forgotten = if is_told { Verdict::Absent } else { held::forgotten(pool) };
     // A transaction that is left open may hold the locks for which others wait.
     let is_explained = [&explained, &forgotten].into_iter().any(|verdict| !matches!(verdict, Verdict::Absent));
     let oversized = if is_explained { Verdict::Absent } else { oversized::examine(pool) };
-    vec![explained, forgotten, oversized, pins::examine(pool), churn::examine(pool), stampede::examine(pool)]
+    vec![beside, explained, forgotten, oversized, pins::examine(pool), churn::examine(pool), stampede::examine(pool)]
+}
+
+/// A pool that is too small, of which some servers are held for nothing: that comes first.
+fn after_pauses(pauses: Verdict, small: Finding) -> (Verdict, Verdict) {
+    let small = match &pauses {
+        Verdict::Present(_) => Finding {
+            advice: format!(
+                "End the pauses that are told above first: they may be all that is wanting. {}",
+                small.advice
+            ),
+            ..small
+        },
+        _ => small,
+    };
+    (pauses, Verdict::Present(small))
 }
 
 /// Of what concerns all pools.

@@ -374,6 +374,33 @@ fn transactions_left_open_are_not_a_small_pool() {
 }
 
 #[test]
+fn pauses_that_are_no_round_trips_come_before_the_size_of_the_pool() {
+    let of = |elsewhere: u64, elsewhere_ms: f64| {
+        let light = Moment { elsewhere: u64::from(elsewhere > 0), elsewhere_ms, ..QUIET };
+        let full =
+            Moment { in_use: 10, waiters: 8, transactions: 900, hold_ms: 5.5, elsewhere, elsewhere_ms, accepted: 0 };
+        // Each look meets other clients.
+        let moments: Vec<_> = (0..30).map(|n| Moment { elsewhere: elsewhere + n % 2, ..full }).collect();
+        examine(&window(&[vec![light; 10], moments].concat(), same))
+    };
+    assert_eq!(symptoms(&of(7, 40.0)), [Symptom::TransactionsLeftOpen]);
+    let both = of(3, 40.0);
+    assert_eq!(symptoms(&both), [Symptom::TransactionsLeftOpen, Symptom::PoolTooSmall]);
+    assert!(both.findings[0].rules_out.contains("not the size alone"), "{both:?}");
+    assert!(both.findings[1].advice.starts_with("End the pauses"), "{both:?}");
+    assert_eq!(symptoms(&of(7, 4.0)), [Symptom::PoolTooSmall], "a round trip");
+}
+
+#[test]
+fn sessions_that_wait_for_their_clients_are_no_small_pool() {
+    let work = Work { sessions: 10, all_ready: 1, processors: Some(8), ..Work::default() };
+    let found = steady(Work { clients: 8, ready: 1, ..work });
+    assert_eq!(symptoms(&found), [Symptom::TransactionsLeftOpen], "{found:?}");
+    assert!(found.findings[0].rules_out.contains("1.0 of its sessions had something to do"), "{found:?}");
+    assert_eq!(symptoms(&steady(Work { clients: 2, others: 8, ..work })), [Symptom::PoolTooSmall]);
+}
+
+#[test]
 fn a_full_pool_of_open_transactions_is_found_although_none_waits() {
     let open = Moment { in_use: 10, elsewhere: 10, elsewhere_ms: 2_500.0, transactions: 3, hold_ms: 900.0, ..QUIET };
     let changing: Vec<_> = (0..40).map(|n| Moment { elsewhere: 9 + n % 2, ..open }).collect();
@@ -583,6 +610,11 @@ fn what_is_in_force_is_not_proposed() {
     };
     assert_eq!(told(None).0, Some((None, "30s".to_owned())));
     assert_eq!(told(Some(60_000.0)).0, Some((Some("60s".to_owned()), "30s".to_owned())));
+    let pausing = Moment { in_use: 10, waiters: 5, transactions: 20, elsewhere: 7, elsewhere_ms: 800.0, ..QUIET };
+    let moments: Vec<_> = (0..40).map(|n| Moment { elsewhere: 7 + n % 2, ..pausing }).collect();
+    let within = examine(&window(&moments, |look| look.pools[0].settings.transaction_idle_time = Some(30_000.0)));
+    let advice = &within.findings[0].advice;
+    assert!(advice.contains("transaction_idle_time is 30s already"), "{advice}");
     let (setting, advice) = told(Some(2_500.0));
     assert!(setting.is_none() && advice.contains("transaction_idle_time = 2500ms is in force"), "{advice}");
 }

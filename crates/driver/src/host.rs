@@ -122,7 +122,7 @@ impl Host {
     }
 
     fn pool_snapshot(&self, pool: &SharedPool, now: Time) -> PoolSnapshot {
-        let told = pool.snapshot(now);
+        let told = pool.snapshot(now, &self.listeners);
         let limited_by = if told.counts.waiters > 0 { self.registry.limiting(pool) } else { None };
         PoolSnapshot { limited_by, ..told }
     }

@@ -51,7 +51,7 @@ pub use lines::{Event, LineError, LineFault, Lines, Received};
 pub use orders::DatabaseName;
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot, PoolLoad,
-    PoolSnapshot, PoolState, ServerInfo, Snapshot, TenantSnapshot, Which, WorkerSnapshot,
+    PoolSnapshot, PoolState, PoolTimes, ServerInfo, Snapshot, TenantSnapshot, Which, WorkerSnapshot,
 };
 pub use socket::prepare_listener;
 pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};

@@ -14,9 +14,10 @@ use protocol::{PoolId, Tenant};
 
 use crate::{
     alarms::Alarms,
-    config::PoolSpec,
+    config::{PoolSpec, Timeouts},
+    listener::Listener,
     orders::Wish,
-    snapshot::{DurationHistogram, ForgottenPools, PoolLoad, PoolSnapshot, PoolState, add},
+    snapshot::{DurationHistogram, ForgottenPools, PoolLoad, PoolSnapshot, PoolState, PoolTimes, add},
 };
 
 /// Between two times that all servers are made anew because one of them takes no writes.
@@ -406,7 +407,8 @@ impl SharedPool {
     }
 
     /// What it holds now, and what was counted.
-    pub(crate) fn snapshot(&self, now: Time) -> PoolSnapshot {
+    /// `listeners`: where its clients may come in.
+    pub(crate) fn snapshot(&self, now: Time, listeners: &[Listener]) -> PoolSnapshot {
         let spec = self.spec();
         let guarded = self.lock();
         let Guarded { pool, stats, .. } = &*guarded;
@@ -420,6 +422,7 @@ impl SharedPool {
             address: spec.hosts.to_string(),
             counts: pool.counts(),
             config: pool.config().clone(),
+            timeouts: times_in_force(&spec, listeners),
             clients: self.clients.load(Relaxed),
             created: stats.created,
             closed: stats.closed.clone(),
@@ -438,5 +441,20 @@ impl SharedPool {
             paused: pool.is_paused(),
             drained: self.drained.load(Relaxed),
         }
+    }
+}
+
+/// Time-outs of a pool's clients: its own, or the longest of the listeners that speak its protocol.
+fn times_in_force(spec: &PoolSpec, listeners: &[Listener]) -> PoolTimes {
+    let speak = listeners.iter().filter(|listener| listener.protocol == spec.protocol);
+    let all: Vec<Timeouts> = speak.map(|listener| spec.timeouts.over(listener.timeouts())).collect();
+    let longest = |of: fn(&Timeouts) -> Option<Duration>| {
+        let known: Option<Vec<Duration>> = all.iter().map(of).collect();
+        known?.into_iter().max()
+    };
+    PoolTimes {
+        client_idle: longest(|times| times.client_idle),
+        query: longest(|times| times.query),
+        transaction_idle: longest(|times| times.transaction_idle),
     }
 }

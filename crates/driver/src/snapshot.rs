@@ -112,6 +112,8 @@ pub struct PoolSnapshot {
     pub counts: Counts,
     /// The rules in force.
     pub config: PoolConfig,
+    /// Time-outs in force for its clients. Where they come by listeners that differ, the longest.
+    pub timeouts: PoolTimes,
     /// Clients logged in to it.
     pub clients: u64,
     /// Connections made since the start.
@@ -147,6 +149,17 @@ pub struct PoolSnapshot {
     pub paused: bool,
     /// An operator drains it: clients go as soon as they have nothing in progress.
     pub drained: bool,
+}
+
+/// Time-outs of a pool's clients; `None` is off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolTimes {
+    /// A client with nothing in progress.
+    pub client_idle: Option<Duration>,
+    /// From a request's first byte to its last answer.
+    pub query: Option<Duration>,
+    /// Inside a transaction, between requests.
+    pub transaction_idle: Option<Duration>,
 }
 
 /// What forgotten pools of one database have counted. The fields are those of [`PoolSnapshot`].

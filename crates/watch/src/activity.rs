@@ -27,12 +27,18 @@ pub struct Activity {
     pub max_connections: u64,
     /// Of those, how many are kept for superusers and other chosen ones.
     pub reserved: u64,
+    /// Its `idle_in_transaction_session_timeout` for the one that asks, in milliseconds; `None`: off, or it is not told.
+    #[serde(default)]
+    pub transaction_idle_ms: Option<f64>,
     /// Transactions that have ended, in all databases.
     pub transactions: u64,
     /// Sessions that were begun, in all databases; not counted before PostgreSQL 14.
     pub sessions: Option<u64>,
     /// Processors of its machine, if they are known.
     pub processors: Option<u64>,
+    /// It was asked through a pooler, which tells nothing of itself here.
+    #[serde(default)]
+    pub is_pooled: bool,
     /// Clients' sessions of which only the bare existence may be seen. They are not among the others.
     pub hidden: u64,
     /// Sessions beyond [`MAX_BACKENDS`].
@@ -86,6 +92,7 @@ impl Activity {
              pg_catalog.current_setting('max_connections') AS max_connections, \
              pg_catalog.current_setting('superuser_reserved_connections')::int8 \
              + coalesce(pg_catalog.current_setting('reserved_connections', true)::int8, 0) AS reserved, \
+             (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout') AS pause_ms, \
              pg_catalog.sum(xact_commit + xact_rollback) AS transactions, {sessions} AS sessions \
              FROM pg_catalog.pg_stat_database"
         ))
@@ -120,9 +127,11 @@ impl Activity {
             started_us: needed("started_us")?,
             max_connections: needed("max_connections")?,
             reserved: figure("reserved").unwrap_or(0),
+            transaction_idle_ms: figure("pause_ms").filter(|ms| *ms > 0).map(|ms| ms as f64),
             transactions: needed("transactions")?,
             sessions: figure("sessions"),
             processors: None,
+            is_pooled: false,
             hidden: sessions.iter().filter(|row| is_hidden(row)).count() as u64,
             left_out,
             backends: sessions.iter().filter_map(Backend::read).collect(),

@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, Pooler, Row, ServerOf, Times, sum};
+use crate::{
+    Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, PoolSettings, Pooler, Row, ServerOf, Times,
+    sum,
+};
 
 /// Rows of one answer of the console that are taken.
 pub const MAX_CONSOLE_ROWS: usize = 20_000;
@@ -37,6 +40,8 @@ pub struct Shown {
     pub servers: Vec<Row>,
     /// SHOW STATE, which older ones do not have
     pub state: Option<Vec<Row>>,
+    /// SHOW CONFIG
+    pub config: Vec<Row>,
 }
 
 /// What is remembered from one look to the next.
@@ -182,6 +187,7 @@ impl Console {
         let mut users = BTreeMap::<&str, usize>::new();
         rows().for_each(|row| *users.entry(text(row, "database")).or_default() += 1);
         let none = Row::new();
+        let rules = rules(&shown.config);
         let is_paused =
             shown.state.iter().flatten().any(|row| text(row, "key") == "paused" && text(row, "value") == "yes");
         rows()
@@ -198,7 +204,7 @@ impl Console {
                     known.sum.worked = known.sum.worked.saturating_add(grown.worked);
                 }
                 let pool = known.pool(at_ms, row, settings.get(database).copied().unwrap_or(&none), is_alone);
-                Pool { paused: pool.paused || is_paused, ..pool }
+                Pool { paused: pool.paused || is_paused, settings: rules, ..pool }
             })
             .collect()
     }
@@ -323,6 +329,21 @@ impl Known {
     }
 }
 
+/// Time-outs that hold for all pools, where neither a database nor a user has its own.
+fn rules(config: &[Row]) -> PoolSettings {
+    let time = |key: &str| {
+        let row = config.iter().find(|row| text(row, "key") == key)?;
+        let seconds: f64 = text(row, "value").parse().ok()?;
+        (seconds > 0.0 && seconds.is_finite()).then_some(seconds * 1e3)
+    };
+    PoolSettings {
+        max_idle_time: time("server_idle_timeout"),
+        transaction_idle_time: time("idle_transaction_timeout"),
+        client_idle_time: time("client_idle_timeout"),
+        ..PoolSettings::default()
+    }
+}
+
 /// Seconds of the Unix epoch, of a time as the console writes it: `2026-11-26 05:13:27 UTC`.
 pub(crate) fn seconds(text: &str) -> Option<u64> {
     let mut parts = text.split([' ', '-', ':']).map(str::parse::<u64>);
@@ -392,6 +413,7 @@ mod tests {
                  app | shop | idle | 2026-11-26 05:00:00 UTC | 2026-11-26 05:13:28 UTC | 0x52 |  | 72",
             ),
             state: None,
+            config: rows("key | value\nidle_transaction_timeout | 30\nclient_idle_timeout | 0.0\nserver_idle_timeout | 600"),
         }
     }
 
@@ -479,6 +501,13 @@ mod tests {
         let down = |console: &mut Console, at| console.look(at, &bare, None).0.pools[0].unavailable_ms;
         assert_eq!(down(&mut console, 100.0), None, "it is cold");
         assert_eq!(down(&mut console, 1_600.0), Some(1_500.0));
+    }
+
+    #[test]
+    fn time_outs_are_told_in_milliseconds_and_none_where_they_are_off() {
+        let settings = Console::default().look(0.0, &shown(1, 1, &[]), None).0.pools[0].settings;
+        let told = (settings.transaction_idle_time, settings.client_idle_time, settings.max_idle_time);
+        assert_eq!(told, (Some(30_000.0), None, Some(600_000.0)));
     }
 
     #[test]

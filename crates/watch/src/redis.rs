@@ -113,6 +113,11 @@ impl Redis {
         reply.strip_prefix(':').and_then(count)
     }
 
+    /// Whether the answer to [`CLIENTS`](Self::CLIENTS) is a Poolhouse's, of its own clients: Redis's have a descriptor each.
+    pub fn is_of_pooler(list: &str) -> bool {
+        list.lines().next().is_some_and(|line| line.contains(" fd=-1 "))
+    }
+
     /// Clients from the answer to [`CLIENTS`](Self::CLIENTS), without `own` and replicas, and how many lines beyond [`MAX_LISTED`] there are.
     /// `is_whole`: nothing of the answer is lacking; otherwise its last line is not read.
     pub fn clients(list: &str, is_whole: bool, own: Option<u64>) -> (Vec<RedisClient>, u64) {

@@ -37,6 +37,13 @@ pub(crate) fn unseen(window: &DatabaseWindow) -> Vec<String> {
     unseen.push(
         "clients that are refused, and logins that take long, as after an outage: its views show sessions after their login only".to_owned(),
     );
+    if last.is_pooled {
+        unseen.push(
+            "the pooler that answers at this address: it is the database behind it that was looked at. `poolhouse doctor http://ADMIN` looks at \
+             a Poolhouse, postgres://.../pgbouncer at a PgBouncer"
+                .to_owned(),
+        );
+    }
     if last.hidden > 0 {
         unseen.push(format!(
             "what {} connections of other users do, or of all where track_activities is off: GRANT pg_monitor TO the user that looks, or \

@@ -23,6 +23,12 @@ const INEXACT: Duration = Duration::from_secs(1);
 const OF_WINDOW: f64 = 0.25;
 /// A pause within a transaction that no ordinary work needs.
 const LONG_PAUSE_MS: f64 = 200.0;
+/// Pauses that are shorter on average, by how long they have lasted at a look, are those of a round trip.
+const ROUND_TRIP_MS: f64 = 10.0;
+/// From this share on, up to [`ELSEWHERE`], pauses are told beside what others wait for.
+const BESIDE: f64 = 0.25;
+/// Looks at a full pool at which the database told of its sessions, at least.
+const LOOKS: usize = 4;
 /// Transactions that are needed to speak of their mean.
 const ENOUGH: u64 = 5;
 /// A pause so long that ending the transaction is the lesser evil, if only this share of the pauses is as long.
@@ -53,8 +59,48 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         () if open >= ELSEWHERE => left_open(pool, open, waited),
         () if idle >= ELSEWHERE && stays => with_idle_clients(pool, idle, waited),
         () if share(Stands::Unknown) >= ELSEWHERE => not_told(pool, waited),
-        () => Verdict::Absent,
+        () => with_clients(pool, waited),
     }
+}
+
+/// Clients wait, and some of the servers are with clients that ask nothing of them: not most, so that this alone does not explain it.
+pub(super) fn beside(pool: &PoolWindow<'_>) -> Verdict {
+    let waiting = pool.share(|step| step.waiters > 0);
+    let open = pool.mean(|step| step.share_of(Stands::InTransaction)).unwrap_or(0.0);
+    if waiting < WAITING || open < BESIDE || mean_pause_ms(pool) < ROUND_TRIP_MS {
+        return Verdict::Absent;
+    }
+    left_open(pool, open, format!("clients waited at {} of the looks", percent(waiting)))
+}
+
+/// The database tells that sessions wait for clients that are in the middle of something.
+fn with_clients(pool: &PoolWindow<'_>, waited: String) -> Verdict {
+    let works = || pool.steps.iter().filter(|step| step.is_full()).filter_map(|step| step.work);
+    let works: Vec<_> = works().filter(|work| work.sessions > 0).collect();
+    let mean = |of: fn(&watch::Work) -> u64| works.iter().map(|work| of(work) as f64).sum::<f64>() / works.len() as f64;
+    let (sessions, clients) = (mean(|work| work.sessions), mean(|work| work.clients));
+    if works.len() < LOOKS || clients < ELSEWHERE * sessions {
+        return Verdict::Absent;
+    }
+    Verdict::Present(Finding {
+        symptom: Symptom::TransactionsLeftOpen,
+        of: pool.name(),
+        evidence: vec![
+            format!(
+                "of {sessions:.1} sessions of the full pool {clients:.1} waited for their client, on average: for the rest of a pipeline or of a \
+                 COPY, or until it takes an answer"
+            ),
+            waited,
+        ],
+        rules_out: format!(
+            "the pool is not too small: {:.1} of its sessions had something to do",
+            mean(watch::Work::working) - clients
+        ),
+        setting: None,
+        advice: "Let clients end a pipeline (Sync) and a COPY, and take answers, before they do something else: until then each keeps its \
+                 server. query_time bounds that."
+            .to_owned(),
+    })
 }
 
 /// Nobody tells what servers do while a client has them; only how long transactions took, and how much of that their statements.
@@ -173,6 +219,14 @@ fn longest_pause_ms(pool: &PoolWindow<'_>) -> f64 {
     holders.filter(|holder| holder.stands == Stands::InTransaction).map(|holder| holder.ms).fold(0.0, f64::max)
 }
 
+/// For how long pauses within transactions had lasted, on average.
+fn mean_pause_ms(pool: &PoolWindow<'_>) -> f64 {
+    let holders = pool.steps.iter().flat_map(|step| &step.holders);
+    let pauses = holders.filter(|holder| holder.stands == Stands::InTransaction).map(|holder| holder.ms);
+    let (count, sum) = pauses.fold((0, 0.0), |(count, sum), ms| (count + 1, sum + ms));
+    sum / f64::from(count.max(1))
+}
+
 /// Where clients that hold servers are listed.
 fn who_holds(pool: &PoolWindow<'_>) -> &'static str {
     match pool.pooler {
@@ -196,40 +250,25 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
     let longest = longest_pause_ms(pool);
     let overlong = pauses.iter().filter(|ms| **ms > OVERLONG_MS).count();
     let are_few = overlong > 0 && overlong as f64 <= FEW * pauses.len() as f64;
-    let size = pool.size();
-    let kept = held_throughout(pool, Stands::InTransaction);
     let in_use = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
-    if kept > 0 && kept as f64 >= NEVER_BACK * size as f64 {
-        return Verdict::Present(Finding {
-            symptom: Symptom::Leak,
-            of: pool.name(),
-            evidence: vec![
-                format!(
-                    "{kept} of at most {size} servers were held by the same clients for the whole {}, and nothing was asked of them",
-                    time(pool.lasts.as_millis() as f64)
-                ),
-                format!("the longest has paused within its transaction for {}", time(longest)),
-                format!("{waited}, while {:.1} transactions ended a second", pool.rate()),
-            ],
-            rules_out: "transactions that are slow would come to an end, and others begin: these do neither".to_owned(),
-            setting: pool.shorter(Key::TransactionIdleTime, LIMIT_OF_LEAKS_MS),
-            advice: format!(
-                "Find the clients with {} and the place where they leave without COMMIT or ROLLBACK. {}, with an error for who left them.",
-                who_holds(pool),
-                match pool.in_force(Key::TransactionIdleTime).filter(|ms| *ms <= LIMIT_OF_LEAKS_MS) {
-                    Some(ms) => format!(
-                        "{} = {} is in force and ends such transactions",
-                        pool.key(Key::TransactionIdleTime),
-                        setting_time(ms)
-                    ),
-                    None => "The setting ends such transactions".to_owned(),
-                }
-            ),
-        });
+    let kept = held_throughout(pool, Stands::InTransaction);
+    if kept > 0 && kept as f64 >= NEVER_BACK * pool.size() as f64 {
+        return leak(pool, kept, &waited);
     }
-    if longest < LONG_PAUSE_MS {
+    if longest < LONG_PAUSE_MS && mean_pause_ms(pool) < ROUND_TRIP_MS {
         return Verdict::Absent;
     }
+    // A limit below what applications pause now would break them; one that only few of them exceed ends those.
+    let setting = if are_few { pool.shorter(Key::TransactionIdleTime, LIMIT_OF_FEW_MS) } else { None };
+    let limit = match pool.in_force(Key::TransactionIdleTime).filter(|_| setting.is_none()) {
+        Some(ms) if longest < ms => format!(
+            " {} is {} already, and the longest of these pauses is within it: it ends none of them.",
+            pool.key(Key::TransactionIdleTime),
+            setting_time(ms)
+        ),
+        _ => String::new(),
+    };
+    let is_cause = open >= ELSEWHERE;
     Verdict::Present(Finding {
         symptom: Symptom::TransactionsLeftOpen,
         of: pool.name(),
@@ -242,12 +281,43 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
             waited,
         ],
         rules_out: format!(
-            "the pool is not too small: of {in_use:.0} servers in use only {:.1} had something to do",
+            "{}: of {in_use:.0} servers in use only {:.1} had something to do",
+            if is_cause { "the pool is not too small" } else { "it is not the size alone" },
             in_use * (1.0 - open)
         ),
-        // A limit below what applications pause now would break them; one that only few of them exceed ends those.
-        setting: if are_few { pool.shorter(Key::TransactionIdleTime, LIMIT_OF_FEW_MS) } else { None },
-        advice: without_pauses(pool, in_use, open),
+        setting,
+        advice: format!("{}{limit}", without_pauses(pool, in_use, open)),
+    })
+}
+
+/// Most servers are with clients that have stood within their transactions throughout.
+fn leak(pool: &PoolWindow<'_>, kept: usize, waited: &str) -> Verdict {
+    Verdict::Present(Finding {
+        symptom: Symptom::Leak,
+        of: pool.name(),
+        evidence: vec![
+            format!(
+                "{kept} of at most {} servers were held by the same clients for the whole {}, and nothing was asked of them",
+                pool.size(),
+                time(pool.lasts.as_millis() as f64)
+            ),
+            format!("the longest has paused within its transaction for {}", time(longest_pause_ms(pool))),
+            format!("{waited}, while {:.1} transactions ended a second", pool.rate()),
+        ],
+        rules_out: "transactions that are slow would come to an end, and others begin: these do neither".to_owned(),
+        setting: pool.shorter(Key::TransactionIdleTime, LIMIT_OF_LEAKS_MS),
+        advice: format!(
+            "Find the clients with {} and the place where they leave without COMMIT or ROLLBACK. {}, with an error for who left them.",
+            who_holds(pool),
+            match pool.in_force(Key::TransactionIdleTime).filter(|ms| *ms <= LIMIT_OF_LEAKS_MS) {
+                Some(ms) => format!(
+                    "{} = {} is in force and ends such transactions",
+                    pool.key(Key::TransactionIdleTime),
+                    setting_time(ms)
+                ),
+                None => "The setting ends such transactions".to_owned(),
+            }
+        ),
     })
 }
 

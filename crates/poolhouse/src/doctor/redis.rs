@@ -109,6 +109,11 @@ impl Known {
                 self.own = self.short(&Look::OWN)?.as_deref().and_then(Look::own);
             }
             match self.asker.ask(&Look::CLIENTS, MAX_LIST, PATIENCE)? {
+                Reply::Text { text, .. } if Look::is_of_pooler(&text) => {
+                    let why = "a Poolhouse answers at this address, and lists its own clients: name Redis's own address, or look at the Poolhouse \
+                               (`poolhouse doctor http://ADMIN`)";
+                    self.hides = Some(why.to_owned());
+                }
                 Reply::Text { text, is_whole } => {
                     let (clients, left_out) = Look::clients(&text, is_whole, self.own);
                     let lacking = if is_whole { 0 } else { look.connected.saturating_sub(clients.len() as u64) };

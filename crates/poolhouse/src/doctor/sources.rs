@@ -171,6 +171,7 @@ impl Sql {
             clients_left_out,
             servers: show("SERVERS")?.0,
             state: None,
+            config: show("CONFIG")?.0,
         };
         if self.has_state {
             shown.state = show("STATE").ok().map(|(rows, _)| rows);
@@ -236,6 +237,8 @@ struct Known {
     question: String,
     /// It runs on this machine.
     is_here: bool,
+    /// A pooler answers in its place.
+    is_pooled: bool,
 }
 
 impl Known {
@@ -252,7 +255,8 @@ impl Database {
         let number = figure("number").context("it does not tell its version")?;
         let question = Activity::question(number).map_err(anyhow::Error::msg)?;
         let is_here = figure("pid").is_some_and(runs_here);
-        Ok(self.known.insert(Known { asker, question, is_here }))
+        let is_pooled = asker.process().zip(figure("pid")).is_some_and(|(here, there)| u64::from(here) != there);
+        Ok(self.known.insert(Known { asker, question, is_here, is_pooled }))
     }
 
     fn connected(&mut self) -> anyhow::Result<&mut Known> {
@@ -282,7 +286,7 @@ impl Database {
         let left_out = sessions.left_out;
         let server = server.into_iter().next().unwrap_or_default();
         let look = Activity::read(&server, &rows(sessions), left_out).map_err(anyhow::Error::msg)?;
-        let known = Activity { processors: processors.or(known.processors()), ..look };
+        let known = Activity { processors: processors.or(known.processors()), is_pooled: known.is_pooled, ..look };
         Ok(known)
     }
 

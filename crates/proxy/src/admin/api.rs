@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use driver::{BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, ServerInfo, Snapshot};
+use driver::{
+    BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolTimes, ServerInfo, Snapshot,
+};
 use pool::PoolConfig;
 use protocol::PoolId;
 use serde::Serialize;
@@ -11,7 +13,7 @@ use serde_json::Value;
 use super::listed::{Listed, write};
 
 /// Bytes of JSON that a pool takes in the answer of [`pools`] at most, and values in it: who asks needs no room for more.
-pub const POOL_BYTES: usize = 9 * 1024;
+pub const POOL_BYTES: usize = 9 * 1024 + 256;
 /// See [`POOL_BYTES`].
 pub const POOL_VALUES: usize = 480;
 
@@ -286,7 +288,7 @@ fn pool<'p>(pool: &'p PoolSnapshot, (suspicious, tuning): &'p About) -> Pool<'p>
             in_use: pool.counts.in_use,
             total: pool.counts.total,
         },
-        settings: settings(&pool.config),
+        settings: settings(&pool.config, pool.timeouts),
         suspicious,
         transactions: pool.transactions,
         tuning: tuning.as_ref(),
@@ -301,6 +303,7 @@ fn pool<'p>(pool: &'p PoolSnapshot, (suspicious, tuning): &'p About) -> Pool<'p>
 #[derive(Serialize)]
 struct Settings {
     check_after_idle: Option<f64>,
+    client_idle_time: Option<f64>,
     connect_time: f64,
     max_connecting: u32,
     max_idle_time: Option<f64>,
@@ -309,13 +312,16 @@ struct Settings {
     max_wait_time: Option<f64>,
     max_waiters: Option<u32>,
     min_size: u32,
+    query_time: Option<f64>,
+    transaction_idle_time: Option<f64>,
     unavailable_wait_time: Option<f64>,
 }
 
-fn settings(config: &PoolConfig) -> Settings {
+fn settings(config: &PoolConfig, times: PoolTimes) -> Settings {
     let unlimited = |most: u32| (most > 0).then_some(most);
     Settings {
         check_after_idle: config.check_after_idle.map(ms),
+        client_idle_time: times.client_idle.map(ms),
         connect_time: ms(config.connect_timeout),
         max_connecting: config.max_connecting,
         max_idle_time: config.max_idle_time.map(ms),
@@ -324,6 +330,8 @@ fn settings(config: &PoolConfig) -> Settings {
         max_wait_time: config.max_wait_time.map(ms),
         max_waiters: unlimited(config.max_waiters),
         min_size: config.min_size,
+        query_time: times.query.map(ms),
+        transaction_idle_time: times.transaction_idle.map(ms),
         unavailable_wait_time: config.unavailable_wait_time.map(ms),
     }
 }
@@ -452,6 +460,11 @@ mod tests {
             oldest_wait: Some(Duration::from_secs(999_999)),
             unavailable_for: Some(Duration::from_secs(999_999)),
             last_error: Some("e".repeat(255).into()),
+            timeouts: PoolTimes {
+                client_idle: Some(Duration::from_secs(999_999)),
+                query: Some(Duration::from_secs(999_999)),
+                transaction_idle: Some(Duration::from_secs(999_999)),
+            },
             ..super::super::metrics::tests::pool(&name, &name)
         };
         let about = (Arc::from([]), None);

@@ -187,6 +187,7 @@ pub(super) mod tests {
             address: "h:5432".to_owned(),
             counts,
             config: pool::PoolConfig::default(),
+            timeouts: driver::PoolTimes::default(),
             clients: 7,
             created: 9,
             closed: vec![("idle", 5), ("life", 1)],

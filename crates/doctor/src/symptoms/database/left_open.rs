@@ -1,9 +1,11 @@
 //! Transactions in which nothing is asked: some that go on after a pause, and some that nobody will end.
 
+use watch::Activity;
+
 use super::{PAUSES, Verdict, percent, time};
 use crate::{
     database::{DatabaseWindow, Origin, OriginWindow},
-    finding::{Finding, Setting, Symptom},
+    finding::{Finding, Setting, Symptom, setting_time},
 };
 
 /// The server's own limit on such pauses.
@@ -21,6 +23,9 @@ const ALONE: f64 = 1.5;
 const ALONE_MS: f64 = 60_000.0;
 /// Of pauses, the share that may be overlong for a limit on them to be proposed: it breaks those.
 const FEW: f64 = 0.1;
+/// What is proposed where transactions are never ended, and where few pauses are overlong.
+const LIMIT_OF_LEAKS_MS: f64 = 30_000.0;
+const LIMIT_OF_FEW_MS: f64 = 5_000.0;
 
 pub(super) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
     window.origins().map(|(origin, own)| of_origin(window, origin, own)).collect()
@@ -31,8 +36,9 @@ fn of_origin(window: &DatabaseWindow, origin: &Origin, own: &OriginWindow) -> Ve
     let lasts = window.lasts().as_millis() as f64;
     // Not by the last look alone: a clock that was set makes long pauses of short ones.
     let kept = window.paused_throughout().filter(|backend| origin.is_of(backend) && backend.state_ms >= lasts);
-    let (kept, since) =
-        kept.fold((0, 0.0_f64), |(n, ms), backend| (n + 1, ms.max(backend.transaction_ms.unwrap_or(0.0))));
+    let (kept, since, pause) = kept.fold((0, 0.0_f64, 0.0_f64), |(n, ms, pause), backend| {
+        (n + 1, ms.max(backend.transaction_ms.unwrap_or(0.0)), pause.max(backend.state_ms))
+    });
     let locked = window.all().locked.mean();
     let victims = match window.all().locked.share() {
         share if share > 0.0 => {
@@ -45,21 +51,50 @@ fn of_origin(window: &DatabaseWindow, origin: &Origin, own: &OriginWindow) -> Ve
             symptom: Symptom::Leak,
             of: origin.name(),
             evidence: vec![
-                format!("{kept} of its {} connections were in the same transaction throughout, and nothing was asked of them", own.now),
+                format!(
+                    "{kept} of its {} connections were in the same transaction throughout, and nothing was asked of them",
+                    own.now
+                ),
                 format!("the oldest of these transactions began {} ago", time(since)),
                 victims,
             ],
-            rules_out: "transactions that are slow would have a statement under way, or come to an end: these do neither".to_owned(),
-            setting: Some(Setting { key: KEY, from: None, to: "30s".to_owned() }),
-            advice: "Find where the application leaves without COMMIT or ROLLBACK. Such a transaction keeps its locks, and what it can see \
-                     cannot be vacuumed. The setting, of the database or of the user, ends it, with an error for who left it."
-                .to_owned(),
+            rules_out:
+                "transactions that are slow would have a statement under way, or come to an end: these do neither"
+                    .to_owned(),
+            setting: shorter(last, LIMIT_OF_LEAKS_MS),
+            advice: format!(
+                "Find where the application leaves without COMMIT or ROLLBACK. Such a transaction keeps its locks, and what it can see \
+                 cannot be vacuumed. {}",
+                ends(last, LIMIT_OF_LEAKS_MS, pause)
+            ),
         });
     }
-    paused(origin, own, victims)
+    paused(last, origin, own, victims)
 }
 
-fn paused(origin: &Origin, own: &OriginWindow, victims: String) -> Verdict {
+/// The limit, unless the server has one that is as short.
+fn shorter(server: &Activity, to_ms: f64) -> Option<Setting> {
+    let from = server.transaction_idle_ms;
+    let shorter = from.is_none_or(|ms| ms > to_ms);
+    shorter.then(|| Setting { key: KEY, from: from.map(setting_time), to: setting_time(to_ms) })
+}
+
+/// What ends a transaction that is left, the longest of which has paused for so long.
+fn ends(server: &Activity, to_ms: f64, paused_ms: f64) -> String {
+    match server.transaction_idle_ms.filter(|ms| *ms <= to_ms) {
+        Some(ms) if paused_ms > ms => format!(
+            "{KEY} is {} already, and these transactions outlast it: their database, user or session sets it otherwise (`\\drds` of psql \
+             shows the first two).",
+            setting_time(ms)
+        ),
+        Some(ms) => {
+            format!("{KEY} is {} already, and ends them once they have paused for so long.", setting_time(ms))
+        }
+        None => "The setting, of the database or of the user, ends it, with an error for who left it.".to_owned(),
+    }
+}
+
+fn paused(server: &Activity, origin: &Origin, own: &OriginWindow, victims: String) -> Verdict {
     let sums = &own.sums;
     let of_busy = |level: &crate::database::Level| level.sum() as f64 / sums.busy.sum().max(1) as f64;
     let (pausing, long) = (of_busy(&sums.pausing), of_busy(&sums.long_pausing));
@@ -92,7 +127,7 @@ fn paused(origin: &Origin, own: &OriginWindow, victims: String) -> Verdict {
             sums.working.mean()
         ),
         // A limit below what applications pause now would break them; one that only few of them exceed ends those.
-        setting: are_few.then(|| Setting { key: KEY, from: None, to: "5s".to_owned() }),
+        setting: if are_few { shorter(server, LIMIT_OF_FEW_MS) } else { None },
         advice: format!(
             "{PAUSES} Without the pauses {:.0} connections suffice for the same work, where {} are taken up now.",
             sums.working.mean().ceil().max(1.0),
