@@ -255,6 +255,14 @@ fn transactions_that_nobody_ends_are_a_leak_with_a_list_and_without() {
     assert_eq!(found(&listed), [Symptom::Leak]);
     let finding = &examine_mongodb(&listed).findings[0];
     assert!(finding.of.contains("leaky") && finding.setting.as_ref().unwrap().key == "transactionLifetimeLimitSeconds");
+    let in_force = |seconds: u64| {
+        let diagnosis = examine_mongodb(&window(40, |n| Mongo { transaction_lifetime_s: Some(seconds), ..left(n) }));
+        let finding = &diagnosis.findings[0];
+        (finding.setting.clone().map(|setting| (setting.from, setting.to)), finding.advice.clone())
+    };
+    assert_eq!(in_force(60).0, Some((Some("60".to_owned()), "30".to_owned())));
+    let (setting, advice) = in_force(20);
+    assert!(setting.is_none() && advice.contains("transactionLifetimeLimitSeconds is 20 already"), "{advice}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ Examples:
   poolhouse doctor scrapes.txt
 
 It only looks. Of a PostgreSQL it reads the statistics views, for which pg_monitor suffices, and no text of a statement; of a PgBouncer
-what SHOW shows to one of stats_users; of a MongoDB serverStatus, hostInfo and $currentOp, for which clusterMonitor suffices, and no text of
+what SHOW shows to one of stats_users; of a MongoDB serverStatus, hostInfo, its time limit of transactions and $currentOp, for which clusterMonitor suffices, and no text of
 a command; of a Redis INFO and CLIENT LIST. Of an application's own pools it reads HikariCP's metrics as Micrometer shows them (Prometheus
 text), from the application or from a file of scrapes, and the events of MongoDB's drivers (CMAP) from a file, as lines of JSON.
 A finding names two signals, the cause that looks alike and why it is not that, and what to change.

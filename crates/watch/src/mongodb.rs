@@ -36,6 +36,9 @@ const LEFT_OUT: [&str; 16] = [
     "wiredTiger",
 ];
 
+/// The parameter that says when a transaction is ended.
+const LIFETIME: &str = "transactionLifetimeLimitSeconds";
+
 /// One look. Counters count from the server's start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Mongo {
@@ -73,6 +76,9 @@ pub struct Mongo {
     pub timed: u64,
     /// Its transactions, where it has some.
     pub transactions: Option<Transactions>,
+    /// When it ends a transaction (`transactionLifetimeLimitSeconds`), if that is told.
+    #[serde(default)]
+    pub transaction_lifetime_s: Option<u64>,
     /// Processors of its machine, if they are known.
     pub processors: Option<u64>,
     /// Its connections, where they were asked for and may be seen.
@@ -141,6 +147,26 @@ impl Mongo {
         let mut command = vec![("serverStatus", json!(1))];
         command.extend(LEFT_OUT.map(|name| (name, json!(0))));
         command
+    }
+
+    /// Asks what answers, if it is not the server itself.
+    pub fn pooler() -> Command {
+        vec![("isdbgrid", json!(1))]
+    }
+
+    /// Whether the answer to [`pooler`](Self::pooler) is a Poolhouse's.
+    pub fn is_of_pooler(answer: &Value) -> bool {
+        answer.get("hostname").and_then(Value::as_str) == Some("poolhouse")
+    }
+
+    /// Asks when transactions are ended.
+    pub fn lifetime() -> Command {
+        vec![("getParameter", json!(1)), (LIFETIME, json!(1))]
+    }
+
+    /// The seconds in the answer to [`lifetime`](Self::lifetime).
+    pub fn lifetime_s(answer: &Value) -> Option<u64> {
+        figure(answer.get(LIFETIME))
     }
 
     /// Asks for the machine.
@@ -255,6 +281,7 @@ impl Mongo {
                 open: count(&["transactions", "currentOpen"]).unwrap_or(0),
                 inactive: count(&["transactions", "currentInactive"]).unwrap_or(0),
             }),
+            transaction_lifetime_s: None,
             processors: None,
             sessions: None,
             seen_again: false,

@@ -44,6 +44,8 @@ struct Known {
     /// The number of this connection.
     own: Option<u64>,
     processors: Option<u64>,
+    /// When it ends transactions.
+    lifetime_s: Option<u64>,
     /// When its connections were listed last.
     listed: Option<Instant>,
     /// Times that they were listed once more.
@@ -66,6 +68,7 @@ impl MongoDb {
                 None => known.done(&Mongo::machine())?.as_ref().and_then(Mongo::processors),
                 given => given,
             };
+            known.lifetime_s = known.done(&Mongo::lifetime())?.as_ref().and_then(Mongo::lifetime_s);
             self.known = Some(known);
         }
         self.known.as_mut().expect("it was just connected to").look()
@@ -95,6 +98,7 @@ impl Known {
             asker: Asker::connect(url, PATIENCE)?,
             own: None,
             processors: None,
+            lifetime_s: None,
             listed: None,
             again: 0,
             hides: None,
@@ -104,6 +108,10 @@ impl Known {
                 this.own = Mongo::connection(&answer);
                 break;
             }
+        }
+        if this.done(&Mongo::pooler())?.as_ref().is_some_and(Mongo::is_of_pooler) {
+            let why = "a Poolhouse answers at this address: name the server's own, or look at the Poolhouse (`poolhouse doctor http://ADMIN`)";
+            this.hides = Some(why.to_owned());
         }
         Ok(this)
     }
@@ -127,7 +135,7 @@ impl Known {
         // What is counted is as of now. Lists take a while, and each another one.
         let at = Instant::now();
         let mut look = Mongo::read(&answer).map_err(anyhow::Error::msg)?;
-        look.processors = self.processors;
+        (look.processors, look.transaction_lifetime_s) = (self.processors, self.lifetime_s);
         self.list(&mut look)?;
         Ok((at, look))
     }

@@ -21,6 +21,10 @@ const LASTING: f64 = 0.3;
 /// One that pauses alone is no habit: somebody works by hand.
 const ALONE: f64 = 1.5;
 
+/// The server's own limit, and what is proposed for it.
+const KEY: &str = "transactionLifetimeLimitSeconds";
+const LIFETIME_S: u64 = 30;
+
 pub(super) fn examine(window: &MongoWindow) -> Verdict {
     let Some((first, last)) = window.ends() else { return Verdict::Absent };
     let Some((before, now)) = first.transactions.zip(last.transactions) else { return Verdict::Absent };
@@ -87,6 +91,7 @@ fn whose(window: &MongoWindow) -> String {
 }
 
 fn leak(window: &MongoWindow, throughout: u64, (started, ended): (u64, u64)) -> Verdict {
+    let limit = window.ends().and_then(|(_, last)| last.transaction_lifetime_s);
     let since = match window.has_lists() {
         true => format!("the pauses of one have come to {}", time(window.sums.longest_ms)),
         false => "none of them is told apart from the others, but none ended".to_owned(),
@@ -98,10 +103,24 @@ fn leak(window: &MongoWindow, throughout: u64, (started, ended): (u64, u64)) -> 
             format!("{throughout} transactions were open throughout, and nothing was asked in them"),
             format!("{started} other transactions began meanwhile, and {ended} ended; {since}"),
         ],
-        rules_out: "transactions that are slow would have a command under way, or come to an end: these do neither".to_owned(),
-        setting: Some(Setting { key: "transactionLifetimeLimitSeconds", from: None, to: "30".to_owned() }),
-        advice: "Find where the application leaves without a commit or an abort. The server's parameter ends such transactions (after 60 s if \
-                 nobody has set it), with an error for who left them; until then they keep their locks."
+        rules_out: "transactions that are slow would have a command under way, or come to an end: these do neither"
             .to_owned(),
+        setting: limit.is_none_or(|seconds| seconds > LIFETIME_S).then(|| Setting {
+            key: KEY,
+            from: limit.map(|seconds| seconds.to_string()),
+            to: LIFETIME_S.to_string(),
+        }),
+        advice: format!(
+            "Find where the application leaves without a commit or an abort. {}, with an error for who left them; until then they keep their locks.",
+            match limit {
+                Some(seconds) if seconds <= LIFETIME_S => {
+                    format!("{KEY} is {seconds} already, and ends such transactions after so many seconds")
+                }
+                Some(seconds) => format!("The server's parameter ends such transactions, now after {seconds} s"),
+                None => {
+                    "The server's parameter ends such transactions (after 60 s if nobody has set it)".to_owned()
+                }
+            }
+        ),
     })
 }
