@@ -263,21 +263,31 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let pool = self.clients[slot].pool.expect("it has logged in");
         let shared = Arc::clone(&self.pools[&pool]);
         self.follow_pool(slot, &shared, None);
+        if shared.drained.load(Relaxed) {
+            let why = Refusal::Drained { at_login: self.clients[slot].on_doorstep };
+            let (client, serial) = (slot as u32, self.clients[slot].serial);
+            self.work.push_back(Work::Refuse { client, serial, why });
+        }
     }
 
-    /// Its session uses another pool from now on.
-    pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) {
+    /// Its session uses another pool from now on. False if that is drained: then the client has to go, and nothing is to be done for it there.
+    pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) -> bool {
         let shared = self.pool(pool);
-        let Some(client) = self.clients.get_mut(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else { return true };
         // It stays with the one before if this one is forgotten: its session hears of that when it asks for a server.
-        let Some(shared) = shared.filter(|shared| shared.enter()) else { return };
+        let Some(shared) = shared.filter(|shared| shared.enter()) else { return true };
         let before = client.pool.replace(pool).expect("a client that has logged in uses a pool");
         let before = Arc::clone(&self.pools[&before]);
         before.clients.fetch_sub(1, Relaxed);
         self.follow_pool(slot, &shared, Some(&before));
+        let stays = !shared.drained.load(Relaxed);
+        if !stays {
+            self.refuse(slot, Refusal::Drained { at_login: false });
+        }
+        stays
     }
 
-    /// The times of this pool hold for the client, and it goes if the pool is drained.
+    /// The times of this pool hold for the client.
     fn follow_pool(&mut self, slot: usize, shared: &SharedPool, before: Option<&SharedPool>) {
         let client = &self.clients[slot];
         let rules = &self.host.listeners[usize::from(client.listener)];
@@ -286,11 +296,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (was, patience) = (before.map_or(rules.patience, patience_of), patience_of(shared));
         if rules.tcp && patience != was {
             self.reactor.set_patience(client.conn, patience);
-        }
-        if shared.drained.load(Relaxed) {
-            let why = Refusal::Drained { at_login: client.on_doorstep };
-            let (client, serial) = (slot as u32, client.serial);
-            self.work.push_back(Work::Refuse { client, serial, why });
         }
     }
 

@@ -3,7 +3,7 @@
 use pool::Wish;
 use protocol::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol};
 
-use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost};
+use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost, tenancy::drop_behind};
 use crate::reactor::{Data, Reactor, Submitted};
 
 /// Bytes of memory that are kept for joining sends.
@@ -37,6 +37,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             if let Effect::LoggedIn { .. } = out.effects[at] {
                 self.log_in(&mut out, at);
+                at += 1;
+                continue;
+            }
+            if let Effect::UsesPool { client, pool } = out.effects[at] {
+                if !self.on_uses_pool(client.slot(), pool) {
+                    drop_behind(&mut out, at, client);
+                }
                 at += 1;
                 continue;
             }
@@ -141,7 +148,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Executes an effect other than a send, and takes out what it owns. Says which client got a server at once.
     fn execute_one(&mut self, effect: &mut Effect, inserted: &[u8], last_post: &mut LastPost) -> Option<usize> {
         match *effect {
-            Effect::Send { .. } | Effect::LoggedIn { .. } => {
+            Effect::Send { .. } | Effect::LoggedIn { .. } | Effect::UsesPool { .. } => {
                 unreachable!("they are executed where the others are at hand")
             }
             Effect::Lease { client, pool, kind } => {
@@ -166,7 +173,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Progress { client } => self.note_progress(client.slot()),
             Effect::Wake { client } => self.push_feed(client.slot()),
             Effect::TellSent { client } => self.tell_sent(client.slot()),
-            Effect::UsesPool { client, pool } => self.on_uses_pool(client.slot(), pool),
             Effect::Asks { client, ref mut login } => self.on_asks(client.slot(), std::mem::take(login)),
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),

@@ -37,8 +37,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.pool.is_none() {
             self.on_logged_in(slot, pool, user);
         } else if !self.on_logged_in_anew(slot, pool, user) {
-            let behind = out.effects.split_off(at + 1);
-            out.effects.extend(behind.into_iter().filter(|effect| client_of(effect) != Some(who)));
+            drop_behind(out, at, who);
         }
     }
 
@@ -112,8 +111,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 }
             }
         }
-        self.on_uses_pool(slot, pool);
-        true
+        self.on_uses_pool(slot, pool)
     }
 
     fn sit_down(&mut self, slot: usize, seats: Seats) {
@@ -269,6 +267,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.stand_with_tenants(slot, line, since);
         }
     }
+}
+
+/// Forgets what is wished for a client behind this effect.
+pub(super) fn drop_behind(out: &mut Outbox, at: usize, who: ClientTag) {
+    let behind = out.effects.split_off(at + 1);
+    out.effects.extend(behind.into_iter().filter(|effect| client_of(effect) != Some(who)));
 }
 
 fn of_user(name: &Arc<str>) -> Option<Tenant> {
