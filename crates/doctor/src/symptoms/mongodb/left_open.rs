@@ -114,11 +114,11 @@ fn leak(window: &MongoWindow, throughout: u64, (started, ended): (u64, u64)) -> 
             "Find where the application leaves without a commit or an abort. {}, with an error for who left them; until then they keep their locks.",
             match limit {
                 Some(seconds) if seconds <= LIFETIME_S => {
-                    format!("{KEY} is {seconds} already, and ends such transactions after so many seconds")
+                    format!("{KEY} is {seconds} already, and ends such transactions after that time")
                 }
                 Some(seconds) => format!("The server's parameter ends such transactions, now after {seconds} s"),
                 None => {
-                    "The server's parameter ends such transactions (after 60 s if nobody has set it)".to_owned()
+                    "The server's parameter ends such transactions (after 60 s where it is not set)".to_owned()
                 }
             }
         ),

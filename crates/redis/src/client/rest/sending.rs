@@ -181,7 +181,7 @@ impl Redis {
         Ok(true)
     }
 
-    /// Has the client go on, and count, as whoever asks next. `Ok(false)`: the replies to the requests of another have to come first.
+    /// Has the client go on, and count, as the user of the next request. `Ok(false)`: the replies to the requests of another have to come first.
     ///
     /// # Errors
     /// There is no pool for it, and why.
