@@ -1,6 +1,6 @@
 //! What the driver is told by whoever builds it.
 
-use std::{fmt, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use pool::{GateConfig, PoolConfig};
 use protocol::{PoolId, Tenant};
@@ -29,6 +29,8 @@ pub struct DriverConfig {
     pub log_connections: bool,
     /// Each client that has logged in and goes is worth a line in the log.
     pub log_disconnections: bool,
+    /// What is left to other processes from the start: see [`Handle::reserve`](crate::Handle::reserve).
+    pub reserved: HashMap<String, u32>,
 }
 
 impl Default for DriverConfig {
@@ -41,6 +43,7 @@ impl Default for DriverConfig {
             slow_wait: Duration::from_secs(1),
             log_connections: false,
             log_disconnections: false,
+            reserved: HashMap::new(),
         }
     }
 }

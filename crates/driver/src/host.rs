@@ -67,7 +67,7 @@ impl Host {
             listening: AtomicUsize::new(listeners.len()),
             listeners,
             tenants: Tenants::new(),
-            registry: Registry::new(upstreams, config.workers),
+            registry: Registry::new(upstreams, config.workers, config.reserved.clone()),
             resolver: Resolver::start(),
             clock,
             reactor,

@@ -88,10 +88,9 @@ pub(crate) enum Demand {
 }
 
 impl Registry {
-    /// Its pools are looked after by so many workers.
-    pub(crate) fn new(upstreams: Arc<dyn Upstreams>, workers: usize) -> Self {
-        let accounts =
-            Accounts { budget: Budget::new(), caps: BTreeMap::new(), seats: HashMap::new(), reserved: HashMap::new() };
+    /// Its pools are looked after by this number of workers. `reserved` of each cap is left to another process.
+    pub(crate) fn new(upstreams: Arc<dyn Upstreams>, workers: usize, reserved: HashMap<String, u32>) -> Self {
+        let accounts = Accounts { budget: Budget::new(), caps: BTreeMap::new(), seats: HashMap::new(), reserved };
         Self {
             upstreams,
             pools: RwLock::default(),

@@ -10,11 +10,14 @@
 //! ```text
 //! new                                old
 //!  {"take_over":1}          -->
-//!                           <--      {"listeners":[..],"admin":true,"held":{..}} and the sockets
+//!                           <--      {"listeners":[..],"admin":true,"held":{..},"own":{..}} and the sockets
 //!  {"serving":true}         -->
-//!                           <--      {"left":true,"tuned":[..]}  accepts nobody any more, nor tunes any pool
-//!                           <--      {"held":{..}}        until its last client has gone
+//!                           <--      {"left":true,"tuned":[..],..}  accepts no client any more, nor tunes any pool
+//!                           <--      {"held":{..},"own":{..}}  until its last client has gone
 //! ```
+//!
+//! The one before may have others before it, or may have ended before its own predecessor has. So each process has a second place, where it tells
+//! the same, unasked, to all who come, as soon as it listens no longer. Each new process looks for all such places, also if it takes over from none.
 
 use std::{
     collections::HashMap,
@@ -33,10 +36,13 @@ use crate::{config::Config, tuning::Kept};
 mod giver;
 mod limits;
 mod meeting;
+mod predecessors;
 mod taker;
+mod telling;
 
 pub use giver::{Giver, Sockets};
 pub use limits::Limits;
+pub use predecessors::Predecessors;
 pub use taker::{Inherited, take_over};
 
 use meeting::{Meeting, is_ours};
@@ -45,8 +51,6 @@ use meeting::{Meeting, is_ours};
 const VERSION: u32 = 1;
 /// How long either waits for the other's next word.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often the old process tells what it holds.
-const PACE: Duration = Duration::from_millis(200);
 /// Sockets that can be passed at once; the kernel takes 253.
 const MAX_SOCKETS: usize = 250;
 /// Bytes of a line.
@@ -65,6 +69,8 @@ struct Answer {
     listeners: Vec<String>,
     admin: Option<String>,
     held: HashMap<String, u32>,
+    #[serde(default)]
+    own: HashMap<String, u32>,
 }
 
 /// The new process serves.
@@ -78,8 +84,12 @@ struct Serving {
 struct Word {
     #[serde(default)]
     left: bool,
+    /// Of each limit, by it and those before it.
     #[serde(default)]
     held: HashMap<String, u32>,
+    /// By it alone.
+    #[serde(default)]
+    own: HashMap<String, u32>,
     /// What it knows of the sizes of its pools, when it has let go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tuned: Vec<Kept>,

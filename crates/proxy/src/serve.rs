@@ -22,7 +22,7 @@ use crate::{
     check::{Machine, check},
     config::Config,
     generations::Generations,
-    handover::{self, Giver, Inherited, Limits, Sockets},
+    handover::{self, Giver, Inherited, Limits, Predecessors, Sockets},
     logs::{LogFormat, LogOptions, Logs},
     pools::Pools,
     protocols::Protocols,
@@ -122,7 +122,10 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let (statements, http) = (postgres.memory(), redis.http_held());
     let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
     let protocols = Protocols::new(postgres, redis, MongoDb::new(pools.clone()), spoken, pools.clone());
-    let driver = Driver::start(driver_config(&config), Arc::new(protocols), pools.clone(), specs);
+    let before = Predecessors::find(&config);
+    let reserved = before.held_with(inherited.as_ref().map(Inherited::before));
+    let of_driver = DriverConfig { reserved, ..driver_config(&config) };
+    let driver = Driver::start(of_driver, Arc::new(protocols), pools.clone(), specs);
     let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
     banner::show(&config, &endpoints, admin_address, log.format);
@@ -139,11 +142,9 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     );
     let handle = driver.handle();
     let limits = Arc::new(Limits::new(driver.handle()));
-    if let Some(inherited) = inherited {
-        succeed(inherited, &limits, &tuning);
-    }
+    succeed(before, inherited, &limits, &tuning);
     let giver = Giver::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
-    let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, (&giver, &limits)));
+    let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));
     // Waits for questions that are being answered.
     drop(runtime);
     if ended.is_err() {
@@ -158,14 +159,15 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     if intact { Ok(()) } else { Err(ServeError::Defect) }
 }
 
-/// Clients are served here from now on, and the process before lets go.
-fn succeed(inherited: Inherited, limits: &Arc<Limits>, tuning: &Tuning) {
-    match inherited.serving(Arc::clone(limits)) {
+/// Clients are served here from now on, and the process before, if there is one, lets go.
+fn succeed(before: Predecessors, inherited: Option<Inherited>, limits: &Arc<Limits>, tuning: &Tuning) {
+    if let Err(error) = before.keep_to(limits) {
+        tracing::error!(%error, "limits do not hold together with the processes before this one");
+    }
+    let Some(inherited) = inherited else { return };
+    match inherited.serving(limits) {
         Ok(kept) => tuning.go_on_from(kept),
-        Err(error) => {
-            limits.leave_before(None);
-            tracing::error!(%error, "the process before this one may still be there: end it");
-        }
+        Err(error) => tracing::error!(%error, "the process before this one may still be there: end it"),
     }
     systemd::main_process();
 }
@@ -261,7 +263,7 @@ async fn watch(
     handle: &Handle,
     admin: &Admin,
     socket: Option<TcpListener>,
-    (giver, limits): (&Giver, &Limits),
+    giver: &Giver,
 ) -> io::Result<()> {
     let mut serving = None;
     if let Some(socket) = socket {
@@ -285,15 +287,8 @@ async fn watch(
                     serving.abort();
                 }
                 tracing::info!("another process has taken over: clients may stay until they leave or stay_time is over");
-                let gone = async {
-                    drained(handle).await;
-                    // The successor hears through this process what the one before it still holds.
-                    while limits.has_before() {
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                };
                 tokio::select! {
-                    () = gone => return Ok(()),
+                    () = drained(handle) => return Ok(()),
                     name = signals.ending.next() => break name,
                     () = after(times().stay_time) => break "stay_time is over",
                 }

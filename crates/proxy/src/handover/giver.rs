@@ -3,7 +3,7 @@
 use std::{
     os::fd::OwnedFd,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
 };
@@ -11,7 +11,7 @@ use std::{
 use driver::Handle;
 use tokio::sync::Notify;
 
-use super::{limits::Limits, *};
+use super::{limits::Limits, telling::Teller, *};
 use crate::tuning::Tuning;
 
 /// Waits for a successor on a thread of its own.
@@ -42,9 +42,11 @@ impl Giver {
             has_left: Arc::default(),
             has_given: Arc::default(),
         };
+        let sockets = Arc::clone(&giver.sockets);
+        let teller = Teller::new(limits, move || locked(&sockets).is_some());
         let give = Give {
             handle,
-            limits,
+            teller: teller.clone(),
             tuning,
             sockets: Arc::clone(&giver.sockets),
             left: Arc::clone(&giver.left),
@@ -52,15 +54,15 @@ impl Giver {
             has_given: Arc::clone(&giver.has_given),
         };
         let Some(meeting) = Meeting::of(config) else { return giver };
-        let listener = match meeting.bind() {
-            Ok(listener) => listener,
-            Err(error) => {
-                tracing::warn!(%error, "no other process will be able to take over from this one");
-                return giver;
-            }
+        let at = |listener: io::Result<UnixListener>, work: Box<dyn FnOnce(UnixListener) + Send>| {
+            let listener = listener?;
+            std::thread::Builder::new().name("handover".into()).spawn(move || work(listener))
         };
-        let work = std::thread::Builder::new().name("handover".into());
-        if let Err(error) = work.spawn(move || give.serve(listener)) {
+        // First of all the place that stays when another has taken over, and that the other looks for.
+        if let Err(error) = at(meeting.bind_teller(), Box::new(move |listener| teller.serve(&listener))) {
+            tracing::warn!(%error, "limits will not hold together with a process that follows this one");
+        }
+        if let Err(error) = at(meeting.bind(), Box::new(move |listener| give.serve(listener))) {
             tracing::warn!(%error, "no other process will be able to take over from this one");
         }
         giver
@@ -78,13 +80,17 @@ impl Giver {
 
     /// Nobody is to take over any more, and nothing is to go on listening on account of it.
     pub fn close(&self) {
-        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&self.sockets) = None;
     }
+}
+
+fn locked(sockets: &Mutex<Option<Sockets>>) -> MutexGuard<'_, Option<Sockets>> {
+    sockets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Give {
     handle: Handle,
-    limits: Arc<Limits>,
+    teller: Teller,
     tuning: Arc<Tuning>,
     sockets: Arc<Mutex<Option<Sockets>>>,
     left: Arc<Notify>,
@@ -101,9 +107,13 @@ impl Give {
                 Ok(()) => {
                     // The successor will wait here for its own.
                     drop(listener);
-                    return self.tell(&stream);
+                    // Once what is known of the sizes of pools: from now on nothing is tuned here.
+                    return self.teller.tell(&stream, self.tuning.known());
                 }
-                Err(error) => tracing::warn!(%error, "another process wanted to take over and did not"),
+                Err(error) => {
+                    self.teller.take_back();
+                    tracing::warn!(%error, "another process wanted to take over and did not");
+                }
             }
         }
     }
@@ -121,7 +131,7 @@ impl Give {
             return Err(io::Error::other("it speaks another version"));
         }
         {
-            let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+            let sockets = locked(&self.sockets);
             let Some(Sockets { listeners, admin }) = &*sockets else {
                 return Err(io::Error::other("this process is already ending"));
             };
@@ -132,31 +142,15 @@ impl Give {
             send_sockets(stream, &copies)?;
             let listeners = listeners.iter().map(|(name, _)| name.clone()).collect();
             let admin = admin.as_ref().map(|(name, _)| name.clone());
-            say(stream, &Answer { listeners, admin, held: self.limits.share() })?;
+            let Word { held, own, .. } = self.teller.limits.begin_to_share();
+            say(stream, &Answer { listeners, admin, held, own })?;
         }
         tracing::info!("another process takes over");
         let Serving { .. } = lines.next()?;
         self.has_left.store(true, SeqCst);
-        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&self.sockets) = None;
         self.handle.leave();
-        self.limits.share();
         self.left.notify_one();
         Ok(())
-    }
-
-    /// Tells the successor what is held, until nobody listens or this process ends.
-    fn tell(&self, stream: &UnixStream) {
-        let mut left = true;
-        loop {
-            let held = self.limits.share();
-            // Once: from then on nothing is tuned here.
-            let tuned = if left { self.tuning.known() } else { Vec::new() };
-            if let Err(error) = say(stream, &Word { left, held, tuned }) {
-                tracing::warn!(%error, "the process that took over is gone");
-                return self.limits.lose_after();
-            }
-            left = false;
-            std::thread::sleep(PACE);
-        }
     }
 }

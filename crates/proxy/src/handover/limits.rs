@@ -3,10 +3,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use driver::{CapUsage, Handle};
+
+use super::Word;
 
 /// So much under each limit, by its name.
 pub type Held = HashMap<String, u32>;
@@ -19,10 +21,12 @@ pub struct Limits {
 
 #[derive(Default)]
 struct Left {
-    /// To all processes before this one; `None`: there is none.
-    before: Option<Held>,
+    /// To each process before this one, as it says; by a number that it got here.
+    before: HashMap<u64, Word>,
     /// To the one after it.
     after: Held,
+    /// The number of processes before this one that were ever known.
+    numbered: u64,
 }
 
 impl Limits {
@@ -35,8 +39,8 @@ impl Limits {
         let mut left = self.left();
         change(&mut left);
         let mut sum = left.after.clone();
-        for (name, held) in left.before.iter().flatten() {
-            *sum.entry(name.clone()).or_default() += held;
+        for (name, held) in held_before(left.before.values()) {
+            *sum.entry(name).or_default() += held;
         }
         self.handle.reserve(sum);
     }
@@ -45,41 +49,95 @@ impl Limits {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So much is held by those before this one; `None`: they have ended.
-    pub fn leave_before(&self, held: Option<Held>) {
-        self.change(|left| left.before = held);
+    /// A process before this one is known, which holds so much.
+    pub(super) fn leave_before(self: &Arc<Self>, word: Word) -> Before {
+        let mut number = 0;
+        self.change(|left| {
+            left.numbered += 1;
+            number = left.numbered;
+            left.before.insert(number, word);
+        });
+        Before { limits: Arc::clone(self), number }
     }
 
-    /// Whether a process before this one has not ended.
-    pub fn has_before(&self) -> bool {
-        self.left().before.is_some()
-    }
-
-    /// The process after this one has ended, or there is none any more.
-    pub fn lose_after(&self) {
+    /// No process follows after all.
+    pub fn take_back(&self) {
         self.change(|left| left.after.clear());
     }
 
-    /// Leaves the process after this one its share of each limit. Returns what that one cannot have, which is held here and by
-    /// those before.
-    pub fn share(&self) -> Held {
-        let clients: u64 = self.handle.pools(None).iter().map(|pool| pool.clients).sum();
-        let caps = self.handle.caps();
-        let mut held = Held::new();
+    /// Leaves the process after this one its share of each limit, though this one still serves and gets clients.
+    pub(super) fn begin_to_share(&self) -> Word {
+        self.share_as_with(u64::MAX)
+    }
+
+    /// Leaves the process after this one its share of each limit. Returns what that one cannot have.
+    pub(super) fn share(&self) -> Word {
+        self.share_as_with(self.handle.pools(None).iter().map(|pool| pool.clients).sum())
+    }
+
+    fn share_as_with(&self, clients: u64) -> Word {
+        let limited = || self.handle.caps().into_iter().filter(|cap| cap.limit > 0);
+        let mut word = Word::default();
         self.change(|left| {
             left.after.clear();
             // A limit under which nothing was ever asked for here is not known here.
-            held = left.before.clone().unwrap_or_default();
-            for CapUsage { name, used, limit } in caps.into_iter().filter(|cap| cap.limit > 0) {
-                let before = held.get(&name).copied().unwrap_or_default();
-                let rest = limit.saturating_sub(before);
+            word.held = held_before(left.before.values());
+            for CapUsage { name, limit, .. } in limited() {
+                let rest = limit.saturating_sub(word.held.get(&name).copied().unwrap_or_default());
                 let own = share(rest, clients);
                 left.after.insert(name.clone(), rest - own.min(rest));
-                held.insert(name, before + used.max(own));
+                word.own.insert(name, own);
             }
         });
-        held
+        // No more than the share can be asked for from here on, so what is used beyond it can only become less.
+        for CapUsage { name, used, .. } in limited() {
+            let own = word.own.entry(name.clone()).or_default();
+            *own = used.max(*own);
+            *word.held.entry(name).or_default() += *own;
+        }
+        word
     }
+}
+
+/// One of the processes before this one, until it has ended: when this is dropped, nothing is left to it any more.
+pub(super) struct Before {
+    limits: Arc<Limits>,
+    number: u64,
+}
+
+impl Before {
+    /// So much is held by it now.
+    pub(super) fn holds(&self, word: Word) {
+        self.limits.change(|left| _ = left.before.insert(self.number, word));
+    }
+
+    /// It has ended. Returns how many others have not.
+    pub(super) fn end(self) -> usize {
+        let all = self.limits.left().before.len();
+        all - 1
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        self.limits.change(|left| _ = left.before.remove(&self.number));
+    }
+}
+
+/// What all processes before this one hold.
+///
+/// It is the sum of what each has. When one gives something up, another one may take part of that, and this process hears of the two in any
+/// order. So it is not less than what any of them says of itself and those before it.
+pub(super) fn held_before<'a>(words: impl Iterator<Item = &'a Word> + Clone) -> Held {
+    let mut all = Held::new();
+    for (name, own) in words.clone().flat_map(|word| &word.own) {
+        *all.entry(name.clone()).or_default() += own;
+    }
+    for (name, held) in words.flat_map(|word| &word.held) {
+        let sum = all.entry(name.clone()).or_default();
+        *sum = (*sum).max(*held);
+    }
+    all
 }
 
 /// What the old process keeps of a limit: half at most, and not more than it has clients. One at least, as long as it
@@ -98,5 +156,23 @@ mod tests {
     #[test]
     fn the_old_process_keeps_half_at_most_and_no_more_than_it_has_clients() {
         assert_eq!([share(20, 1000), share(20, 3), share(20, 0), share(1, 5), share(3, 5)], [10, 3, 0, 1, 1]);
+    }
+
+    fn word(held: u32, own: u32) -> Word {
+        let of = |value| Held::from([("all".to_owned(), value)]);
+        Word { held: of(held), own: of(own), ..Word::default() }
+    }
+
+    fn sum(words: &[Word]) -> u32 {
+        held_before(words.iter())["all"]
+    }
+
+    #[test]
+    fn what_one_gives_up_is_not_free_before_the_next_one_has_said_what_it_takes_of_it() {
+        assert_eq!(sum(&[word(8, 8), word(10, 2)]), 10);
+        assert_eq!(sum(&[word(4, 4), word(10, 2)]), 10, "the second may take two of the four");
+        assert_eq!(sum(&[word(4, 4), word(8, 4)]), 8);
+        assert_eq!(sum(&[word(4, 4)]), 4, "the second has ended");
+        assert_eq!(sum(&[word(8, 4)]), 8, "the first has ended, and the second does not know yet");
     }
 }

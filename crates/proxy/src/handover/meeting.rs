@@ -2,9 +2,11 @@
 //!
 //! Every user of the machine may bind such a name. So a process whose name is taken adds something that cannot be guessed, and one that
 //! looks for it tries all names that begin so, and speaks to none that is another user's.
+//!
+//! Each process has a second name, made up as well, for others that want to know what it holds. It keeps that one to its end.
 
 use std::{
-    collections::hash_map::RandomState,
+    collections::{BTreeSet, hash_map::RandomState},
     hash::{BuildHasher, Hasher},
     io,
     os::{
@@ -24,8 +26,10 @@ use crate::config::{Config, Endpoint};
 const MAX_PLAIN: usize = 100;
 /// Names that are tried by a process that looks for another: a stranger can bind as many as it may have descriptors.
 const MAX_TRIED: usize = 65_536;
-/// Hexadecimal digits of what cannot be guessed.
-const MADE_UP_DIGITS: usize = 6;
+/// Characters of what cannot be guessed, behind a dot: hexadecimal digits, or for a second name a letter and such digits.
+const MADE_UP: usize = 6;
+/// Begins what is made up for a second name. It is no hexadecimal digit.
+const TELLER: char = 't';
 /// How often a process makes up another name.
 const MAX_MADE_UP: u32 = 4;
 
@@ -60,9 +64,7 @@ impl Meeting {
             if !matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
                 return bound;
             }
-            let number = RandomState::new().build_hasher().finish();
-            let made_up = number & ((1 << (4 * MADE_UP_DIGITS)) - 1);
-            let beside = format!("{}.{made_up:0MADE_UP_DIGITS$x}", self.plain);
+            let beside = format!("{}.{}", self.plain, digits(MADE_UP));
             // The process before, or another user of this machine.
             let reason = "another process waits where those of this configuration meet, so this one waits beside it";
             tracing::info!(name = self.plain, beside, "{reason}");
@@ -71,10 +73,25 @@ impl Meeting {
         bound
     }
 
+    /// Waits under a second name from now on.
+    pub(super) fn bind_teller(&self) -> io::Result<UnixListener> {
+        let name = || format!("{}.{TELLER}{}", self.plain, digits(MADE_UP - 1));
+        (0..MAX_MADE_UP).fold(Err(io::ErrorKind::AddrInUse.into()), |bound, _| bound.or_else(|_| bind(&name())))
+    }
+
+    /// Connections to all processes of this user that have a second name.
+    pub(super) fn find_tellers(&self) -> Vec<UnixStream> {
+        // Each name is there once more for each connection to it.
+        let listed = bound_names();
+        let names: BTreeSet<_> = self.listed(&listed, |made_up| made_up.starts_with(TELLER)).take(MAX_TRIED).collect();
+        let streams = names.into_iter().filter_map(|name| try_connect(name).ok().flatten());
+        streams.filter(|stream| is_ours(stream).unwrap_or(false)).collect()
+    }
+
     /// A connection to a process of this user that waits there; `None` if there is none.
     pub(super) fn find(&self) -> io::Result<Option<UnixStream>> {
-        let listed = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        let others = self.listed(&listed).take(MAX_TRIED);
+        let listed = bound_names();
+        let others = self.listed(&listed, |made_up| !made_up.starts_with(TELLER)).take(MAX_TRIED);
         for name in std::iter::once(self.plain.as_str()).chain(others) {
             let Some(stream) = try_connect(name)? else { continue };
             if is_ours(&stream)? {
@@ -86,12 +103,26 @@ impl Meeting {
 
     /// The names in the kernel's list of Unix sockets that are this one's, with what was made up behind them. What else begins so may
     /// belong to another configuration, as /run/pool.sock beside /run/pool.
-    fn listed<'a>(&'a self, list: &'a str) -> impl Iterator<Item = &'a str> {
+    fn listed<'a>(&'a self, list: &'a str, is_meant: fn(&str) -> bool) -> impl Iterator<Item = &'a str> {
         let name = |line: &'a str| line.split_once(" @").map(|(_, name)| name);
-        let is_made_up = |rest: &str| rest.len() == MADE_UP_DIGITS && rest.bytes().all(|b| b.is_ascii_hexdigit());
+        let is_made_up = move |rest: &str| {
+            let digits = rest.strip_prefix(TELLER).unwrap_or(rest);
+            rest.len() == MADE_UP && digits.bytes().all(|b| b.is_ascii_hexdigit()) && is_meant(rest)
+        };
         let behind = |name: &'a str| name.strip_prefix(&self.plain)?.strip_prefix('.');
         list.lines().filter_map(name).filter(move |name| behind(name).is_some_and(is_made_up))
     }
+}
+
+/// The kernel's list of Unix sockets.
+fn bound_names() -> String {
+    std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default()
+}
+
+/// This number of hexadecimal digits that cannot be guessed.
+fn digits(count: usize) -> String {
+    let number = RandomState::new().build_hasher().finish();
+    format!("{number:016x}").split_off(16 - count)
 }
 
 fn bind(name: &str) -> io::Result<UnixListener> {
@@ -141,6 +172,17 @@ mod tests {
     }
 
     #[test]
+    fn each_process_that_tells_is_found_once_and_not_taken_for_one_to_take_over_from() {
+        let meeting = meeting("tellers");
+        let tellers = [meeting.bind_teller().unwrap(), meeting.bind_teller().unwrap()];
+        let found = meeting.find_tellers();
+        assert_eq!(found.len(), 2);
+        let _accepted: Vec<_> = tellers.iter().map(|teller| teller.accept().unwrap()).collect();
+        assert_eq!(meeting.find_tellers().len(), 2);
+        assert!(meeting.find().unwrap().is_none());
+    }
+
+    #[test]
     fn a_name_that_is_free_is_taken_as_it_is() {
         let meeting = meeting("free");
         let ours = meeting.bind().unwrap();
@@ -156,9 +198,13 @@ mod tests {
                     0: 00000002 00000000 00010000 0001 01 12 @poolhouse.7.127.0.0.1:643.12ab34\n\
                     0: 00000002 00000000 00010000 0001 01 15 @poolhouse.7.127.0.0.1:643.socket\n\
                     0: 00000002 00000000 00010000 0001 01 16 @poolhouse.7.127.0.0.1:643.12ab34.12ab34\n\
+                    0: 00000002 00000000 00010000 0001 01 17 @poolhouse.7.127.0.0.1:643.t2ab34\n\
+                    0: 00000002 00000000 00010000 0001 01 18 @poolhouse.7.127.0.0.1:643.t2ab3\n\
                     0: 00000002 00000000 00010000 0001 01 13 /run/x @poolhouse\n\
                     0: 00000002 00000000 00010000 0001 01 14\n";
-        assert_eq!(meeting.listed(list).collect::<Vec<_>>(), ["poolhouse.7.127.0.0.1:643.12ab34"]);
+        let listed = |is_meant| meeting.listed(list, is_meant).collect::<Vec<_>>();
+        assert_eq!(listed(|made_up| !made_up.starts_with(TELLER)), ["poolhouse.7.127.0.0.1:643.12ab34"]);
+        assert_eq!(listed(|made_up| made_up.starts_with(TELLER)), ["poolhouse.7.127.0.0.1:643.t2ab34"]);
         assert_eq!(Meeting::named("\u{e4}".repeat(80)).plain.len(), MAX_PLAIN);
     }
 }

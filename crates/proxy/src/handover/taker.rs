@@ -1,20 +1,14 @@
-//! The side that takes over: asks the process that serves the same configuration for its sockets, and keeps to what that one
-//! leaves of the limits until it has gone.
+//! The side that takes over: asks the process that serves the same configuration for its sockets.
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
-use super::{
-    limits::{Held, Limits},
-    *,
-};
+use super::{limits::Limits, predecessors::Predecessor, *};
 
 /// What came from the process before.
 pub struct Inherited {
-    stream: UnixStream,
-    lines: Lines,
+    before: Predecessor,
     listeners: Vec<(String, OwnedFd)>,
     admin: Option<(String, OwnedFd)>,
-    held: Held,
 }
 
 /// Asks the process that serves this configuration for its sockets; `None` if there is none.
@@ -29,14 +23,15 @@ pub fn take_over(config: &Config) -> io::Result<Option<Inherited>> {
     say(&stream, &Ask { take_over: VERSION })?;
     let sockets = receive_sockets(&stream)?;
     let mut lines = Lines::of(&stream)?;
-    let Answer { listeners, admin, held } = lines.next()?;
+    let Answer { listeners, admin, held, own } = lines.next()?;
     if sockets.len() != listeners.len() + usize::from(admin.is_some()) {
         return Err(io::Error::other("not all sockets arrived"));
     }
     let mut sockets = sockets.into_iter();
     let listeners: Vec<_> = listeners.into_iter().zip(&mut sockets).collect();
     let admin = admin.zip(sockets.next());
-    Ok(Some(Inherited { stream, lines, listeners, admin, held }))
+    let before = Predecessor { stream, lines, word: Word { held, own, ..Word::default() } };
+    Ok(Some(Inherited { before, listeners, admin }))
 }
 
 impl Inherited {
@@ -51,28 +46,27 @@ impl Inherited {
         self.admin.take_if(|(other, _)| other == name).map(|(_, socket)| socket)
     }
 
-    /// Clients are served here from now on: the process before lets go. What that still holds is left to it until it
-    /// has ended, which a thread watches. Returns what it knew of the sizes of its pools.
+    /// The process that this one takes over from.
+    pub fn before(&self) -> &Predecessor {
+        &self.before
+    }
+
+    /// Clients are served here from now on: the process before lets go, and keeps what it holds until it has ended. Returns what it knew of
+    /// the sizes of its pools.
     ///
     /// # Errors
-    /// When it has ended, or cannot be told. Both now may have the sockets, so this process goes on all the same.
-    pub fn serving(mut self, limits: Arc<Limits>) -> io::Result<Vec<Kept>> {
-        limits.leave_before(Some(self.held));
-        say(&self.stream, &Serving { serving: true })?;
-        let first: Word = self.lines.next()?;
-        if !first.left {
-            return Err(io::Error::other("the process before does not let go"));
+    /// When it cannot be told. Both now may have the sockets, so this process goes on all the same.
+    pub fn serving(self, limits: &Arc<Limits>) -> io::Result<Vec<Kept>> {
+        let mut before = self.before;
+        let first = say(&before.stream, &Serving { serving: true }).and_then(|()| before.lines.next());
+        let tuned = first.and_then(|mut word: Word| {
+            let (left, tuned) = (word.left, std::mem::take(&mut word.tuned));
+            before.word = word;
+            if left { Ok(tuned) } else { Err(io::Error::other("the process before does not let go")) }
+        });
+        if tuned.is_ok() {
+            tracing::info!("took over; the process before lets its clients finish");
         }
-        limits.leave_before(Some(first.held));
-        tracing::info!("took over; the process before lets its clients finish");
-        let watch = move || {
-            while let Ok(Word { held, .. }) = self.lines.next() {
-                limits.leave_before(Some(held));
-            }
-            limits.leave_before(None);
-            tracing::info!("the process before has ended: all limits are this one's own");
-        };
-        std::thread::Builder::new().name("handover".into()).spawn(watch)?;
-        Ok(first.tuned)
+        before.keep_to(limits).and(tuned)
     }
 }

@@ -1,0 +1,146 @@
+"""Limits hold for all processes of a configuration together, in whatever order they end, and however they were started."""
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+import wire as w
+from cluster import free_port
+from load import Load, no_failure
+from upgrading import next_one, successor
+from waiting import eventually
+
+pytestmark = pytest.mark.poolhouse_only
+
+
+@contextlib.contextmanager
+def most_servers(cluster):
+    """How many servers there were at once, at most, while the body ran."""
+    most, ending = [0], threading.Event()
+
+    def watch():
+        with cluster.superuser() as db:
+            while not ending.wait(0.02):
+                count = db.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'").fetchone()[0]
+                most[0] = max(most[0], count)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield most
+    finally:
+        ending.set()
+        watcher.join(10)
+
+
+def begin(pooler, count):
+    """Clients that begin a transaction, as far as there are servers."""
+    clients = [pooler.wire() for _ in range(count)]
+    for client in clients:
+        with contextlib.suppress(w.ServerError):
+            client.query("BEGIN")
+    return clients
+
+
+@pytest.mark.parametrize("way", ["by itself", "SIGTERM", "stay_time"])
+def test_limits_hold_when_the_second_of_three_processes_ends_first(start, cluster, way):
+    stay = {"stay_time": "1s"} if way == "stay_time" else {}
+    first = start(max_size=4, max_server_connections=4, max_wait_time="1s", **stay)
+    held = begin(first, 2)
+    with successor(start, first) as second, contextlib.ExitStack() as idle:
+        if way != "by itself":
+            idle.enter_context(second.wire()).query("SELECT 1")
+        with successor(start, second) as third:
+            if way == "SIGTERM":
+                second.signal()
+            assert second.wait(15) == 0
+            assert first.process.poll() is None
+            with most_servers(cluster) as most:
+                newcomers = begin(third, 4)
+            assert most[0] <= 4, f"{most[0]} servers of 4"
+            for client in held + newcomers:
+                client.close()
+            assert first.wait(15) == 0
+            with no_failure(third, clients=12, sql="SELECT pg_sleep(0.01)"):
+                eventually("all of it is the third one's", lambda: third.pools()[0]["servers"]["total"] == 4, 10)
+
+
+@pytest.mark.parametrize("flags", [["--take-over"], []], ids=["taking over", "started as usual"])
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_limits_hold_when_another_follows_one_that_ended(start, cluster, end, flags):
+    """The first has clients and no listening socket, and the second has gone: the third must know of the first."""
+    first = start(max_size=4, max_server_connections=4, max_wait_time="10s")
+    with Load(first, clients=8, sql="SELECT pg_sleep(0.05)") as old:
+        with successor(start, first) as second:
+            eventually("the first gives back", lambda: "left" if servers(cluster) <= 2 else None, 10)
+            second.expected_status = -end if end == signal.SIGKILL else 0
+            second.signal(end)
+            assert second.wait(15) == second.expected_status
+            # Time for the first to see that.
+            time.sleep(1)
+            third = next_one(start, second, *flags)
+            with most_servers(cluster) as most, no_failure(third, clients=8, sql="SELECT pg_sleep(0.05)"):
+                time.sleep(2)
+                assert third.pools()[0]["servers"]["total"] <= 2
+            # One that is closing may still be seen while its successor is opened.
+            assert most[0] <= 5, f"{most[0]} servers of 4"
+            assert f"pid={first.process.pid}" in third.log()
+        assert old.done and not old.failures, old.failures[:5]
+    assert first.wait(15) == 0
+    with no_failure(third, clients=8, sql="SELECT pg_sleep(0.01)"):
+        eventually("all of it is the third one's", lambda: third.pools()[0]["servers"]["total"] == 4, 10)
+
+
+def servers(cluster):
+    with cluster.superuser() as db:
+        return db.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'").fetchone()[0]
+
+
+def test_limits_hold_when_one_is_started_while_another_drains(start, cluster):
+    first = start(max_size=4, max_server_connections=4, max_wait_time="1s")
+    held = begin(first, 2)
+    first.signal()
+    eventually("it listens no longer", lambda: refused(first.port))
+    # Its admin address it has to its end.
+    text, port = first.config_path.read_text(), free_port()
+    first.config_path.write_text(text.replace(str(first.admin_port), str(port)))
+    first.admin_port = port
+    second = next_one(start, first)
+    with most_servers(cluster) as most:
+        newcomers = begin(second, 4)
+    assert most[0] <= 4, f"{most[0]} servers of 4"
+    for client in held + newcomers:
+        client.close()
+    assert first.wait(15) == 0
+    with no_failure(second, clients=12, sql="SELECT pg_sleep(0.01)"):
+        eventually("all of it is the second one's", lambda: second.pools()[0]["servers"]["total"] == 4, 10)
+
+
+def refused(port):
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_what_was_left_to_a_process_that_did_not_take_over_comes_back(start):
+    pooler = start(max_size=4, max_server_connections=4, max_wait_time="2s")
+    with pooler.wire() as client:
+        client.query("SELECT 1")
+        with socket.socket(socket.AF_UNIX) as meeting:
+            place = f"poolhouse.{os.getuid()}.127.0.0.1:{pooler.port}".encode()
+            eventually("it waits for a successor", lambda: meeting.connect_ex(b"\0" + place) == 0)
+            meeting.sendall(b'{"take_over":1}\n')
+            _, given, _, _ = socket.recv_fds(meeting, 1, 8)
+            assert b"held" in meeting.recv(4096)
+            for descriptor in given:
+                os.close(descriptor)
+        eventually("it notes that", lambda: "wanted to take over and did not" in pooler.log())
+        others = [pooler.wire() for _ in range(4)]
+        for other in others:
+            other.query("BEGIN")
+        for other in others:
+            other.close()
