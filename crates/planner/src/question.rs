@@ -199,10 +199,21 @@ pub fn from_flags(flags: &Flags, wishes: Wishes) -> Result<Question, String> {
         target: target.clone(),
     };
     plan.check()?;
-    let spec = wishes.spec(&target, &mut assumed).map_err(|(_, message)| message)?;
+    let spec = wishes.spec(&target, &mut assumed).map_err(|(_, message)| with_flags(&message))?;
     check_extent(&plan, &spec)?;
     let question = made(format!("{}/s", crate::words::number(flags.rate)), vec![plan], spec, wishes, assumed)?;
     Ok(Question { knows_database: false, ..question })
+}
+
+/// What a message calls by the keys of a scenario, as flags.
+fn with_flags(message: &str) -> String {
+    let is_key = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let parts = message.split('`').enumerate().map(|(n, part)| match n % 2 {
+        1 if is_key(part) => format!("--{}", part.replace('_', "-")),
+        1 => format!("`{part}`"),
+        _ => part.to_owned(),
+    });
+    parts.collect()
 }
 
 impl Question {

@@ -29,7 +29,7 @@ use crate::{
     doctor::beside::{Beside, Whom},
     interrupt,
     output_file::Outputs,
-    work::WorkFlags,
+    work::{WorkFlags, warmup},
 };
 
 mod table;
@@ -78,7 +78,7 @@ pub struct SweepArgs {
     point_time: Duration,
 
     /// Load before that, which is not counted
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settings::parse_duration_on)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = warmup)]
     warmup: Duration,
 
     /// How often each number in question is measured

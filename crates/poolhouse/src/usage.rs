@@ -205,6 +205,16 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_must_be_is_not_told_to_be_off() {
+        for line in ["poolhouse ctl a:1 pause --time 0s", "poolhouse top a:1 --every 0s"] {
+            let said = refused(line);
+            assert!(said.contains("cannot be zero") && !said.contains("off"), "{line}: {said}");
+        }
+        let taken = |line: &str| crate::Command::try_parse_from(line.split(' ')).is_ok();
+        assert!(taken("poolhouse sweep redis://h --warmup 0s") && taken("poolhouse sweep redis://h --warmup off"));
+    }
+
+    #[test]
     fn flags_that_need_each_other_are_named() {
         assert!(refused("poolhouse plan --rate 5 --reserved 3").contains("--server-limit"));
     }

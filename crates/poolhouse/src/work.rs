@@ -1,6 +1,6 @@
 //! What is asked of a target, as the command line says it.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use ::bench::{
     plan::{
@@ -323,6 +323,11 @@ impl WorkFlags {
             expect: self.http.expect.clone(),
         })
     }
+}
+
+/// A time before what is measured, which may be none.
+pub fn warmup(text: &str) -> Result<Duration, String> {
+    if text == "0s" { Ok(Duration::ZERO) } else { Ok(settings::parse_duration(text)?.unwrap_or_default()) }
 }
 
 #[cfg(test)]

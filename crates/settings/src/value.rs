@@ -11,13 +11,21 @@ pub fn parse_duration(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" {
         return Ok(None);
     }
+    match micros(text, ", or \"off\"")? {
+        0 => Err("a duration of zero is ambiguous: write \"off\" to switch it off".to_owned()),
+        micros => Ok(Some(Duration::from_micros(micros))),
+    }
+}
+
+/// `otherwise`: what else would do, for the error.
+fn micros(text: &str, otherwise: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     if number.is_empty() {
-        return Err(format!("`{text}` is no duration: write a whole number and a unit, {DURATION_UNITS}, or \"off\""));
+        return Err(format!("`{text}` is no duration: write a whole number and a unit, {DURATION_UNITS}{otherwise}"));
     }
     let number: u64 = number.parse().map_err(|_| format!("`{text}` is too long a duration"))?;
-    let micros: u64 = match unit {
+    let each: u64 = match unit {
         "us" => 1,
         "ms" => 1_000,
         "s" => 1_000_000,
@@ -27,11 +35,7 @@ pub fn parse_duration(text: &str) -> Result<Option<Duration>, String> {
         "" => return Err(format!("`{text}` has no unit: {DURATION_UNITS}")),
         _ => return Err(wrong_unit(text, unit)),
     };
-    let micros = number.checked_mul(micros).ok_or_else(|| format!("`{text}` is too long a duration"))?;
-    match micros {
-        0 => Err("a duration of zero is ambiguous: write \"off\" to switch it off".to_owned()),
-        _ => Ok(Some(Duration::from_micros(micros))),
-    }
+    number.checked_mul(each).ok_or_else(|| format!("`{text}` is too long a duration"))
 }
 
 /// What is wrong with what stands behind the number.
@@ -49,7 +53,14 @@ fn wrong_unit(text: &str, unit: &str) -> String {
 
 /// A duration that cannot be switched off.
 pub fn parse_duration_on(text: &str) -> Result<Duration, String> {
-    parse_duration(text)?.ok_or_else(|| format!("this cannot be off: write a number and a unit, {DURATION_UNITS}"))
+    let no = |what| Err(format!("this cannot be {what}: write a number and a unit, {DURATION_UNITS}"));
+    match text.trim() {
+        "off" => no("off"),
+        text => match micros(text, "")? {
+            0 => no("zero"),
+            micros => Ok(Duration::from_micros(micros)),
+        },
+    }
 }
 
 /// A duration as it would be written in a configuration.
@@ -156,6 +167,10 @@ mod tests {
         }
         assert!(parse_duration("5").unwrap_err().contains("no unit"));
         assert!(parse_duration("0s").unwrap_err().contains("off"));
+        let on = |text| parse_duration_on(text).unwrap_err();
+        assert!(on("off").starts_with("this cannot be off: write a number"));
+        assert!(on("0s").starts_with("this cannot be zero: write a number"));
+        assert!(!on("soon").contains("off"), "what would be refused next is not proposed");
         assert!(parse_duration("99999999999999999999s").is_err());
         assert!(parse_duration("18446744073709551615d").is_err());
     }

@@ -13,7 +13,7 @@ use super::{
     chooser::WITHIN,
     curve::{Known, Place},
     ending::{self, Top},
-    result::{Checked, Curve, CurvePoint, Estimate, Safe, Settings, Verdict, Visit},
+    result::{CheckPoint, Checked, Curve, CurvePoint, Estimate, Safe, Settings, Verdict, Visit},
     speeds,
 };
 use crate::run::processors::{is_generator_full, is_machine_full};
@@ -240,9 +240,18 @@ fn confidence(verdict: &Verdict, known: &Known, doubts: &[Doubt]) -> &'static st
     let is_steady = !known.drifted && known.measured_noise.is_some() && verdict.two_speeds.is_empty();
     match () {
         () if !doubts.is_empty() => "low",
+        () if verdict.check.as_ref().and_then(outdone).is_some() => "medium",
         () if is_confirmed && is_steady && verdict.bracketed_below && verdict.loss.high <= 0.10 => "high",
         () => "medium",
     }
+}
+
+/// Which number did more than 5% better in the check than the one that stood, and by how much: noise explained it.
+fn outdone(check: &Checked) -> Option<(u32, f64)> {
+    let stood = check.points.iter().find(|p| Some(p.clients) == check.winner)?;
+    let more = |p: &CheckPoint| p.throughput / stood.throughput - 1.0;
+    let best = check.points.iter().max_by(|a, b| a.throughput.total_cmp(&b.throughput))?;
+    Some((best.clients, more(best))).filter(|(_, more)| *more > WITHIN)
 }
 
 /// What people are told to do with it.
@@ -308,6 +317,11 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
             let who = if from == to { clients(from) } else { format!("{from} to {to} clients") };
             format!("{who} did {} operations/s or more{slowest}.", amount(throughput))
         }
+        None if verdict.recommended_clients == verdict.best_clients => format!(
+            "{} operations/s with {}, more than with any other number.",
+            amount(verdict.recommended_throughput),
+            clients(verdict.recommended_clients),
+        ),
         None => format!(
             "{} operations/s with {}, {:.1}% less than the best ({:.1}% to {:.1}%){saved}.",
             amount(verdict.recommended_throughput),
@@ -342,7 +356,10 @@ fn check(verdict: &Verdict) -> String {
     let times = check.points.iter().map(|p| p.visits).max().unwrap_or(0);
     match (check.outcome.as_str(), check.winner) {
         ("confirmed", Some(winner)) => {
-            format!("; measured again {times} times in turn with {}, {winner} stood", rivals.join(", "))
+            let but = outdone(check).map_or_else(String::new, |(by, more)| {
+                format!(", although {by} did {:.1}% more then, which may be noise", 100.0 * more)
+            });
+            format!("; measured again {times} times in turn with {}, {winner} stood{but}", rivals.join(", "))
         }
         ("moved", Some(winner)) => format!(
             "; measured again in turn with others, {} did not stand, and {winner} did beside {}",
@@ -410,6 +427,26 @@ mod tests {
         assert_eq!((verdict.recommended_clients, verdict.shape.as_str()), (16, "peak"));
         assert!(verdict.bracketed && verdict.confidence == "high", "{verdict:?}");
         assert!((0.0..0.06).contains(&verdict.loss.value) && verdict.loss.high > verdict.loss.value);
+    }
+
+    #[test]
+    fn a_number_that_did_better_in_the_check_is_told_and_lowers_confidence() {
+        let curve = curve(&[(1, 10.0), (4, 60.0), (8, 100.0), (16, 80.0)]);
+        let judged = |rival: f64| {
+            let points = [(4, rival), (8, 100.0), (16, 90.0)];
+            let points = points.map(|(clients, throughput)| CheckPoint { clients, visits: 2, throughput }).to_vec();
+            let outcome = "confirmed".to_owned();
+            let check = Checked { outcome, candidate: 8, winner: Some(8), points, visits: Vec::new() };
+            with_check(&curve, Some(check), GENERATOR, 1).unwrap()
+        };
+        let (alike, outdone) = (judged(104.0), judged(108.0));
+        assert_eq!((alike.confidence.as_str(), outdone.confidence.as_str()), ("high", "medium"), "{outdone:?}");
+        assert!(outdone.because[2].contains("8 stood, although 4 did 8.0% more then"), "{:?}", outdone.because);
+        assert!(
+            outdone.because[1].ends_with("with 8 clients, more than with any other number."),
+            "{:?}",
+            outdone.because
+        );
     }
 
     #[test]

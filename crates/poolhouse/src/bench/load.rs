@@ -5,6 +5,8 @@ use std::time::Duration;
 use ::bench::plan::{IN_FLIGHT, MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, ROUNDS, Shape, Spacing, Stage, TIMEOUT};
 use clap::{Args, value_parser};
 
+use crate::work::warmup;
+
 /// Clients where nothing is said.
 const CLIENTS: u32 = 10;
 const DURATION: Duration = Duration::from_secs(10);
@@ -144,10 +146,6 @@ fn stage(text: &str) -> Result<StageText, String> {
         Some((from, to)) => Ok(StageText { duration, from: Some(rate(from)?), to: rate(to)? }),
         None => Ok(StageText { duration, from: None, to: rate(rates)? }),
     }
-}
-
-fn warmup(text: &str) -> Result<Duration, String> {
-    if text == "0s" { Ok(Duration::ZERO) } else { Ok(settings::parse_duration(text)?.unwrap_or_default()) }
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl Pooler {
     pub fn metrics(&self) -> anyhow::Result<Vec<String>> {
         let Some(admin) = self.admin else { return Ok(Vec::new()) };
         println!(
-            "$ curl -s http://{admin}/metrics | grep -E '^poolhouse_(clients|servers|waiters|transactions|checkout)'"
+            "$ curl -s http://{admin}/metrics | grep -E '^poolhouse_(clients|servers|waiters|transactions|checkout)' | grep -v _bucket"
         );
         Ok(excerpt(&get(admin, "/metrics")?))
     }
@@ -147,6 +147,9 @@ fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
     Ok(body.to_owned())
 }
 
+/// Lines of metrics that are shown at most: more than one pool has.
+const EXCERPT: usize = 80;
+
 fn excerpt(metrics: &str) -> Vec<String> {
     let wanted =
         ["poolhouse_clients", "poolhouse_servers", "poolhouse_waiters", "poolhouse_transactions", "poolhouse_checkout"];
@@ -154,7 +157,7 @@ fn excerpt(metrics: &str) -> Vec<String> {
         .lines()
         .filter(|line| wanted.iter().any(|name| line.starts_with(name)) && !line.contains("_bucket"))
         .map(str::to_owned)
-        .take(30)
+        .take(EXCERPT)
         .collect()
 }
 
