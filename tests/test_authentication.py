@@ -128,6 +128,13 @@ def test_without_users_whoever_is_on_this_machine_gets_in(start):
 
 
 @pytest.mark.poolhouse_only
+def test_a_login_upstream_for_which_only_an_md5_hash_is_known_says_so(start, cluster):
+    pooler = start(users={"app": md5_hash("app")}, databases={"bench": {"url": cluster.url("bench", None)}})
+    text = refused(pooler, "app", PASSWORDS["app"]).text
+    assert "only an md5 hash is known" in text and "none is configured" not in text, text
+
+
+@pytest.mark.poolhouse_only
 def test_clients_own_users_log_in_upstream_when_the_url_has_none(start, cluster):
     url = cluster.url(user=None)
     users = {name: PASSWORDS[name] for name in ("app", "app2", "md5user", "plainuser")}

@@ -61,6 +61,8 @@ def test_a_failure_is_told_and_the_server_not_used(start, cluster, sql, why):
     with pooler.open() as client, pytest.raises(w.ServerError) as raised:
         client.login("app", "app secret", "bench")
     assert why in raised.value.text
+    if sql.startswith("SELECT"):
+        assert "Correct connect_query" in raised.value.fields["H"]
 
 
 def test_the_clients_address_is_appended_to_the_application_name(start, cluster):

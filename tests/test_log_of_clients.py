@@ -99,3 +99,14 @@ def test_an_order_is_logged_with_who_gave_it_and_what_came_of_it(start):
         assert part in given.replace('"', "") and part in done.replace('"', ""), (given, done)
     assert "database=bench" in given and "status=200" in done and "answer=" in done, (given, done)
     pooler.ctl("resume")
+
+
+def test_the_line_of_a_client_that_got_no_server_names_the_limit(start):
+    pooler = start(max_size=1, max_wait_time="200ms")
+    with pooler.wire() as holds, pooler.wire() as waits:
+        holds.query("BEGIN")
+        with pytest.raises(w.ServerError, match="max_size allows no more"):
+            waits.query("SELECT 1")
+    eventually("the log says so", lambda: "no server for a client" in pooler.log())
+    (line,) = [line for line in pooler.log().splitlines() if "no server for a client" in line]
+    assert "max_size allows no more" in line, line

@@ -350,7 +350,7 @@ mod tests {
         assert!(told(many(MAX_VALUES)).contains("--limit"));
         assert!(told(many(MAX_VALUES / 2)).contains("is no admin address"), "it is bounded");
         let told = told(format!("\"{}\"", "x".repeat(MAX_ANSWER)).into_bytes());
-        assert!(told.contains("the most that a Poolhouse has (144 MB)") && told.contains("admin address"), "{told}");
+        assert!(told.contains("the most that a Poolhouse has (148 MB)") && told.contains("admin address"), "{told}");
     }
 
     #[test]

@@ -263,9 +263,9 @@ const show = (look, clients, waiting, seconds) => {
     tile("Connections made a minute", rate(total("made")), `${rate(total("closed"))} closed`),
     tile("Workers' CPU", busy, "of a core each"),
     tile("Turned away", count(turned), `${count(sent)} sent away, both since the start`, turned > turnedThen));
-  if (chosen === null || !seen.has(chosen)) chosen = look.pools[0]?.id ?? null;
-  // Of more than are shown, those come first for which somebody waits, and those that nobody can use.
+  // Of more than are shown, those come first for which clients wait, and those that cannot be used. The first of them is shown until one is chosen.
   const order = (a, b) => b.waiters - a.waiters || (stateOf(b) !== "ready") - (stateOf(a) !== "ready");
+  if (chosen === null || !seen.has(chosen)) chosen = [...look.pools].sort(order)[0]?.id ?? null;
   const first = look.pools.length > MAX_ROWS ? [...look.pools].sort(order).slice(0, MAX_ROWS) : look.pools;
   const rows = first.map(pool => {
     const point = points.get(pool.id), state = stateOf(pool);
@@ -351,7 +351,10 @@ const look = async () => {
     const apart = before ? pools.uptime_ms - before.uptime_ms : 0;
     // After a pause nobody knows what happened when: the curves have a gap.
     if (apart > APART) { before = null; for (const id of history.keys()) keep(id, {}, history.size); }
-    show(pools, clients.clients, waiting, Math.max(1, apart) / 1000);
+    // They were asked for one after the other: a client that waits by now holds no server.
+    const waits = new Set(waiting.map(client => client.id));
+    const holders = clients.clients.filter(client => !waits.has(client.id));
+    show(pools, holders, waiting, Math.max(1, apart) / 1000);
     before = pools;
     if (chosen !== null && (past.id !== chosen || latest - past.asked >= PAST_EVERY)) {
       await recall(chosen);

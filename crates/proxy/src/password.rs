@@ -40,7 +40,9 @@ impl Password {
             return Ok(Self::Md5(Secret::new(text.to_ascii_lowercase())));
         }
         if text.is_empty() {
-            return Err("the password is empty".to_owned());
+            return Err(
+                "the password is empty, and lets no client in: give the user a password, or leave this out".to_owned()
+            );
         }
         Ok(Self::Plain(stored.clone(), Arc::default()))
     }

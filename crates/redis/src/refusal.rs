@@ -12,7 +12,12 @@ pub fn of_failure(why: &LeaseFailure) -> String {
         LeaseFailure::Unavailable { last_error: Some(said), .. } | LeaseFailure::Unknown { said: Some(said) }
             if is_redis_error(said) =>
         {
-            return said.to_string();
+            return match REFUSED.contains(&code_of(said)) {
+                true => format!(
+                    "{said} (Redis refuses Poolhouse itself: correct user and password in the url of its [[database]])"
+                ),
+                false => said.to_string(),
+            };
         }
         LeaseFailure::WaitTimeout { waited, shortage } => format!(
             "the server connections stayed busy for {:.1} s: {shortage}. Look for commands that block, or {}.",
@@ -51,9 +56,16 @@ const CODES: [&str; 13] = [
     "OOM",
 ];
 
+/// Those of them with which Redis refuses a login.
+const REFUSED: [&str; 2] = ["WRONGPASS", "NOAUTH"];
+
 /// Whether it is what Redis itself said: `WRONGPASS ...`, `ERR DB index ...`.
 fn is_redis_error(text: &str) -> bool {
-    CODES.contains(&text.split(' ').next().unwrap_or_default())
+    CODES.contains(&code_of(text))
+}
+
+fn code_of(text: &str) -> &str {
+    text.split(' ').next().unwrap_or_default()
 }
 
 /// The last words to a client that has to go.
@@ -108,7 +120,9 @@ mod tests {
         };
         let unknown = of_failure(&LeaseFailure::Unknown { said: Some("ERR DB index is out of range".into()) });
         assert_eq!(unknown, "ERR DB index is out of range");
-        assert_eq!(told("WRONGPASS invalid"), "WRONGPASS invalid");
+        assert_eq!(told("NOPERM no"), "NOPERM no");
+        let wrong = told("WRONGPASS invalid");
+        assert!(wrong.starts_with("WRONGPASS invalid (Redis refuses Poolhouse itself: "), "{wrong}");
         for own in ["connection refused", "TLS with 10.0.0.5:6379 failed: bad certificate", "ERRATIC words"] {
             assert_eq!(told(own), format!("LOADING Poolhouse: no connection to Redis after 1.0 s: {own}"));
         }

@@ -244,7 +244,8 @@ impl Mongo {
     pub fn read(answer: &Value) -> Result<Self, String> {
         let at = |path: &[&str]| path.iter().try_fold(answer, |value, name| value.get(name));
         let count = |path: &[&str]| figure(at(path));
-        let current = count(&["connections", "current"]).ok_or("it does not tell `connections.current`")?;
+        let current = count(&["connections", "current"]).ok_or("its serverStatus does not tell `connections.current`, as FerretDB's does not: look at the Poolhouse in front of it, by its admin \
+             address")?;
         let text = |name: &str| shortened(at(&[name]).and_then(Value::as_str).unwrap_or_default());
         let time = |path: &[&str]| at(path).and_then(Value::as_f64).filter(|time| time.is_finite());
         let sum = |path: &str, names: &[&str]| {

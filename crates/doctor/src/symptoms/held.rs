@@ -131,7 +131,7 @@ fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     if open < ELSEWHERE || paused < LONG_PAUSE_MS {
         return Verdict::Absent;
     }
-    let in_use = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
+    let in_use = pool.mean(|step| (step.in_use > 0).then_some(step.in_use as f64)).unwrap_or(0.0);
     Verdict::Present(Finding {
         symptom: Symptom::TransactionsLeftOpen,
         of: pool.name(),
@@ -250,7 +250,7 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
     let longest = longest_pause_ms(pool);
     let overlong = pauses.iter().filter(|ms| **ms > OVERLONG_MS).count();
     let are_few = overlong > 0 && overlong as f64 <= FEW * pauses.len() as f64;
-    let in_use = pool.mean(|step| Some(step.in_use as f64)).unwrap_or(0.0);
+    let in_use = pool.mean(|step| (step.in_use > 0).then_some(step.in_use as f64)).unwrap_or(0.0);
     let kept = held_throughout(pool, Stands::InTransaction);
     if kept > 0 && kept as f64 >= NEVER_BACK * pool.size() as f64 {
         return leak(pool, kept, &waited);

@@ -12,6 +12,11 @@ use protocol::{Blame, CloseReason, Protocol};
 use super::Worker;
 use crate::{client_state::State, reactor::Reactor, shared_pool::SharedPool};
 
+/// Seconds, to the millisecond.
+fn in_log(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e3).round() / 1e3
+}
+
 /// How a client's connection came to its end.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) enum End {
@@ -114,7 +119,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         tracing::info!(
             client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
             listener = %listener.name, protocol = listener.protocol, tls = client.story.tls,
-            lasted_s = (self.now - client.born).as_secs_f64(), requests = client.story.requests, reason,
+            lasted_s = in_log(self.now - client.born), requests = client.story.requests, reason,
             "client disconnected"
         );
     }
@@ -159,7 +164,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if let Some(withheld) = self.paces.lost.permits(self.now) {
             let spec = pool.spec();
             tracing::warn!(
-                withheld, database = %spec.database, user = %spec.user, away_s = away.as_secs_f64(),
+                withheld, database = %spec.database, user = %spec.user, away_s = in_log(away),
                 "the database is back"
             );
         }

@@ -23,6 +23,14 @@ use crate::{
     shared_pool::{Guarded, SharedPool},
 };
 
+/// What kept a client from a server that is busy, for the log.
+fn shortage_of(why: &LeaseFailure) -> Option<String> {
+    match why {
+        LeaseFailure::WaitTimeout { shortage, .. } => Some(shortage.to_string()),
+        _ => None,
+    }
+}
+
 /// How long a server may be idle with something left in it.
 const SOILED_FOR: Duration = Duration::from_millis(1);
 
@@ -198,14 +206,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         let slot = slot as usize;
+        let why = self.lease_failure(pool, reason, waited);
         if let Some(withheld) = self.paces.no_server.permits(self.now) {
             tracing::warn!(
                 withheld,
                 client = %self.client_address(slot), database = %pool.spec().database, user = %pool.spec().user,
-                reason = reason.as_str(), waited_ms = waited.as_millis() as u64, "no server for a client"
+                reason = reason.as_str(), waited_ms = waited.as_millis() as u64, limit = shortage_of(&why), "no server for a client"
             );
         }
-        let why = self.lease_failure(pool, reason, waited);
         self.fail_lease(slot, why);
     }
 

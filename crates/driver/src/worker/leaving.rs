@@ -52,7 +52,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tracing::info!(
                 withheld,
                 client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
-                reason = ?why, "client sent away"
+                reason = counted.map_or_else(|| format!("{why:?}"), |counted| counted.label().to_owned()), "client sent away"
             );
         }
         let ends_request = why == Refusal::QueryTimeout;

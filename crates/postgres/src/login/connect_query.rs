@@ -14,6 +14,9 @@ use crate::{
     wire::error::Failure,
 };
 
+/// How the last error of a pool begins whose `connect_query` the database refuses.
+pub(crate) const FAILED: &str = "connect_query failed";
+
 impl Postgres {
     /// The SQL has run, or the question what it has set was answered.
     pub(crate) fn connect_query_ready(
@@ -27,7 +30,7 @@ impl Postgres {
         match (set, failure) {
             (_, Some(failure)) => {
                 server.stage = Stage::Closed;
-                let message = format!("connect_query failed: {}", failure.text());
+                let message = format!("{FAILED}: {}", failure.text());
                 let reason = CloseReason::StartFailed { permanent: failure.is_permanent(), message };
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }

@@ -564,10 +564,13 @@ impl Login {
 
     fn password(&self) -> Result<&str, Refused> {
         self.how.password.as_deref().ok_or_else(|| {
-            Refused::forever(format!(
-                "the server asks for a password of user \"{}\" and none is configured",
-                self.how.user
-            ))
+            let known = match self.how.md5_hash {
+                Some(_) => {
+                    "only an md5 hash is known: configure the password itself, or its SCRAM verifier as in pg_authid"
+                }
+                None => "none is configured",
+            };
+            Refused::forever(format!("the server asks for a password of user \"{}\" and {known}", self.how.user))
         })
     }
 }

@@ -7,7 +7,7 @@ use protocol::{
 
 use crate::{
     directory::PoolMode,
-    login::{client::complete, lookup::cannot_ask},
+    login::{client::complete, connect_query, lookup::cannot_ask},
     session::{
         client::{Client, Phase},
         listen::Duty,
@@ -50,11 +50,16 @@ impl Postgres {
             ),
             LeaseFailure::Unavailable { waited, last_error, outage } => (
                 code::CANNOT_CONNECT_NOW,
-                match last_error {
+                match &last_error {
                     Some(error) => format!("the database is unavailable, waited {}: {error}", seconds(waited)),
                     None => format!("the database is unavailable, waited {}", seconds(waited)),
                 },
-                outage.remedy().to_owned(),
+                match last_error {
+                    Some(error) if error.starts_with(connect_query::FAILED) => {
+                        "Correct connect_query of the [[database]].".to_owned()
+                    }
+                    _ => outage.remedy().to_owned(),
+                },
                 Blame::Server,
             ),
             LeaseFailure::Unknown { said } => (
