@@ -76,7 +76,8 @@ impl Meeting {
     /// Waits under a second name from now on.
     pub(super) fn bind_teller(&self) -> io::Result<UnixListener> {
         let name = || format!("{}.{TELLER}{}", self.plain, digits(MADE_UP - 1));
-        (0..MAX_MADE_UP).fold(Err(io::ErrorKind::AddrInUse.into()), |bound, _| bound.or_else(|_| bind(&name())))
+        let mut tries = (0..MAX_MADE_UP).map(|_| bind(&name()));
+        tries.find(Result::is_ok).unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))
     }
 
     /// Connections to all processes of this user that have a second name.
