@@ -316,6 +316,10 @@ impl Protocol for Redis {
         CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
     }
 
+    fn awaits_client(&self, client: &Client, _server: &Server) -> bool {
+        client.leaves_command_open()
+    }
+
     fn backend(&self, server: &Server) -> Option<u32> {
         server.backend()
     }

@@ -138,6 +138,11 @@ impl Redis {
 }
 
 impl Client {
+    /// Whether its server has nothing to do until the rest of a command has come, of which a part has been passed on.
+    pub(crate) fn leaves_command_open(&self) -> bool {
+        self.passing.is_some_and(|passing| !passing.dropped) && self.due == 1 && !self.keeping
+    }
+
     /// Passes on a part of a long command. Returns what was taken.
     pub(super) fn pass(
         &mut self,
