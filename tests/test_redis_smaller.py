@@ -170,6 +170,34 @@ def test_no_element_is_lost_on_the_way_to_a_client_that_has_to_go(pool, server, 
     assert sorted(got, key=int) == [b"%d\r\n" % number for number in range(pushed)]
 
 
+# Servers that have not come back are asked for again after 5 s.
+@pytest.mark.parametrize("pause", [0, 6])
+def test_an_element_on_its_way_to_a_slow_reader_arrives_whole(pool, server, pause):
+    poolhouse = pool(file=text(server, 4, "30s"))
+    other = Raw(poolhouse)
+    is_served(other)
+    reader = Raw(poolhouse, receive_buffer=1 << 16).say(command("BLPOP", "jobs", "0"))
+    eventually("it blocks", lambda: blocked(server) == 1)
+    clients = [reader, *(Raw(poolhouse).say(command("BLPOP", "other", "0")) for _ in range(2))]
+    eventually("they block", lambda: blocked(server) == 3)
+    # Each part of it looks like a number.
+    element = b":" * (16 << 20)
+    server.connect().rpush("jobs", element)
+    eventually("it has been taken", lambda: blocked(server) == 2)
+    with smaller(poolhouse, server, "reload", 4, "30s"):
+        other.say(command("ECHO", "x"))
+        eventually("another one goes", lambda: blocked(server) == 1)
+        time.sleep(pause)
+        expected = b"*2\r\n$4\r\njobs\r\n$%d\r\n%s\r\n" % (len(element), element)
+        heard = reader.hear(len(expected))
+        assert heard == expected, (len(heard), len(expected))
+        assert line(other) == b"$1\r\n" and line(other) == b"x\r\n"
+        is_served(reader)
+        assert clients[1].hear(1) == b""
+        address, asked = "%s:%d" % reader.socket.getsockname(), [told for told in poolhouse.log().splitlines() if "give its server back" in told]
+        assert asked and not any(address in told for told in asked), "the log names who has to do something"
+
+
 @HOW
 def test_who_keeps_a_server_goes_as_well(pool, server, how):
     poolhouse = pool(file=text(server, 4))

@@ -276,8 +276,7 @@ impl Protocol for Redis {
     }
 
     fn give_way(&self, me: ClientTag, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
-        self.ask_to_give_way(me, client, tag, pool, out);
-        true
+        self.ask_to_give_way(me, client, tag, pool, out)
     }
 
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {

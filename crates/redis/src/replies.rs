@@ -74,7 +74,8 @@ impl Redis {
         if part.due == Due::Unblock && whom.as_mut().is_some_and(|(_, client)| client.has_let_go()) {
             counted = self::counted(reply, 1);
         }
-        let goes = whom.as_ref().is_some_and(|(_, client)| part.due == Due::Endless && client.goes_at(reply));
+        let is_whole = part.begins && part.over && part.due == Due::Endless;
+        let goes = is_whole && whom.as_ref().is_some_and(|(_, client)| client.goes_at(reply));
         if goes {
             // An answer that its command never has, since it has no time-out.
         } else if let Some((tag, client)) = &mut whom

@@ -14,7 +14,7 @@ use crate::{Redis, login, resp};
 const TOO_FEW: &str = "it kept its server for longest, there are fewer than before, and others wait for one";
 
 impl Redis {
-    /// The client is to give its server back.
+    /// The client is to give its server back. False if it will do so by itself, as soon as a reply has come, or the rest of a command.
     pub(crate) fn ask_to_give_way(
         &self,
         me: ClientTag,
@@ -22,15 +22,18 @@ impl Redis {
         tag: ServerTag,
         pool: PoolId,
         out: &mut Outbox,
-    ) {
+    ) -> bool {
+        if client.mid_reply {
+            // Redis has taken an element for it, of which the rest would be lost.
+            return false;
+        }
         let again = std::mem::replace(&mut client.gives_way, true);
         match client.blocked {
             Some(connection @ 1..) if !again => self.unblock_beside(connection, tag, pool, out),
-            None if !again && !client.keeping => {
-                // A reply comes, or the rest of a command.
-            }
+            None if !again && !client.keeping => return false,
             _ => client.go_for_others(me, out),
         }
+        true
     }
 
     /// Has Redis let the client go on that waits on this connection.
@@ -47,7 +50,7 @@ impl Redis {
 }
 
 impl Client {
-    /// Whether this reply to a command without a time-out came because the client is to give its server back.
+    /// Whether this whole reply to a command without a time-out came because the client is to give its server back.
     pub(crate) fn goes_at(&self, reply: &[u8]) -> bool {
         let is_of_time_out = [&b"*-1\r"[..], b"$-1\r", b"_\r", b":"].iter().any(|begin| reply.starts_with(begin));
         self.gives_way && self.rest.is_none() && is_of_time_out
