@@ -1,5 +1,6 @@
 """A pool of Redis that becomes smaller while clients have all of its servers that block or keep theirs: others are served all the same."""
 
+import asyncio
 import contextlib
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from pooler import BINARY
 from redis_fixtures import guarded, own_redis, pool, secure, server  # noqa: F401
 from redis_raw import Raw, command
+from relay import Relay
 from waiting import eventually
 
 FILE = """
@@ -196,6 +198,43 @@ def test_an_element_on_its_way_to_a_slow_reader_arrives_whole(pool, server, paus
         assert clients[1].hear(1) == b""
         address, asked = "%s:%d" % reader.socket.getsockname(), [told for told in poolhouse.log().splitlines() if "give its server back" in told]
         assert asked and not any(address in told for told in asked), "the log names who has to do something"
+
+
+class Latecomers(Relay):
+    """New connections wait while this is set; those that are there go on."""
+
+    held = False
+
+    async def accept(self, reader, writer):
+        while self.held:
+            await asyncio.sleep(0.01)
+        await super().accept(reader, writer)
+
+
+def test_a_command_behind_the_one_that_was_to_end_gets_no_answer_that_redis_never_gives(pool, server):
+    with Latecomers(server.port) as relay:
+        url = f"redis://127.0.0.1:{relay.port}"
+        poolhouse = pool(file=text(server, 4).replace(server.url(), url))
+        other = Raw(poolhouse)
+        is_served(other)
+        pipeline = Raw(poolhouse).say(command("BLPOP", "a", "600") + command("BLPOP", "b", "0"))
+        eventually("it blocks", lambda: blocked(server) == 1)
+        others = [Raw(poolhouse).say(command("BLPOP", "jobs", "0")) for _ in range(2)]
+        eventually("they block", lambda: blocked(server) == 3)
+        poolhouse.rewrite(text(server, 2).replace(server.url(), url))
+        poolhouse.signal(signal.SIGHUP)
+        eventually("it is smaller", lambda: poolhouse.metric("poolhouse_servers_max") == 2)
+        time.sleep(1.5)
+        relay.held = True
+        other.say(command("ECHO", "x"))
+        eventually("it is asked", lambda: "give its server back" in poolhouse.log())
+        server.connect().rpush("a", "1")
+        first = b"*2\r\n$1\r\na\r\n$1\r\n1\r\n"
+        assert pipeline.hear(len(first)) == first
+        relay.held = False
+        assert pipeline.hear(1) == b"", "it is closed, as one that blocks without a time-out is"
+        assert others[0].hear(1) == b""
+        assert line(other) == b"$1\r\n" and line(other) == b"x\r\n"
 
 
 @HOW

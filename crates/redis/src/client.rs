@@ -95,6 +95,8 @@ pub struct Client {
     named: bool,
     /// It has been asked to give its server back, and no reply has come since.
     gives_way: bool,
+    /// For that, Redis is told by a connection beside its server's to let it go on, and may do so late, at whatever it asks that server.
+    unblocked_beside: bool,
     /// The server that it has or waits for is one of another database than its own.
     elsewhere: bool,
     /// That is for a command that may wait for other clients.
@@ -163,6 +165,7 @@ impl Redis {
             blocked: None,
             named: false,
             gives_way: false,
+            unblocked_beside: false,
             elsewhere: false,
             blocks: false,
             lasting: false,
@@ -474,7 +477,7 @@ impl Client {
 
     pub(crate) fn ask(&mut self, me: ClientTag, pool: PoolId, kind: LeaseKind, purpose: Purpose, out: &mut Outbox) {
         self.lease = Lease::Asked(kind, purpose);
-        (self.elsewhere, self.lasting, self.blocks) = (false, false, false);
+        (self.elsewhere, self.lasting, self.blocks, self.unblocked_beside) = (false, false, false, false);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
         out.push(Effect::Lease { client: me, pool, kind });
     }

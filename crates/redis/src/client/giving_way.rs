@@ -29,7 +29,10 @@ impl Redis {
         }
         let again = std::mem::replace(&mut client.gives_way, true);
         match client.blocked {
-            Some(connection @ 1..) if !again => self.unblock_beside(connection, tag, pool, out),
+            Some(connection @ 1..) if !again => {
+                client.unblocked_beside = true;
+                self.unblock_beside(connection, tag, pool, out);
+            }
             None if !again && !client.keeping => return false,
             _ => client.go_for_others(me, out),
         }
@@ -53,7 +56,7 @@ impl Client {
     /// Whether this whole reply to a command without a time-out came because the client is to give its server back.
     pub(crate) fn goes_at(&self, reply: &[u8]) -> bool {
         let is_of_time_out = [&b"*-1\r"[..], b"$-1\r", b"_\r", b":"].iter().any(|begin| reply.starts_with(begin));
-        self.gives_way && self.rest.is_none() && is_of_time_out
+        self.unblocked_beside && self.rest.is_none() && is_of_time_out
     }
 
     /// It has to go, since it gives its server back in no other way.
