@@ -55,8 +55,7 @@ impl Redis {
 impl Client {
     /// Whether this whole reply to a command without a time-out came because the client is to give its server back.
     pub(crate) fn goes_at(&self, reply: &[u8]) -> bool {
-        let is_of_time_out = [&b"*-1\r"[..], b"$-1\r", b"_\r", b":"].iter().any(|begin| reply.starts_with(begin));
-        self.unblocked_beside && self.rest.is_none() && is_of_time_out
+        self.unblocked_beside && self.rest.is_none() && is_of_time_out(reply)
     }
 
     /// It has to go, since it gives its server back in no other way.
@@ -67,5 +66,25 @@ impl Client {
     /// Whether it has just let a client go on of which Redis does not know.
     pub(crate) fn has_let_go(&mut self) -> bool {
         std::mem::take(&mut self.unblocked)
+    }
+}
+
+/// Whether this is what commands that wait answer when their time is over: a null, or for WAIT and WAITAOF numbers of servers.
+fn is_of_time_out(reply: &[u8]) -> bool {
+    [&b"*-1\r"[..], b"$-1\r", b"_\r", b":", b"*2\r\n:"].iter().any(|begin| reply.starts_with(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_a_time_out_is_told_from_what_was_waited_for() {
+        for reply in ["*-1\r\n", "$-1\r\n", "_\r\n", ":0\r\n", "*2\r\n:0\r\n:1\r\n"] {
+            assert!(is_of_time_out(reply.as_bytes()), "{reply:?}");
+        }
+        for reply in ["*2\r\n$1\r\na\r\n$1\r\n:\r\n", "$2\r\n:1\r\n", "*1\r\n*2\r\n", "-UNBLOCKED x\r\n", "*3\r\n"] {
+            assert!(!is_of_time_out(reply.as_bytes()), "{reply:?}");
+        }
     }
 }
