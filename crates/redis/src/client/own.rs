@@ -20,13 +20,16 @@ const MAX_NAME: usize = 1024;
 /// Logical databases that a client may select; more could only fill the table of pools.
 const MAX_DATABASES: u32 = 256;
 
-/// The arguments of a command that are looked at: all where they are names to subscribe to, or numbers of clients.
+/// The arguments of a command that are looked at: all where they are names to subscribe to, or numbers of clients. The last one of a
+/// command that blocks may be its time-out.
 pub(super) fn to_be_read<'a>(mut all: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     let mut arguments: Vec<&[u8]> = all.by_ref().take(MAX_READ).collect();
-    if arguments.len() == MAX_READ
-        && matches!(kind(arguments[0], &arguments[1..]), Kind::Subscription(_) | Kind::Roster(_))
-    {
-        arguments.extend(all);
+    if arguments.len() == MAX_READ {
+        match kind(arguments[0], &arguments[1..]) {
+            Kind::Subscription(_) | Kind::Roster(_) => arguments.extend(all),
+            Kind::Blocking => arguments.extend(all.last()),
+            _ => {}
+        }
     }
     arguments
 }
@@ -325,4 +328,23 @@ pub(super) fn redirects(arguments: &[&[u8]]) -> bool {
 /// HELLO with AUTH, wherever that stands.
 pub(super) fn logs_in(arguments: &[&[u8]]) -> bool {
     arguments.len() == MAX_READ || arguments.iter().any(|word| word.eq_ignore_ascii_case(b"AUTH"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::patience::own_time;
+
+    #[test]
+    fn the_time_out_of_a_command_that_blocks_stands_behind_any_number_of_keys() {
+        for keys in [1, 62, 63, 64, 1000] {
+            let words = [&[&b"BLPOP"[..]], vec![&b"7"[..]; keys].as_slice(), &[b"5"]].concat();
+            let read = to_be_read(words.into_iter());
+            assert_eq!(own_time(&read), Some(Duration::from_secs(5)), "{keys} keys");
+        }
+        let other = [&[&b"DEL"[..]], vec![&b"7"[..]; 1000].as_slice()].concat();
+        assert_eq!(to_be_read(other.into_iter()).len(), MAX_READ);
+    }
 }
