@@ -618,11 +618,6 @@ impl Pool {
         first(&self.waiters).max(first(&self.held_back)).max(first(&self.demanding))
     }
 
-    /// Whether a waiter is there that would take any server, and none has got one for a turn.
-    pub fn is_stuck(&self, now: Time) -> bool {
-        self.counts().waits_for_any() && self.sharing.served.after(self.limits.turn) <= now
-    }
-
     /// How many servers are in which state, and how many waiters there are.
     pub fn counts(&self) -> Counts {
         Counts {

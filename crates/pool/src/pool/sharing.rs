@@ -8,7 +8,7 @@ use crate::{
     time::Time,
 };
 
-use super::Pool;
+use super::{Mode, Pool};
 
 /// The last server is given up before its turn is over if nobody has used it for this part of a turn. Shorter, and two pools
 /// with one client each would open a connection for each request. Also how often the budget hears of a pool that presses.
@@ -186,10 +186,23 @@ impl Pool {
         if self.asked == 0 || self.slots.count(State::Connecting) > 0 {
             return Time::NEVER;
         }
-        let Sharing { served, insisted, .. } = self.sharing;
-        let first =
-            [self.waiters.front(), self.demanding.front()].into_iter().flatten().map(|waiter| waiter.since).min();
-        first.map_or(Time::NEVER, |since| since.max(served).max(insisted).after(self.limits.turn))
+        self.unserved_since().map_or(Time::NEVER, |since| since.max(self.sharing.insisted).after(self.limits.turn))
+    }
+
+    /// Whether a waiter has waited for a turn in which no server came free, and none is about to: no connection is being made, no server is
+    /// in a check, and none is closing, which would make room for another.
+    pub fn is_stuck(&self, now: Time) -> bool {
+        let coming = [State::Connecting, State::Checking, State::Closing].map(|state| self.slots.count(state));
+        let since = self.unserved_since().filter(|_| self.mode == Mode::Ready && coming == [0; 3]);
+        since.is_some_and(|since| since.max(self.good_since).after(self.limits.turn) <= now)
+    }
+
+    /// Since when no waiter has got a server, if there are waiters (beside those that are held back).
+    #[inline]
+    fn unserved_since(&self) -> Option<Time> {
+        let fronts = [self.waiters.front(), self.demanding.front()];
+        let first = fronts.into_iter().flatten().map(|waiter| waiter.since).min();
+        first.map(|since| since.max(self.sharing.served))
     }
 
     /// What the budget is to be told of the wishes that it knows. If they are gone, so is the reason.

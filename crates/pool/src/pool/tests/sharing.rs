@@ -239,3 +239,55 @@ fn a_pool_whose_servers_do_not_come_back_insists_and_does_not_press() {
     let told = bench.actions();
     assert!(told.contains(&Action::Insist) && !told.contains(&Action::Press), "{told:?}");
 }
+
+#[test]
+fn a_pool_is_stuck_when_a_client_has_waited_for_a_turn_and_no_server_came_free() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
+    let server = bench.busy(1, 0)[0];
+    assert!(!bench.pool.is_stuck(at(9_999)), "no client waits");
+    bench.queue(A, 10_000);
+    bench.queue(A, 10_001);
+    assert!(
+        !bench.pool.is_stuck(at(10_000 + TURN - 1)),
+        "the server was granted long ago, but the client has just come"
+    );
+    assert!(bench.pool.is_stuck(at(10_000 + TURN)));
+    bench.give_to(server, 2, 11_000);
+    assert!(!bench.pool.is_stuck(at(11_000 + TURN - 1)), "a server came free");
+    assert!(bench.pool.is_stuck(at(11_000 + TURN)));
+}
+
+#[test]
+fn a_pool_is_not_stuck_while_a_server_is_coming() {
+    let mut bench = Bench::new(PoolConfig { max_size: 3, max_connecting: 1, ..config() });
+    let busy = bench.busy(1, 0)[0];
+    bench.queue(A, 10_000);
+    bench.queue(A, 10_000);
+    assert!(!bench.pool.is_stuck(at(11_000)), "it is being connected");
+    assert!(bench.connected(11_000).is_some());
+    assert!(!bench.pool.is_stuck(at(11_500)), "the next one is");
+    let second = bench.connected(11_500).expect("a grant for the second").server;
+    bench.queue(A, 13_000);
+    assert!(bench.pool.is_stuck(at(13_000 + TURN)));
+    assert_eq!(bench.check_in(second, A, CheckIn::Reset, 14_000), None);
+    assert!(!bench.pool.is_stuck(at(14_500)), "it is being reset");
+    assert!(bench.pool.checked(second, true, A, at(14_500)).is_some());
+    bench.run(14_500);
+    bench.queue(A, 15_001);
+    assert_eq!(bench.check_in(busy, A, CheckIn::Discard, 16_000), None);
+    assert!(!bench.pool.is_stuck(at(16_500)), "it is being closed, which makes room for another");
+}
+
+#[test]
+fn a_pool_is_not_stuck_while_it_is_paused_nor_for_a_turn_after() {
+    let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
+    bench.busy(1, 0);
+    bench.queue(A, 10_000);
+    bench.pool.pause(Hold::Waiters, at(10_001));
+    bench.run(10_001);
+    assert!(!bench.pool.is_stuck(at(20_000)));
+    bench.pool.ready(at(20_000));
+    bench.run(20_000);
+    assert!(!bench.pool.is_stuck(at(20_000 + TURN - 1)));
+    assert!(bench.pool.is_stuck(at(20_000 + TURN)));
+}
