@@ -1,14 +1,36 @@
 """A client that disappears in the middle of something never leaves it to the next one."""
 
 import concurrent.futures
+import contextlib
 import os
 import random
+import subprocess
 import time
 
 import pytest
 
 import wire as w
+from network_namespace import inside, namespace  # noqa: F401
 from waiting import eventually
+
+RELAY = """
+import asyncio, sys
+
+async def pass_on(reader, writer):
+    while part := await reader.read(65536):
+        writer.write(part)
+
+async def serve(reader, writer):
+    from_database, to_database = await asyncio.open_unix_connection(sys.argv[2])
+    await asyncio.gather(pass_on(reader, to_database), pass_on(from_database, writer))
+
+async def main():
+    server = await asyncio.start_server(serve, sys.argv[1], 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
 
 
 def leave_politely(client):
@@ -177,12 +199,24 @@ def test_hundreds_of_clients_that_vanish_at_random_moments_leave_all_servers_cle
     assert len(cluster.backends()) <= 3
 
 
-def test_the_server_counts_until_the_database_has_ended_it(start, cluster, leave):
+@contextlib.contextmanager
+def relay_in(namespace, address, cluster):
+    """A way to the database through a network namespace: its port there."""
+    path = cluster.directory / f".s.PGSQL.{cluster.port}"
+    command = [*inside(namespace), "-c", RELAY, address, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as relay:
+        yield int(relay.stdout.readline())
+        relay.kill()
+
+
+@pytest.mark.parametrize("behind", [b"SELECT 1", b"SELECT '" + b"x" * 600_000 + b"'"],
+                         ids=["read by the database", "more than the database reads"])
+def test_the_server_counts_until_the_database_has_ended_it(start, cluster, leave, behind):
     """What stands behind a statement is not cancelled, so the session goes on for as long as that takes."""
     pooler = start(max_size=1, max_wait_time="20s")
     client = pooler.wire()
     client.query("SELECT 1")
-    client.send(w.query("SELECT pg_sleep(4)"), w.query("SELECT 1"))
+    client.send(w.query("SELECT pg_sleep(4)"), w.query(behind.decode()))
     eventually("the statement runs", lambda: any(b.state == "active" for b in cluster.backends()))
     leave(client)
     with pooler.wire() as other, concurrent.futures.ThreadPoolExecutor() as pool:
@@ -195,18 +229,14 @@ def test_the_server_counts_until_the_database_has_ended_it(start, cluster, leave
     assert most == 1
 
 
-@pytest.mark.poolhouse_only
-def test_logins_that_failed_do_not_crowd_out_clients_that_are_sent_away(start):
-    """A worker watches a limited number of connections for whether the client has heard: first those of clients that had logged in."""
-    pooler = start(client_idle_time="1s", workers=1)
-    strangers = []
-    with pooler.wire():
-        for _ in range(300):
-            strangers.append(pooler.open())
-            strangers[-1].send(w.startup(database="bench"))
-        for stranger in strangers:
-            assert stranger.error().severity == "FATAL"
-        eventually("it was watched, and has not answered", lambda: pooler.metric(
-            "poolhouse_client_closes_unanswered_total", reason="client_idle_time") == 1, 20)
-    for stranger in strangers:
-        stranger.close()
+def test_the_server_of_a_host_that_vanishes_does_not_count_for_long(start, cluster, namespace):
+    name, ours, theirs, cut = namespace
+    with relay_in(name, theirs, cluster) as port:
+        url = cluster.url("bench").replace(f"127.0.0.1:{cluster.port}", f"{theirs}:{port}")
+        pooler = start(databases={"bench": {"url": url}}, max_size=1)
+        client = pooler.wire()
+        client.send(w.query("SELECT pg_sleep(600)"), w.query("SELECT 1"))
+        eventually("the statement runs", lambda: any(b.state == "active" for b in cluster.backends()))
+        cut()
+        client.close()
+        eventually("it is not counted any more", lambda: pooler.metric("poolhouse_servers") == 0, seconds=30)

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import pathlib
-import random
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ import time
 import pytest
 
 from redis_fixtures import guarded, pool, server
+from network_namespace import namespace  # noqa: F401
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -145,38 +145,6 @@ def test_an_idle_time_of_the_database_counts_too(pool, server):
         assert user_timeout(poolhouse, connection) == 7_260_000
 
 
-@pytest.fixture
-def namespace():
-    """A network namespace beside this one: its name, our address on the link between them, and what cuts the link. Its network is
-    drawn by lot: another run on this machine, or one that was killed, may have left one."""
-    name, network = f"ph{os.getpid() % 100_000}", f"10.211.{random.randrange(256)}"
-    ours, theirs, address, other = f"{name}a", f"{name}b", f"{network}.1", f"{network}.2"
-    run = lambda *words: subprocess.run(["ip", *words], check=True, capture_output=True)
-    try:
-        run("netns", "add", name)
-    except (subprocess.CalledProcessError, FileNotFoundError) as why:
-        pytest.skip(f"no network namespaces here: {why}")
-    try:
-        run("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", name)
-        run("addr", "add", f"{address}/30", "dev", ours)
-        run("link", "set", ours, "up")
-        run("-n", name, "addr", "add", f"{other}/30", "dev", theirs)
-        run("-n", name, "link", "set", theirs, "up")
-        with socket.create_server((address, 0)) as listening:
-            eventually("the link carries", lambda: reaches(name, *listening.getsockname()), seconds=30)
-        # Not the link itself: that would have the kernel here tell us of an unreachable host.
-        yield name, address, lambda: run("-n", name, "link", "set", theirs, "down")
-    finally:
-        subprocess.run(["ip", "link", "del", ours], check=False, capture_output=True)
-        run("netns", "del", name)
-
-
-def reaches(name, address, port):
-    """Whether a connection from a network namespace is made within two seconds."""
-    program = f"import socket; socket.create_connection(({address!r}, {port}), 2)"
-    return subprocess.run(["ip", "netns", "exec", name, sys.executable, "-c", program], capture_output=True).returncode == 0
-
-
 def sockets_of(poolhouse):
     """What the kernel has of connections to Poolhouse's port, whoever holds them still: their states."""
     listing = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
@@ -185,7 +153,7 @@ def sockets_of(poolhouse):
 
 
 def test_a_vanished_host_is_kept_for_the_idle_time_then_closed_and_counted(workspace, guarded, pool, client, namespace):
-    name, address, cut = namespace
+    name, address, _, cut = namespace
     text = (f'[[listener]]\nprotocol = "redis"\nlisten = "{address}:PORT"\nclient_idle_time = "4s"\n'
             f'[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\n'
             f'[[database]]\nurl = "{guarded.url()}"\n[[user]]\nname = "default"\npassword = "secret"\n')

@@ -5,8 +5,6 @@
 //! asks on his own account: the load generator. A [`Crew`] does the work of the proxy on one thread, over a [`reactor`] of somebody else's:
 //! the simulator.
 
-#![forbid(unsafe_code)]
-
 mod alarms;
 mod by_pool;
 mod client_state;
@@ -33,6 +31,7 @@ mod shared;
 mod shared_pool;
 mod snapshot;
 mod socket;
+mod tcp_info;
 mod tenants;
 mod throttle;
 mod tls;

@@ -264,4 +264,8 @@ pub trait Reactor: 'static {
 
     /// How long the host of a peer on TCP may be silent before it is taken for dead.
     fn set_patience(&self, id: ConnId, patience: Duration);
+
+    /// Whether the host of a peer on TCP leaves what was sent to it unacknowledged, and has acknowledged nothing for this long. A host
+    /// acknowledges also while the peer itself reads nothing.
+    fn is_host_silent(&self, id: ConnId, time: Duration) -> bool;
 }

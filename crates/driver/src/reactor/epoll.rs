@@ -29,7 +29,7 @@ use slab::Slab;
 use super::{Buffer, Completion, ConnId, Data, Owner, Reactor, Ring, Submitted, Wake, writable};
 use crate::{
     descriptors::Descriptors,
-    socket,
+    socket, tcp_info,
     tls::{Channel, MAX_RECORD},
 };
 
@@ -399,6 +399,10 @@ impl Reactor for Epoll {
 
     fn set_patience(&self, id: ConnId, patience: Duration) {
         socket::set_patience(self.socket(id), patience);
+    }
+
+    fn is_host_silent(&self, id: ConnId, time: Duration) -> bool {
+        tcp_info::is_host_silent(self.socket(id), time)
     }
 }
 

@@ -16,6 +16,7 @@ use super::{
     Worker,
     attempts::{Attempts, Demand},
     calls::{Source, call},
+    farewells::Open,
     held::Held,
     pools::Local,
     servers::{Phase, ServerConn},
@@ -57,12 +58,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         pool: Arc<SharedPool>,
         id: ServerId,
         mut attempts: Attempts,
-        conn: Option<ConnId>,
+        open: Option<Open>,
     ) {
         pool.host.store(attempts.place(), Relaxed);
         let Some((address, demand)) = attempts.next() else {
             self.set_whereabouts(pool.id, id, Local::None);
-            return self.connect_failed(&pool, id, attempts.errors(), Fault::Passing, conn);
+            return self.connect_failed(&pool, id, attempts.errors(), Fault::Passing, open);
         };
         self.dial_host(pool, id, attempts, address, demand);
     }
@@ -228,14 +229,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         id: ServerId,
         error: &str,
         fault: Fault,
-        conn: Option<ConnId>,
+        open: Option<Open>,
     ) {
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {
             let spec = pool.spec();
             tracing::warn!(withheld, database = %spec.database, user = %spec.user, "{error}");
         }
         pool.set_last_error(error);
-        self.forget_start(pool, id, fault, conn);
+        self.forget_start(pool, id, fault, open);
     }
 
     pub(super) fn drop_dial(&mut self, slot: usize) {

@@ -9,14 +9,12 @@ use super::{
     Worker,
     attempts::Demand,
     calls::{ClientSessions, Source, call},
+    farewells::Open,
     lease::Lease,
     pools::Local,
     servers::{Phase, ServerConn},
 };
-use crate::{
-    config::Address,
-    reactor::{ConnId, Reactor},
-};
+use crate::{config::Address, reactor::Reactor};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Says goodbye and closes; the pool has given it up already.
@@ -39,10 +37,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             "a server that is held is not retired"
         );
         self.set_whereabouts(server.pool.id, server.id, Local::None);
-        let conn = self.still_open(&server);
-        match (conn, server.cancel_again) {
-            (Some(conn), Some(request)) => self.begin_cancelled_farewell(conn, server.pool, server.id, request),
-            (conn, _) => self.take_leave_of(&server.pool, server.id, conn),
+        let open = self.still_open(&server);
+        match (open, server.cancel_again) {
+            (Some(open), Some(request)) => self.begin_cancelled_farewell(open, server.pool, server.id, request),
+            (open, _) => self.take_leave_of(&server.pool, server.id, open),
         }
     }
 
@@ -115,8 +113,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tracing::warn!(withheld, %database, %user, held, "server lost: {message}");
         }
         server.pool.set_last_error(message);
-        let conn = self.still_open(&server);
-        self.forget_server(&server.pool, server.id, conn);
+        let open = self.still_open(&server);
+        self.forget_server(&server.pool, server.id, open);
         if let Some(mux) = mux {
             self.share_anew(server.pool.id, mux.joining);
         }
@@ -124,23 +122,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A server did not get through its start. Another host may do, unless this one said that asking again is useless.
     fn start_failed(&mut self, server: ServerConn<P::Server>, message: &str, fault: Fault) {
-        let conn = self.still_open(&server);
+        let open = self.still_open(&server);
         let (pool, id) = (server.pool, server.id);
         let Some(mut attempts) = server.attempts.filter(|_| fault == Fault::Passing) else {
-            return self.connect_failed(&pool, id, message, fault, conn);
+            return self.connect_failed(&pool, id, message, fault, open);
         };
         attempts.note(message);
-        match conn {
-            Some(conn) if attempts.left() > 0 => self.begin_farewell(conn, pool, id, Some(attempts)),
-            conn => self.dial_again(pool, id, *attempts, conn),
+        match open {
+            Some(open) if attempts.left() > 0 => self.begin_farewell(open, pool, id, Some(attempts)),
+            open => self.dial_again(pool, id, *attempts, open),
         }
     }
 
     /// The connection of a server that was just removed, if the database has not ended it: then it is closed.
-    fn still_open(&mut self, server: &ServerConn<P::Server>) -> Option<ConnId> {
+    fn still_open(&mut self, server: &ServerConn<P::Server>) -> Option<Open> {
         if server.over {
             self.reactor.close(server.conn);
         }
-        (!server.over).then_some(server.conn)
+        (!server.over).then(|| Open::new(server.conn, server.authenticated))
     }
 }

@@ -12,7 +12,9 @@ use crate::{
     shared_pool::SharedPool,
 };
 
-/// How long the database's host has to acknowledge the end of a connection. A host that does not is taken for dead.
+/// How long the database's host has to acknowledge the end of a connection. A host that does not is taken for dead. A server that
+/// has not proved by then that it is a database has no more time either: what accepts connections for a database that hangs may
+/// never end one.
 const HOST_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// How long the database has to end its side. An idle session of PostgreSQL takes some milliseconds. One that is busy ends when it has
@@ -31,6 +33,19 @@ struct CancelAgain {
     pause: Duration,
 }
 
+/// A connection that is to be ended, and how long its database has to end its side.
+pub(super) struct Open {
+    conn: ConnId,
+    time: Duration,
+}
+
+impl Open {
+    /// `authenticated`: the database has accepted the login.
+    pub(super) fn new(conn: ConnId, authenticated: bool) -> Self {
+        Self { conn, time: if authenticated { MAX_FAREWELL_TIME } else { HOST_TIMEOUT } }
+    }
+}
+
 /// See the file's head.
 pub(super) struct Farewell {
     conn: ConnId,
@@ -39,6 +54,8 @@ pub(super) struct Farewell {
     /// The hosts to try then, if the server has not got through its start.
     next: Option<Box<Attempts>>,
     since: Time,
+    /// How long the database has to end its side.
+    time: Duration,
     /// The session still does what a client has asked for that has gone.
     cancel_again: Option<CancelAgain>,
 }
@@ -59,16 +76,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// hears that the server is gone.
     pub(super) fn begin_farewell(
         &mut self,
-        conn: ConnId,
+        Open { conn, time }: Open,
         pool: Arc<SharedPool>,
         id: ServerId,
         next: Option<Box<Attempts>>,
     ) {
         let slot = self.farewells.vacant_key();
         self.set_whereabouts(pool.id, id, Local::Farewell(slot as u32));
-        self.farewells.insert(Farewell { conn, pool, id, next, since: self.now, cancel_again: None });
+        self.farewells.insert(Farewell { conn, pool, id, next, since: self.now, time, cancel_again: None });
         self.reactor.set_owner(conn, Owner::Farewell(slot as u32));
-        self.reactor.set_patience(conn, HOST_TIMEOUT);
         self.reactor.part(conn);
         self.reactor.receive(conn);
     }
@@ -76,13 +92,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The same for a server that may still do what a client has asked for that has gone: until its end, that is cancelled again.
     pub(super) fn begin_cancelled_farewell(
         &mut self,
-        conn: ConnId,
+        open: Open,
         pool: Arc<SharedPool>,
         id: ServerId,
         request: Rc<CancelRequest>,
     ) {
         let slot = self.farewells.vacant_key();
-        self.begin_farewell(conn, pool, id, None);
+        self.begin_farewell(open, pool, id, None);
         let due = self.now + FIRST_CANCEL_PAUSE;
         self.farewells[slot].cancel_again = Some(CancelAgain { request, due, pause: FIRST_CANCEL_PAUSE });
     }
@@ -127,9 +143,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Waits no longer for databases that do not end their side.
+    /// Waits no longer for databases that do not end their side, nor for dead hosts.
     pub(super) fn end_late_farewells(&mut self) {
-        let late = |farewell: &Farewell| self.now.since(farewell.since) >= MAX_FAREWELL_TIME;
+        let late = |farewell: &Farewell| {
+            let waited = self.now.since(farewell.since);
+            waited >= farewell.time
+                || (waited >= HOST_TIMEOUT && self.reactor.is_host_silent(farewell.conn, HOST_TIMEOUT))
+        };
         let late: Vec<usize> = self.farewells.iter().filter(|(_, f)| late(f)).map(|(slot, _)| slot).collect();
         late.into_iter().for_each(|slot| self.end_farewell(slot));
     }
@@ -141,8 +161,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.host.registry.release(pool, &mut self.demands);
     }
 
-    /// A server is no more, and its pool did not close it. `conn` is its connection, if that has yet to end.
-    pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, conn: Option<ConnId>) {
+    /// A server is no more, and its pool did not close it. `open` is its connection, if that has yet to end.
+    pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<Open>) {
         let now = self.now;
         let since = self.operate(pool, |guarded| {
             guarded.stats.on_closed(Closed::Error);
@@ -150,11 +170,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.pool.is_unavailable()
         });
         self.tell_lost(pool, since);
-        self.take_leave_of(pool, id, conn);
+        self.take_leave_of(pool, id, open);
     }
 
     /// A server has not got through its start, and no other host is tried.
-    pub(super) fn forget_start(&mut self, pool: &Arc<SharedPool>, id: ServerId, fault: Fault, conn: Option<ConnId>) {
+    pub(super) fn forget_start(&mut self, pool: &Arc<SharedPool>, id: ServerId, fault: Fault, open: Option<Open>) {
         let now = self.now;
         let since = self.operate(pool, |guarded| {
             guarded.stats.on_closed(Closed::Error);
@@ -165,13 +185,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.host.registry.outages.note(pool.id, &pool.spec().hosts);
         }
         self.tell_lost(pool, since);
-        self.take_leave_of(pool, id, conn);
+        self.take_leave_of(pool, id, open);
     }
 
-    /// The pool knows that a server ends. `conn` is its connection, if that has yet to end.
-    pub(super) fn take_leave_of(&mut self, pool: &Arc<SharedPool>, id: ServerId, conn: Option<ConnId>) {
-        match conn {
-            Some(conn) => self.begin_farewell(conn, Arc::clone(pool), id, None),
+    /// The pool knows that a server ends. `open` is its connection, if that has yet to end.
+    pub(super) fn take_leave_of(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<Open>) {
+        match open {
+            Some(open) => self.begin_farewell(open, Arc::clone(pool), id, None),
             None => self.server_gone(pool, id),
         }
     }

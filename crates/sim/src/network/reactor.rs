@@ -380,4 +380,8 @@ impl Reactor for VirtualReactor {
     }
 
     fn set_patience(&self, _id: ConnId, _patience: Duration) {}
+
+    fn is_host_silent(&self, _id: ConnId, _time: Duration) -> bool {
+        false
+    }
 }
