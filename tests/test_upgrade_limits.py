@@ -12,7 +12,8 @@ import pytest
 import wire as w
 from cluster import free_port
 from load import Load, no_failure
-from upgrading import next_one, successor
+from pooler import BINARY
+from upgrading import Played, another, next_one, say, successor
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -68,6 +69,27 @@ def test_limits_hold_when_the_second_of_three_processes_ends_first(start, cluste
             assert first.wait(15) == 0
             with no_failure(third, clients=12, sql="SELECT pg_sleep(0.01)"):
                 eventually("all of it is the third one's", lambda: third.pools()[0]["servers"]["total"] == 4, 10)
+
+
+def test_limits_hold_before_the_process_before_says_that_it_has_left(start, cluster):
+    first = start(max_size=8, max_server_connections=8, max_wait_time="1s")
+    held = begin(first, 2)
+    with Played(first) as second:
+        limits = second.answer["own"]
+        word = {"held": dict.fromkeys(limits, 6), "own": dict.fromkeys(limits, 4)}
+        third = another(start, first)
+        third.launch([BINARY, "serve", "--config", str(first.config_path), "--take-over"])
+        stream = second.give(**word)
+        with most_servers(cluster) as most:
+            newcomers = begin(third, 6)
+        assert most[0] == 4, "the first has two, and the second keeps four of eight"
+        say(stream, left=True, **word)
+        eventually("it has taken over", lambda: "took over" in third.log())
+        for client in held + newcomers:
+            client.close()
+        assert first.wait(15) == 0
+        assert "all limits are this one's own" not in third.log()
+    eventually("it is alone", lambda: "all limits are this one's own" in third.log())
 
 
 @pytest.mark.parametrize("flags", [["--take-over"], []], ids=["taking over", "started as usual"])

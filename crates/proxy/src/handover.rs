@@ -80,7 +80,7 @@ struct Serving {
 }
 
 /// The old process has let go, or tells what it holds.
-#[derive(Serialize, Deserialize, Default)]
+#[derive(Clone, Serialize, Deserialize, Default)]
 struct Word {
     #[serde(default)]
     left: bool,

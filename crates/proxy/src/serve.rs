@@ -122,9 +122,8 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let (statements, http) = (postgres.memory(), redis.http_held());
     let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
     let protocols = Protocols::new(postgres, redis, MongoDb::new(pools.clone()), spoken, pools.clone());
-    let before = Predecessors::find(&config);
-    let reserved = before.held_with(inherited.as_ref().map(Inherited::before));
-    let of_driver = DriverConfig { reserved, ..driver_config(&config) };
+    let before = Predecessors::find(&config, inherited.as_ref().map(Inherited::before));
+    let of_driver = DriverConfig { reserved: before.held(), ..driver_config(&config) };
     let driver = Driver::start(of_driver, Arc::new(protocols), pools.clone(), specs);
     let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
@@ -141,7 +140,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         move || Held { statements: statements(), http: http() },
     );
     let handle = driver.handle();
-    let limits = Arc::new(Limits::new(driver.handle()));
+    let limits = Arc::new(before.limits(driver.handle()));
     succeed(before, inherited, &limits, &tuning);
     let giver = Giver::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
     let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));

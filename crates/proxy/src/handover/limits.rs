@@ -21,18 +21,16 @@ pub struct Limits {
 
 #[derive(Default)]
 struct Left {
-    /// To each process before this one, as it says; by a number that it got here.
-    before: HashMap<u64, Word>,
+    /// To each process before this one that has not ended, as it says; by its number.
+    before: HashMap<usize, Word>,
     /// To the one after it.
     after: Held,
-    /// The number of processes before this one that were ever known.
-    numbered: u64,
 }
 
 impl Limits {
-    /// All of every limit is this process's own.
-    pub fn new(handle: Handle) -> Self {
-        Self { handle, left: Mutex::default() }
+    /// Leaves all processes before this one what they hold, as the driver does from its start.
+    pub(super) fn new(handle: Handle, before: HashMap<usize, Word>) -> Self {
+        Self { handle, left: Mutex::new(Left { before, after: Held::new() }) }
     }
 
     fn change(&self, change: impl FnOnce(&mut Left)) {
@@ -49,15 +47,14 @@ impl Limits {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A process before this one is known, which holds so much.
-    pub(super) fn leave_before(self: &Arc<Self>, word: Word) -> Before {
-        let mut number = 0;
-        self.change(|left| {
-            left.numbered += 1;
-            number = left.numbered;
-            left.before.insert(number, word);
-        });
+    /// The process before this one that has this number, until it has ended.
+    pub(super) fn before(self: &Arc<Self>, number: usize) -> Before {
         Before { limits: Arc::clone(self), number }
+    }
+
+    /// The process before this one that has this number holds so much now.
+    pub(super) fn hold(&self, number: usize, word: Word) {
+        self.change(|left| _ = left.before.insert(number, word));
     }
 
     /// No process follows after all.
@@ -102,13 +99,13 @@ impl Limits {
 /// One of the processes before this one, until it has ended: when this is dropped, nothing is left to it any more.
 pub(super) struct Before {
     limits: Arc<Limits>,
-    number: u64,
+    number: usize,
 }
 
 impl Before {
     /// So much is held by it now.
     pub(super) fn holds(&self, word: Word) {
-        self.limits.change(|left| _ = left.before.insert(self.number, word));
+        self.limits.hold(self.number, word);
     }
 
     /// It has ended. Returns how many others have not.

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use driver::Handle;
+
 use super::{
     limits::{Before, Held, Limits, held_before},
     *,
@@ -11,45 +13,64 @@ use super::{
 /// How long a process may take to say for the first time what it holds.
 const FIRST_WORD_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The number of the process that this one takes over from. Others have higher ones.
+pub(super) const TAKEN_OVER_FROM: usize = 0;
+
 /// A process that says what it holds.
 pub struct Predecessor {
+    pub(super) number: usize,
     pub(super) stream: UnixStream,
     pub(super) lines: Lines,
-    /// What it said last.
+    /// What it said first.
     pub(super) word: Word,
 }
 
-/// All that there are, without the one that this process takes over from.
-pub struct Predecessors(Vec<Predecessor>);
+/// All that there are.
+pub struct Predecessors {
+    /// Without the one that this process takes over from.
+    others: Vec<Predecessor>,
+    /// What each holds, by its number.
+    words: HashMap<usize, Word>,
+}
 
 impl Predecessors {
     /// Asks all that can be found. To be called when the sockets are here that clients come by: a process that had them before has said
     /// by then that it serves no longer.
-    pub fn find(config: &Config) -> Self {
+    pub fn find(config: &Config, taken_over_from: Option<&Predecessor>) -> Self {
         let streams = Meeting::of(config).map(|meeting| meeting.find_tellers()).unwrap_or_default();
-        Self(streams.into_iter().filter_map(|stream| first_word(stream).ok().flatten()).collect())
+        let numbered = streams.into_iter().zip(TAKEN_OVER_FROM + 1..);
+        let others: Vec<_> =
+            numbered.filter_map(|(stream, number)| first_word(stream, number).ok().flatten()).collect();
+        let words = others.iter().chain(taken_over_from).map(|one| (one.number, one.word.clone())).collect();
+        Self { others, words }
     }
 
-    /// What all of them hold, and the one that this process takes over from.
-    pub fn held_with(&self, taken_over_from: Option<&Predecessor>) -> Held {
-        held_before(self.0.iter().chain(taken_over_from).map(|predecessor| &predecessor.word))
+    /// What all of them hold.
+    pub fn held(&self) -> Held {
+        held_before(self.words.values())
     }
 
-    /// Leaves each what it holds until it has ended, which a thread watches.
+    /// Leaves each what it holds.
+    pub fn limits(&self, handle: Handle) -> Limits {
+        Limits::new(handle, self.words.clone())
+    }
+
+    /// Goes on leaving each what it holds until it has ended, which a thread watches.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub fn keep_to(self, limits: &Arc<Limits>) -> io::Result<()> {
-        self.0.into_iter().try_for_each(|predecessor| {
+        let kept_to = self.others.into_iter().map(|predecessor| {
             let pid = pid(&predecessor.stream);
             tracing::info!(pid, "a process of this configuration still has clients: limits hold for both together");
             predecessor.keep_to(limits)
-        })
+        });
+        kept_to.fold(Ok(()), Result::and)
     }
 }
 
 /// `None`: it serves clients, or is ending just now.
-fn first_word(stream: UnixStream) -> io::Result<Option<Predecessor>> {
+fn first_word(stream: UnixStream, number: usize) -> io::Result<Option<Predecessor>> {
     stream.set_read_timeout(Some(FIRST_WORD_TIMEOUT))?;
     let mut lines = Lines::of(&stream)?;
     let word = match lines.next() {
@@ -64,13 +85,13 @@ fn first_word(stream: UnixStream) -> io::Result<Option<Predecessor>> {
             Word::default()
         }
     };
-    Ok(Some(Predecessor { stream, lines, word }))
+    Ok(Some(Predecessor { number, stream, lines, word }))
 }
 
 impl Predecessor {
-    /// Leaves it what it holds until it has ended.
+    /// Goes on leaving it what it holds until it has ended.
     pub(super) fn keep_to(self, limits: &Arc<Limits>) -> io::Result<()> {
-        let before = limits.leave_before(self.word);
+        let before = limits.before(self.number);
         self.stream.set_read_timeout(None)?;
         let watch = move || follow(self.lines, before);
         std::thread::Builder::new().name("handover".into()).spawn(watch)?;

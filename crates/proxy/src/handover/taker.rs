@@ -2,7 +2,11 @@
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
-use super::{limits::Limits, predecessors::Predecessor, *};
+use super::{
+    limits::Limits,
+    predecessors::{Predecessor, TAKEN_OVER_FROM},
+    *,
+};
 
 /// What came from the process before.
 pub struct Inherited {
@@ -30,7 +34,8 @@ pub fn take_over(config: &Config) -> io::Result<Option<Inherited>> {
     let mut sockets = sockets.into_iter();
     let listeners: Vec<_> = listeners.into_iter().zip(&mut sockets).collect();
     let admin = admin.zip(sockets.next());
-    let before = Predecessor { stream, lines, word: Word { held, own, ..Word::default() } };
+    let word = Word { held, own, ..Word::default() };
+    let before = Predecessor { number: TAKEN_OVER_FROM, stream, lines, word };
     Ok(Some(Inherited { before, listeners, admin }))
 }
 
@@ -61,7 +66,7 @@ impl Inherited {
         let first = say(&before.stream, &Serving { serving: true }).and_then(|()| before.lines.next());
         let tuned = first.and_then(|mut word: Word| {
             let (left, tuned) = (word.left, std::mem::take(&mut word.tuned));
-            before.word = word;
+            limits.hold(before.number, word);
             if left { Ok(tuned) } else { Err(io::Error::other("the process before does not let go")) }
         });
         if tuned.is_ok() {
