@@ -71,12 +71,16 @@ def test_limits_hold_when_the_second_of_three_processes_ends_first(start, cluste
                 eventually("all of it is the third one's", lambda: third.pools()[0]["servers"]["total"] == 4, 10)
 
 
-def test_limits_hold_before_the_process_before_says_that_it_has_left(start, cluster):
+@pytest.mark.parametrize("is_ending", [False, True], ids=["says nothing", "is ending"])
+def test_limits_hold_before_the_process_before_says_that_it_has_left(start, cluster, is_ending):
+    """One that is ending already tells what it holds at a place of its own, too. That is held once."""
     first = start(max_size=8, max_server_connections=8, max_wait_time="1s")
     held = begin(first, 2)
     with Played(first) as second:
         limits = second.answer["own"]
-        word = {"held": dict.fromkeys(limits, 6), "own": dict.fromkeys(limits, 4)}
+        word = {"held": dict.fromkeys(limits, 6), "own": dict.fromkeys(limits, 4), "process": 7}
+        if is_ending:
+            second.tell_at_a_place_of_its_own(**word)
         third = another(start, first)
         third.launch([BINARY, "serve", "--config", str(first.config_path), "--take-over"])
         stream = second.give(**word)

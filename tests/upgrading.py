@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 
 from pooler import BINARY
 from waiting import eventually
@@ -55,7 +56,8 @@ class Played:
         _, self.sockets, _, _ = socket.recv_fds(self.before, 1, 8)
         self.answer = hear(self.before)
         say(self.before, serving=True)
-        assert hear(self.before)["left"]
+        word = hear(self.before)
+        assert word["left"] and word["process"] == self.answer["process"] != 0
         self.meeting = self.wait_at(self.place)
 
     def __enter__(self):
@@ -86,6 +88,17 @@ class Played:
         say(stream, **{**self.answer, **held})
         assert hear(stream) == {"serving": True}
         return stream
+
+    def tell_at_a_place_of_its_own(self, **word):
+        """Tells all who come what it holds, as a process does that serves no longer."""
+        waiting = self.wait_at(self.place + b".t12345")
+
+        def tell():
+            with contextlib.suppress(OSError):
+                while True:
+                    say(self.resources.enter_context(waiting.accept()[0]), **word)
+
+        threading.Thread(target=tell, daemon=True).start()
 
 
 def say(stream, **what):

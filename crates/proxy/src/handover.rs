@@ -71,6 +71,8 @@ struct Answer {
     held: HashMap<String, u32>,
     #[serde(default)]
     own: HashMap<String, u32>,
+    #[serde(default)]
+    process: u64,
 }
 
 /// The new process serves.
@@ -90,6 +92,9 @@ struct Word {
     /// By it alone.
     #[serde(default)]
     own: HashMap<String, u32>,
+    /// A number that no other process has, so that what is said at both places is held once. Zero: it is older than this number.
+    #[serde(default)]
+    process: u64,
     /// What it knows of the sizes of its pools, when it has let go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tuned: Vec<Kept>,

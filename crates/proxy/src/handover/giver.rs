@@ -142,8 +142,8 @@ impl Give {
             send_sockets(stream, &copies)?;
             let listeners = listeners.iter().map(|(name, _)| name.clone()).collect();
             let admin = admin.as_ref().map(|(name, _)| name.clone());
-            let Word { held, own, .. } = self.teller.limits.begin_to_share();
-            say(stream, &Answer { listeners, admin, held, own })?;
+            let Word { held, own, process, .. } = self.teller.limits.begin_to_share();
+            say(stream, &Answer { listeners, admin, held, own, process })?;
         }
         tracing::info!("another process takes over");
         let Serving { .. } = lines.next()?;

@@ -8,7 +8,7 @@ use std::{
 
 use driver::{CapUsage, Handle};
 
-use super::Word;
+use super::{Word, meeting};
 
 /// So much under each limit, by its name.
 pub type Held = HashMap<String, u32>;
@@ -16,6 +16,8 @@ pub type Held = HashMap<String, u32>;
 /// See the file's head.
 pub struct Limits {
     handle: Handle,
+    /// This process's.
+    process: u64,
     left: Mutex<Left>,
 }
 
@@ -30,7 +32,8 @@ struct Left {
 impl Limits {
     /// Leaves all processes before this one what they hold, as the driver does from its start.
     pub(super) fn new(handle: Handle, before: HashMap<usize, Word>) -> Self {
-        Self { handle, left: Mutex::new(Left { before, after: Held::new() }) }
+        let left = Left { before, after: Held::new() };
+        Self { handle, process: meeting::unguessable(), left: Mutex::new(left) }
     }
 
     fn change(&self, change: impl FnOnce(&mut Left)) {
@@ -74,7 +77,7 @@ impl Limits {
 
     fn share_as_with(&self, clients: u64) -> Word {
         let limited = || self.handle.caps().into_iter().filter(|cap| cap.limit > 0);
-        let mut word = Word::default();
+        let mut word = Word { process: self.process, ..Word::default() };
         self.change(|left| {
             left.after.clear();
             // A limit under which nothing was ever asked for here is not known here.

@@ -120,10 +120,14 @@ fn bound_names() -> String {
     std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default()
 }
 
+/// A number that cannot be guessed.
+pub(super) fn unguessable() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 /// This number of hexadecimal digits that cannot be guessed.
 fn digits(count: usize) -> String {
-    let number = RandomState::new().build_hasher().finish();
-    format!("{number:016x}").split_off(16 - count)
+    format!("{:016x}", unguessable()).split_off(16 - count)
 }
 
 fn bind(name: &str) -> io::Result<UnixListener> {

@@ -39,8 +39,11 @@ impl Predecessors {
     pub fn find(config: &Config, taken_over_from: Option<&Predecessor>) -> Self {
         let streams = Meeting::of(config).map(|meeting| meeting.find_tellers()).unwrap_or_default();
         let numbered = streams.into_iter().zip(TAKEN_OVER_FROM + 1..);
-        let others: Vec<_> =
+        let mut others: Vec<_> =
             numbered.filter_map(|(stream, number)| first_word(stream, number).ok().flatten()).collect();
+        // It says the same twice if it began to end when it had given its sockets.
+        let giver = taken_over_from.map_or(0, |giver| giver.word.process);
+        others.retain(|other| giver == 0 || other.word.process != giver);
         let words = others.iter().chain(taken_over_from).map(|one| (one.number, one.word.clone())).collect();
         Self { others, words }
     }

@@ -27,14 +27,14 @@ pub fn take_over(config: &Config) -> io::Result<Option<Inherited>> {
     say(&stream, &Ask { take_over: VERSION })?;
     let sockets = receive_sockets(&stream)?;
     let mut lines = Lines::of(&stream)?;
-    let Answer { listeners, admin, held, own } = lines.next()?;
+    let Answer { listeners, admin, held, own, process } = lines.next()?;
     if sockets.len() != listeners.len() + usize::from(admin.is_some()) {
         return Err(io::Error::other("not all sockets arrived"));
     }
     let mut sockets = sockets.into_iter();
     let listeners: Vec<_> = listeners.into_iter().zip(&mut sockets).collect();
     let admin = admin.zip(sockets.next());
-    let word = Word { held, own, ..Word::default() };
+    let word = Word { held, own, process, ..Word::default() };
     let before = Predecessor { number: TAKEN_OVER_FROM, stream, lines, word };
     Ok(Some(Inherited { before, listeners, admin }))
 }
