@@ -127,16 +127,12 @@ def servers(cluster):
         return db.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'").fetchone()[0]
 
 
-def test_limits_hold_when_one_is_started_while_another_drains(start, cluster):
+@pytest.mark.parametrize("flags", [["--take-over"], []], ids=["taking over", "started as usual"])
+def test_limits_hold_when_one_is_started_while_another_drains(start, cluster, flags):
     first = start(max_size=4, max_server_connections=4, max_wait_time="1s")
     held = begin(first, 2)
-    first.signal()
-    eventually("it listens no longer", lambda: refused(first.port))
-    # Its admin address it has to its end.
-    text, port = first.config_path.read_text(), free_port()
-    first.config_path.write_text(text.replace(str(first.admin_port), str(port)))
-    first.admin_port = port
-    second = next_one(start, first)
+    drain(first)
+    second = next_one(start, first, *flags)
     with most_servers(cluster) as most:
         newcomers = begin(second, 4)
     assert most[0] <= 4, f"{most[0]} servers of 4"
@@ -145,6 +141,31 @@ def test_limits_hold_when_one_is_started_while_another_drains(start, cluster):
     assert first.wait(15) == 0
     with no_failure(second, clients=12, sql="SELECT pg_sleep(0.01)"):
         eventually("all of it is the second one's", lambda: second.pools()[0]["servers"]["total"] == 4, 10)
+
+
+def test_one_takes_over_from_the_process_that_serves_beside_one_that_drains(start):
+    first = start(max_size=4)
+    with first.wire() as client:
+        client.query("BEGIN")
+        drain(first)
+        second = next_one(start, first)
+        with successor(start, second) as third:
+            assert second.wait(15) == 0
+            assert f"pid={first.process.pid}" in third.log()
+            with third.wire() as newcomer:
+                newcomer.query("SELECT 1")
+            client.query("COMMIT")
+    assert first.wait(15) == 0
+
+
+def drain(pooler):
+    """It listens no longer, and its clients stay for as long as they are in a transaction."""
+    pooler.signal()
+    eventually("it listens no longer", lambda: refused(pooler.port))
+    # Its admin address it has to its end.
+    text, port = pooler.config_path.read_text(), free_port()
+    pooler.config_path.write_text(text.replace(str(pooler.admin_port), str(port)))
+    pooler.admin_port = port
 
 
 def refused(port):

@@ -89,17 +89,17 @@ impl Meeting {
         streams.filter(|stream| is_ours(stream).unwrap_or(false)).collect()
     }
 
-    /// A connection to a process of this user that waits there; `None` if there is none.
-    pub(super) fn find(&self) -> io::Result<Option<UnixStream>> {
+    /// Connections to the processes of this user that wait there, one after the other.
+    pub(super) fn find(&self) -> impl Iterator<Item = io::Result<UnixStream>> {
         let listed = bound_names();
         let others = self.listed(&listed, |made_up| !made_up.starts_with(TELLER)).take(MAX_TRIED);
-        for name in std::iter::once(self.plain.as_str()).chain(others) {
-            let Some(stream) = try_connect(name)? else { continue };
-            if is_ours(&stream)? {
-                return Ok(Some(stream));
-            }
-        }
-        Ok(None)
+        let mut names = vec![self.plain.clone()];
+        names.extend(others.map(str::to_owned));
+        let ours = |name: String| match try_connect(&name)? {
+            Some(stream) if is_ours(&stream)? => Ok(Some(stream)),
+            _ => Ok(None),
+        };
+        names.into_iter().filter_map(move |name| ours(name).transpose())
     }
 
     /// The names in the kernel's list of Unix sockets that are this one's, with what was made up behind them. What else begins so may
@@ -169,11 +169,11 @@ mod tests {
         let ours = meeting.bind().unwrap();
         // The plain name is tried first. Here its owner is the same user, so it goes.
         drop(squatter);
-        let found = meeting.find().unwrap().expect("it is found under the other name");
+        let found = meeting.find().next().expect("it is found under the other name").unwrap();
         ours.set_nonblocking(true).unwrap();
         ours.accept().expect("it has been connected to");
         drop((found, ours));
-        assert!(meeting.find().unwrap().is_none());
+        assert!(meeting.find().next().is_none());
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(found.len(), 2);
         let _accepted: Vec<_> = tellers.iter().map(|teller| teller.accept().unwrap()).collect();
         assert_eq!(meeting.find_tellers().len(), 2);
-        assert!(meeting.find().unwrap().is_none());
+        assert!(meeting.find().next().is_none());
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn follow(mut lines: Lines, before: Before) {
 }
 
 /// Whether the other process has ended, and does not only say nothing, or what is not understood.
-fn is_end(error: &io::Error) -> bool {
+pub(super) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, Other, TimedOut, WouldBlock};
     !matches!(error.kind(), InvalidData | Other | TimedOut | WouldBlock)
 }

@@ -4,7 +4,7 @@ use std::{os::fd::OwnedFd, sync::Arc};
 
 use super::{
     limits::Limits,
-    predecessors::{Predecessor, TAKEN_OVER_FROM},
+    predecessors::{Predecessor, TAKEN_OVER_FROM, is_end},
     *,
 };
 
@@ -15,17 +15,28 @@ pub struct Inherited {
     admin: Option<(String, OwnedFd)>,
 }
 
-/// Asks the process that serves this configuration for its sockets; `None` if there is none.
+/// Asks the process that serves this configuration for its sockets; `None` if there is none, or only such as are ending.
 ///
 /// # Errors
 /// When there is one, and it does not give them.
 pub fn take_over(config: &Config) -> io::Result<Option<Inherited>> {
     let Some(meeting) = Meeting::of(config) else { return Ok(None) };
-    let Some(stream) = meeting.find()? else { return Ok(None) };
+    for stream in meeting.find() {
+        if let Some(inherited) = ask(stream?)? {
+            return Ok(Some(inherited));
+        }
+    }
+    Ok(None)
+}
+
+/// `None`: the other process is ending. One that was started since may wait beside it.
+fn ask(stream: UnixStream) -> io::Result<Option<Inherited>> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    say(&stream, &Ask { take_over: VERSION })?;
-    let sockets = receive_sockets(&stream)?;
+    let sockets = match say(&stream, &Ask { take_over: VERSION }).and_then(|()| receive_sockets(&stream)) {
+        Err(error) if is_end(&error) => return Ok(None),
+        received => received?,
+    };
     let mut lines = Lines::of(&stream)?;
     let Answer { listeners, admin, held, own, process } = lines.next()?;
     if sockets.len() != listeners.len() + usize::from(admin.is_some()) {
