@@ -5,6 +5,7 @@ import pytest
 from redis_fixtures import pool, server
 from rest_fixtures import Rest, ask, hashed, rest
 from test_redis_login import with_users
+from test_rest_http2_events import Raw
 from waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -54,6 +55,22 @@ def test_over_http_2_a_request_counts_for_the_user_of_its_own_token(of_users):
             assert answer.json() == {"result": name} and inside(of_users) == {name: 1}, answer.text
 
     ask(of_users, talk)
+
+
+def test_a_stream_counts_for_its_user_whatever_comes_over_its_connection(of_users):
+    raw = Raw(of_users.http)
+    stream = raw.get("/subscribe/a", token=ALICE)
+    raw.hear(stream, "subscribe,a")
+    for target in ("/ping", "/subscribe/a"):
+        refused = raw.get(target, token=BOB)
+        raw.hear(refused, "use another connection")
+        assert raw.statuses[refused] == 409
+    assert inside(of_users) == {"alice": 1}
+    raw.hear(raw.get("/publish/a/x", token=ALICE), '{"result":1}')
+    raw.hear(stream, "message,a,x")
+    raw.give_up(stream)
+    raw.hear(raw.get("/ping", token=BOB), "PONG")
+    assert inside(of_users) == {"bob": 1}
 
 
 def test_a_kept_connection_hears_that_the_database_of_its_next_token_is_drained(rest):

@@ -62,7 +62,8 @@ impl Redis {
         client.http().feeds.list.push(Feed { stream: work.stream, access, open: false, what, names });
         let denied = match (pool, client.subscribed_in()) {
             (Ok(pool), Some(other)) if pool != other => {
-                let why = "ERR messages for a token with another user or database come over this connection already: use another one";
+                let why =
+                    "ERR messages for a token with another database come over this connection already: use another one";
                 Some(Denied::new(409, why))
             }
             _ => self.change_subscriptions(me, client, what, &words[1..], out).err().map(|why| Denied::new(503, why)),
@@ -125,6 +126,11 @@ impl Feeds {
             Some(Said::Refused(why)) => self.refuse_asking(&denied_by(why), http),
             _ => {}
         }
+    }
+
+    /// Whether they are of another user than the holder of this token.
+    pub(super) fn are_of_another_user(&self, access: &Access) -> bool {
+        self.list.iter().any(|feed| feed.access.user != access.user)
     }
 
     /// Streams have ended.

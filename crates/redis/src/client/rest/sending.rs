@@ -29,6 +29,10 @@ const LARGE: usize = 64 * 1024;
 /// requests may have waited for a server until they are many.
 const MAX_UNANSWERED: usize = 32 * 1024 * 1024;
 
+/// What a request is told while messages come for another user, who has the connection's place in all limits.
+const OF_ANOTHER_USER: &str =
+    "ERR messages for a token with another user come over this connection: use another connection";
+
 impl Redis {
     /// Sends what can be sent now: nothing, if a server has been asked for. (More of HTTP/2 may be read in the same turn.)
     pub(super) fn send_all(
@@ -58,7 +62,14 @@ impl Redis {
                 number += 1;
                 continue;
             }
-            let work = &mut client.http().works[number];
+            let rest = client.http();
+            let work = &mut rest.works[number];
+            if rest.feeds.are_of_another_user(&work.access) {
+                work.deny(409, OF_ANOTHER_USER);
+                work.give_up(OF_ANOTHER_USER);
+                number += 1;
+                continue;
+            }
             if let Some(what) = work.call.subscription() {
                 let access = Arc::clone(&work.access);
                 if client.has_streams() && client.has_wish() {
