@@ -55,6 +55,12 @@ def test_each_user_is_himself_at_the_server_too(pool, with_users):
     assert "wonder" not in poolhouse.log() and "build" not in poolhouse.log()
 
 
+def test_a_password_of_a_user_that_redis_does_not_take_is_told_with_its_place(pool, with_users):
+    poolhouse = pool(behind=with_users, file=f'{LISTEN}[[database]]\nurl = "redis://127.0.0.1:{with_users.port}"\n{users(alice="other")}')
+    with pytest.raises(redis.AuthenticationError, match=r"or, where that has none, of the \[\[user\]\]"):
+        poolhouse.connect(username="alice", password="other").get("k")
+
+
 def test_users_may_share_the_login_of_the_url(pool, with_users):
     file = f'{LISTEN}[[database]]\nurl = "redis://alice:wonder@127.0.0.1:{with_users.port}"\n{users(one="1", two="2")}'
     poolhouse = pool(behind=with_users, file=file)

@@ -98,7 +98,8 @@ impl Failure {
             LeaseFailure::Unavailable { last_error: Some(why), .. } if why.starts_with(REFUSED) => Self::new(
                 Code::AuthenticationFailed,
                 format!(
-                    "Poolhouse: {}. Correct user, password or authSource in the url of Poolhouse's [[database]]",
+                    "Poolhouse: {}. Correct user, password or authSource in the url of Poolhouse's [[database]], or the password of \
+                     the [[user]] where that url has none",
                     why.trim_end_matches('.')
                 ),
             ),

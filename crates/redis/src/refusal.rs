@@ -14,7 +14,8 @@ pub fn of_failure(why: &LeaseFailure) -> String {
         {
             return match REFUSED.contains(&code_of(said)) {
                 true => format!(
-                    "{said} (Redis refuses Poolhouse itself: correct user and password in the url of its [[database]])"
+                    "{said} (Redis refuses Poolhouse itself: correct user and password in the url of its [[database]] or, where \
+                     that has none, of the [[user]])"
                 ),
                 false => said.to_string(),
             };
@@ -123,6 +124,7 @@ mod tests {
         assert_eq!(told("NOPERM no"), "NOPERM no");
         let wrong = told("WRONGPASS invalid");
         assert!(wrong.starts_with("WRONGPASS invalid (Redis refuses Poolhouse itself: "), "{wrong}");
+        assert!(wrong.contains("[[database]]") && wrong.contains("[[user]]"), "{wrong}");
         for own in ["connection refused", "TLS with 10.0.0.5:6379 failed: bad certificate", "ERRATIC words"] {
             assert_eq!(told(own), format!("LOADING Poolhouse: no connection to Redis after 1.0 s: {own}"));
         }
