@@ -108,9 +108,9 @@ impl Handle {
         for pool in host.registry.all() {
             let Some(spec) = host.registry.spec(pool.id) else { continue };
             host.registry.recap(&pool, &spec.caps, &mut demands);
-            let (room, now) = (host.registry.room(&pool), host.clock.now());
+            let now = host.clock.now();
             self.operate(&pool, |guarded| {
-                guarded.pool.note_room(room);
+                guarded.pool.note_room(host.registry.room(&pool));
                 pool.reconfigure(guarded, spec, now);
                 guarded.pool.handle_timeout(now);
             });
@@ -177,14 +177,17 @@ impl Handle {
         self.host.registry.caps()
     }
 
-    /// Leaves so much of each cap to another process, instead of what was said before. At least one remains.
+    /// Leaves so much of each cap to other processes, instead of what was said before. At least one remains. Said again, it costs little.
     pub fn reserve(&self, reserved: HashMap<String, u32>) {
         let mut demands = Vec::new();
-        self.host.registry.reserve(reserved, &mut demands);
+        if !self.host.registry.reserve(reserved, &mut demands) {
+            return;
+        }
         for pool in self.host.registry.all() {
-            let (room, now) = (self.host.registry.room(&pool), self.host.clock.now());
+            let now = self.host.clock.now();
             self.operate(&pool, |guarded| {
-                guarded.pool.note_room(room);
+                // Read under the pool's lock: of two changes at once, the one that comes to the pool last knows both.
+                guarded.pool.note_room(self.host.registry.room(&pool));
                 guarded.pool.handle_timeout(now);
             });
         }

@@ -199,15 +199,19 @@ impl Registry {
         accounts.drain_actions(demands);
     }
 
-    /// Leaves so much of each cap to another process.
-    pub(crate) fn reserve(&self, reserved: HashMap<String, u32>, demands: &mut Vec<Demand>) {
+    /// Leaves so much of each cap to other processes. False if it does already.
+    pub(crate) fn reserve(&self, reserved: HashMap<String, u32>, demands: &mut Vec<Demand>) -> bool {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if accounts.reserved == reserved {
+            return false;
+        }
         accounts.reserved = reserved;
         let caps: Vec<_> = accounts.caps.iter().map(|(name, cap)| (name.clone(), cap.limit)).collect();
         for (name, limit) in caps {
             accounts.limit(&name, limit);
         }
         accounts.drain_actions(demands);
+        true
     }
 
     /// How many servers a pool can have under its caps, if no other pool has any; `u32::MAX`: any number.
@@ -441,5 +445,30 @@ impl Accounts {
                 BudgetAction::ReclaimUnused(_) => Demand::ReclaimUnused(pool),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nowhere;
+
+    impl Upstreams for Nowhere {
+        fn spec(&self, _: PoolId) -> Option<PoolSpec> {
+            None
+        }
+
+        fn at_start(&self) -> Vec<PoolId> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn what_is_reserved_already_is_not_reserved_again() {
+        let of = |held| HashMap::from([("all".to_owned(), held)]);
+        let registry = Registry::new(Arc::new(Nowhere), 1, of(2));
+        let changes = [2, 3, 3, 2].map(|held| registry.reserve(of(held), &mut Vec::new()));
+        assert_eq!(changes, [false, true, false, true]);
     }
 }
