@@ -74,3 +74,31 @@ def test_connections_that_are_kept_give_way_to_new_ones(start):
         # Those that gave way were told so in order, between two answers.
         ended = [connection for connection in kept if asks(connection) == b""]
         assert len(ended) >= 5
+
+
+def test_a_connection_that_does_not_read_its_answers_keeps_no_new_one_out(start):
+    pooler = start()
+    with contextlib.ExitStack() as stack:
+        lazy = stack.enter_context(socket.socket())
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect(("127.0.0.1", pooler.admin_port))
+        lazy.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300)
+        kept = [stack.enter_context(socket.create_connection(("127.0.0.1", pooler.admin_port), 10)) for _ in range(63)]
+        over = threading.Event()
+
+        def read_a_little_and_keep_the_others():
+            while not over.wait(0.1):
+                # So the system does not give it up.
+                lazy.recv(100)
+                for connection in kept:
+                    asks(connection)
+
+        assert all(asks(connection).startswith(b"HTTP/1.1 200") for connection in kept)
+        working = threading.Thread(target=read_a_little_and_keep_the_others)
+        working.start()
+        try:
+            with socket.create_connection(("127.0.0.1", pooler.admin_port), 20) as another:
+                assert asks(another).startswith(b"HTTP/1.1 200")
+        finally:
+            over.set()
+            working.join()

@@ -23,6 +23,8 @@ const MAX_CONNECTIONS: usize = 64;
 const HEADER_TIME: Duration = Duration::from_secs(5);
 /// How long a connection may take to read a part of its answer.
 const READ_TIME: Duration = Duration::from_secs(30);
+/// How long a connection that gives way may take to read the rest of its last answer.
+const LAST_READ_TIME: Duration = Duration::from_secs(3);
 /// After an accept that failed, mostly for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -66,7 +68,13 @@ async fn answer(stream: TcpStream, peer: SocketAddr, router: Router, seat: Arc<S
             }
             // What it asks at this moment is answered.
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => ended,
+                () = seat.has_been_answered_for(LAST_READ_TIME) => {
+                    tracing::debug!(%peer, "a connection to the admin address does not read, and another needs its place");
+                    return;
+                }
+            }
         }
     };
     if let Err(error) = ended {

@@ -17,7 +17,7 @@ use axum::{
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 /// A connection that has asked nothing for less than this gives way to none: its question may be on its way.
@@ -113,6 +113,16 @@ impl Seat {
     /// Until another is to have its place.
     pub async fn gives_way(&self) {
         self.goes.notified().await;
+    }
+
+    /// Until it has asked nothing for this time at least, from now on.
+    pub async fn has_been_answered_for(&self, time: Duration) {
+        loop {
+            sleep(time).await;
+            if lock(&self.now).idle_since.is_some_and(|since| since.elapsed() >= time) {
+                return;
+            }
+        }
     }
 
     /// It has asked something since it came.
