@@ -144,7 +144,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     /// Clients that keep others waiting.
     stalls: Vec<stalls::Stall>,
     /// Clients that hold a server and do not read.
-    unread: Vec<unread::Unread>,
+    unread: unread::AllUnread,
     /// Servers that were asked whether they answer.
     probes: Vec<(u32, ServerId)>,
     /// How long answers of shared servers take.
@@ -298,7 +298,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             soiled: VecDeque::new(),
             answers_due: Vec::new(),
             stalls: Vec::new(),
-            unread: Vec::new(),
+            unread: unread::AllUnread::new(),
             probes: Vec::new(),
             round_trips: silence::RoundTrips::default(),
             pools: ByPool::default(),

@@ -1,7 +1,7 @@
 //! Clients that hold a server of their own and do not read what comes from it: while others wait for that server, their time is bounded.
 //! (`stalls` does the same, in another way, for servers that are shared.)
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use pool::Time;
 use protocol::{Blame, CloseReason, Protocol};
@@ -14,13 +14,15 @@ const UNREAD_TIME: Duration = Duration::from_secs(30);
 
 /// A client that does not read, as it was seen last.
 pub(super) struct Unread {
-    client: u32,
     serial: u32,
     /// Bytes that waited for it.
     unsent: usize,
     /// Since when it has taken nothing of these.
     since: Time,
 }
+
+/// The clients that do not read, by slot.
+pub(super) type AllUnread = HashMap<u32, Unread>;
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Looks at the clients whose servers wait for them, and disconnects those that have not read for long, where others wait.
@@ -34,13 +36,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 continue;
             }
             let (serial, unsent) = (client.serial, self.reactor.unsent(client.conn));
-            let known = before.iter().find(|seen| seen.client == slot && seen.serial == serial);
+            let known = before.get(&slot).filter(|seen| seen.serial == serial);
             let since = known.filter(|seen| seen.unsent == unsent).map_or(now, |seen| seen.since);
             if now - since >= UNREAD_TIME && server.pool.lock().pool.is_stuck(now) {
                 late.push((slot as usize, unsent));
                 continue;
             }
-            self.unread.push(Unread { client: slot, serial, unsent, since });
+            self.unread.insert(slot, Unread { serial, unsent, since });
         }
         for (slot, unsent) in late {
             let message = format!(
