@@ -180,6 +180,22 @@ def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start
         assert "the client has read nothing for 30 s" in pooler.log()
 
 
+def test_who_reads_slowly_is_not_taken_for_who_reads_nothing(start):
+    """It reads 20 KB a second, of which the socket's buffer, which holds megabytes, says nothing for more than a minute."""
+    pooler = start(max_size=1, max_wait_time="90s", query_time="off")
+    with pooler.wire() as slow, pooler.wire() as other, concurrent.futures.ThreadPoolExecutor(1) as thread:
+        slow.send(w.query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"))
+        time.sleep(1)
+        other.socket.settimeout(90)
+        waits = thread.submit(other.query, "SELECT 'alive'")
+        for _ in range(400):
+            assert slow.socket.recv(2000)
+            time.sleep(0.1)
+        assert not waits.done() and "the client has read nothing" not in pooler.log()
+        slow.vanish()
+        assert waits.result() == [["alive"]]
+
+
 def test_a_large_statement_in_pieces_of_one_byte_is_answered(start):
     pooler = start()
     with pooler.wire() as client:

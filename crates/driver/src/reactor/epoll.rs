@@ -97,6 +97,8 @@ pub(crate) struct Epoll {
     /// Slots of connections closed during this batch: not reused before its end, because events of
     /// the old connection may still be in it.
     closed: Vec<u32>,
+    /// Slots of connections of which a try to send tells something that the kernel may not tell again.
+    tried: Vec<u32>,
     ring: Ring,
     descriptors: Descriptors,
     /// Ciphertext on its way out.
@@ -127,6 +129,7 @@ struct Conn {
     connecting: bool,
     queued: bool,
     unsent: Option<Box<Unsent>>,
+    left_late: u64,
     tls: Option<Box<Channel>>,
 }
 
@@ -174,6 +177,7 @@ impl Epoll {
             accepts_left: 0,
             handshakes_left: 0,
             closed: Vec::new(),
+            tried: Vec::new(),
             ring: Ring::new(buffer_size),
             descriptors: Descriptors::new(),
             scratch: Vec::new(),
@@ -212,10 +216,13 @@ impl Reactor for Epoll {
         }
         self.batch.clear();
         self.next_in_batch = 0;
+        let tried = self.tried.drain(..).filter(|slot| self.conns.contains(*slot as usize));
+        self.batch.extend(tried.map(|slot| (slot, Readiness { write: true, ..Readiness::default() })));
         self.round = self.ready.len();
         self.accepts_left = ACCEPT_BATCH;
         self.handshakes_left = secure::HANDSHAKE_BATCH;
-        let timeout = if may_sleep && self.ready.is_empty() { at_most } else { Some(Duration::ZERO) };
+        let timeout =
+            if may_sleep && self.ready.is_empty() && self.batch.is_empty() { at_most } else { Some(Duration::ZERO) };
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,
@@ -335,6 +342,16 @@ impl Reactor for Epoll {
         self.conns[id.0 as usize].unsent.as_ref().map_or(0, |unsent| unsent.bytes)
     }
 
+    fn left_late(&self, id: ConnId) -> u64 {
+        self.conns[id.0 as usize].left_late
+    }
+
+    fn try_to_send(&mut self, id: ConnId) {
+        if !matches!(self.send_unsent(id), Ok(false)) {
+            self.tried.push(id.0);
+        }
+    }
+
     fn is_sending(&self, id: ConnId) -> bool {
         self.conns[id.0 as usize].unsent.is_some()
     }
@@ -431,6 +448,7 @@ impl Epoll {
             connecting,
             queued: false,
             unsent: None,
+            left_late: 0,
             tls,
         });
         Ok(id)
@@ -492,26 +510,35 @@ impl Epoll {
             };
             return Some(Completion::Connected { owner, result });
         }
-        let unsent = conn.unsent.as_mut()?;
+        conn.unsent.as_ref()?;
+        match self.send_unsent(id) {
+            Ok(true) => {
+                self.conn(id).unsent = None;
+                Some(Completion::Sent { owner })
+            }
+            Ok(false) => None,
+            Err(error) => Some(Completion::Broken { owner, error }),
+        }
+    }
+
+    /// Sends of what is unsent as much as the socket takes. True if that is all.
+    fn send_unsent(&mut self, id: ConnId) -> io::Result<bool> {
+        let conn = &mut self.conns[id.0 as usize];
+        let (Some(unsent), Some(socket)) = (conn.unsent.as_mut(), conn.socket.as_ref()) else { return Ok(false) };
         while let Some(chunk) = unsent.chunks.front_mut() {
             let wanted = chunk.bytes().len();
-            match send_some(socket, chunk.bytes()) {
-                Ok(sent) if sent == wanted => {
-                    unsent.bytes -= sent;
-                    if let Some(Chunk::Ring(buffer, _)) = unsent.chunks.pop_front() {
-                        self.ring.put(buffer);
-                    }
-                }
-                Ok(sent) => {
-                    unsent.bytes -= sent;
-                    chunk.advance(sent);
-                    return None;
-                }
-                Err(error) => return Some(Completion::Broken { owner, error }),
+            let sent = send_some(socket, chunk.bytes())?;
+            unsent.bytes -= sent;
+            conn.left_late += sent as u64;
+            if sent < wanted {
+                chunk.advance(sent);
+                return Ok(false);
+            }
+            if let Some(Chunk::Ring(buffer, _)) = unsent.chunks.pop_front() {
+                self.ring.put(buffer);
             }
         }
-        conn.unsent = None;
-        Some(Completion::Sent { owner })
+        Ok(true)
     }
 
     fn on_readable(&mut self, id: ConnId) -> Option<Completion<OwnedFd>> {
@@ -632,3 +659,6 @@ fn send_some(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -172,6 +172,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 continue;
             }
             if now - since >= PATIENCE {
+                let conn = self.clients[client as usize].conn;
+                self.reactor.try_to_send(conn);
+                let unsent = self.reactor.unsent(conn);
                 if unsent + MIN_READ > before {
                     late.push((client as usize, unsent));
                 }

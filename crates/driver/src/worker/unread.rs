@@ -1,7 +1,7 @@
 //! Clients that hold a server of their own and do not read what comes from it: while others wait for that server, their time is bounded.
 //! (`stalls` does the same, in another way, for servers that are shared.)
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use pool::Time;
 use protocol::{Blame, CloseReason, Protocol};
@@ -15,9 +15,9 @@ const UNREAD_TIME: Duration = Duration::from_secs(30);
 /// A client that does not read, as it was seen last.
 pub(super) struct Unread {
     serial: u32,
-    /// Bytes that waited for it.
-    unsent: usize,
-    /// Since when it has taken nothing of these.
+    /// How many bytes it had taken late.
+    taken: u64,
+    /// It has taken nothing since.
     since: Time,
 }
 
@@ -35,19 +35,25 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if client.closing || !self.is_behind_its_server(slot as usize) {
                 continue;
             }
-            let (serial, unsent) = (client.serial, self.reactor.unsent(client.conn));
-            let known = before.get(&slot).filter(|seen| seen.serial == serial);
-            let since = known.filter(|seen| seen.unsent == unsent).map_or(now, |seen| seen.since);
-            if now - since >= UNREAD_TIME && server.pool.lock().pool.is_stuck(now) {
-                late.push((slot as usize, unsent));
+            let (serial, conn) = (client.serial, client.conn);
+            self.reactor.try_to_send(conn);
+            let taken = self.reactor.left_late(conn);
+            let known = before.get(&slot).filter(|seen| seen.serial == serial && seen.taken == taken);
+            let since = known.map_or(now, |seen| seen.since);
+            if now - since >= UNREAD_TIME {
+                late.push((slot as usize, Arc::clone(&server.pool)));
+            }
+            self.unread.insert(slot, Unread { serial, taken, since });
+        }
+        for (slot, pool) in late {
+            // One that goes may make room enough.
+            if !pool.lock().pool.is_stuck(now) {
                 continue;
             }
-            self.unread.insert(slot, Unread { serial, unsent, since });
-        }
-        for (slot, unsent) in late {
             let message = format!(
-                "the client has read nothing for {} s: {unsent} bytes wait for it, and others wait for its server",
-                UNREAD_TIME.as_secs()
+                "the client has read nothing for {} s: {} bytes wait for it, and others wait for its server",
+                UNREAD_TIME.as_secs(),
+                self.reactor.unsent(self.clients[slot].conn)
             );
             self.close_client(slot, &CloseReason::Error(Blame::Client, message));
         }

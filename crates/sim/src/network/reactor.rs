@@ -90,6 +90,7 @@ struct Conn {
     connecting: bool,
     hangup_told: bool,
     unsent: VecDeque<u8>,
+    left_late: u64,
 }
 
 impl Seat {
@@ -151,7 +152,15 @@ impl VirtualReactor {
     fn register(&mut self, end: Option<EndId>, owner: Owner, connecting: bool) -> ConnId {
         let id = self.next_id;
         self.next_id += 1;
-        let conn = Conn { end, owner, receiving: false, connecting, hangup_told: false, unsent: VecDeque::new() };
+        let conn = Conn {
+            end,
+            owner,
+            receiving: false,
+            connecting,
+            hangup_told: false,
+            unsent: VecDeque::new(),
+            left_late: 0,
+        };
         self.seat.conns.borrow_mut().insert(id, conn);
         ConnId(id)
     }
@@ -191,6 +200,7 @@ impl VirtualReactor {
                 return Some(Completion::Broken { owner, error: io::ErrorKind::ConnectionReset.into() });
             };
             conn.unsent.drain(..sent);
+            conn.left_late += sent as u64;
             if conn.unsent.is_empty() {
                 return Some(Completion::Sent { owner });
             }
@@ -316,6 +326,13 @@ impl Reactor for VirtualReactor {
     fn unsent(&self, id: ConnId) -> usize {
         self.with(id, |conn| conn.unsent.len())
     }
+
+    fn left_late(&self, id: ConnId) -> u64 {
+        self.with(id, |conn| conn.left_late)
+    }
+
+    /// In a round there is a look at each connection that can send.
+    fn try_to_send(&mut self, _id: ConnId) {}
 
     fn is_sending(&self, id: ConnId) -> bool {
         self.with(id, |conn| !conn.unsent.is_empty())
