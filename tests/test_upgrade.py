@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -251,6 +253,27 @@ def test_with_nobody_to_take_over_from_it_starts_by_itself(start):
     made.launch([*command, "--take-over"])
     with made.wire() as client:
         client.query("SELECT 1")
+
+
+def test_without_descriptors_one_that_waits_for_its_successor_rests(start):
+    pooler = start()
+    pooler.settle()
+    pid = pooler.process.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    with socket.socket(socket.AF_UNIX) as meeting:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+        meeting.connect(f"\0poolhouse.{os.getuid()}.127.0.0.1:{pooler.port}".encode())
+        before = processor_seconds(pid)
+        time.sleep(2)
+        assert processor_seconds(pid) - before < 0.3
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    with successor(start, pooler):
+        assert pooler.wait(5) == 0
+
+
+def processor_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_socket_files_are_the_successors_as_soon_as_it_has_the_sockets(start, workspace):

@@ -173,6 +173,26 @@ def refused(port):
         return trial.connect_ex(("127.0.0.1", port)) != 0
 
 
+def test_of_many_that_end_at_once_one_is_the_last(start):
+    made = start.unstarted()
+    command, _ = made.command({})
+    with contextlib.ExitStack() as stack:
+        places = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(64)]
+        for number, place in enumerate(places):
+            place.bind(f"\0poolhouse.{os.getuid()}.127.0.0.1:{made.port}.t{number:05x}".encode())
+            place.listen()
+        made.launch(command)
+        streams = [stack.enter_context(place.accept()[0]) for place in places]
+        for number, stream in enumerate(streams, 1):
+            say(stream, left=True, process=number)
+        made.settle()
+        for stream in streams:
+            stream.close()
+        ended = "a process before this one has ended"
+        eventually("all have ended", lambda: made.log().count(ended) + made.log().count("this one's own") == len(streams))
+    assert "the process before has ended: all limits are this one's own" in made.log()
+
+
 def test_what_was_left_to_a_process_that_did_not_take_over_comes_back(start):
     pooler = start(max_size=4, max_server_connections=4, max_wait_time="2s")
     with pooler.wire() as client:

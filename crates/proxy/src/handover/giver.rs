@@ -11,7 +11,11 @@ use std::{
 use driver::Handle;
 use tokio::sync::Notify;
 
-use super::{limits::Limits, telling::Teller, *};
+use super::{
+    limits::Limits,
+    telling::{PACE, Teller},
+    *,
+};
 use crate::tuning::Tuning;
 
 /// Waits for a successor on a thread of its own.
@@ -102,7 +106,11 @@ impl Give {
     /// One at a time, until one has taken over.
     fn serve(self, listener: UnixListener) {
         for stream in listener.incoming() {
-            let Ok(stream) = stream else { continue };
+            let Ok(stream) = stream else {
+                // Mostly for want of descriptors.
+                std::thread::sleep(PACE);
+                continue;
+            };
             match self.give(&stream) {
                 Ok(()) => {
                     // The successor will wait here for its own.

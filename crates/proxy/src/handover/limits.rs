@@ -113,14 +113,22 @@ impl Before {
 
     /// It has ended. Returns how many others have not.
     pub(super) fn end(self) -> usize {
-        let all = self.limits.left().before.len();
-        all - 1
+        self.remove()
+    }
+
+    fn remove(&self) -> usize {
+        let mut others = 0;
+        self.limits.change(|left| {
+            left.before.remove(&self.number);
+            others = left.before.len();
+        });
+        others
     }
 }
 
 impl Drop for Before {
     fn drop(&mut self) {
-        self.limits.change(|left| _ = left.before.remove(&self.number));
+        self.remove();
     }
 }
 

@@ -10,8 +10,8 @@ use std::{
 
 use super::{limits::Limits, *};
 
-/// How often what is held is told.
-const PACE: Duration = Duration::from_millis(200);
+/// How often what is held is told, and how long nothing is accepted after an error.
+pub(super) const PACE: Duration = Duration::from_millis(200);
 /// Processes that are told at once.
 const MAX_TOLD: usize = 256;
 
