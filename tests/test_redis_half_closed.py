@@ -1,6 +1,7 @@
 """Clients of Redis that end their side behind what they ask, as `printf 'GET a\\r\\n' | nc host port` does, get what they asked for, as from Redis."""
 
 import socket
+import time
 
 import pytest
 
@@ -73,3 +74,25 @@ def test_a_client_that_waits_for_others_and_ends_its_side_has_gone(pool, server,
         client.shutdown(socket.SHUT_WR)
         eventually("it has gone", lambda: poolhouse.metric("poolhouse_clients") == 0)
         eventually("Redis knows", lambda: server.connect().info("clients")["blocked_clients"] == 0)
+
+
+@pytest.mark.parametrize("words", [["CLIENT", "TRACKING", "ON"], ["MONITOR"]])
+def test_a_client_with_a_server_of_its_own_that_closes_gives_it_back_at_once(pool, server, words):
+    poolhouse = pool(max_size=2, max_wait_time="500ms")
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", poolhouse.port), 20) as client:
+            client.sendall(command(*words))
+            assert client.recv(100) == b"+OK\r\n"
+
+
+def test_a_client_that_has_waited_for_a_while_and_closes_has_given_up(pool, server):
+    poolhouse = pool(max_size=1, max_wait_time="20s")
+    busy = Raw(poolhouse).say(command("MULTI"))
+    assert busy.hear(5) == b"+OK\r\n"
+    with socket.create_connection(("127.0.0.1", poolhouse.port), 20) as client:
+        client.sendall(command("MULTI") + command("SET", "given", "up") + command("EXEC"))
+        eventually("it waits", lambda: poolhouse.metric("poolhouse_clients", state="waiting") == 1)
+        time.sleep(0.5)
+    eventually("it is gone", lambda: poolhouse.metric("poolhouse_clients") == 1, seconds=3)
+    assert busy.say(command("EXEC")).hear(4) == b"*0\r\n"
+    assert poolhouse.connect().get("given") is None

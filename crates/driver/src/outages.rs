@@ -1,4 +1,5 @@
-//! Which pools could not connect, by where their servers are: as soon as one of them has, the others need not wait any longer. Tries nothing.
+//! Which pools could not connect, by where their servers are: as soon as one of them has, the others need not wait any longer. Nothing is
+//! tried here.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -32,15 +33,19 @@ impl Outages {
         }
     }
 
-    /// A host has let a server in. Returns the pools that could not connect there.
-    pub(crate) fn end(&self, address: &Address) -> BTreeSet<PoolId> {
+    /// A host has let a server in. Returns a pool that could not connect there, which stands here no longer.
+    pub(crate) fn next_told(&self, address: &Address) -> Option<PoolId> {
         if !self.any.load(Relaxed) {
-            return BTreeSet::new();
+            return None;
         }
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = pools.remove(address).unwrap_or_default();
+        let there = pools.get_mut(address)?;
+        let told = there.pop_first();
+        if there.is_empty() {
+            pools.remove(address);
+        }
         self.any.store(!pools.is_empty(), Relaxed);
-        there
+        told
     }
 
     /// A pool is gone.
@@ -65,14 +70,15 @@ mod tests {
     fn pools_hear_once_that_their_host_is_back() {
         let [one, two] = ["one", "two"].map(|host| Address::Tcp { host: host.to_owned(), port: 5432 });
         let outages = Outages::default();
-        assert!(outages.end(&one).is_empty());
+        assert!(outages.next_told(&one).is_none());
         outages.note(PoolId(1), &one.clone().into());
         outages.note(PoolId(2), &one.clone().into());
         outages.note(PoolId(3), &two.clone().into());
         outages.note(PoolId(4), &one.clone().into());
         outages.forget(PoolId(4));
         outages.forget(PoolId(3));
-        assert!(outages.end(&one).into_iter().eq([PoolId(1), PoolId(2)]));
-        assert!(outages.end(&one).is_empty() && outages.end(&two).is_empty());
+        let told: Vec<_> = std::iter::from_fn(|| outages.next_told(&one)).collect();
+        assert_eq!(told, [PoolId(1), PoolId(2)]);
+        assert!(outages.next_told(&one).is_none() && outages.next_told(&two).is_none());
     }
 }

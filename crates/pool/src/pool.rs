@@ -312,18 +312,16 @@ impl Pool {
         CheckOut::Queued(ticket)
     }
 
-    /// A waiter has left. False if it was not waiting any more: its grant or failure is on its way, and if it is a
-    /// grant, the server has to be checked in.
-    pub fn cancel(&mut self, ticket: Ticket, waiter: WaiterId, now: Time) -> bool {
+    /// A waiter has left. Returns how long it has waited; `None` if it was not waiting any more: its grant or failure is on its way,
+    /// and if it is a grant, the server has to be checked in.
+    pub fn cancel(&mut self, ticket: Ticket, waiter: WaiterId, now: Time) -> Option<Duration> {
         let now = self.tick(now);
         // A waiter that is let in gets another ticket, which its caller does not know: the ticket may name a place in either queue.
         let left = self.waiters.remove(ticket, waiter).or_else(|| self.held_back.remove(ticket, waiter));
         let left = left.or_else(|| self.demanding.remove(ticket, waiter));
-        let left = left.or_else(|| self.waiters.remove_lasting(waiter)).is_some();
-        if left {
-            self.settle(now);
-        }
-        left
+        let left = left.or_else(|| self.waiters.remove_lasting(waiter))?;
+        self.settle(now);
+        Some(now - left.since)
     }
 
     /// A server comes back, at `home`. A waiter may get it at once: that is the returned grant.

@@ -250,8 +250,8 @@ impl World {
             return;
         }
         let waiting = self.queue.remove(usize::from(n) % self.queue.len());
-        assert!(self.pool.cancel(waiting.ticket, waiting.id, self.now));
-        assert!(!self.pool.cancel(waiting.ticket, waiting.id, self.now));
+        assert!(self.pool.cancel(waiting.ticket, waiting.id, self.now).is_some());
+        assert!(self.pool.cancel(waiting.ticket, waiting.id, self.now).is_none());
         self.left += 1;
         self.obey();
     }

@@ -159,7 +159,7 @@ impl Instances {
         let Some((instance, Some(ticket))) = self.tickets.get(client as usize).copied() else { return false };
         let left = self.pools[instance as usize].pool.cancel(ticket, WaiterId(u64::from(client)), now);
         self.drain(instance, now);
-        left
+        left.is_some()
     }
 
     /// A server has this number.

@@ -184,7 +184,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 assert!(self.upgrading.replace(peer).is_none(), "a call upgrades one connection");
             }
             Effect::Errand { pool } => self.send_on_errand(pool),
-            Effect::Withdraw { client } => self.withdraw(client.slot()),
+            Effect::Withdraw { client } => _ = self.withdraw(client.slot()),
             Effect::Outdated { server } => self.on_outdated(server.slot()),
             Effect::Close { peer: Peer::Client(tag), ref mut reason } => {
                 let reason = std::mem::replace(reason, CloseReason::Done);

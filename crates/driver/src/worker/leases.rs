@@ -85,27 +85,28 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The client leaves the queue.
-    pub(super) fn withdraw(&mut self, slot: usize) {
-        let Some(client) = self.clients.get_mut(slot) else { return };
+    pub(super) fn withdraw(&mut self, slot: usize) -> Option<Duration> {
+        let client = self.clients.get_mut(slot)?;
         let (pool, ticket) = match client.lease {
             Lease::Waiting { pool, ticket, .. } => (pool, ticket),
             Lease::Joining { pool } => (pool, None),
-            _ => return,
+            _ => return None,
         };
         client.lease = Lease::None;
         let number = client.waiter;
         let waiter = self.client_waiter(slot, number);
         // A pool that is forgotten has no queue.
         let (shared, now) = (self.pool(pool), self.now);
-        let left = ticket
+        let waited = ticket
             .zip(shared)
-            .is_some_and(|(ticket, pool)| self.operate(&pool, |guarded| guarded.pool.cancel(ticket, waiter, now)));
-        if !left {
+            .and_then(|(ticket, pool)| self.operate(&pool, |guarded| guarded.pool.cancel(ticket, waiter, now)));
+        if waited.is_none() {
             // A server is on its way to it. When that arrives it must not be taken for the answer to a later wish.
             self.clients[slot].waiter = self.next_serial;
             self.next_serial = self.next_serial.wrapping_add(1);
         }
         self.refresh_state(slot);
+        waited
     }
 
     /// The server that was granted to a client lives here, and so does the client.

@@ -20,6 +20,10 @@ use crate::{client_state::State, listener::Sent, mailbox::Admitted, reactor::Rea
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// A client that waits for a server and ends its side later than this has given up: one that ends its side on purpose does so right
+/// behind what it asks, and its place in line is not for clients that have run into their own time-outs.
+const PROMPT_END: Duration = Duration::from_millis(250);
+
 /// How long the last words to clients and the cancelling of what they have asked for may take when the worker is to end at once.
 const STOP_TIME: Duration = Duration::from_secs(2);
 
@@ -100,7 +104,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn is_owed_answers(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
         let rules = &self.host.listeners[usize::from(client.listener)].client_rules;
-        rules.answers_half_closed && !client.closing && !client.on_doorstep && client.standing != Standing::Blocked
+        let may_be_owed = match client.lease {
+            // What a pinned client is told is not known, and the rest of a command does not come any more.
+            Lease::Held { server } => {
+                let server = &self.servers[server as usize];
+                let awaits = || call(|| self.shared.protocol.awaits_client(&client.session, &server.session));
+                server.pinned.is_none() && !(client.held.is_empty() && awaits().unwrap_or(false))
+            }
+            // Where it could have had its answer by now, it does not ask for one behind which it ends its side, but has given up.
+            Lease::Waiting { .. } | Lease::Joining { .. } => self.now - client.since < PROMPT_END,
+            Lease::None | Lease::Shared { .. } => true,
+        };
+        rules.answers_half_closed
+            && !client.closing
+            && !client.on_doorstep
+            && client.standing != Standing::Blocked
+            && may_be_owed
     }
 
     /// A client has ended its side, and may have all its answers: then it is closed, unless it has asked for more before.
@@ -204,7 +223,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Takes the client out of the queue it waits in, and lets its session release what it holds.
     fn part_from_session(&mut self, slot: usize) {
         self.step_back(slot);
-        self.withdraw(slot);
+        _ = self.withdraw(slot);
         let mut told = std::mem::replace(&mut self.clients[slot].parted, true);
         if !told && !self.clients[slot].broken {
             told = true;
@@ -231,6 +250,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The connection is over.
     pub(super) fn remove_client(&mut self, slot: usize) {
         self.clients[slot].closing = true;
+        if std::mem::take(&mut self.clients[slot].story.login_failed) {
+            self.tell_login_failed(slot, None);
+        }
         self.part_from_session(slot);
         self.end_turn(slot);
         let _ = self.leave_lobby(slot);

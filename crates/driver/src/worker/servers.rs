@@ -109,6 +109,10 @@ impl<S> HasSession for ServerConn<S> {
     }
 }
 
+/// How many pools try again at once because a server was let in. Each of these has as many more try if it is let in, too: an upstream
+/// that is full again is not asked by all pools at each success of one.
+const TRIES_AT_ONCE: u32 = 4;
+
 /// Whether the server that a pool is about to get tells others that their upstream is back: the pool has no other one, or could make none
 /// before. So a pool that is refused again and again for itself does not try each time that any server is made.
 fn is_news(guarded: &Guarded) -> bool {
@@ -308,12 +312,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// The host of this server lets servers in: pools that could not connect there try again at once.
+    /// The host of this server lets servers in: of the pools that could not connect there, a few try again at once.
     fn end_outage(&mut self, slot: usize) {
-        let now = self.now;
-        for pool in self.host.registry.outages.end(&self.servers[slot].address) {
+        let (now, mut tries) = (self.now, 0);
+        while tries < TRIES_AT_ONCE
+            && let Some(pool) = self.host.registry.outages.next_told(&self.servers[slot].address)
+        {
             if let Some(pool) = self.host.registry.known(pool) {
-                self.operate(&pool, |guarded| guarded.pool.upstream_is_back(now));
+                tries += u32::from(self.operate(&pool, |guarded| guarded.pool.upstream_is_back(now)));
             }
         }
     }

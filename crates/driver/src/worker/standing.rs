@@ -9,7 +9,7 @@ use std::{
 use pool::Time;
 use protocol::{Protocol, Standing};
 
-use super::{Work, Worker, lease::Lease, lines::Line, servers::ServerConn};
+use super::{Work, Worker, calls::call, lease::Lease, lines::Line, servers::ServerConn};
 use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
 
 /// For so long nothing comes from a server and its holder before it is found out which of them waits for the other.
@@ -68,7 +68,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         for (slot, holder) in quiet {
             let protocol = Arc::clone(&self.shared.protocol);
             let (client, server) = (&mut self.clients[holder], &mut self.servers[slot]);
-            if protocol.awaits_client(&client.session, &server.session) {
+            if call(|| protocol.awaits_client(&client.session, &server.session)).unwrap_or(false) {
                 server.awaits_holder = Some(client.since);
                 let moved = server.moved;
                 self.refresh_state(holder);

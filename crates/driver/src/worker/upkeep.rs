@@ -93,7 +93,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                         self.give_up_turn(slot);
                         continue;
                     }
-                    self.end_login(slot, since);
+                    self.end_login(slot);
                 }
             }
         }
@@ -117,21 +117,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// A login that began then takes too long. If it waits for a server, the client is told why there is none.
-    fn end_login(&mut self, slot: usize, since: Time) {
+    /// A login takes too long. If it waits for a server, the client is told why there is none.
+    fn end_login(&mut self, slot: usize) {
         let pool = match self.clients[slot].lease {
             Lease::Waiting { pool, .. } => self.pool(pool),
             _ => None,
         };
         let waits = pool.is_some();
         if let Some(pool) = pool {
-            self.withdraw(slot);
-            let (why, reason) = self.failure_of_login(&pool, self.now - since);
+            let waited = self.withdraw(slot).unwrap_or_default();
+            let (why, reason) = self.failure_of_login(&pool, waited);
             pool.lock().stats.on_failed(reason);
             self.fail_lease(slot, why);
         }
-        let Some(client) = self.clients.get(slot) else { return };
+        let Some(client) = self.clients.get_mut(slot) else { return };
         if client.closing && waits {
+            client.sent_away = Some(Sent::LoginTimeout);
             self.host.listeners[usize::from(client.listener)].count_sent_away(Sent::LoginTimeout);
         } else if client.state == State::Login {
             self.refuse(slot, Refusal::LoginTimeout);
@@ -152,7 +153,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         let why = match self.lease_failure(pool, reason, waited) {
             LeaseFailure::Unavailable { outage: Outage::Connecting, .. } => {
-                let last_error = Some("connecting takes longer than login_time allows".into());
+                let last_error = Some("connecting takes longer than what is left of login_time".into());
                 LeaseFailure::Unavailable { waited, last_error, outage: Outage::Unreachable }
             }
             why => why,

@@ -6,11 +6,13 @@ use super::Pool;
 
 impl Pool {
     /// The upstream that could not be reached has let another pool's server in: a pause ends, unless this pool was refused for itself.
-    /// How long the next one may be stays.
-    pub fn upstream_is_back(&mut self, now: Time) {
+    /// How long the next one may be stays. Returns whether this pool wants to connect on that account.
+    pub fn upstream_is_back(&mut self, now: Time) -> bool {
         let now = self.tick(now);
+        let before = self.asked;
         if !self.failures.refused && !self.failures.unknown && self.failures.retry_at.take().is_some() {
             self.settle(now);
         }
+        self.asked > before
     }
 }

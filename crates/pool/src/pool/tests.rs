@@ -198,8 +198,8 @@ fn a_waiter_who_leaves_withdraws_the_wish_for_a_connection() {
     pool.ready(at(0));
     let CheckOut::Queued(ticket) = pool.check_out(WaiterId(1), A, at(0)) else { panic!("nothing is there yet") };
     assert_eq!(pool.poll_action(), Some(Action::AskPermit));
-    assert!(pool.cancel(ticket, WaiterId(1), at(1)));
-    assert!(!pool.cancel(ticket, WaiterId(1), at(1)));
+    assert_eq!(pool.cancel(ticket, WaiterId(1), at(1)), Some(Duration::from_millis(1)));
+    assert!(pool.cancel(ticket, WaiterId(1), at(1)).is_none());
     assert_eq!(pool.poll_action(), Some(Action::WithdrawPermit));
     assert!(!pool.permit(at(2)), "a permit that crossed its withdrawal goes back");
     assert_eq!(pool.poll_action(), None);

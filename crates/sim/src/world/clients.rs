@@ -312,7 +312,7 @@ impl World {
                 let ticket = self.posts[pool].oracle.waits[&waiter].ticket;
                 let waiting = self.posts[pool].oracle.cancelled(waiter);
                 let now = self.clock(pool);
-                let left = self.posts[pool].pool.cancel(ticket, WaiterId(waiter), now);
+                let left = self.posts[pool].pool.cancel(ticket, WaiterId(waiter), now).is_some();
                 assert_eq!(left, waiting, "waiter {waiter}: pool and world differ about who waits");
                 self.cancelled += u64::from(left);
                 self.pump(pool, None);

@@ -57,7 +57,7 @@ fn who_is_held_back_may_leave_before_and_after_it_was_let_in() {
     let mut bench = idle(2);
     let first = granted(lasting(&mut bench, 1));
     let CheckOut::Queued(early) = lasting(&mut bench, 1) else { panic!("it waits") };
-    assert!(bench.pool.cancel(early, WaiterId(2), at(2)));
+    assert!(bench.pool.cancel(early, WaiterId(2), at(2)).is_some());
     bench.run(2);
     let CheckOut::Queued(late) = lasting(&mut bench, 3) else { panic!("it waits") };
     // The first one's server is lost: there is room, and a new server is on its way.
@@ -65,9 +65,9 @@ fn who_is_held_back_may_leave_before_and_after_it_was_let_in() {
     bench.pool.lost(first, at(5));
     bench.run(5);
     assert_eq!((bench.pool.counts().waiters, bench.pool.counts().held_back), (1, 0));
-    assert!(bench.pool.cancel(late, WaiterId(3), at(6)));
+    assert!(bench.pool.cancel(late, WaiterId(3), at(6)).is_some());
     bench.run(6);
-    assert!(!bench.pool.cancel(late, WaiterId(3), at(6)));
+    assert!(bench.pool.cancel(late, WaiterId(3), at(6)).is_none());
     bench.give(other, 7);
 }
 

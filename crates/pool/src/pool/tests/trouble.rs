@@ -34,10 +34,10 @@ fn a_pause_ends_when_another_pool_has_connected_unless_this_one_was_refused_for_
             assert_eq!(bench.failures().len(), 1);
             let _ = bench.check_out(A, 1);
         }
-        bench.pool.upstream_is_back(at(10));
+        assert_eq!(bench.pool.upstream_is_back(at(10)), fault == Fault::Passing, "{fault:?}");
         bench.run(10);
         assert_eq!(bench.connects.len(), usize::from(fault == Fault::Passing), "{fault:?}");
-        bench.pool.upstream_is_back(at(11));
+        assert!(!bench.pool.upstream_is_back(at(11)), "{fault:?}");
         bench.run(11);
         assert_eq!(bench.connects.len(), usize::from(fault == Fault::Passing), "{fault:?}");
     }

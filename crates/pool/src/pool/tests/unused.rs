@@ -74,7 +74,7 @@ fn who_leaves_wants_nothing_any_more() {
     let answer = bench.pool.check_out_for(waiter, A, Wish::Unused, at(2));
     let CheckOut::Queued(ticket) = answer else { panic!("it waits") };
     bench.run(2);
-    assert!(bench.pool.cancel(ticket, waiter, at(3)));
+    assert!(bench.pool.cancel(ticket, waiter, at(3)).is_some());
     bench.run_withdrawn();
     bench.give(only, 4);
     assert!(bench.closes().is_empty());
