@@ -4,20 +4,23 @@
 //! It gets the sockets, not their addresses. With SO_REUSEPORT the connections that wait in the old socket's queue would be reset when
 //! that closes, and two processes started by mistake would share the clients.
 //!
-//! They meet at a Unix socket in the abstract namespace ([`meeting`]); both must belong to the same user. One says what it wants in a line of JSON, the other answers with a line and the sockets. From then on the old
-//! one tells, several times a second, how many servers it holds under each limit; the new one keeps to the rest.
+//! They meet at a Unix socket in the abstract namespace ([`meeting`]); both must belong to the same user. One says what it wants in a line
+//! of JSON, the other answers with a line and the sockets. From then on the old one tells, several times a second, how many servers it
+//! holds under each limit; the new one keeps to the rest.
 //!
 //! ```text
 //! new                                old
 //!  {"take_over":1}          -->
-//!                           <--      {"listeners":[..],"admin":true,"held":{..},"own":{..}} and the sockets
+//!                           <--      {"listeners":[..],"admin":"..","held":{..},"own":{..},"process":7} and the sockets
 //!  {"serving":true}         -->
 //!                           <--      {"left":true,"tuned":[..],..}  accepts no client any more, nor tunes any pool
-//!                           <--      {"held":{..},"own":{..}}  until its last client has gone
+//!                           <--      {"held":{..},"own":{..},"process":7}  until its last client has gone
 //! ```
 //!
 //! The one before may have others before it, or may have ended before its own predecessor has. So each process has a second place, where it tells
 //! the same, unasked, to all who come, as soon as it listens no longer. Each new process looks for all such places, also if it takes over from none.
+//! By its number it knows what one process says at both places. A process that drains without a successor stays at the first place to its
+//! end, and closes what comes: the new process then tries the next one that waits.
 
 use std::{
     collections::HashMap,
