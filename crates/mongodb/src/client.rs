@@ -125,6 +125,8 @@ pub struct Request {
     pub(crate) goal: Goal,
     /// The session and the number of the transaction that it is about.
     pub(crate) of: Option<([u8; 16], i64)>,
+    /// The host of the server that it was sent to.
+    pub(crate) host: Option<usize>,
     /// A part of its answer is with the client.
     pub(crate) begun: bool,
     /// The answer is an error.
@@ -144,9 +146,15 @@ pub struct Request {
 }
 
 impl Request {
+    /// The transaction that it begins, and the host that it was sent to, which has it also when its session begins another elsewhere.
+    pub(crate) fn begins(&self) -> Option<([u8; 16], i64, usize)> {
+        let (session, number) = self.of.filter(|_| self.transaction == Transaction::Begins)?;
+        Some((session, number, self.host?))
+    }
+
     pub(crate) fn new(header: Header, flags: u32) -> Self {
         let (transaction, goal) = (Transaction::None, Goal::Writable);
-        let (repeatable, follows, of, begun, failed, body_at) = (false, false, None, false, false, 0);
+        let (repeatable, follows, of, host, begun, failed, body_at) = (false, false, None, None, false, false, 0);
         let (greets, opens_stream, waits, exhausts, commits, over) = (false, false, false, false, false, false);
         Self {
             header,
@@ -157,6 +165,7 @@ impl Request {
             follows,
             goal,
             of,
+            host,
             begun,
             failed,
             over,

@@ -316,9 +316,10 @@ impl MongoDb {
         } else {
             client.held = held;
         }
-        if let (Transaction::Begins, Some((session, number))) = (client.request.transaction, client.request.of) {
+        client.request.host = Some(server.host);
+        if let Some((session, number, host)) = client.request.begins() {
             // From now on others may wait for it.
-            self.transactions.begins((Arc::clone(&client.user), session), number, server.host);
+            self.transactions.begins((Arc::clone(&client.user), session), number, host);
         }
         server.serve(me, client.request.header.id, client.request.flags & EXHAUST_ALLOWED != 0);
         if client.waiting.is_some() {
@@ -424,9 +425,7 @@ impl MongoDb {
             // Only this request ends: a driver whose connection ends closes all the others as well.
             if let Some(own) = &mut client.belongings {
                 match client.request.transaction {
-                    Transaction::Begins => {
-                        own.transaction = client.request.of.and_then(|of| self.at_its_host(&client.user, of));
-                    }
+                    Transaction::Begins => own.transaction = client.request.begins(),
                     // It may be under way. An abort may be asked for once more.
                     Transaction::Ends if client.request.commits => own.transaction = None,
                     Transaction::None | Transaction::Within | Transaction::Ends => {}
@@ -461,8 +460,7 @@ impl MongoDb {
         }
         let sent = matches!(client.state, State::Sending { .. } | State::Awaiting(_));
         let waits = matches!(client.state, State::Parked { .. } | State::Queued { .. });
-        let begins = client.request.of.filter(|_| sent && client.request.transaction == Transaction::Begins);
-        let begun = begins.and_then(|of| self.at_its_host(&client.user, of));
+        let begun = client.request.begins().filter(|_| sent);
         if let Some((session, number, host)) = begun.or(own.transaction) {
             // A commit may be under way, or wait here for a server, and a driver that has lost it asks for it once more, over another
             // connection: an abort would come between. MongoDB aborts by itself what stays open too long.
@@ -470,12 +468,6 @@ impl MongoDb {
                 self.add_chores(&client.user, host, [Chore::Abort { session, number }], out);
             }
         }
-    }
-
-    /// A user's transaction that was just begun, with its host.
-    fn at_its_host(&self, user: &Arc<str>, (session, number): ([u8; 16], i64)) -> Option<([u8; 16], i64, usize)> {
-        let host = self.transactions.host(&(Arc::clone(user), session), number)?;
-        Some((session, number, host))
     }
 
     pub(crate) fn add_chores(

@@ -454,6 +454,25 @@ fn a_transaction_is_aborted_when_its_connection_ends_though_its_session_has_begu
 }
 
 #[test]
+fn a_transaction_whose_first_statement_is_unanswered_is_aborted_though_its_session_has_begun_another_elsewhere() {
+    for times_out in [false, true] {
+        let mut stage = Stage::new();
+        let server = stage.connect(PoolId(0), true);
+        stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+        stage.send(server, begins);
+        stage.mongodb.transactions.begins((Arc::from(""), SESSION), 2, 1);
+        if times_out {
+            let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
+            stage.mongodb.refuse(CLIENT, client, Refusal::QueryTimeout, &mut stage.out);
+            assert!(stage.did(|effect| *effect == Effect::Release { server, verdict: Left::Discard }));
+        }
+        stage.leave();
+        let chore = stage.mongodb.chores.take(PoolId(0)).expect("its host is to abort it");
+        assert_eq!(chore.aborts(), Some(((Arc::from(""), SESSION), 1)), "{times_out}");
+    }
+}
+
+#[test]
 fn an_abort_of_poolhouses_own_that_is_refused_is_asked_for_once_more() {
     for (codes, known) in [([EXPIRED, EXPIRED], Some(0)), ([EXPIRED, NO_SUCH_TRANSACTION], None)] {
         let (mut stage, server) = refused_behind_a_balancer();
