@@ -125,7 +125,7 @@ struct Failures {
     retry_at: Option<Time>,
     /// The last was because the upstream knows nothing under this name.
     unknown: bool,
-    /// The last was one that another try will not cure.
+    /// Another try will not cure the last one.
     refused: bool,
 }
 

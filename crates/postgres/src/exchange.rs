@@ -99,7 +99,7 @@ pub(crate) struct Exchange {
     /// The status of the last ReadyForQuery.
     status: u8,
     copying: Copying,
-    /// Messages of the extended protocol at the end of the queue that no Flush has followed: PostgreSQL may keep their answers to itself.
+    /// The queue ends with this many messages of the extended protocol that no Flush has followed: PostgreSQL may keep back their answers.
     unflushed: u32,
     /// The server discards everything until a Sync that has not been forwarded yet.
     skipping: bool,
@@ -180,7 +180,7 @@ impl Exchange {
         !matches!(self.queue.front(), None | Some(Item::Extended(0))) || self.queue.len() > 1
     }
 
-    /// The server says nothing until more comes. `partly`: a part of the last message is still to come.
+    /// Whether the server says nothing until more comes. `partly` says that a part of the last message is still to come.
     pub(crate) fn awaits_client(&self, partly: bool) -> bool {
         match self.copying {
             Copying::Taking { broken, .. } => return !broken,

@@ -14,8 +14,8 @@ use crate::{
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// How often those that have not are looked at.
 const LOOK: Duration = Duration::from_millis(250);
-/// Most of them at a time on a worker: a descriptor each. Further ones are closed without a look, first those of clients that had not
-/// logged in.
+/// A worker watches at most this many at a time, since each takes a descriptor. It closes further ones without a look, first those of
+/// clients that had not logged in.
 const MAX_PARTINGS: usize = 256;
 
 /// See the file's head.

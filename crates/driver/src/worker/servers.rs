@@ -73,9 +73,9 @@ pub(super) struct ServerConn<S> {
     /// Since when it is held, idle or in its phase.
     pub(super) since: Time,
     pub(super) born: Time,
-    /// When something came from it or from its holder last.
+    /// Something last came from it or from its holder at this time.
     pub(super) moved: Time,
-    /// A request of its holder's is under way since then, and the server waits for the rest of it.
+    /// A request of its holder has been under way since then, and the server waits for the rest of that.
     pub(super) awaits_holder: Option<Time>,
     pub(super) pinned: Option<&'static str>,
     /// Cancel requests under way for it.

@@ -12,7 +12,7 @@ use protocol::{Protocol, Standing};
 use super::{Work, Worker, calls::call, lease::Lease, lines::Line, servers::ServerConn};
 use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
 
-/// For so long nothing comes from a server and its holder before it is found out which of them waits for the other.
+/// A server and its holder are silent for this long before the worker finds out which of them waits for the other.
 const QUIET: Duration = Duration::from_millis(250);
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {

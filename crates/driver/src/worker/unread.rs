@@ -9,15 +9,15 @@ use protocol::{Blame, CloseReason, Protocol};
 use super::Worker;
 use crate::reactor::Reactor;
 
-/// A client that takes nothing for so long is disconnected if others wait for its server.
+/// A client that takes nothing for this long is disconnected if others wait for its server.
 const UNREAD_TIME: Duration = Duration::from_secs(30);
 
-/// A client that does not read, as it was seen last.
+/// This is what the last look saw of a client that does not read.
 pub(super) struct Unread {
     serial: u32,
-    /// How many bytes it had taken late.
+    /// The client had taken this many bytes that could not leave at once.
     taken: u64,
-    /// It has taken nothing since.
+    /// It has taken nothing since then.
     since: Time,
 }
 

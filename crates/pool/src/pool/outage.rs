@@ -1,4 +1,4 @@
-//! The end of a pause that another pool's luck brings.
+//! A pool's pause between two tries to connect ends early when a server of another pool was let in by the same upstream.
 
 use crate::time::Time;
 
