@@ -4,7 +4,7 @@
 use crate::{
     action::Action,
     event::Closed,
-    slots::{ServerId, State},
+    slots::{ServerId, Slot, State},
     time::Time,
 };
 
@@ -190,11 +190,17 @@ impl Pool {
     }
 
     /// Whether a waiter has waited for a turn in which no server came free, and none is about to: no connection is being made, no server is
-    /// in a check, and none is closing, which would make room for another.
+    /// in a check, and none began within a turn to close, which would make room for another.
     pub fn is_stuck(&self, now: Time) -> bool {
-        let coming = [State::Connecting, State::Checking, State::Closing].map(|state| self.slots.count(state));
-        let since = self.unserved_since().filter(|_| self.mode == Mode::Ready && coming == [0; 3]);
+        let comes = |slot: &Slot| match slot.state {
+            State::Connecting | State::Checking => true,
+            // Its database may take long to end the session.
+            State::Closing => slot.since.after(self.limits.turn) > now,
+            State::Idle | State::InUse | State::Free => false,
+        };
+        let since = self.unserved_since().filter(|_| self.mode == Mode::Ready);
         since.is_some_and(|since| since.max(self.good_since).after(self.limits.turn) <= now)
+            && !self.slots.all().any(|(_, slot)| comes(slot))
     }
 
     /// Since when no waiter has got a server, if there are waiters (beside those that are held back).
