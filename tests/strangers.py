@@ -22,5 +22,6 @@ def silent(port):
 
 
 def alone(pooler):
-    """Nobody is connected any more, whoever has asked whether it serves."""
+    """No client is connected any more: the one that asked whether it serves has been let in, and has gone."""
+    eventually("that one was let in", lambda: pooler.metric("poolhouse_clients_accepted_total") >= 1)
     eventually("all places are free", lambda: pooler.metric("poolhouse_clients") == 0)
