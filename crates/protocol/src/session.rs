@@ -433,7 +433,7 @@ pub trait Protocol: Send + Sync + 'static {
     }
 
     /// Whether a server has nothing to do for the client that holds it until more comes from that client, though a request is under way:
-    /// a part of it is still to come. Asked only when nothing has come from either for a while.
+    /// a part of it is still to come. The worker asks this only when nothing has come from either for a while.
     fn awaits_client(&self, client: &Self::Client, server: &Self::Server) -> bool {
         let _ = (client, server);
         false

@@ -118,10 +118,10 @@ fn a_copy_is_settled_by_the_answer_after_its_end() {
 fn nothing_is_sent_behind_what_may_begin_a_copy() {
     owing(">PBX? 12");
     owing(">PBX? 12G >d");
-    // It began none.
+    // It did not begin a COPY.
     settled(">PBX? 12C >S ZI");
     settled(">PBX? 12E >PBES ZI");
-    // An error before it.
+    // An error stands before it.
     settled(">PBX? E >S ZI");
     settled(">PBESPBX? E ZI 12C >S ZI");
     owing(">QK? EZI >?");
@@ -129,11 +129,11 @@ fn nothing_is_sent_behind_what_may_begin_a_copy() {
 
 #[test]
 fn a_sync_within_the_data_is_not_sent() {
-    // As libpq does it: one Sync with the Execute, one after CopyDone.
+    // libpq sends one Sync with the Execute, and one after CopyDone.
     settled(">PBX? 12G >SdcS CZI");
     owing(">PBX? 12G >Sdc C");
     owing(">PBX? 12G >Sdc");
-    // A pipeline after the end of the copy.
+    // A pipeline follows the end of the copy.
     settled(">PBX 12G >ScSPBES C ZI 12CZI");
     // It fails while it reads.
     settled(">PBX 12G >Sd E >dcS ZI");
