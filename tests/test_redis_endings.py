@@ -54,11 +54,15 @@ def test_a_client_that_is_late_and_owed_nothing_is_closed_in_silence(pool, serve
     eventually("the log says so", lambda: "client sent away" in poolhouse.log())
 
 
-@pytest.mark.parametrize("before", [b"", command("GET", "k")], ids=["alone", "behind another"])
-def test_a_client_that_leaves_a_long_command_half_sent_is_closed_after_transaction_idle_time(pool, server, before):
+@pytest.mark.parametrize("before, words", [
+    (b"", ["SET", "k", "v" * 100_000]),
+    (command("GET", "k"), ["SET", "k", "v" * 100_000]),
+    (b"", ["BLPOP", *(f"list{number}" for number in range(10_000)), 0]),
+], ids=["alone", "behind another", "that blocks"])
+def test_a_client_that_leaves_a_long_command_half_sent_is_closed_after_transaction_idle_time(pool, server, before, words):
     listener = 'transaction_idle_time = "1s"'
     poolhouse = pool(file=CONFIGURATION.format(listener=listener, url=server.url()) + "max_size = 1\n")
-    client = Raw(poolhouse).say(before + command("SET", "k", "v" * 100_000)[:50_000])
+    client = Raw(poolhouse).say(before + command(*words)[:50_000])
     assert client.hear(1000) == (b"$-1\r\n" if before else b"")
     eventually("it is counted", lambda: sent_away(poolhouse, "transaction_idle_time") == 1)
     assert poolhouse.connect().get("k") is None, "its server is free for others, and half a command has no effect"

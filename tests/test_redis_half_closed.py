@@ -23,6 +23,9 @@ ASKED = {
     "commands of its own server": (command("WATCH", "a") + command("GET", "a"), b"+OK\r\n$5\r\nvalue\r\n"),
     "a QUIT behind it": (command("GET", "a") + command("QUIT"), b"$5\r\nvalue\r\n+OK\r\n"),
     "half a command behind it": (command("GET", "a") + command("GET", "a")[:9], b"$5\r\nvalue\r\n"),
+    "commands of a server that is its own for good": (command("CLIENT", "NO-EVICT", "ON") + command("GET", "a"), b"+OK\r\n$5\r\nvalue\r\n"),
+    "a transaction in another database": (command("MULTI") + command("SELECT", 1) + command("GET", "a") + command("EXEC"),
+                                          b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n$-1\r\n"),
     "an error": (command("GET"), b"-ERR wrong number of arguments for 'get' command\r\n"),
     "nothing": (b"", b""),
 }
@@ -77,8 +80,8 @@ def test_a_client_that_waits_for_others_and_ends_its_side_has_gone(pool, server,
 
 
 @pytest.mark.parametrize("words", [["CLIENT", "TRACKING", "ON"], ["MONITOR"]])
-def test_a_client_with_a_server_of_its_own_that_closes_gives_it_back_at_once(pool, server, words):
-    poolhouse = pool(max_size=2, max_wait_time="500ms")
+def test_a_client_with_a_server_of_its_own_that_closes_gives_it_back_soon(pool, server, words):
+    poolhouse = pool(max_size=2, max_wait_time="2s")
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", poolhouse.port), 20) as client:
             client.sendall(command(*words))
@@ -96,3 +99,21 @@ def test_a_client_that_has_waited_for_a_while_and_closes_has_given_up(pool, serv
     eventually("it is gone", lambda: poolhouse.metric("poolhouse_clients") == 1, seconds=3)
     assert busy.say(command("EXEC")).hear(4) == b"*0\r\n"
     assert poolhouse.connect().get("given") is None
+
+
+def test_a_client_that_waits_and_has_sent_more_gets_its_answers_though_it_ended_its_side_late(pool, filled):
+    poolhouse = pool(max_size=1, max_wait_time="20s")
+    busy = Raw(poolhouse).say(command("MULTI"))
+    assert busy.hear(5) == b"+OK\r\n"
+    with socket.create_connection(("127.0.0.1", poolhouse.port), 20) as client:
+        client.sendall(command("MULTI"))
+        eventually("it waits", lambda: poolhouse.metric("poolhouse_clients", state="waiting") == 1)
+        time.sleep(0.5)
+        client.sendall(command("GET", "a") + command("EXEC"))
+        client.shutdown(socket.SHUT_WR)
+        time.sleep(0.5)
+        busy.say(command("EXEC"))
+        heard = b""
+        while part := client.recv(1 << 20):
+            heard += part
+    assert heard == b"+OK\r\n+QUEUED\r\n*1\r\n$5\r\nvalue\r\n"

@@ -143,15 +143,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Waits no longer for databases that do not end their side, nor for dead hosts.
+    /// Waits no longer for databases that do not end their side.
     pub(super) fn end_late_farewells(&mut self) {
-        let late = |farewell: &Farewell| {
-            let waited = self.now.since(farewell.since);
-            waited >= farewell.time
-                || (waited >= HOST_TIMEOUT && self.reactor.is_host_silent(farewell.conn, HOST_TIMEOUT))
-        };
-        let late: Vec<usize> = self.farewells.iter().filter(|(_, f)| late(f)).map(|(slot, _)| slot).collect();
-        late.into_iter().for_each(|slot| self.end_farewell(slot));
+        self.end_farewells(|farewell, waited, _| waited >= farewell.time);
+    }
+
+    /// Waits no longer for databases whose hosts are dead. Asking the kernel is not for every tick: a database that hangs may have
+    /// hundreds of such connections for a minute.
+    pub(super) fn end_farewells_to_silent_hosts(&mut self) {
+        self.end_farewells(|farewell, waited, reactor| {
+            waited >= HOST_TIMEOUT && reactor.is_host_silent(farewell.conn, HOST_TIMEOUT)
+        });
+    }
+
+    fn end_farewells(&mut self, ends: impl Fn(&Farewell, Duration, &R) -> bool) {
+        let ends = |farewell: &Farewell| ends(farewell, self.now.since(farewell.since), &self.reactor);
+        let ended: Vec<usize> = self.farewells.iter().filter(|(_, f)| ends(f)).map(|(slot, _)| slot).collect();
+        ended.into_iter().for_each(|slot| self.end_farewell(slot));
     }
 
     /// A server's connection has ended on both sides, and its pool knows already that the server ends.

@@ -20,8 +20,8 @@ use crate::{client_state::State, listener::Sent, mailbox::Admitted, reactor::Rea
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A client that waits for a server and ends its side later than this has given up: one that ends its side on purpose does so right
-/// behind what it asks, and its place in line is not for clients that have run into their own time-outs.
+/// A client that waits for a server, has sent nothing more and ends its side later than this has given up: one that ends its side on
+/// purpose does so right behind what it asks, and places in line are not for clients that have run into their own time-outs.
 const PROMPT_END: Duration = Duration::from_millis(250);
 
 /// How long the last words to clients and the cancelling of what they have asked for may take when the worker is to end at once.
@@ -105,14 +105,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &self.clients[slot];
         let rules = &self.host.listeners[usize::from(client.listener)].client_rules;
         let may_be_owed = match client.lease {
-            // What a pinned client is told is not known, and the rest of a command does not come any more.
+            // The rest of a command does not come any more.
             Lease::Held { server } => {
                 let server = &self.servers[server as usize];
                 let awaits = || call(|| self.shared.protocol.awaits_client(&client.session, &server.session));
-                server.pinned.is_none() && !(client.held.is_empty() && awaits().unwrap_or(false))
+                !(client.held.is_empty() && awaits().unwrap_or(false))
             }
-            // Where it could have had its answer by now, it does not ask for one behind which it ends its side, but has given up.
-            Lease::Waiting { .. } | Lease::Joining { .. } => self.now - client.since < PROMPT_END,
+            Lease::Waiting { .. } | Lease::Joining { .. } => {
+                let is_prompt = self.now - client.since < PROMPT_END;
+                client.half_closed || is_prompt || self.reactor.unreceived(client.conn) > 0
+            }
             Lease::None | Lease::Shared { .. } => true,
         };
         rules.answers_half_closed
@@ -124,21 +126,28 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client has ended its side, and may have all its answers: then it is closed, unless it has asked for more before.
     pub(super) fn on_answered(&mut self, slot: usize) {
-        let is_busy = |client: &ClientConn<P::Client>| match client.standing {
-            Standing::Blocked => false,
-            // Its session keeps what it has not read.
-            Standing::Reading => true,
-            _ => matches!(client.state, State::Active | State::Waiting),
-        };
         let client = &self.clients[slot];
-        if client.closing || is_busy(client) || (!client.held.is_empty() && self.is_withheld(slot)) {
+        if client.closing || self.has_more_to_hear(slot) || (!client.held.is_empty() && self.is_withheld(slot)) {
             return;
         }
         let (client, serial) = (slot as u32, client.serial);
         self.feed(slot);
-        if self.client_is(client, serial) && !self.clients[slot].closing && !is_busy(&self.clients[slot]) {
+        if self.client_is(client, serial) && !self.clients[slot].closing && !self.has_more_to_hear(slot) {
             self.clients[slot].closing = true;
             self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Goodbye });
+        }
+    }
+
+    /// Whether a client that has ended its side waits for an answer.
+    fn has_more_to_hear(&self, slot: usize) -> bool {
+        let client = &self.clients[slot];
+        match (client.standing, client.lease) {
+            // What a pinned server still has to say is not known: its quiet tells that it has said all.
+            (_, Lease::Held { server }) if self.servers[server as usize].pinned.is_some() => true,
+            (Standing::Blocked, _) => false,
+            // Its session keeps what it has not read.
+            (Standing::Reading, _) => true,
+            _ => matches!(client.state, State::Active | State::Waiting),
         }
     }
 

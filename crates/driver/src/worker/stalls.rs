@@ -175,7 +175,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 let conn = self.clients[client as usize].conn;
                 self.reactor.try_to_send(conn);
                 let unsent = self.reactor.unsent(conn);
-                if unsent + MIN_READ > before {
+                if unsent > 0 && unsent + MIN_READ > before {
                     late.push((client as usize, unsent));
                 }
                 (self.stalls[at].since, self.stalls[at].unsent) = (now, unsent);

@@ -54,7 +54,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Finds servers that wait for the rest of what their holders ask for, and has these stand as clients in a transaction.
+    /// Finds servers that wait for the rest of what their holders ask for, and has these stand as clients in a transaction. What a
+    /// pinned server still has to say is not known: where its holder has ended its side, the quiet tells that it has said all.
     pub(super) fn look_for_awaited(&mut self) {
         let quiet = |(slot, server): (usize, &ServerConn<P::Server>)| {
             let holder =
@@ -62,13 +63,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let client = &self.clients[holder as usize];
             let stuck =
                 server.sides > 0 || [server.conn, client.conn].iter().any(|conn| self.reactor.is_sending(*conn));
-            (client.state == State::Active && !stuck && !client.broken).then_some((slot, holder as usize))
+            let may_wait = client.state == State::Active || client.half_closed;
+            (may_wait && !stuck && !client.broken).then_some((slot, holder as usize))
         };
         let quiet: Vec<_> = self.servers.iter().filter_map(quiet).collect();
         for (slot, holder) in quiet {
             let protocol = Arc::clone(&self.shared.protocol);
             let (client, server) = (&mut self.clients[holder], &mut self.servers[slot]);
-            if call(|| protocol.awaits_client(&client.session, &server.session)).unwrap_or(false) {
+            if client.half_closed && server.pinned.is_some() {
+                self.push_client_gone(holder);
+            } else if client.state == State::Active
+                && call(|| protocol.awaits_client(&client.session, &server.session)).unwrap_or(false)
+            {
                 server.awaits_holder = Some(client.since);
                 let moved = server.moved;
                 self.refresh_state(holder);
@@ -94,7 +100,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             (_, _, Standing::Subscribed) => State::Subscribed,
             (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
             (_, _, Standing::Idle | Standing::Reading) => State::Idle,
-            (_, lease, Standing::Active) if awaited(lease) => State::Transaction,
+            (_, lease, Standing::Active | Standing::Blocked) if awaited(lease) => State::Transaction,
             (_, _, Standing::Active | Standing::Blocked) => State::Active,
             (_, _, Standing::InTransaction | Standing::Preparing) => State::Transaction,
         };

@@ -108,6 +108,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.look_through_idle();
             }
             self.look_for_awaited();
+            self.end_farewells_to_silent_hosts();
             self.expire_unserved();
             self.look_at_unread();
             self.renew_kept();

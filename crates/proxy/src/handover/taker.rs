@@ -15,10 +15,11 @@ pub struct Inherited {
     admin: Option<(String, OwnedFd)>,
 }
 
-/// Asks the process that serves this configuration for its sockets; `None` if there is none, or only such as are ending.
+/// Asks the process that serves this configuration for its sockets; `None` if there is none, or only such as close the connection: those
+/// that are ending, and those that cannot give them, whose logs say why.
 ///
 /// # Errors
-/// When there is one, and it does not give them.
+/// When there is one, and it gives them in no way that is understood.
 pub fn take_over(config: &Config) -> io::Result<Option<Inherited>> {
     let Some(meeting) = Meeting::of(config) else { return Ok(None) };
     for stream in meeting.find() {
