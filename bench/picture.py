@@ -17,7 +17,7 @@ import report
 import stats
 
 HERE = pathlib.Path(__file__).resolve().parent
-RESULT = HERE / "results" / "2026-11-28.json"
+RESULT = HERE / "results" / "2026-11-29.json"
 PICTURE = HERE.parent / "docs" / "beside-pgbouncer.svg"
 
 WIDTH, LEFT, ROW, TOP, BOTTOM = 880, 216, 26, 84, 76
