@@ -99,7 +99,7 @@ redis-regress: setup build ## Redis's own tests, directly and through Poolhouse 
 rest-clients: setup build ## @upstash/redis over HTTP beside ioredis: the same results
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/rest_clients/run.py
 
-regress: setup build ## PostgreSQL's own regression suite, directly and through Poolhouse and PgBouncer (downloads it; REGRESS_ARGS='transaction --only temp')
+regress: setup-bench build ## PostgreSQL's own regression suite, directly and through Poolhouse and PgBouncer (downloads it; REGRESS_ARGS='transaction --only temp')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/regress/run.py $(REGRESS_ARGS)
 
 pgx-suite: setup build ## the tests of pgx, Go's driver, directly and through Poolhouse (downloads them; PGX_ARGS='transaction --only TestEnum')

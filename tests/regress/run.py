@@ -8,6 +8,7 @@ Downloads the suite into /regress. Exit status 1: a file fails through Poolhouse
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -23,6 +24,10 @@ import table
 from suite import AT_ONCE, DATABASE, Suite, prepare
 
 RESULTS = HERE / "results.json"
+# The rival that `make setup-bench` unpacks, unless another one is named or it could not be had.
+UNPACKED = HERE.parent.parent / ".venv/pgbouncer/run"
+if UNPACKED.exists():
+    os.environ.setdefault("PGBOUNCER", str(UNPACKED))
 # Every file of a group may need a server of its own.
 POOL = {"max_size": 2 * AT_ONCE, "max_wait_time": "60s"}
 PINNED = {"max_pinned": 2 * AT_ONCE}

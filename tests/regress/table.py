@@ -34,5 +34,5 @@ def write(results, at_once):
         where = "; ".join(NAMES[name].removeprefix("Poolhouse, ") for name, failed in through.items() if file in failed)
         text += f"| `{file}.sql` | {where} | {reasons.why(file) or 'not known yet'} |\n"
     if any(name.startswith("pgbouncer") for name in variants):
-        text += "\nPgBouncer of that version takes no `options` when a client connects, so settings that the suite asks for in this way are\nmissing. Some of its failures have no other cause.\n"
+        text += "\nPgBouncer takes few settings from the `options` with which a client connects, so others that the suite asks for in this\nway are missing. Some of its failures may have no other cause.\n"
     pages.put("regress", text)
