@@ -306,6 +306,21 @@ def test_what_cannot_begin_is_not_gone_on_with(pool, server):
     holder.execute_command("DISCARD")
 
 
+@pytest.mark.parametrize("how", ["SKIP", "OFF"])
+def test_who_asks_for_no_answers_and_gets_no_server_gets_no_answer(pool, server, how):
+    """An error would be taken for the answer to what comes next, and every later answer for that of the command before."""
+    poolhouse = pool(max_size=2, max_wait_time="200ms")
+    with socket.create_connection(("127.0.0.1", poolhouse.port)) as holder:
+        holder.sendall(b"BLPOP nothing 60\r\n")
+        eventually("it blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
+        assert talk(poolhouse.port, f"CLIENT REPLY {how}\r\nSET a 1\r\nECHO two\r\n".encode()) == b""
+        assert server.connect().get("a") is None
+        words = "1 is in use, 1 is left to clients that keep none for long, and max_size allows no more"
+        poolhouse.connect().ping()
+        with pytest.raises(redis.exceptions.BusyLoadingError, match=words):
+            poolhouse.connect().execute_command("MONITOR")
+
+
 def test_a_page_of_the_web_executes_nothing(pool, server):
     poolhouse = pool()
     server.connect().set("k", "v")

@@ -12,6 +12,8 @@ pub struct Shortage {
     pub connecting: u32,
     /// Servers that are being cleaned, checked or closed.
     pub between: u32,
+    /// Servers that are free, and not for a client that keeps one for long.
+    pub left: u32,
     /// What allowed no more.
     pub limit: Limit,
 }
@@ -51,7 +53,7 @@ impl fmt::Display for Remedy<'_> {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.connecting + self.between == 0 {
+        if self.connecting + self.between + self.left == 0 {
             match self.in_use {
                 0 => write!(f, "this pool has none")?,
                 1 => write!(f, "the only one is in use")?,
@@ -60,7 +62,12 @@ impl fmt::Display for Shortage {
         } else {
             let verb = |count| if count == 1 { "is" } else { "are" };
             write!(f, "{} {} in use", self.in_use, verb(self.in_use))?;
-            for (count, what) in [(self.connecting, "being connected"), (self.between, "being cleaned or closed")] {
+            let others = [
+                (self.connecting, "being connected"),
+                (self.between, "being cleaned or closed"),
+                (self.left, "left to clients that keep none for long"),
+            ];
+            for (count, what) in others {
                 if count > 0 {
                     write!(f, ", {count} {} {what}", verb(count))?;
                 }
@@ -81,7 +88,7 @@ mod tests {
     use alloc::string::ToString;
 
     fn shortage(in_use: u32, connecting: u32, between: u32, limit: Limit) -> alloc::string::String {
-        Shortage { in_use, connecting, between, limit }.to_string()
+        Shortage { in_use, connecting, between, left: 0, limit }.to_string()
     }
 
     #[test]
@@ -105,5 +112,10 @@ mod tests {
         );
         let text = shortage(3, 1, 0, Limit::Connecting);
         assert_eq!(text, "3 are in use, 1 is being connected, and connecting takes longer than that");
+        let kept = Shortage { in_use: 1, connecting: 0, between: 0, left: 1, limit: Limit::Setting("max_size") };
+        assert_eq!(
+            kept.to_string(),
+            "1 is in use, 1 is left to clients that keep none for long, and max_size allows no more"
+        );
     }
 }

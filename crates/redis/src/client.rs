@@ -317,6 +317,9 @@ impl Redis {
             if kind == Kind::Blocking {
                 self.begin_waiting(client, arguments);
             }
+            if own::sets_replies(arguments) {
+                client.fail_in_silence(me, out);
+            }
             return client.answered_without_server(me, kind, out);
         };
         let due = self.due_of(client, kind, arguments);

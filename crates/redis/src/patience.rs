@@ -94,7 +94,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn busy(waited: Duration) -> LeaseFailure {
-        let shortage = Shortage { in_use: 2, connecting: 0, between: 0, limit: Limit::Setting("max_size") };
+        let shortage = Shortage { in_use: 2, connecting: 0, between: 0, left: 0, limit: Limit::Setting("max_size") };
         LeaseFailure::WaitTimeout { waited, shortage }
     }
 

@@ -278,8 +278,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // Those who keep servers for long leave one of these to others.
             Limit::Setting(self.host.registry.narrowest(pool).unwrap_or("max_size"))
         };
-        let (in_use, connecting) = (counts.in_use, counts.connecting);
-        Shortage { in_use, connecting, between: counts.total - in_use - connecting, limit }
+        let (in_use, connecting, left) = (counts.in_use, counts.connecting, counts.idle);
+        Shortage { in_use, connecting, between: counts.total - in_use - connecting - left, left, limit }
     }
 
     /// Tells a client that what it waits for is not to be had.

@@ -123,6 +123,6 @@ pub(super) fn is_end(error: &io::Error) -> bool {
     !matches!(error.kind(), InvalidData | Other | TimedOut | WouldBlock)
 }
 
-fn pid(stream: &UnixStream) -> i32 {
+pub(super) fn pid(stream: &UnixStream) -> i32 {
     rustix::net::sockopt::socket_peercred(stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get())
 }

@@ -4,7 +4,7 @@ use std::{os::fd::OwnedFd, sync::Arc};
 
 use super::{
     limits::Limits,
-    predecessors::{Predecessor, TAKEN_OVER_FROM, is_end},
+    predecessors::{Predecessor, TAKEN_OVER_FROM, is_end, pid},
     *,
 };
 
@@ -36,6 +36,10 @@ fn ask(stream: UnixStream) -> io::Result<Option<Inherited>> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let sockets = match say(&stream, &Ask { take_over: VERSION }).and_then(|()| receive_sockets(&stream)) {
         Err(error) if is_end(&error) => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            let (pid, waited) = (pid(&stream), PATIENCE.as_secs());
+            return Err(io::Error::other(format!("process {pid} has not answered for {waited} s: is it stopped?")));
+        }
         received => received?,
     };
     let mut lines = Lines::of(&stream)?;

@@ -98,6 +98,14 @@ impl Client {
         self.due == 0 && !self.keeping && (has_asked || self.roll.is_some() || self.has_wish())
     }
 
+    /// The client asks for fewer answers than there are commands, and no server was found to give them: any error would be taken for
+    /// the answer to another command.
+    pub(super) fn fail_in_silence(&mut self, me: ClientTag, out: &mut Outbox) {
+        if let Some(error) = self.failing.take() {
+            self.close(me, CloseReason::Error(Blame::Exhausted, error.into()), out);
+        }
+    }
+
     /// An error that ends the connection.
     pub(crate) fn fail(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
         if self.fail_http(me, error, out) {

@@ -20,6 +20,11 @@ const MAX_NAME: usize = 1024;
 /// Logical databases that a client may select; more could only fill the table of pools.
 const MAX_DATABASES: u32 = 256;
 
+/// Whether a command says which of its client's commands get answers (CLIENT REPLY).
+pub(super) fn sets_replies(arguments: &[&[u8]]) -> bool {
+    matches!(arguments, [name, what, ..] if name.eq_ignore_ascii_case(b"CLIENT") && what.eq_ignore_ascii_case(b"REPLY"))
+}
+
 /// The arguments of a command that are looked at: all where they are names to subscribe to, or numbers of clients. The last one of a
 /// command that blocks may be its time-out.
 pub(super) fn to_be_read<'a>(mut all: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {

@@ -102,7 +102,7 @@ fn what_poolhouse_says_to_whom_it_turns_away_is_known() {
     assert_eq!(kind(crate::refusal::of_refusal(&Refusal::TooManyClients { limit: 5 })), "too many clients");
     let waited = std::time::Duration::from_secs(2);
     for between in [0, 1] {
-        let shortage = Shortage { in_use: 5, connecting: 0, between, limit: Limit::Setting("max_size") };
+        let shortage = Shortage { in_use: 5, connecting: 0, between, left: 0, limit: Limit::Setting("max_size") };
         let busy = LeaseFailure::WaitTimeout { waited, shortage };
         assert_eq!(kind(crate::refusal::of_failure(&busy)), "no server in time");
     }
