@@ -26,6 +26,7 @@ def test_a_database_that_does_not_exist_is_said_so_at_once_and_is_no_outage(star
         assert (error.severity, error.sqlstate) == ("FATAL", "3D000"), error
         assert 'database "made_up" does not exist' in error.text and "unavailable" not in str(error.fields)
     assert time.monotonic() - began < 15
+    eventually("each client is in the log", lambda: pooler.log().count("does not exist client=") == 3)
     said = pooler.log().count("does not exist")
     time.sleep(1)
     assert pooler.log().count("does not exist") == said, "min_size is for databases that exist"
