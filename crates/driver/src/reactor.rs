@@ -217,8 +217,9 @@ pub trait Reactor: 'static {
     /// Bytes that were to be sent and are still here.
     fn unsent(&self, id: ConnId) -> usize;
 
-    /// How many bytes have left in all that could not leave at once. While anything is unsent, this tells whether the peer reads.
-    fn left_late(&self, id: ConnId) -> u64;
+    /// How many bytes have left in all that could not leave at once, counted round and round. While anything is unsent, a change tells that
+    /// the peer reads.
+    fn left_late(&self, id: ConnId) -> u32;
 
     /// Sends of what is unsent as much as the socket takes. A system may say that a socket takes more only when a large part of its
     /// buffer is free, which takes minutes where the peer reads slowly.

@@ -2,28 +2,29 @@
 //!
 //! A socket is registered once, for reading and writing, and never touched again until it is
 //! closed or leaves: no system call arms or disarms anything. Readiness is remembered per
-//! connection; a read that fills less than its buffer has drained the socket. What TLS adds is in [`secure`].
+//! connection; a read that fills less than its buffer has drained the socket. What TLS adds is in [`secure`], and
+//! what waits for a peer that does not read in [`sending`].
 
 mod secure;
+mod sending;
 
 use std::{
     collections::VecDeque,
     io,
     net::SocketAddr,
-    ops::Range,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     path::Path,
     rc::Rc,
-    sync::Arc,
     time::Duration,
 };
 
 use mio::{Events, Interest, Poll, Token, unix::SourceFd};
 use rustix::{
     io::Errno,
-    net::{RecvFlags, SendFlags, SocketFlags},
+    net::{RecvFlags, SocketFlags},
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime},
 };
+use sending::{Unsent, send_some};
 use slab::Slab;
 
 use super::{Buffer, Completion, ConnId, Data, Owner, Reactor, Ring, Submitted, Wake, writable};
@@ -37,10 +38,6 @@ use crate::{
 const MAX_EVENTS: usize = 1024;
 /// Connections accepted before others get their turn.
 const ACCEPT_BATCH: u32 = 64;
-/// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything waits, keeps a bounded number
-/// of them for clients that would have others wait, and gives up clients that do not read what is posted to them, so this is reached
-/// only by a defect or by one huge message; the connection is then broken off.
-const MAX_UNSENT: usize = 192 << 20;
 
 const WAKER: Token = Token(usize::MAX);
 const TICKER: Token = Token(usize::MAX - 1);
@@ -129,37 +126,8 @@ struct Conn {
     connecting: bool,
     queued: bool,
     unsent: Option<Box<Unsent>>,
-    left_late: u64,
+    left_late: u32,
     tls: Option<Box<Channel>>,
-}
-
-/// What a peer that does not read has not taken yet.
-struct Unsent {
-    chunks: VecDeque<Chunk>,
-    bytes: usize,
-}
-
-enum Chunk {
-    Ring(Rc<Buffer>, Range<usize>),
-    Shared(Arc<[u8]>, Range<usize>),
-    Own(Box<[u8]>, usize),
-}
-
-impl Chunk {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Chunk::Ring(buffer, range) => &buffer[range.clone()],
-            Chunk::Shared(bytes, range) => &bytes[range.clone()],
-            Chunk::Own(bytes, at) => &bytes[*at..],
-        }
-    }
-
-    fn advance(&mut self, by: usize) {
-        match self {
-            Chunk::Ring(_, range) | Chunk::Shared(_, range) => range.start += by,
-            Chunk::Own(_, at) => *at += by,
-        }
-    }
 }
 
 impl Epoll {
@@ -342,7 +310,7 @@ impl Reactor for Epoll {
         self.conns[id.0 as usize].unsent.as_ref().map_or(0, |unsent| unsent.bytes)
     }
 
-    fn left_late(&self, id: ConnId) -> u64 {
+    fn left_late(&self, id: ConnId) -> u32 {
         self.conns[id.0 as usize].left_late
     }
 
@@ -454,36 +422,6 @@ impl Epoll {
         Ok(id)
     }
 
-    fn submit(&mut self, id: ConnId, data: Data<'_>) -> Submitted {
-        let conn = &mut self.conns[id.0 as usize];
-        let bytes = data.bytes();
-        let mut sent = 0;
-        if conn.unsent.is_none() {
-            let socket = conn.socket.as_ref().expect("only open connections send");
-            match send_some(socket, bytes) {
-                Ok(n) if n == bytes.len() => return Submitted::Done,
-                Ok(n) => sent = n,
-                Err(error) => return Submitted::Broken(error),
-            }
-        }
-        let chunk = match &data {
-            // A small part does not keep a whole buffer.
-            Data::Ring(buffer, range) if bytes.len() - sent >= buffer.len() / 4 => {
-                Chunk::Ring(Rc::clone(buffer), range.start + sent..range.end)
-            }
-            Data::Shared(bytes, range) => Chunk::Shared(Arc::clone(bytes), range.start + sent..range.end),
-            _ => Chunk::Own(bytes[sent..].into(), 0),
-        };
-        let unsent =
-            conn.unsent.get_or_insert_with(|| Box::new(Unsent { chunks: VecDeque::with_capacity(1), bytes: 0 }));
-        unsent.bytes += bytes.len() - sent;
-        if unsent.bytes > MAX_UNSENT {
-            return Submitted::Broken(io::Error::other("the peer does not read what is sent to it"));
-        }
-        unsent.chunks.push_back(chunk);
-        Submitted::Pending
-    }
-
     fn forget(&mut self, id: ConnId) -> OwnedFd {
         let conn = self.conn(id);
         conn.receiving = false;
@@ -519,26 +457,6 @@ impl Epoll {
             Ok(false) => None,
             Err(error) => Some(Completion::Broken { owner, error }),
         }
-    }
-
-    /// Sends of what is unsent as much as the socket takes. True if that is all.
-    fn send_unsent(&mut self, id: ConnId) -> io::Result<bool> {
-        let conn = &mut self.conns[id.0 as usize];
-        let (Some(unsent), Some(socket)) = (conn.unsent.as_mut(), conn.socket.as_ref()) else { return Ok(false) };
-        while let Some(chunk) = unsent.chunks.front_mut() {
-            let wanted = chunk.bytes().len();
-            let sent = send_some(socket, chunk.bytes())?;
-            unsent.bytes -= sent;
-            conn.left_late += sent as u64;
-            if sent < wanted {
-                chunk.advance(sent);
-                return Ok(false);
-            }
-            if let Some(Chunk::Ring(buffer, _)) = unsent.chunks.pop_front() {
-                self.ring.put(buffer);
-            }
-        }
-        Ok(true)
     }
 
     fn on_readable(&mut self, id: ConnId) -> Option<Completion<OwnedFd>> {
@@ -644,18 +562,6 @@ fn receive_some(socket: impl AsFd, into: &mut [u8]) -> Result<usize, Errno> {
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
             Ok((length, _)) => return Ok(length),
-        }
-    }
-}
-
-/// Sends what the socket takes now; 0 when it takes nothing.
-fn send_some(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-    loop {
-        match rustix::net::send(socket.as_fd(), bytes, SendFlags::NOSIGNAL) {
-            Ok(sent) => return Ok(sent),
-            Err(Errno::AGAIN) => return Ok(0),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
         }
     }
 }

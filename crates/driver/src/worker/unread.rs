@@ -12,11 +12,11 @@ use crate::reactor::Reactor;
 /// A client that takes nothing for this long is disconnected if others wait for its server.
 const UNREAD_TIME: Duration = Duration::from_secs(30);
 
-/// This is what the last look saw of a client that does not read.
+/// A client that does not read, as the last look saw it.
 pub(super) struct Unread {
     serial: u32,
-    /// The client had taken this many bytes that could not leave at once.
-    taken: u64,
+    /// See [`Reactor::left_late`].
+    taken: u32,
     /// It has taken nothing since then.
     since: Time,
 }

@@ -90,7 +90,7 @@ struct Conn {
     connecting: bool,
     hangup_told: bool,
     unsent: VecDeque<u8>,
-    left_late: u64,
+    left_late: u32,
 }
 
 impl Seat {
@@ -200,7 +200,7 @@ impl VirtualReactor {
                 return Some(Completion::Broken { owner, error: io::ErrorKind::ConnectionReset.into() });
             };
             conn.unsent.drain(..sent);
-            conn.left_late += sent as u64;
+            conn.left_late = conn.left_late.wrapping_add(sent as u32);
             if conn.unsent.is_empty() {
                 return Some(Completion::Sent { owner });
             }
@@ -327,7 +327,7 @@ impl Reactor for VirtualReactor {
         self.with(id, |conn| conn.unsent.len())
     }
 
-    fn left_late(&self, id: ConnId) -> u64 {
+    fn left_late(&self, id: ConnId) -> u32 {
         self.with(id, |conn| conn.left_late)
     }
 

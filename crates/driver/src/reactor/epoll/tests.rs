@@ -30,7 +30,7 @@ fn a_peer_that_reads_less_than_the_kernel_tells_of_is_seen_to_read_when_a_send_i
     assert!(said(&mut reactor).is_empty(), "the kernel tells of little room, so this test shows nothing");
     assert_eq!(reactor.left_late(conn), 0);
     reactor.try_to_send(conn);
-    assert_eq!((reactor.left_late(conn), reactor.unsent(conn)), (PIECE as u64, 0));
+    assert_eq!((reactor.left_late(conn), reactor.unsent(conn)), (PIECE as u32, 0));
     // That all has left is told as ever.
     let said = said(&mut reactor);
     assert!(matches!(said[..], [Completion::Sent { owner: Owner::Client(0) }]), "{said:?}");
