@@ -1,5 +1,4 @@
-//! Which pools could not connect, by where their servers are: as soon as one of them has, the others need not wait any longer. Nothing is
-//! tried here.
+//! Pools that could not connect, by where their servers are: as soon as one of them has, the others need not wait any longer.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -33,19 +32,19 @@ impl Outages {
         }
     }
 
-    /// A host has let a server in. Returns a pool that could not connect there, which stands here no longer.
-    pub(crate) fn next_told(&self, address: &Address) -> Option<PoolId> {
+    /// Takes out a pool that could not connect to this host, because the host has let a server in.
+    pub(crate) fn take_one(&self, address: &Address) -> Option<PoolId> {
         if !self.any.load(Relaxed) {
             return None;
         }
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let there = pools.get_mut(address)?;
-        let told = there.pop_first();
+        let pool = there.pop_first();
         if there.is_empty() {
             pools.remove(address);
         }
         self.any.store(!pools.is_empty(), Relaxed);
-        told
+        pool
     }
 
     /// A pool is gone.
@@ -70,15 +69,15 @@ mod tests {
     fn pools_hear_once_that_their_host_is_back() {
         let [one, two] = ["one", "two"].map(|host| Address::Tcp { host: host.to_owned(), port: 5432 });
         let outages = Outages::default();
-        assert!(outages.next_told(&one).is_none());
+        assert!(outages.take_one(&one).is_none());
         outages.note(PoolId(1), &one.clone().into());
         outages.note(PoolId(2), &one.clone().into());
         outages.note(PoolId(3), &two.clone().into());
         outages.note(PoolId(4), &one.clone().into());
         outages.forget(PoolId(4));
         outages.forget(PoolId(3));
-        let told: Vec<_> = std::iter::from_fn(|| outages.next_told(&one)).collect();
-        assert_eq!(told, [PoolId(1), PoolId(2)]);
-        assert!(outages.next_told(&one).is_none() && outages.next_told(&two).is_none());
+        let taken: Vec<_> = std::iter::from_fn(|| outages.take_one(&one)).collect();
+        assert_eq!(taken, [PoolId(1), PoolId(2)]);
+        assert!(outages.take_one(&one).is_none() && outages.take_one(&two).is_none());
     }
 }

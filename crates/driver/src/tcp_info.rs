@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-/// Whether the peer's host leaves what was sent to it unacknowledged, and has acknowledged nothing for this long. That is told from a
-/// peer that reads nothing: its host acknowledges the kernel's questions whether there is room again.
+/// Whether the peer's host leaves what was sent to it unacknowledged, and has acknowledged nothing for this long. The host of a peer that
+/// reads nothing is not silent: it acknowledges the questions whether there is room again.
 pub(crate) fn is_host_silent(socket: &OwnedFd, time: Duration) -> bool {
-    // A single question may be under way at the moment: while there is no room, the pauses between questions get longer and longer.
+    // The pauses between these questions grow to many seconds, and the answer to one may be under way.
     tcp_info(socket).is_some_and(|info| {
         let is_unanswered = info.tcpi_retransmits > 0 || info.tcpi_probes > 1;
         is_unanswered && Duration::from_millis(info.tcpi_last_ack_recv.into()) >= time

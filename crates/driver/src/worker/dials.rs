@@ -16,7 +16,7 @@ use super::{
     Worker,
     attempts::{Attempts, Demand},
     calls::{Source, call},
-    farewells::Open,
+    farewells::StillOpen,
     held::Held,
     pools::Local,
     servers::{Phase, ServerConn},
@@ -58,7 +58,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         pool: Arc<SharedPool>,
         id: ServerId,
         mut attempts: Attempts,
-        open: Option<Open>,
+        open: Option<StillOpen>,
     ) {
         pool.host.store(attempts.place(), Relaxed);
         let Some((address, demand)) = attempts.next() else {
@@ -229,7 +229,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         id: ServerId,
         error: &str,
         fault: Fault,
-        open: Option<Open>,
+        open: Option<StillOpen>,
     ) {
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {
             let spec = pool.spec();

@@ -9,7 +9,7 @@ use super::{
     Worker,
     attempts::Demand,
     calls::{ClientSessions, Source, call},
-    farewells::Open,
+    farewells::StillOpen,
     lease::Lease,
     pools::Local,
     servers::{Phase, ServerConn},
@@ -135,10 +135,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The connection of a server that was just removed, if the database has not ended it: then it is closed.
-    fn still_open(&mut self, server: &ServerConn<P::Server>) -> Option<Open> {
+    fn still_open(&mut self, server: &ServerConn<P::Server>) -> Option<StillOpen> {
         if server.over {
             self.reactor.close(server.conn);
         }
-        (!server.over).then(|| Open::new(server.conn, server.authenticated))
+        (!server.over).then(|| StillOpen::new(server.conn, server.authenticated))
     }
 }

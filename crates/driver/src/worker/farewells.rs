@@ -12,15 +12,16 @@ use crate::{
     shared_pool::SharedPool,
 };
 
-/// How long the database's host has to acknowledge the end of a connection. A host that does not is taken for dead. A server that
-/// has not proved by then that it is a database has no more time either: what accepts connections for a database that hangs may
-/// never end one.
+/// How long the database's host has to acknowledge the end of a connection. A host that does not is taken for dead.
 const HOST_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// How long the database has to end its side. An idle session of PostgreSQL takes some milliseconds. One that is busy ends when it has
 /// done all that has reached it, and counts in the database's limits until then. A database that hangs must not withhold its places
 /// for ever, so the connection is closed after this time, and the database may have more sessions than the limits allow.
 const MAX_FAREWELL_TIME: Duration = Duration::from_secs(60);
+
+/// How long a server has that has not accepted a login. A proxy may accept connections for a database that hangs, and never end one.
+const MAX_STRANGER_FAREWELL_TIME: Duration = Duration::from_millis(1500);
 
 /// How long after its start a farewell repeats the cancel request of a client that has gone; each further time after twice as long. A
 /// request that the database handles before it has read the statement has no effect.
@@ -34,15 +35,15 @@ struct CancelAgain {
 }
 
 /// A connection that is to be ended, and how long its database has to end its side.
-pub(super) struct Open {
+pub(super) struct StillOpen {
     conn: ConnId,
     time: Duration,
 }
 
-impl Open {
+impl StillOpen {
     /// `authenticated`: the database has accepted the login.
     pub(super) fn new(conn: ConnId, authenticated: bool) -> Self {
-        Self { conn, time: if authenticated { MAX_FAREWELL_TIME } else { HOST_TIMEOUT } }
+        Self { conn, time: if authenticated { MAX_FAREWELL_TIME } else { MAX_STRANGER_FAREWELL_TIME } }
     }
 }
 
@@ -76,7 +77,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// hears that the server is gone.
     pub(super) fn begin_farewell(
         &mut self,
-        Open { conn, time }: Open,
+        StillOpen { conn, time }: StillOpen,
         pool: Arc<SharedPool>,
         id: ServerId,
         next: Option<Box<Attempts>>,
@@ -92,7 +93,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The same for a server that may still do what a client has asked for that has gone: until its end, that is cancelled again.
     pub(super) fn begin_cancelled_farewell(
         &mut self,
-        open: Open,
+        open: StillOpen,
         pool: Arc<SharedPool>,
         id: ServerId,
         request: Rc<CancelRequest>,
@@ -170,7 +171,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A server is no more, and its pool did not close it. `open` is its connection, if that has yet to end.
-    pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<Open>) {
+    pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<StillOpen>) {
         let now = self.now;
         let since = self.operate(pool, |guarded| {
             guarded.stats.on_closed(Closed::Error);
@@ -182,7 +183,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A server has not got through its start, and no other host is tried.
-    pub(super) fn forget_start(&mut self, pool: &Arc<SharedPool>, id: ServerId, fault: Fault, open: Option<Open>) {
+    pub(super) fn forget_start(&mut self, pool: &Arc<SharedPool>, id: ServerId, fault: Fault, open: Option<StillOpen>) {
         let now = self.now;
         let since = self.operate(pool, |guarded| {
             guarded.stats.on_closed(Closed::Error);
@@ -197,7 +198,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The pool knows that a server ends. `open` is its connection, if that has yet to end.
-    pub(super) fn take_leave_of(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<Open>) {
+    pub(super) fn take_leave_of(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<StillOpen>) {
         match open {
             Some(open) => self.begin_farewell(open, Arc::clone(pool), id, None),
             None => self.server_gone(pool, id),

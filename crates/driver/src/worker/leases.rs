@@ -84,7 +84,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         false
     }
 
-    /// The client leaves the queue.
+    /// The client leaves the queue. Returns how long it has waited there; `None` if a server or a refusal is on its way, or it did not wait.
     pub(super) fn withdraw(&mut self, slot: usize) -> Option<Duration> {
         let client = self.clients.get_mut(slot)?;
         let (pool, ticket) = match client.lease {

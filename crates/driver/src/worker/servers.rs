@@ -316,7 +316,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn end_outage(&mut self, slot: usize) {
         let (now, mut tries) = (self.now, 0);
         while tries < TRIES_AT_ONCE
-            && let Some(pool) = self.host.registry.outages.next_told(&self.servers[slot].address)
+            && let Some(pool) = self.host.registry.outages.take_one(&self.servers[slot].address)
         {
             if let Some(pool) = self.host.registry.known(pool) {
                 tries += u32::from(self.operate(&pool, |guarded| guarded.pool.upstream_is_back(now)));
