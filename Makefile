@@ -114,13 +114,13 @@ adversary: setup build ## clients that change their sessions at random beside a 
 leaks: setup build ## clients that leave whatever they can behind, and others who look (LEAKS_ARGS='--statements 1000000')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/leaks.py $(LEAKS_ARGS)
 
-adversary-mutants: setup ## puts known leaks back one by one (tests/mutants): how many statements until each is found? (MUTANTS='stale-plan' for some only)
+adversary-mutants: setup ## puts known leaks back one by one (crates/proof/mutants/leaks): how many statements until each is found? (MUTANTS='stale-plan' for some only)
 	$(PYTHON) tests/leak_mutants.py $(MUTANTS)
 
-sim-mutants: setup ## puts known defects back one by one (tests/sim_mutants): how many simulated schedules until each is found? (MUTANTS='handed-on-dirty')
+sim-mutants: setup ## puts known defects back one by one (crates/proof/mutants/sim): how many simulated schedules until each is found? (MUTANTS='handed-on-dirty')
 	$(PYTHON) tests/sim_mutants.py $(MUTANTS)
 
-plan-mutants: setup ## puts other rules into the pool one by one (tests/plan_mutants): do the planner's tests notice? (MUTANTS='equal-lives')
+plan-mutants: setup ## puts other rules into the pool one by one (crates/proof/mutants/plan): do the planner's tests notice? (MUTANTS='equal-lives')
 	$(PYTHON) tests/plan_mutants.py $(MUTANTS)
 
 doctor-matrix: setup build ## troubles made on purpose, and healthy runs: what does the doctor say of each? (DOCTOR_ARGS='--runs 20 --json FILE')
@@ -140,7 +140,7 @@ bench-redis: setup-bench build ## measure in front of Redis beside twemproxy and
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/redis_run.py $(BENCH_REDIS_ARGS)
 
 bench-mongodb: setup-bench build ## measure in front of MongoDB beside HAProxy
-	$(CARGO) build --release --locked -p mongodb --example responder
+	$(CARGO) build --release --locked -p mongodb-session --example responder
 	POOLHOUSE=$(POOLHOUSE) RESPONDER=$(CURDIR)/target/release/examples/responder $(PYTHON) bench/mongodb_run.py $(BENCH_MONGODB_ARGS)
 
 bench-rest: setup-bench build ## measure Redis over HTTP beside webdis
@@ -148,7 +148,7 @@ bench-rest: setup-bench build ## measure Redis over HTTP beside webdis
 
 bench-load: setup-bench build ## measure the load generator beside pgbench, ab and wrk, and what it measures beside the server's own clock
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/generator.py $(BENCH_ARGS)
-	$(CARGO) test --locked --release -p bench --test accuracy -- --ignored --test-threads=1
+	$(CARGO) test --locked --release -p load --test accuracy -- --ignored --test-threads=1
 
 picture: ## draw docs/beside-pgbouncer.svg from the result file that docs/benchmarks.md shows
 	$(PYTHON) bench/picture.py
@@ -165,11 +165,11 @@ fuzz-corpus: ## replay the kept fuzzing corpus (nightly Rust)
 lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crates, file lengths
 	$(CARGO) fmt --all --check
 	@# Clippy links nothing: any file will do for libFuzzer, which takes long to compile.
-	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/fuzz/Cargo.toml $(CARGO) clippy --workspace --all-targets --locked $(FOR_ALL) -- -D warnings
+	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/crates/proof/fuzz/Cargo.toml $(CARGO) clippy --workspace --all-targets --locked $(FOR_ALL) -- -D warnings
 	scripts/check-layers
 	scripts/file-lengths
 
 clean: ## remove what was built and the virtual environment
 	$(CARGO) clean
-	rm -rf .venv fuzz/target fuzz/artifacts tests/.pytest_cache
+	rm -rf .venv crates/proof/fuzz/target crates/proof/fuzz/artifacts tests/.pytest_cache
 	find tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,7 +6,7 @@
     bench/mongodb_run.py --render FILE       the tables of an earlier run
 
 `POOLHOUSE` names the executable, `RESPONDER` the server: a fast one that answers like a MongoDB with nothing to do
-(crates/mongodb/examples/responder.rs), so that what lies between shows. The load is `poolhouse bench`'s. CPU time is
+(crates/pooler/mongodb-session/examples/responder.rs), so that what lies between shows. The load is `poolhouse bench`'s. CPU time is
 that of the whole process, per request.
 """
 

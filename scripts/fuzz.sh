@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Fuzzes every target of fuzz/: `fuzz.sh SECONDS` searches for so long in each, `fuzz.sh corpus` replays the kept
-# corpus only. A crash leaves its input in fuzz/artifacts and the command that replays it on the screen.
+# Fuzzes every target of crates/proof/fuzz/: `fuzz.sh SECONDS` searches for so long in each, `fuzz.sh corpus` replays the kept
+# corpus only. A crash leaves its input in crates/proof/fuzz/artifacts and the command that replays it on the screen.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+folder=crates/proof/fuzz
 mode=${1:?usage: fuzz.sh SECONDS|corpus}
 fail() { printf 'fuzz: %s\n' "$*" >&2; exit 1; }
 
-[ -f fuzz/Cargo.toml ] || fail "there is no fuzz/Cargo.toml"
+[ -f $folder/Cargo.toml ] || fail "there is no $folder/Cargo.toml"
 cargo +nightly --version >/dev/null 2>&1 || fail "nightly Rust is needed: rustup toolchain install nightly"
 if ! cargo fuzz --version >/dev/null 2>&1; then
     echo "fuzz: installing cargo-fuzz"
@@ -19,15 +20,15 @@ fi
 if [ "$mode" = corpus ]; then limits=(-runs=0) build=(--dev); else limits=("-max_total_time=$mode") build=(); fi
 limits+=(-rss_limit_mb=2048 -timeout=10)
 
-mapfile -t targets < <(cargo +nightly fuzz list)
-[ ${#targets[@]} -gt 0 ] || fail "fuzz/ has no targets"
-cargo +nightly fuzz build "${build[@]}"
+mapfile -t targets < <(cargo +nightly fuzz list --fuzz-dir "$folder")
+[ ${#targets[@]} -gt 0 ] || fail "$folder has no targets"
+cargo +nightly fuzz build --fuzz-dir "$folder" "${build[@]}"
 for target in "${targets[@]}"; do
     # What is found by searching goes to the first directory, which is not kept; the kept corpus is read only.
-    found=fuzz/target/corpus/$target
-    kept=fuzz/corpus/$target
+    found=$folder/target/corpus/$target
+    kept=$folder/corpus/$target
     mkdir -p "$found" "$kept"
     echo "fuzz: $target ($(find "$kept" -type f | wc -l) kept inputs)"
-    cargo +nightly fuzz run "${build[@]}" "$target" "$found" "$kept" -- "${limits[@]}"
+    cargo +nightly fuzz run --fuzz-dir "$folder" "${build[@]}" "$target" "$found" "$kept" -- "${limits[@]}"
 done
 echo "fuzz: no target failed: ${targets[*]}"

@@ -6,7 +6,7 @@
     tests/leak_mutants.py --binary PATH                no patches: the hunter is let loose on this binary, with each mutant's features
     tests/leak_mutants.py --none                       the same with today's build, in which nothing may be found
 
-tests/leaking/mutants.json lists the defects with the features of the hunter that find them; tests/mutants/NAME.patch puts one back (git
+tests/leaking/mutants.json lists the defects with the features of the hunter that find them; crates/proof/mutants/leaks/NAME.patch puts one back (git
 apply). Where the hunter has none, the named test is run instead: it has to fail. All are built of HEAD, in one worktree of their own, so that
 only what a patch touches is built again; the next is built while the hunter looks for the one before. Exit status 0: all were found (--none: nothing was); 1: not so.
 """
@@ -26,7 +26,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests/leaking/mutants.json"
-PATCHES = ROOT / "tests/mutants"
+PATCHES = ROOT / "crates/proof/mutants/leaks"
 TABLE = PATCHES / "found.md"
 # Of Cargo.toml: quick to build, for it is built again for each.
 PROFILE = "mutants"

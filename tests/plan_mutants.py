@@ -4,7 +4,7 @@
     tests/plan_mutants.py                       every mutant
     tests/plan_mutants.py equal-lives           only these
 
-tests/plan_mutants/mutants.json lists the rules; NAME.patch beside it puts one in (git apply). All are built of HEAD, in a worktree of their
+crates/proof/mutants/plan/mutants.json lists the rules; NAME.patch beside it puts one in (git apply). All are built of HEAD, in a worktree of their
 own. Exit status 0: each made a test of the planner fail; 1: not so.
 """
 
@@ -17,7 +17,7 @@ import sys
 
 from leak_mutants import PROFILE, ROOT, Workshop, run
 
-FOLDER = ROOT / "tests/plan_mutants"
+FOLDER = ROOT / "crates/proof/mutants/plan"
 
 
 def judge(workshop, patch):

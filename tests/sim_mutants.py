@@ -4,7 +4,7 @@
     tests/sim_mutants.py                        every mutant
     tests/sim_mutants.py handed-on-dirty        only these; the other rows of the table stay as they are
 
-tests/sim_mutants/mutants.json lists the defects; NAME.patch beside it puts one back (git apply). All are built of HEAD, in a worktree of their own.
+crates/proof/mutants/sim/mutants.json lists the defects; NAME.patch beside it puts one back (git apply). All are built of HEAD, in a worktree of their own.
 Exit status 0: all were found; 1: not so.
 """
 
@@ -18,7 +18,7 @@ import types
 
 from leak_mutants import ROOT, Unbuildable, Workshop, cell, run
 
-FOLDER = ROOT / "tests/sim_mutants"
+FOLDER = ROOT / "crates/proof/mutants/sim"
 TABLE = FOLDER / "found.md"
 HEADING = ["# What the simulator finds", "", "Schedules until a defect is found that was put back, by `make sim-mutants`, from seed 1 on.", "",
            "| defect | schedules | seconds | what was seen |", "|-|-|-|-|"]

@@ -7,7 +7,7 @@ import pathlib
 import threading
 import time
 
-ASSETS = pathlib.Path(__file__).resolve().parent.parent / "crates/proxy/assets"
+ASSETS = pathlib.Path(__file__).resolve().parent.parent / "crates/pooler/serve/assets"
 BOUNDS_MS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000]
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 PAGES = [pooler.ROOT / "README.md", *sorted((pooler.ROOT / "docs").glob("*.md"))]
 NAMES = [path.name for path in PAGES]
-SOURCES = sorted((pooler.ROOT / "crates").glob("*/src/**/*.rs"))
+SOURCES = sorted((pooler.ROOT / "crates").glob("**/src/**/*.rs"))
 # Words that look like keys and are somebody else's: parameters of PostgreSQL and of its clients, and columns of its tables.
 OTHERS = {
     "app_password", "application_name", "client_encoding", "current_setting", "default_transaction_isolation", "max_connections", "max_protocol_version", "min_protocol_version",
@@ -108,7 +108,7 @@ def test_a_wrong_key_in_an_example_is_noticed(check):
 @functools.cache
 def keys():
     """All keys of the configuration and of URLs, as the program lists them."""
-    lists = [body for path in SOURCES if not {"bench", "planner"} & set(path.relative_to(pooler.ROOT).parts) for body in re.findall(r"const \w+_KEYS: &\[&str\] =\s*&\[(.*?)\];", path.read_text(), re.DOTALL)]
+    lists = [body for path in SOURCES if not {"load", "planner"} & set(path.relative_to(pooler.ROOT).parts) for body in re.findall(r"const \w+_KEYS: &\[&str\] =\s*&\[(.*?)\];", path.read_text(), re.DOTALL)]
     found = set(re.findall(r'"(\w+)"', " ".join(lists)))
     assert {"max_size", "tls_cert", "auth_query", "sslmode", "listener"} <= found
     return found
@@ -117,7 +117,7 @@ def keys():
 @functools.cache
 def scenario_keys():
     """All keys of scenario files."""
-    files = [path for path in SOURCES if ("bench" in path.parts and "scenario" in "/".join(path.parts)) or "question" in path.relative_to(pooler.ROOT).parts]
+    files = [path for path in SOURCES if ("load" in path.parts and "scenario" in "/".join(path.parts)) or "question" in path.relative_to(pooler.ROOT).parts]
     found = {word for path in files for word in re.findall(r'"([a-z]+(?:_[a-z]+)*)"', path.read_text())}
     assert {"stages", "reuse", "fail_if", "server_limit"} <= found
     return found
@@ -132,7 +132,7 @@ def literals():
 @functools.cache
 def fields():
     """The fields of result files, and of the JSON at the admin address."""
-    files = [path for path in SOURCES if path.name == "result.rs" and "bench" in path.parts or path.parts[-2:] == ("admin", "api.rs")]
+    files = [path for path in SOURCES if path.name == "result.rs" and "load" in path.parts or path.parts[-2:] == ("admin", "api.rs")]
     found = {name for path in files for name in re.findall(r"^    (?:pub )?(\w+):", path.read_text(), re.MULTILINE)}
     assert {"response_ms", "created_for", "in_use", "bucket_bounds_ms"} <= found
     return found

@@ -12,7 +12,7 @@ from leaking.sharing import strictly
 
 pytestmark = pytest.mark.poolhouse_only
 
-HARMLESS = pathlib.Path(__file__).resolve().parents[1] / "crates/postgres/src/sql/harmless"
+HARMLESS = pathlib.Path(__file__).resolve().parents[1] / "crates/pooler/postgres-session/src/sql/harmless"
 LOCKS = {
     "behind a parenthesis": "SELECT (5::bigint).pg_advisory_lock",
     "behind an alias": "SELECT x.pg_advisory_lock FROM generate_series(7::bigint, 7) AS x",

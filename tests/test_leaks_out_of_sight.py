@@ -234,7 +234,7 @@ def test_what_a_function_does_that_deceives_its_reader_is_met_by_nobody(share, c
 
 def test_extensions_that_are_known_are_no_reason_for_cleaning(share, cluster):
     """All that the server has of them, but for isn's operators; their functions in SQL are read like any others."""
-    reading = (pathlib.Path(__file__).resolve().parents[1] / "crates/postgres/src/sql/catalogue/reading.rs").read_text()
+    reading = (pathlib.Path(__file__).resolve().parents[1] / "crates/pooler/postgres-session/src/sql/catalogue/reading.rs").read_text()
     names = re.findall(r'^    "([^"]+)",$', reading.split("const TRUSTED")[1].split("];")[0], re.MULTILINE)
     world.make(cluster)
     with cluster.superuser(world.QUIET) as db:

@@ -1,4 +1,4 @@
-"""Each known defect that is put back to prove that a test sees it (`tests/mutants`, `tests/sim_mutants`) still fits the code."""
+"""Each known defect that is put back to prove that a test sees it (`crates/proof/mutants`) still fits the code."""
 
 import pathlib
 import subprocess
@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-PATCHES = sorted(ROOT.glob("tests/*mutants/*.patch"))
+PATCHES = sorted(ROOT.glob("crates/proof/mutants/*/*.patch"))
 
 pytestmark = pytest.mark.poolhouse_only
 

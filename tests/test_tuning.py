@@ -1,6 +1,6 @@
 """`max_size = "auto"` on a real PostgreSQL: a row that everybody wants, with fewer servers than the pool begins with as the better size.
 
-That it finds the best size, the tests of `crates/tuner` say, on databases where that is known; here it is wired as it should be.
+That it finds the best size, the tests of `crates/pooler/tuner` say, on databases where that is known; here it is wired as it should be.
 """
 
 import re

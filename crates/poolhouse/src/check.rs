@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use proxy::Machine;
+use serve::Machine;
 use settings::Severity;
 
 use crate::BAD_USAGE;
@@ -29,14 +29,14 @@ pub struct CheckArgs {
 
 /// Runs the verb.
 pub fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
-    let config = match proxy::from_file(&args.config, args.insecure_no_auth) {
+    let config = match serve::from_file(&args.config, args.insecure_no_auth) {
         Ok(config) => config,
         Err(problems) => {
             eprintln!("{problems}");
             return Ok(BAD_USAGE.into());
         }
     };
-    let problems = proxy::check(&config, Machine::here());
+    let problems = serve::check(&config, Machine::here());
     problems.iter().for_each(|problem| eprintln!("{problem}"));
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
     let warnings = problems.len() - errors;

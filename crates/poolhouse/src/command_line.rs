@@ -77,7 +77,7 @@ fn without_secret(word: &str) -> String {
 
 /// A URL without its password; what is wholly `${NAME}` stays.
 fn url(text: &str) -> String {
-    let shown = ::bench::run::shown(text);
+    let shown = ::load::run::shown(text);
     let Some((scheme, rest)) = text.split_once("://") else { return shown };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let Some((login, _)) = authority.rsplit_once('@') else { return shown };

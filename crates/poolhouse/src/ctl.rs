@@ -203,5 +203,5 @@ fn show(order: &Order, body: &Value, is_done: bool) {
 
 /// The entries of a list in an answer, as many as a Poolhouse lists at most: each takes more room as a line than it does in the answer.
 fn entries<'v>(body: &'v Value, list: &str) -> impl Iterator<Item = &'v Value> {
-    body[list].as_array().into_iter().flatten().take(proxy::MAX_LIMIT)
+    body[list].as_array().into_iter().flatten().take(serve::MAX_LIMIT)
 }

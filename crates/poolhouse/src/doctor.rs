@@ -340,7 +340,7 @@ mod tests {
             }
         }
 
-        fn clients(&mut self) -> anyhow::Result<Vec<watch::Client>> {
+        fn clients(&mut self) -> anyhow::Result<Vec<admin_api::Client>> {
             Err(anyhow!("gone"))
         }
     }

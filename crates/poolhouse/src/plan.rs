@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ::bench::plan::{Fault, Spacing};
+use ::load::plan::{Fault, Spacing};
 use anyhow::Context;
 use clap::{Args, ValueEnum, value_parser};
 use planner::{

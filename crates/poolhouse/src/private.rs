@@ -10,7 +10,7 @@ mod redis;
 
 use std::{fmt::Write as _, io::Read, net::SocketAddr};
 
-use ::bench::scenario::Kind;
+use ::load::scenario::Kind;
 use anyhow::Context;
 use rustix::process::geteuid;
 use settings::Secret;

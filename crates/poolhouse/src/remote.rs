@@ -17,8 +17,8 @@ const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of an answer, and values in it: what all pools take that a Poolhouse can have. The longest lists of clients and servers take less. So
 /// an answer takes no more memory than such a Poolhouse asks for, whoever gives it.
-const MAX_ANSWER: usize = proxy::MAX_POOLS * proxy::POOL_BYTES;
-const MAX_VALUES: usize = proxy::MAX_POOLS * proxy::POOL_VALUES;
+const MAX_ANSWER: usize = serve::MAX_POOLS * serve::POOL_BYTES;
+const MAX_VALUES: usize = serve::MAX_POOLS * serve::POOL_VALUES;
 
 /// What is said where a connection is refused.
 const REFUSED: &str = "nothing listens there. Is Poolhouse running, and is this what [admin] listen says";
@@ -214,7 +214,7 @@ impl Remote {
             "the answer of {} is longer than one about {} pools, the most that a Poolhouse has ({} MB): give the admin address of a Poolhouse, \
              and ask for fewer lines (--limit) where it is a list",
             self.shown,
-            proxy::MAX_POOLS,
+            serve::MAX_POOLS,
             MAX_ANSWER / (1024 * 1024)
         )
     }
@@ -320,7 +320,7 @@ mod tests {
     }
 
     fn told(body: Vec<u8>) -> String {
-        let answer: anyhow::Result<watch::Clients> = answering(body).look("/api/clients", &[]);
+        let answer: anyhow::Result<admin_api::Clients> = answering(body).look("/api/clients", &[]);
         format!("{:#}", answer.expect_err("it is none"))
     }
 
@@ -334,12 +334,12 @@ mod tests {
                 assert!(client.read(&mut [0; 4096]).unwrap() > 0);
                 client.write_all(said.as_bytes()).unwrap();
             });
-            let told = remote.look::<watch::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
+            let told = remote.look::<admin_api::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
             let told = told.expect("it is none");
             assert!(told.contains("no admin address") && told.contains("[admin] listen"), "{told}");
         }
         let remote = Remote::new("127.0.0.1:1", None).unwrap();
-        let told = remote.look::<watch::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
+        let told = remote.look::<admin_api::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
         assert!(told.is_some_and(|told| told.contains("nothing listens there")));
     }
 

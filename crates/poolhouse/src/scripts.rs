@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::bench::plan::Script;
+use ::load::plan::Script;
 
 /// A variable of scripts: `NAME=VALUE`.
 pub fn variable(text: &str) -> Result<(String, String), String> {

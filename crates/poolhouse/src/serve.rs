@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser, value_parser};
-use proxy::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, ServeError};
+use serve::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, ServeError};
 use settings::{Problem, Problems, Secret};
 
 use crate::BAD_USAGE;
@@ -196,7 +196,7 @@ fn time(text: &str) -> Result<Off<Duration>, String> {
 fn admin(text: &str) -> Result<Off<SocketAddr>, String> {
     match text {
         "off" => Ok(Off(None)),
-        _ => proxy::parse_tcp(text).map(|address| Off(Some(address))),
+        _ => serve::parse_tcp(text).map(|address| Off(Some(address))),
     }
 }
 
@@ -235,7 +235,7 @@ fn log_format() -> impl TypedValueParser<Value = LogFormat> {
 pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let log = LogOptions { format: args.log_format, level: args.log_level.clone() };
     let take_over = args.take_over;
-    let served = configuration(args).map_err(ServeError::from).and_then(|config| proxy::serve(config, &log, take_over));
+    let served = configuration(args).map_err(ServeError::from).and_then(|config| serve::serve(config, &log, take_over));
     match served {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(ServeError::Configuration(problems)) => {
@@ -255,7 +255,7 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
         if args.flags != UrlFlags::default() {
             return Err(Problem::error("with --config, everything but logs stands in the file").into());
         }
-        return proxy::from_file(path, args.insecure_no_auth);
+        return serve::from_file(path, args.insecure_no_auth);
     }
     let url = match (args.url, &args.url_file) {
         (Some(url), _) if is_file(&url) => return Err(no_url(&url).into()),
@@ -271,7 +271,7 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
     };
     let http_token = args.flags.http_token_file.as_ref().map(read).transpose()?;
     let flags = Flags { insecure_no_auth: args.insecure_no_auth, http_token, ..args.flags.into() };
-    proxy::from_url(&url, &flags, &settings::environment)
+    serve::from_url(&url, &flags, &settings::environment)
 }
 
 /// Whether the name of a file stands where a URL belongs.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use ::bench::{
+use ::load::{
     plan::Target,
     report,
     sweep::{
@@ -161,7 +161,7 @@ pub(crate) fn carry_out(
     outputs: Outputs,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
-    proxy::raise_descriptor_limit();
+    serve::raise_descriptor_limit();
     if let Err(error) = order.check() {
         return Ok(failed(error.blame, &error.message));
     }
@@ -280,7 +280,7 @@ fn show(stage: &Stage<'_>, terminal: bool) {
     let line = match stage {
         Stage::Curve(name, now) => {
             let last = now.last.map_or(String::new(), |visit| {
-                format!("; {} clients did {}/s", visit.clients, ::bench::sweep::advice::amount(visit.throughput))
+                format!("; {} clients did {}/s", visit.clients, ::load::sweep::advice::amount(visit.throughput))
             });
             let all = now.done + now.left as usize;
             format!("{name}: {}/{all} at most, {} clients now{last}", now.done + 1, now.clients)

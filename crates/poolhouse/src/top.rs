@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use admin_api::{Change, Clients, Look};
 use clap::Args;
 use top::Report;
-use watch::{Change, Clients, Look};
 
 use crate::{
     BAD_USAGE,

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use ::bench::{
+use ::load::{
     plan::{
         CommandScript, HttpTarget, MongoOperation, MongoTarget, MongoWork, PostgresTarget, QueryProtocol, RedisTarget,
         RedisWork, Script, Target,

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::bench::{
+use ::load::{
     plan::{Plan, Window},
     result::BenchResult,
     run::RunError,
@@ -61,13 +61,13 @@ pub fn serve(plan: &Plan, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     // Whoever is frozen would otherwise stay behind for ever.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut told = false;
-    let mut watch = |engine: &::bench::engine::Engine, now: ::bench::engine::Time| {
+    let mut watch = |engine: &::load::engine::Engine, now: ::load::engine::Time| {
         if let (Some(from), false) = (engine.measured_from(), told) {
             println!("{BEGUN}{}", if from > now { (from - now).as_nanos() } else { 0 });
             told = true;
         }
     };
-    match ::bench::run::run(plan, stop, &mut watch) {
+    match ::load::run::run(plan, stop, &mut watch) {
         Ok(result) => {
             let text = serde_json::to_string(&result)?;
             writeln!(stdout(), "{text}")?;

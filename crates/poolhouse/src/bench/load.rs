@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::bench::plan::{IN_FLIGHT, MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, ROUNDS, Shape, Spacing, Stage, TIMEOUT};
+use ::load::plan::{IN_FLIGHT, MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, ROUNDS, Shape, Spacing, Stage, TIMEOUT};
 use clap::{Args, value_parser};
 
 use crate::work::warmup;

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use ::bench::{
+use ::load::{
     report::{self, files, html, table},
     result::BenchResult,
 };
@@ -137,7 +137,7 @@ pub fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         (Ok(a), Ok(b)) => (a, b),
         (Err(error), _) | (_, Err(error)) => return Ok(bad_usage(&error)),
     };
-    let comparison = ::bench::compare::compare(&a, &b);
+    let comparison = ::load::compare::compare(&a, &b);
     let mut named = comparison.clone();
     named.a = format!("{} ({})", named.a, args.a.display());
     named.b = format!("{} ({})", named.b, args.b.display());
@@ -156,7 +156,7 @@ pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
         Ok(results) => results,
         Err(error) => return Ok(bad_usage(&error)),
     };
-    let merged = match ::bench::merge::merge(&results) {
+    let merged = match ::load::merge::merge(&results) {
         Ok(merged) => merged,
         Err(error) => return Ok(bad_usage(&error)),
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::bench::plan::{MAX_INSTANCES, PoolUnderTest, PoolWishes, Shape};
+use ::load::plan::{MAX_INSTANCES, PoolUnderTest, PoolWishes, Shape};
 use clap::{Args, value_parser};
 
 /// See the module.

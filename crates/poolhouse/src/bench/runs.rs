@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::bench::{
+use ::load::{
     plan::{Plan, PoolhouseWishes, Target},
     report::live::{Counts, Live},
     result::BenchResult,
@@ -119,7 +119,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
             return Ok(bad_usage(&message));
         }
     }
-    proxy::raise_descriptor_limit();
+    serve::raise_descriptor_limit();
     let is_of_scenario = args.what.as_deref().is_some_and(is_scenario);
     let (results, failed) = all(&runs, &interrupt.cleanup, stop);
     drop(runs.database);
@@ -147,8 +147,8 @@ fn all(runs: &Runs, cleanup: &Cleanup, stop: &AtomicBool) -> (Vec<BenchResult>, 
     let mut results = Vec::new();
     for (n, plan) in runs.plans.iter().enumerate() {
         let made = match &plan.target {
-            Target::Postgres(target) if runs.init && n == 0 => ::bench::target::postgres::init(target, stop),
-            Target::MongoDb(target) if runs.init && n == 0 => ::bench::target::mongodb::init(target, stop),
+            Target::Postgres(target) if runs.init && n == 0 => ::load::target::postgres::init(target, stop),
+            Target::MongoDb(target) if runs.init && n == 0 => ::load::target::mongodb::init(target, stop),
             _ => Ok(()),
         };
         if let Err(error) = made {
@@ -251,7 +251,7 @@ fn plan_at(args: &BenchArgs, url: Secret) -> Result<Plan, Refused> {
     })?;
     let shape = args.load.shape();
     Ok(Plan {
-        name: args.output.name().unwrap_or_else(|| ::bench::run::shown(target.url())),
+        name: args.output.name().unwrap_or_else(|| ::load::run::shown(target.url())),
         pool: args.pool.pool(&shape),
         target,
         shape,
@@ -298,7 +298,7 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
     if let Some(url) = &args.target {
         scenario.point_at(&secret_url(url)?);
     } else if let Some(start) = scenario.start {
-        proxy::raise_descriptor_limit();
+        serve::raise_descriptor_limit();
         // The doctor has a connection of a PostgreSQL, too, and the load is to have all of its own.
         let more = u32::from(doctor && start.kind == Kind::Postgres);
         let database = PrivateDatabase::start(start.kind, start.max_connections + more, &interrupt.cleanup)
@@ -425,7 +425,7 @@ fn one(plan: &Plan, number: usize, cleanup: &Cleanup, stop: &AtomicBool) -> Resu
 fn shown(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
     let mut live: Option<Live> = None;
     let mut shown: Option<Instant> = None;
-    let mut watch = |engine: &::bench::engine::Engine, now| {
+    let mut watch = |engine: &::load::engine::Engine, now| {
         if shown.is_some_and(|at| at.elapsed() < SHOW_EVERY) {
             return;
         }
@@ -435,7 +435,7 @@ fn shown(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
         let counts = Counts { requests: progress.done, errors: progress.errors, dropped: progress.dropped };
         live.show(progress.at, progress.step, progress.last, counts);
     };
-    let result = ::bench::run::run(plan, stop, &mut watch);
+    let result = ::load::run::run(plan, stop, &mut watch);
     if let Some(mut live) = live {
         live.finish();
     }
@@ -474,7 +474,7 @@ fn missed(thresholds: &[Threshold], plans: &[Plan], results: &[BenchResult]) -> 
 mod tests {
     use std::{io::Read, io::Write, net::TcpListener, thread};
 
-    use ::bench::plan::{self, HttpTarget, PoolWishes, Shape};
+    use ::load::plan::{self, HttpTarget, PoolWishes, Shape};
     use clap::Parser;
 
     use super::*;
@@ -491,7 +491,7 @@ mod tests {
     fn a_run_has_failed_when_most_of_it_did() {
         let result = |requests, errors: &[(&str, u64)], interrupted| {
             let errors = errors.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect();
-            let total = ::bench::result::Measured { requests, errors, ..Default::default() };
+            let total = ::load::result::Measured { requests, errors, ..Default::default() };
             BenchResult { total, interrupted, ..BenchResult::default() }
         };
         let of_two = [("sqlstate 53300", 90), ("timeout", 3)];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::bench::plan::{self, Fault, Window};
+use ::load::plan::{self, Fault, Window};
 use clap::Args;
 
 /// See the module.

@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn a_table_has_no_more_lines_than_a_poolhouse_lists() {
-        let lines = pools(&json!({ "pools": vec![0; proxy::MAX_LIMIT + 9] }));
-        assert_eq!(lines.lines().count(), proxy::MAX_LIMIT + 1);
+        let lines = pools(&json!({ "pools": vec![0; serve::MAX_LIMIT + 9] }));
+        assert_eq!(lines.lines().count(), serve::MAX_LIMIT + 1);
     }
 
     #[test]

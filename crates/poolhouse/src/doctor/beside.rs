@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use admin_api::Client;
 use doctor::{Diagnosis, Line};
 use settings::Secret;
-use watch::Client;
 
 use super::{
     MOST_LOOKS, looks,

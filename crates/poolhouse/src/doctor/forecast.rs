@@ -3,7 +3,7 @@
 
 use std::{cell::Cell, time::Duration};
 
-use ::bench::{
+use ::load::{
     plan::{MAX_IN_FLIGHT, Plan, PoolWishes, Shape, Spacing, Stage, Target},
     record::Histogram,
     result::BenchResult,
@@ -162,7 +162,7 @@ mod tests {
 
     fn held(buckets: &[u64], mean_ms: f64) -> Held {
         let count: u64 = buckets.iter().sum();
-        let times = watch::Times { buckets: buckets.to_vec(), sum_ms: mean_ms * count as f64 };
+        let times = admin_api::Times { buckets: buckets.to_vec(), sum_ms: mean_ms * count as f64 };
         Held { times, bounds_ms: BOUNDS.to_vec() }
     }
 
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn arrivals_at_random_wait_as_queueing_theory_says() {
         // M/M/1, 50 of 100 a second: P(wait > t) = 0.5 exp(-(100 - 50) t), which is 5% at ln(10) / 50 s = 46 ms.
-        let mean_only = Held { times: watch::Times { buckets: vec![100], sum_ms: 1_000.0 }, bounds_ms: Vec::new() };
+        let mean_only = Held { times: admin_api::Times { buckets: vec![100], sum_ms: 1_000.0 }, bounds_ms: Vec::new() };
         let load = Load { begins: Begins::AtRandom { rate: 50.0 }, held: mean_only, connecting: Duration::ZERO };
         let effect = Player::default().play(&load, &sizes(1, 1, 600_000)).unwrap();
         near(effect.wait_p95_ms.unwrap(), 10_f64.ln() / 50.0 * 1e3, 0.15);
@@ -220,7 +220,7 @@ mod tests {
         let times = times(&held(&[10, 0, 70, 0, 0, 20], 12.0)).unwrap();
         near(times.mean().as_secs_f64(), 0.012, 0.01);
         assert!(super::times(&held(&[0, 0, 0, 0, 0, 0], 0.0)).is_none());
-        let hostile = watch::Times { buckets: vec![u64::MAX; 40], sum_ms: f64::MAX };
+        let hostile = admin_api::Times { buckets: vec![u64::MAX; 40], sum_ms: f64::MAX };
         assert!(super::times(&Held { times: hostile, bounds_ms: BOUNDS.to_vec() }).is_none());
     }
 

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use admin_api::{Client, Hikari, Scrape};
 use anyhow::{Context, bail};
 use doctor::{Line, NOT_WHOLE};
-use watch::{Client, Hikari, Scrape};
 
 use super::sources::{PATIENCE, Source, micros};
 use crate::remote::without_login;

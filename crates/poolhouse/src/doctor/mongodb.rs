@@ -5,12 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::bench::target::mongodb::{Asker, Reply};
+use ::load::target::mongodb::{Asker, Reply};
+use admin_api::{Client, Command, MAX_SESSIONS, Mongo, Session};
 use anyhow::bail;
 use doctor::Line;
 use serde_json::Value;
 use settings::Secret;
-use watch::{Client, Command, MAX_SESSIONS, Mongo, Session};
 
 use super::sources::{PATIENCE, Source};
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use ::bench::target::redis::{Asker, Reply};
+use ::load::target::redis::{Asker, Reply};
+use admin_api::{Client, MAX_INFO, MAX_LIST, MAX_LISTED, Redis as Look};
 use anyhow::bail;
 use doctor::Line;
 use settings::Secret;
-use watch::{Client, MAX_INFO, MAX_LIST, MAX_LISTED, Redis as Look};
 
 use super::sources::{PATIENCE, Source, micros};
 

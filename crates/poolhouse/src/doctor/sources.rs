@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::bench::target::postgres::{Asker, Rows};
+use ::load::target::postgres::{Asker, Rows};
+use admin_api::{
+    Activity, Backend, Client, Clients, Console, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, Row, ServerOf, Servers, Shown,
+};
 use anyhow::{Context, bail};
 use doctor::Line;
 use settings::Secret;
-use watch::{
-    Activity, Backend, Client, Clients, Console, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, Row, ServerOf, Servers, Shown,
-};
 
 use crate::remote::Remote;
 
@@ -319,7 +319,7 @@ fn connect(url: &Secret) -> anyhow::Result<Asker> {
 }
 
 fn rows(answer: Rows) -> Vec<Row> {
-    let row = |row: ::bench::target::postgres::Row| -> BTreeMap<String, String> {
+    let row = |row: ::load::target::postgres::Row| -> BTreeMap<String, String> {
         row.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))).collect()
     };
     answer.rows.into_iter().map(row).collect()

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::bench::{plan::PoolhouseWishes, scenario::Kind};
+use ::load::{plan::PoolhouseWishes, scenario::Kind};
 use anyhow::{Context, bail};
 
 use super::{

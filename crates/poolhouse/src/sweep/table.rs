@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ::bench::{
+use ::load::{
     report::{self, printable},
     sweep::{
         advice::{amount, lead},
@@ -139,7 +139,7 @@ fn milliseconds(time: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::bench::sweep::result::{CurvePoint, RatePoint, Safe};
+    use ::load::sweep::result::{CurvePoint, RatePoint, Safe};
 
     #[test]
     fn the_table_marks_what_to_use_and_leaves_out_what_is_not_known() {

@@ -1,0 +1,424 @@
+//! The pools under test, one for each instance of the application. Turns what they order into changes that the engine carries out, and
+//! knows for what reason a connection is wanted. Knows no operation beyond the number of its client.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use arrivals::Random;
+use pool::{
+    Action, Budget, BudgetAction, CheckIn, CheckOut, CheckOutFailed, Closed, Grant, Home, MAX_SERVERS, MemberId,
+    Permit, Pool, ServerId, Ticket, Time, WaiterId,
+};
+
+use super::{ConnId, load::Share};
+use crate::{plan::PoolUnderTest, record::Cause};
+
+const HOME: Home = Home(0);
+/// Other chance than what decides when operations come.
+const SPLIT: u64 = 0x05ee_d0f5_a110;
+
+/// What a pool has decided.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    /// A connection is to be made; its number is to be told with [`Instances::opened`].
+    Connect {
+        /// By which pool.
+        instance: u32,
+        /// Its name for it.
+        server: ServerId,
+        /// Why.
+        cause: Cause,
+    },
+    /// A client has got a connection.
+    Grant {
+        /// Which.
+        conn: ConnId,
+        /// Who.
+        client: u32,
+        /// After so long.
+        waited: Duration,
+    },
+    /// A client gets none.
+    Fail {
+        /// Who.
+        client: u32,
+        /// The kind of error.
+        kind: &'static str,
+        /// After so long.
+        waited: Duration,
+        /// It has waited as long as it may.
+        time_is_up: bool,
+    },
+    /// A connection is to be closed.
+    Close {
+        /// Which.
+        conn: ConnId,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// All pools.
+#[derive(Debug)]
+pub struct Instances {
+    pools: Vec<Instance>,
+    /// What they may have together; `None`: each as many as it may have by itself.
+    budget: Option<Budget>,
+    /// The one that the next operation goes to that takes its turn, and what those are drawn with that do not.
+    turn: u32,
+    random: Random,
+    /// Where each waiting client waits, by client.
+    tickets: Vec<(u32, Option<Ticket>)>,
+    changes: VecDeque<Change>,
+    /// When a pool has something to do next, perhaps later: those of which that is known, each once, the soonest first.
+    dues: BTreeSet<(Time, u32)>,
+    /// Those whose time has come, while they are looked at.
+    due: Vec<u32>,
+    /// How long an unneeded connection stays, which is how long the loss of one may be the reason of a new one.
+    idle: Duration,
+}
+
+#[derive(Debug)]
+struct Instance {
+    pool: Pool,
+    /// Its name in the budget.
+    member: Option<MemberId>,
+    /// The engine's numbers of its servers, by slot.
+    conns: Vec<ConnId>,
+    /// Connections that would still be there if they had not reached their life time or been lost: until when, and which of the two.
+    gone: VecDeque<(Time, Cause)>,
+    filled: bool,
+    /// Its place among [`Instances::dues`]; never: it has none.
+    due: Time,
+}
+
+impl Instances {
+    /// The pools, empty. They connect up to their minimum at once. `limit`: what they may have together, shared fairly, as the pools of
+    /// one Poolhouse do.
+    pub fn new(plan: &PoolUnderTest, limit: Option<u32>, seed: u64, now: Time) -> Self {
+        let mut budget = limit.map(|limit| {
+            let mut budget = Budget::new();
+            let scope = budget.add_scope(limit);
+            (budget, scope)
+        });
+        let instance = |n: u32| {
+            let mut pool = Pool::new(plan.config.clone(), seed.wrapping_add(u64::from(n)), now);
+            pool.ready(now);
+            let member = budget.as_mut().map(|(budget, scope)| budget.add_member(&[*scope]));
+            let filled = plan.config.min_size == 0;
+            Instance { pool, member, conns: Vec::new(), gone: VecDeque::new(), filled, due: Time::NEVER }
+        };
+        let pools: Vec<Instance> = (0..plan.instances).map(instance).collect();
+        let mut instances = Self {
+            pools,
+            budget: budget.map(|(budget, _)| budget),
+            turn: 0,
+            random: Random::new(seed ^ SPLIT),
+            tickets: Vec::new(),
+            changes: VecDeque::new(),
+            dues: BTreeSet::new(),
+            due: Vec::new(),
+            idle: plan.config.max_idle_time.unwrap_or(Duration::MAX),
+        };
+        (0..plan.instances).for_each(|n| instances.drain(n, now));
+        instances
+    }
+
+    /// A client wants a connection.
+    #[inline]
+    pub fn check_out(&mut self, client: u32, share: Share, now: Time) {
+        let count = self.pools.len() as u32;
+        let instance = match share {
+            _ if count == 1 => 0,
+            Share::OfTheClient => client % count,
+            Share::InTurn => {
+                let next = (self.turn + 1) % count;
+                std::mem::replace(&mut self.turn, next)
+            }
+            Share::AtRandom => self.random.below(u64::from(count)) as u32,
+        };
+        let mut ticket = None;
+        match self.pools[instance as usize].pool.check_out(WaiterId(u64::from(client)), HOME, now) {
+            CheckOut::Granted(grant) => self.grant(instance, grant),
+            CheckOut::Queued(queued) => ticket = Some(queued),
+            CheckOut::Failed(reason) => self.fail(client, reason, Duration::ZERO),
+        }
+        if ticket.is_some() {
+            if self.tickets.len() <= client as usize {
+                self.tickets.resize(client as usize + 1, (0, None));
+            }
+            self.tickets[client as usize] = (instance, ticket);
+        }
+        self.drain(instance, now);
+    }
+
+    /// A client that waits does so no more. (False if it was not waiting.)
+    pub fn cancel(&mut self, client: u32, now: Time) -> bool {
+        let Some((instance, Some(ticket))) = self.tickets.get(client as usize).copied() else { return false };
+        let left = self.pools[instance as usize].pool.cancel(ticket, WaiterId(u64::from(client)), now);
+        self.drain(instance, now);
+        left.is_some()
+    }
+
+    /// A server has this number.
+    pub fn opened(&mut self, instance: u32, server: ServerId, conn: ConnId) {
+        let conns = &mut self.pools[instance as usize].conns;
+        if conns.len() <= server.slot() {
+            conns.resize(server.slot() + 1, ConnId(u32::MAX));
+        }
+        conns[server.slot()] = conn;
+    }
+
+    /// See [`Pool::connected`].
+    pub fn connected(&mut self, instance: u32, server: ServerId, now: Time) {
+        let grant = self.pools[instance as usize].pool.connected(server, HOME, now);
+        self.granted(instance, grant, now);
+    }
+
+    /// See [`Pool::connect_failed`].
+    pub fn connect_failed(&mut self, instance: u32, server: ServerId, permanent: bool, now: Time) {
+        self.pools[instance as usize].pool.connect_failed(server, permanent, now);
+        self.release(instance);
+        self.drain(instance, now);
+    }
+
+    /// See [`Pool::check_in`].
+    #[inline]
+    pub fn check_in(&mut self, instance: u32, server: ServerId, reusable: bool, now: Time) {
+        let how = if !reusable {
+            CheckIn::Discard
+        } else if self.gives_up(instance, server, now) {
+            CheckIn::Reclaim
+        } else {
+            CheckIn::Clean
+        };
+        let grant = self.pools[instance as usize].pool.check_in(server, HOME, how, now);
+        self.granted(instance, grant, now);
+    }
+
+    /// See [`Pool::lost`].
+    pub fn lost(&mut self, instance: u32, server: ServerId, now: Time) {
+        self.pools[instance as usize].is_gone(Cause::Replacement, self.idle, now);
+        self.pools[instance as usize].pool.lost(server, now);
+        self.release(instance);
+        self.drain(instance, now);
+    }
+
+    /// See [`Pool::closed`].
+    pub fn closed(&mut self, instance: u32, server: ServerId, now: Time) {
+        self.pools[instance as usize].pool.closed(server, now);
+        self.release(instance);
+        self.drain(instance, now);
+    }
+
+    /// See [`Pool::handle_timeout`]: all whose time has come, in their order. Others are not looked at: there may be thousands.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let mut due = std::mem::take(&mut self.due);
+        while self.deadline() <= now {
+            let (_, instance) = self.dues.pop_first().expect("the one that is due");
+            self.pools[instance as usize].due = Time::NEVER;
+            due.push(instance);
+        }
+        due.sort_unstable();
+        for instance in due.drain(..) {
+            let pool = &mut self.pools[instance as usize].pool;
+            if pool.poll_deadline().is_some_and(|at| at <= now) {
+                pool.handle_timeout(now);
+            }
+            self.drain(instance, now);
+        }
+        self.due = due;
+    }
+
+    /// See [`Pool::close`]: all of them.
+    pub fn close(&mut self, now: Time) {
+        for instance in 0..self.pools.len() {
+            self.pools[instance].pool.close(now);
+            self.drain(instance as u32, now);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is to be called; perhaps before a pool has anything to do, never after.
+    #[inline]
+    pub fn deadline(&self) -> Time {
+        self.dues.first().map_or(Time::NEVER, |(at, _)| *at)
+    }
+
+    /// Whether all have had their minimum.
+    pub fn are_filled(&self) -> bool {
+        self.pools.iter().all(|instance| instance.filled)
+    }
+
+    /// The next change.
+    #[inline]
+    pub fn poll(&mut self, _now: Time) -> Option<Change> {
+        self.changes.pop_front()
+    }
+
+    #[inline]
+    fn granted(&mut self, instance: u32, grant: Option<Grant>, now: Time) {
+        if let Some(grant) = grant {
+            self.grant(instance, grant);
+        }
+        self.drain(instance, now);
+    }
+
+    #[inline]
+    fn grant(&mut self, instance: u32, grant: Grant) {
+        let conn = self.pools[instance as usize].conns[grant.server.slot()];
+        let client = u32::try_from(grant.waiter.0).expect("a client's number");
+        self.changes.push_back(Change::Grant { conn, client, waited: grant.waited });
+    }
+
+    #[cold]
+    fn fail(&mut self, client: u32, reason: CheckOutFailed, waited: Duration) {
+        let (kind, time_is_up) = match reason {
+            CheckOutFailed::Timeout => ("check-out timeout", true),
+            CheckOutFailed::Unavailable => ("check-out unavailable", true),
+            CheckOutFailed::Refused | CheckOutFailed::Unknown => ("check-out refused", false),
+            CheckOutFailed::QueueFull => ("check-out queue full", false),
+            CheckOutFailed::Paused | CheckOutFailed::PoolCleared | CheckOutFailed::PoolClosed => {
+                ("check-out from a closed pool", false)
+            }
+        };
+        self.changes.push_back(Change::Fail { client, kind, waited, time_is_up });
+    }
+
+    /// Takes up what a pool has ordered, and what follows from it for others.
+    #[inline]
+    fn drain(&mut self, at: u32, now: Time) {
+        self.drain_one(at, now);
+        if self.budget.is_some() {
+            self.share(now);
+        }
+    }
+
+    /// Takes up what the budget has decided.
+    fn share(&mut self, now: Time) {
+        while let Some(action) = self.budget.as_mut().and_then(Budget::poll_action) {
+            let member = action.member();
+            let at =
+                self.pools.iter().position(|instance| instance.member == Some(member)).expect("a member is a pool");
+            let (pool, budget) = (&mut self.pools[at].pool, self.budget.as_mut().expect("one that decides"));
+            match action {
+                BudgetAction::Grant(_) if !pool.permit(now) => budget.release(member),
+                BudgetAction::Reclaim(_) if !pool.reclaim(now) => budget.reclaim_failed(member),
+                BudgetAction::ReclaimUnused(_) if !pool.reclaim_unused(now) => budget.unused_failed(member),
+                BudgetAction::Grant(_) | BudgetAction::Reclaim(_) | BudgetAction::ReclaimUnused(_) => {}
+            }
+            self.drain_one(at as u32, now);
+        }
+    }
+
+    /// A connection is gone, and what it was permitted by comes back.
+    fn release(&mut self, at: u32) {
+        if let (Some(budget), Some(member)) = (&mut self.budget, self.pools[at as usize].member) {
+            budget.release(member);
+        }
+    }
+
+    /// Whether a connection that comes back is to be closed for another pool's sake.
+    #[inline]
+    fn gives_up(&mut self, at: u32, server: ServerId, now: Time) -> bool {
+        let instance = &self.pools[at as usize];
+        match (&mut self.budget, instance.member) {
+            (Some(budget), Some(member)) if instance.pool.may_spare(server, now) => budget.comes_free(member),
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn drain_one(&mut self, at: u32, now: Time) {
+        while let Some(action) = self.pools[at as usize].pool.poll_action() {
+            self.act(at, action, now);
+        }
+        let instance = &mut self.pools[at as usize];
+        if !instance.filled {
+            let counts = instance.pool.counts();
+            instance.filled = counts.idle + counts.in_use >= instance.pool.config().min_size;
+        }
+        if let Some(deadline) = instance.pool.poll_deadline().filter(|deadline| *deadline < instance.due) {
+            self.dues.remove(&(instance.due, at));
+            self.dues.insert((deadline, at));
+            instance.due = deadline;
+        }
+    }
+
+    fn act(&mut self, at: u32, action: Action, now: Time) {
+        let instance = &mut self.pools[at as usize];
+        match action {
+            Action::AskPermit | Action::WithdrawPermit | Action::Insist | Action::Press | Action::Spare => {
+                let Some((budget, member)) = self.budget.as_mut().zip(instance.member) else {
+                    assert!(matches!(action, Action::AskPermit | Action::WithdrawPermit), "nothing is asked back");
+                    // False would mean that it is wanted no more: then there is nothing to do.
+                    _ = action == Action::AskPermit && instance.pool.permit(now);
+                    return;
+                };
+                match action {
+                    Action::AskPermit if budget.request(member) == Permit::Denied => {}
+                    Action::AskPermit if !instance.pool.permit(now) => budget.release(member),
+                    Action::WithdrawPermit => _ = budget.withdraw(member),
+                    Action::Insist => budget.insist(member),
+                    Action::Press => budget.press(member),
+                    Action::Spare => budget.has_idle(member),
+                    _ => {}
+                }
+            }
+            Action::Connect { server, .. } => {
+                let cause = instance.cause(now);
+                self.changes.push_back(Change::Connect { instance: at, server, cause });
+                // Its number must be known before anything else is decided about it.
+                self.opened(at, server, ConnId(u32::MAX));
+            }
+            Action::Grant(grant) => self.grant(at, grant),
+            Action::Fail { waiter, reason, waited, .. } => {
+                let client = u32::try_from(waiter.0).expect("a client's number");
+                self.fail(client, reason, waited);
+            }
+            Action::Close { server, reason, .. } => {
+                match reason {
+                    Closed::Life => instance.is_gone(Cause::Rotation, self.idle, now),
+                    Closed::Error | Closed::Discarded => instance.is_gone(Cause::Replacement, self.idle, now),
+                    // There was one too many: nothing that comes replaces any that went.
+                    Closed::Idle => instance.gone.clear(),
+                    _ => {}
+                }
+                let conn = instance.conns[server.slot()];
+                self.changes.push_back(Change::Close { conn, reason: reason.as_str() });
+            }
+            // The engine has no order for these: connections are taken to be well until they turn out not to be.
+            Action::Check { server, .. } | Action::Reset { server, .. } => {
+                let grant = instance.pool.checked(server, true, HOME, now);
+                if let Some(grant) = grant {
+                    self.grant(at, grant);
+                }
+            }
+            Action::GiveWay { .. } => unreachable!("no operation keeps a server for long"),
+            Action::Interrupt { .. } => unreachable!("no pool under test is cleared"),
+        }
+    }
+}
+
+impl Instance {
+    /// One that was in use or would have been kept is gone.
+    fn is_gone(&mut self, cause: Cause, idle: Duration, now: Time) {
+        if self.gone.len() < MAX_SERVERS as usize {
+            self.gone.push_back((now + idle, cause));
+        }
+    }
+
+    /// Why a connection is wanted now.
+    fn cause(&mut self, now: Time) -> Cause {
+        while self.gone.front().is_some_and(|(until, _)| *until <= now) {
+            self.gone.pop_front();
+        }
+        if let Some((_, cause)) = self.gone.pop_front() {
+            return cause;
+        }
+        // The new one is among those connecting already.
+        let counts = self.pool.counts();
+        if counts.waiters >= counts.connecting { Cause::Burst } else { Cause::Minimum }
+    }
+}

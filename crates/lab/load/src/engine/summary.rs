@@ -1,0 +1,171 @@
+//! The result of a run: what the books hold, what the plan was in words, and what the reader must know to read it rightly.
+
+use std::time::Duration;
+
+use arrivals::{Shape, Spacing};
+use pool::{PoolConfig, Time};
+
+use super::{Engine, load::Lateness};
+use crate::{
+    plan::{Plan, PoolUnderTest, Target},
+    record::{Histogram, MAX_SECONDS},
+    result::{About, BenchResult, FORMAT, Measured},
+    words,
+};
+
+/// Of so many arrivals one may be late before it is worth a warning.
+const LATE_ONE_IN: u64 = 100;
+/// A closed loop is called blind if its 99th percentile would be so many times as long without coordinated omission.
+const BLIND_FACTOR: f64 = 2.0;
+/// Below this many operations percentiles say little.
+const FEW: u64 = 100;
+
+/// What the plan says about itself.
+#[derive(Debug)]
+pub struct Notes {
+    name: String,
+    about: About,
+}
+
+impl Notes {
+    /// Those of a plan. Of a target's URL nothing is taken over: it may hold a password.
+    pub fn new(plan: &Plan) -> Self {
+        let (shape, load) = describe(&plan.shape);
+        let load = match plan.warmup {
+            Duration::ZERO => load,
+            warmup => format!("{load}, after {warmup:?} of warm-up"),
+        };
+        let target = match &plan.target {
+            Target::Postgres(_) => "postgres",
+            Target::Redis(_) => "redis",
+            Target::MongoDb(_) => "mongodb",
+            Target::Http(_) => "http",
+        };
+        let about = About {
+            seed: plan.seed,
+            shape: shape.to_owned(),
+            load,
+            asks: Some(words::asked(&plan.target)),
+            way: Some(words::way(plan)),
+            pool: describe_pool(&plan.pool),
+            target: target.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ..About::default()
+        };
+        Self { name: plan.name.clone(), about }
+    }
+}
+
+impl Engine {
+    /// What was measured until now. What only the world outside knows (the server's version, the machine, the time of day, processor
+    /// time) is left open.
+    pub fn result(&self, now: Time) -> BenchResult {
+        let total = self.books.total_result(now);
+        let warnings = self.warnings(&total);
+        BenchResult {
+            format: FORMAT,
+            name: self.about.name.clone(),
+            about: self.about.about.clone(),
+            total,
+            steps: self.books.step_results(now),
+            series: self.books.series().to_vec(),
+            error_texts: self.books.texts().clone(),
+            interrupted: self.interrupted,
+            warnings,
+        }
+    }
+
+    fn warnings(&self, total: &Measured) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let failed: u64 = total.errors.values().sum();
+        if total.requests == 0 {
+            warnings.push("No operation ended well.".to_owned());
+        } else if total.requests < FEW {
+            let requests = total.requests;
+            warnings.push(format!("Only {requests} operations ended well: high percentiles of so few say little."));
+        }
+        if failed > 0 && failed * 100 > total.requests {
+            warnings.push(format!("{failed} operations failed; percentiles leave out those that failed quickly."));
+        }
+        if total.dropped > 0 {
+            let dropped = total.dropped;
+            warnings.push(format!("{dropped} arrivals were dropped, as too many operations had not ended."));
+        }
+        if self.load.is_closed() {
+            warnings.extend(blindness(&self.books.responses()));
+        }
+        let Lateness { arrivals, late, worst } = self.load.lateness();
+        if late * LATE_ONE_IN > arrivals {
+            warnings.push(format!(
+                "The load generator itself was late for {late} of {arrivals} arrivals, by up to {:.1} ms; response times count \
+                 from the schedule nevertheless.",
+                worst.as_secs_f64() * 1e3
+            ));
+        }
+        if self.books.series().len() == MAX_SECONDS {
+            warnings.push(format!("The series by second ends after {MAX_SECONDS} s; the percentiles are of all."));
+        }
+        warnings
+    }
+}
+
+/// Whether a closed loop has overlooked a stall: who waits for an answer does not ask.
+fn blindness(responses: &Histogram) -> Option<String> {
+    let (seen, max) = (responses.quantile_ms(0.99)?, responses.max_ms()?);
+    let likely = responses.corrected().quantile_ms(0.99)?;
+    (likely > BLIND_FACTOR * seen).then(|| {
+        format!(
+            "A closed loop is blind to stalls: for up to {max:.0} ms clients waited and asked nothing. Had they kept asking as \
+             often as before, p99 would be about {likely:.1} ms, not {seen:.1}. Measure with an open loop (--rate)."
+        )
+    })
+}
+
+fn describe(shape: &Shape) -> (&'static str, String) {
+    match shape {
+        Shape::Closed { clients, think, duration, operations } => {
+            let mut text = format!("{clients} clients for {duration:?}");
+            if let Some(operations) = operations {
+                text += &format!(", at most {operations} operations");
+            }
+            if !think.is_zero() {
+                text += &format!(", each pausing for {think:?}");
+            }
+            ("closed", text)
+        }
+        Shape::Open { stages, spacing, max_in_flight } => {
+            let stage = |stage| format!("{} for {:?}", super::load::stage_name(stage), stage.duration);
+            let stages: Vec<String> = stages.iter().map(stage).collect();
+            let spacing = match spacing {
+                Spacing::Even => "evenly spaced",
+                Spacing::Poisson => "at random (Poisson)",
+            };
+            ("open", format!("{}, {spacing}, at most {max_in_flight} in flight", stages.join(", then ")))
+        }
+        Shape::Burst { size, at_once, idle, rounds } => (
+            "burst",
+            format!("{rounds} bursts of {size} operations, {at_once} at once, each after {idle:?} of idleness"),
+        ),
+    }
+}
+
+fn describe_pool(pool: &PoolUnderTest) -> String {
+    if !pool.reuse {
+        let kept = if pool.goodbye { "" } else { ", which is not closed" };
+        return format!("none: a connection for each operation{kept}");
+    }
+    let PoolConfig { max_size, min_size, max_connecting, .. } = pool.config;
+    let limit = |time: Option<Duration>| time.map_or("off".to_owned(), |time| format!("{time:?}"));
+    let instances = match pool.instances {
+        1 => String::new(),
+        n => format!("{n} instances, each with "),
+    };
+    let blind = if pool.blind { ", does not look at idle connections" } else { "" };
+    format!(
+        "{instances}max_size {max_size}, min_size {min_size}, max_idle_time {}, max_life_time {}, max_wait_time {}, max_connecting \
+         {max_connecting}{blind}",
+        limit(pool.config.max_idle_time),
+        limit(pool.config.max_life_time),
+        limit(pool.config.max_wait_time),
+    )
+}

@@ -1,0 +1,129 @@
+//! MongoDB, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
+//! requester's side of OP_MSG. Decides nothing about when.
+//!
+//! `place` reads the URL, `link` is one connection, `documents` makes what the built-in commands ask for; `asker` asks single questions for who
+//! has no load at all.
+
+mod asker;
+mod documents;
+mod link;
+mod place;
+
+use std::cell::RefCell;
+
+use mongodb_session::bson::{Value, Writer};
+
+use super::{
+    Server, Surroundings, TargetError,
+    commands::{CHECK_TIME, ask_once, carry_out},
+};
+use crate::{
+    engine::Engine,
+    plan::{MongoOperation, MongoTarget, MongoWork, Plan},
+    script::{MONGODB_AGGREGATE, MONGODB_FIND_ONE, MONGODB_INSERT, MONGODB_PING, MONGODB_UPDATE, Scripts},
+};
+use link::Link;
+use place::Place;
+
+pub use asker::{Asker, Reply};
+pub use documents::init;
+
+/// One connection before any load: a dead target, a wrong password or a mistake in a script are clear errors. Returns the server's name
+/// and version: `MongoDB 7.0.14`.
+///
+/// # Errors
+/// Why no load can be run against it.
+pub fn check(target: &MongoTarget) -> Result<Server, TargetError> {
+    scripts(target, 0)?;
+    let place = Place::of(target, None)?;
+    let known = RefCell::new(None);
+    let ask = |link: &mut Link, out: &mut Vec<u8>| {
+        let mut command = Vec::new();
+        let question = if known.borrow().is_none() { "buildInfo" } else { "isdbgrid" };
+        Writer::new(&mut command).int32(question, 1).text("$db", "admin");
+        link.ask_for(&command, out);
+    };
+    let told = |link: &mut Link| {
+        let mut known = known.borrow_mut();
+        match *known {
+            Some(_) => Ok(Some(is_pooled(link))),
+            None => version(link).map(|version| {
+                *known = Some(version);
+                None
+            }),
+        }
+    };
+    let is_pooled = ask_once(&place, &place.address, CHECK_TIME, ask, told)?;
+    let version = known.into_inner().flatten();
+    if let MongoWork::BuiltIn { operation, documents, .. } = &target.work
+        && *operation != MongoOperation::Insert
+    {
+        documents::check(&place, *documents)?;
+    }
+    let name = version.map_or_else(|| "MongoDB".to_owned(), |version| format!("MongoDB {version}"));
+    Ok(Server { name, is_pooled: is_pooled == Some(true) })
+}
+
+/// Whether it calls itself what Poolhouse does.
+fn is_pooled(link: &mut Link) -> bool {
+    let host = link.kept().and_then(|answer| answer.get("hostname").ok()?.and_then(Value::text));
+    link.said().is_none() && host == Some("poolhouse")
+}
+
+/// The version that the answer to buildInfo tells. Who may not ask this may be allowed what the load asks.
+fn version(link: &mut Link) -> Result<Option<String>, String> {
+    const UNAUTHORIZED: i32 = 13;
+    match link.said() {
+        Some(error) if error.code == UNAUTHORIZED && !link.logs_in() => {
+            Err(format!("{error}. Write the user in the URL: mongodb://user:password@host:port"))
+        }
+        Some(_) => Ok(None),
+        None => {
+            let version = link.kept().and_then(|answer| answer.get("version").ok()?.and_then(Value::text));
+            Ok(version.map(str::to_owned))
+        }
+    }
+}
+
+/// Carries out the engine's orders until it is done.
+///
+/// # Errors
+/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are reported to the
+/// engine.
+pub fn run(
+    target: &MongoTarget,
+    plan: &Plan,
+    engine: &mut Engine,
+    around: Surroundings<'_>,
+) -> Result<(), TargetError> {
+    let scripts = scripts(target, plan.seed)?;
+    let place = Place::of(target, around.via)?;
+    carry_out::<Link>(&place, &scripts, plan, engine, around)
+}
+
+/// What the operations of a target are, read.
+///
+/// # Errors
+/// The first mistake in a script.
+pub fn scripts(target: &MongoTarget, seed: u64) -> Result<Scripts, TargetError> {
+    let one = |name: &str, text| vec![((name.to_owned(), text), 1)];
+    let (sources, mut variables) = match &target.work {
+        MongoWork::Ping => (one("ping", MONGODB_PING), Vec::new()),
+        MongoWork::BuiltIn { operation, documents, value_size } => {
+            let text = match operation {
+                MongoOperation::FindOne => MONGODB_FIND_ONE,
+                MongoOperation::Insert => MONGODB_INSERT,
+                MongoOperation::Update => MONGODB_UPDATE,
+                MongoOperation::Aggregate => MONGODB_AGGREGATE,
+            };
+            let given = [("documents", documents.to_string()), ("value", "x".repeat(*value_size as usize))];
+            (one(operation.name(), text), given.map(|(name, value)| (name.to_owned(), value)).into())
+        }
+        MongoWork::Scripts(scripts) => {
+            let sources = scripts.iter().map(|script| ((script.name.clone(), script.text.as_str()), script.weight));
+            (sources.collect(), Vec::new())
+        }
+    };
+    variables.extend(target.variables.iter().cloned());
+    Scripts::of_mongodb(&sources, &variables, seed).map_err(|error| TargetError::configuration(error.to_string()))
+}

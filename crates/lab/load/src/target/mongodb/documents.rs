@@ -1,0 +1,103 @@
+//! The documents that the built-in commands ask for, in a collection of their own. Knows no load.
+
+use std::{
+    cell::Cell,
+    ops::RangeInclusive,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
+
+use mongodb_session::bson::{Value, Writer};
+
+use super::{Link, Place, ask_once};
+use crate::{
+    plan::{MongoTarget, MongoWork},
+    target::TargetError,
+};
+
+/// The collection.
+const COLLECTION: &str = "poolhouse_bench";
+/// It, and the collection that inserts go to.
+const DROPS: [&str; 2] = [COLLECTION, "poolhouse_bench.inserts"];
+/// Documents of one insert.
+const BATCH: u32 = 1_000;
+/// The most that all of it may take.
+const PATIENCE: Duration = Duration::from_secs(60 * 60);
+/// The most that counting may take.
+const CHECK: Duration = Duration::from_secs(60);
+
+/// Whether so many documents are there.
+pub(super) fn check(place: &Place, documents: u32) -> Result<(), TargetError> {
+    let ask = |link: &mut Link, out: &mut Vec<u8>| {
+        let mut command = Vec::new();
+        Writer::new(&mut command).text("count", COLLECTION).text("$db", &place.database);
+        link.ask_for(&command, out);
+    };
+    let count = |link: &mut Link| {
+        said(link)?;
+        let count = link.kept().and_then(|answer| answer.get("n").ok()?.and_then(Value::integer));
+        Ok(Some(count.unwrap_or(0)))
+    };
+    match ask_once(place, &place.address, CHECK, ask, count)? {
+        Some(count) if count < i64::from(documents) => Err(TargetError::target(format!(
+            "the collection {COLLECTION} has {count} documents, and the load asks for {documents}: make them with \
+             `--init --documents {documents}`"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the collection anew, with the documents that the target's work needs.
+///
+/// # Errors
+/// The work needs none, or the server refuses.
+pub fn init(target: &MongoTarget, stop: &AtomicBool) -> Result<(), TargetError> {
+    let MongoWork::BuiltIn { documents, value_size, .. } = target.work else {
+        return Err(TargetError::configuration(
+            "--init makes the documents of the built-in operations: say which with --operation",
+        ));
+    };
+    let place = Place::of(target, None)?;
+    let value = "x".repeat(value_size as usize);
+    let steps = DROPS.len() as u32 + documents.div_ceil(BATCH);
+    let step = Cell::new(0);
+    let ask = |link: &mut Link, out: &mut Vec<u8>| {
+        let mut command = Vec::new();
+        match DROPS.get(step.get() as usize) {
+            Some(collection) => _ = Writer::new(&mut command).text("drop", collection).text("$db", &place.database),
+            None => {
+                let first = (step.get() - DROPS.len() as u32) * BATCH + 1;
+                let ids = first..=documents.min(first + BATCH - 1);
+                write_insert(&place.database, ids, &value, &mut command);
+            }
+        }
+        link.ask_for(&command, out);
+    };
+    let told = |link: &mut Link| {
+        // What is not there cannot be dropped.
+        if step.get() >= DROPS.len() as u32 {
+            said(link)?;
+        }
+        if stop.load(Relaxed) {
+            return Err("interrupted".to_owned());
+        }
+        step.set(step.get() + 1);
+        Ok((step.get() == steps).then_some(()))
+    };
+    ask_once(&place, &place.address, PATIENCE, ask, told).map(|_| ())
+}
+
+fn write_insert(database: &str, ids: RangeInclusive<u32>, value: &str, command: &mut Vec<u8>) {
+    Writer::new(command).text("insert", COLLECTION).text("$db", database).array("documents", |all| {
+        for (index, id) in ids.enumerate() {
+            all.document(&index.to_string(), |one| {
+                // As scripts write numbers, so that an id is found whatever a server makes of their types.
+                one.int32("_id", id as i32).int32("count", 0).text("value", value);
+            });
+        }
+    });
+}
+
+fn said(link: &Link) -> Result<(), String> {
+    link.said().map_or(Ok(()), |error| Err(error.to_string()))
+}

@@ -1,0 +1,203 @@
+//! Answers a question: simulates the given settings, has the best ones found, and brings together what is said about them. Each of these
+//! is done elsewhere.
+
+use load::plan::Plan;
+
+use crate::{
+    advice::{self, Advice},
+    facts::Facts,
+    fragments::{Fragment, Pasted, fragments},
+    prediction::{Best, Case, FORMAT, Prediction},
+    question::Question,
+    reasons,
+    run::{Outcome, own_pool, run},
+    search::{self, Bound, Found},
+};
+
+/// Answers a question.
+pub fn predict(question: &Question, progress: search::Progress<'_>) -> Prediction {
+    let load = question.pooled().or(question.cases.first()).expect("a question has a load");
+    let given: Vec<Case> = question.cases.iter().map(|load| case(question, &run(load, &question.spec))).collect();
+    let found = search::search(question, &mut *progress);
+    let one = (load.pool.reuse && load.pool.instances > 1).then(|| {
+        let mut one = question.clone();
+        one.cases.retain(|case| case.pool.instances == load.pool.instances);
+        one.cases.iter_mut().for_each(|case| case.pool.instances = 1);
+        one
+    });
+    let found_for_one = one.as_ref().and_then(|one| search::search(one, &mut *progress));
+    let shared = found_for_one.as_ref().map(|found| self::best(question, found, 1));
+    let best = found.as_ref().map(|found| self::best(question, found, load.pool.instances));
+    let facts = Facts::of(question, load);
+    let forbidden = if best.is_none() { question.pooled().and_then(|load| forbidden(question, load)) } else { None };
+    let is_known = facts.server_doubt.is_none();
+    let settings = found.as_ref().filter(|_| is_known);
+    let settings = settings.map(|found| Advice::of(question, load, &found.sizes, &found.upkeep));
+    let shared_settings = match (one.as_ref().and_then(Question::pooled), &found_for_one) {
+        // The clients of one for all are the pools of all instances, as these are today.
+        (Some(for_one), Some(found)) if is_known => {
+            let each = settings.as_ref().map_or(0, |each| each.max_size);
+            let (soft_limit, hard_limit) =
+                advice::for_own_pools(question, load, each).map(|limits| (limits.soft, limits.hard)).unzip();
+            Some(Advice { soft_limit, hard_limit, ..Advice::of(question, for_one, &found.sizes, &found.upkeep) })
+        }
+        _ => None,
+    };
+    let mut prediction = Prediction {
+        format: FORMAT,
+        kind: "plan",
+        name: question.name.clone(),
+        about: question.about.clone(),
+        server: server(question),
+        objectives: question.objectives.iter().map(|objective| objective.text().to_owned()).collect(),
+        margin: question.margin,
+        fragments: Vec::new(),
+        given,
+        best,
+        forbidden,
+        shared,
+        facts,
+        settings,
+        shared_settings,
+        answer: Vec::new(),
+        reasons: Vec::new(),
+        assumed: question.assumed.clone(),
+        warnings: Vec::new(),
+    };
+    prediction.fragments = pasted(question, load, &prediction);
+    prediction.answer = reasons::answer(question, load, &prediction);
+    (prediction.reasons, prediction.warnings) = reasons::reasons(question, load, &prediction);
+    prediction
+}
+
+/// The settings to paste.
+fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Fragment> {
+    let target = question.knows_database.then_some(&load.target);
+    let clients_only = if question.pooled().is_none() { for_clients(question) } else { None };
+    // Behind one in front of all, pools that cannot do without it stay as they are.
+    let kept = prediction.shared_settings.as_ref().filter(|_| prediction.needs_one_in_front()).map(|one| Advice {
+        max_size: load.pool.config.max_size,
+        min_size: load.pool.config.min_size,
+        instances: load.pool.instances,
+        // Those are its own, and not the pools'.
+        soft_limit: None,
+        hard_limit: None,
+        ..one.clone()
+    });
+    // How many clients come is not known where they are taken to be the pools that are recommended: such limits would turn others away.
+    let are_pools = load.pool.reuse && !question.is_sweep;
+    let own = prediction.settings.clone().map(|own| match are_pools {
+        true => Advice { soft_limit: None, hard_limit: None, ..own },
+        false => own,
+    });
+    let Some(each) = clients_only.as_ref().or(kept.as_ref()).or(own.as_ref()) else {
+        return Vec::new();
+    };
+    let pooler = match &prediction.shared_settings {
+        // The pool that is found is the drivers', and not that of a pooler.
+        _ if own_pool(load).is_some() && prediction.settings.is_some() => None,
+        // A pooler stands in front of all instances. Under a common limit the pools are its own already.
+        Some(one) if question.spec.budget.is_none() => Some(one),
+        _ => Some(each),
+    };
+    fragments(&Pasted { each, pooler }, target, &question.products)
+}
+
+/// What a simulation has shown.
+fn case(question: &Question, outcome: &Outcome) -> Case {
+    let mut result = outcome.result.clone();
+    result.about.scenario = (!question.about.is_empty()).then(|| question.about.clone());
+    result.about.compression = Some(question.compression).filter(|times| *times != 1.0);
+    Case {
+        missed: question.missed(&result, 0.0),
+        result,
+        most_connections: outcome.server.most,
+        refused: outcome.server.refused,
+        at_once: outcome.server.at_once,
+        rejected: outcome.gate.0,
+        evicted: outcome.gate.1,
+    }
+}
+
+/// The best settings, and what simulations of them have shown.
+fn best(question: &Question, found: &Found, instances: u32) -> Best {
+    let mut as_given = found.not_kept.as_ref().map_or(Vec::new(), |(by_rule, _)| by_rule.other_than(&found.upkeep));
+    // What was lifted is not as it was given.
+    as_given.retain(|name| found.held_back.is_none() || *name != "max_connecting");
+    Best {
+        sizes: found.sizes,
+        instances,
+        words: found.sizes.words(question.compression),
+        as_given,
+        not_kept: found.not_kept.clone(),
+        cases: found.outcomes.iter().map(|outcome| case(question, outcome)).collect(),
+        met: found.missed.is_empty(),
+        with_margin: found.with_margin,
+        too_small: found.too_small.as_ref().map(|(size, _)| *size),
+        held_back: found.held_back,
+        most: found.most.0,
+        bound: found.most.1,
+        other_seeds: found.spread.clone(),
+        other_seeds_that_met: found.seeds_that_met,
+        simulations: found.simulations,
+    }
+}
+
+/// Why no size of these pools is allowed, if that is so.
+fn forbidden(question: &Question, load: &Plan) -> Option<String> {
+    let instances = load.pool.instances;
+    let (limit, bound) = search::limits(load, &question.spec).find(|(limit, _)| *limit < instances)?;
+    let whose = if bound == Bound::Gate { "the hard_limit of the Poolhouse in front" } else { "the server" };
+    let count = crate::words::counted(instances.into(), "instance");
+    let beside = if question.spec.watchers > 0 { " beside those that watch it" } else { "" };
+    Some(format!(
+        "Each of {count} needs a connection at least, and {whose} lets in {limit}{beside}. Raise that limit, or put one pool in front of all \
+         instances."
+    ))
+}
+
+/// The settings of a load without a pool: limits for clients only.
+fn for_clients(question: &Question) -> Option<Advice> {
+    let load = question.cases.first()?;
+    let limits = advice::for_clients(question, load, 0)?;
+    let real = |time: std::time::Duration| time.mul_f64(question.compression);
+    Some(Advice {
+        max_size: 0,
+        min_size: 0,
+        max_idle_time: None,
+        max_life_time: None,
+        max_wait_time: None,
+        max_connecting: 0,
+        instances: load.pool.instances,
+        budget: None,
+        soft_limit: Some(limits.soft),
+        hard_limit: Some(limits.hard),
+        // The limits follow from it.
+        evict_min_idle: load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).map(real),
+        client_idle_time: question.platform.map(|platform| platform.outlived()),
+        exclusive: None,
+    })
+}
+
+fn server(question: &Question) -> String {
+    let spec = &question.spec;
+    let mut parts = vec![spec.service.words()];
+    if let Some(curve) = &spec.curve {
+        parts.push(match curve.measured_until() {
+            Some(until) => format!("shared by those that run at once, as measured up to {until}"),
+            None => format!("{} at a time without hindering one another", curve.best(0.0).1),
+        });
+    }
+    if let Some(processors) = spec.processors {
+        let count = crate::words::counted(processors.count.into(), "processor");
+        parts.push(format!("of that {} with one of {count}", crate::words::time(processors.work)));
+    }
+    if spec.trips > 1 {
+        parts.push(format!("{} round trips", spec.trips));
+    }
+    parts.push(format!("{} for a new connection", crate::words::time(spec.connect.mean())));
+    if let Some(limit) = spec.limit {
+        parts.push(format!("at most {limit} connections, {} of them reserved", spec.reserved));
+    }
+    parts.join("; ")
+}

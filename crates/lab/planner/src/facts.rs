@@ -1,0 +1,175 @@
+//! What arithmetic says of a load on a server, without any simulation: Little's law at the mean and in a stall, how long a pool takes to
+//! grow, what a number of connections costs. Numbers only; what they mean is for others to say.
+
+use std::time::Duration;
+
+use arrivals::Fault;
+use load::plan::{Plan, Shape};
+use serde::Serialize;
+
+use crate::{question::Question, server::Spec};
+
+/// Connections for each busy processor, by the rule "processors x utilisation x factor": the factor with which it meets the published case
+/// of 32 processors, whose best was 300 to 500.
+pub const CPU_FACTOR: f64 = 15.0;
+/// The utilisation that this rule wants.
+pub const UTILISATION: f64 = 0.8;
+
+/// See the module. Times are in milliseconds; what is not known is null.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Facts {
+    /// The highest rate of arrivals, of all instances together, per second; null: a closed loop or bursts.
+    pub peak_rate: Option<f64>,
+    /// How long an operation holds a connection while nothing stalls.
+    pub held_ms: f64,
+    /// The same during the worst stall; or, if that is shorter, for how long operations pile up in it.
+    pub held_in_stall_ms: Option<f64>,
+    /// Connections in use on average at the highest rate: Little's law.
+    pub in_use_at_mean: Option<f64>,
+    /// The same in the stall.
+    pub in_use_in_stall: Option<f64>,
+    /// What making a connection takes while nothing stalls.
+    pub connect_ms: f64,
+    /// How many connections per second the server's processors can make; null: that is not known.
+    pub connects_per_s: Option<f64>,
+    /// The same in the stall, where each answer of the login is late.
+    pub connect_in_stall_ms: Option<f64>,
+    /// Processors x utilisation x factor.
+    pub by_processors: Option<f64>,
+    /// Operations at once: of a burst, or the clients of a closed loop.
+    pub at_once: Option<u32>,
+    /// The quiet time before each burst, in seconds of the real service.
+    pub idle_gap_s: Option<f64>,
+    /// The highest throughput of the measured server, or what its processors can do, per second, and the smallest concurrency within 5% of
+    /// it.
+    pub server_best: Option<(f64, u32)>,
+    /// The concurrency up to which it was measured.
+    pub measured_until: Option<u32>,
+    /// The concurrency within which its best can be relied on, where whoever measured it has little confidence; null: all of it.
+    pub server_safe: Option<(u32, u32)>,
+    /// Whoever measured it has little confidence and relies on nothing of it: what it would take to know more. No settings are recommended.
+    pub server_doubt: Option<String>,
+}
+
+impl Facts {
+    /// Those of a load.
+    pub fn of(question: &Question, load: &Plan) -> Self {
+        let spec = &question.spec;
+        let peak_rate = peak_rate(&load.shape);
+        let held = spec.held(&load.faults);
+        let late = lateness(spec, &load.faults);
+        let held_in_stall = late.map(|late| held + late);
+        let in_use = |held: Duration| peak_rate.map(|rate| rate * held.as_secs_f64());
+        let connect = spec.connecting(&load.faults);
+        let curve = spec.curve.as_ref();
+        Self {
+            peak_rate,
+            held_ms: ms(held),
+            held_in_stall_ms: held_in_stall.map(ms),
+            in_use_at_mean: in_use(held),
+            in_use_in_stall: held_in_stall.and_then(in_use),
+            connect_ms: ms(connect),
+            connects_per_s: spec
+                .processors
+                .filter(|_| !spec.connect.work.is_zero())
+                .map(|processors| f64::from(processors.count) / spec.connect.work.as_secs_f64()),
+            connect_in_stall_ms: stall(&load.faults).map(|(delay, length)| {
+                // As many answers of the login are late as fall into the stall, one after the other.
+                let late = length.as_nanos().div_ceil(delay.as_nanos().max(1));
+                let late = u32::try_from(late).unwrap_or(u32::MAX).min(spec.connect.trips() - 1);
+                ms(connect + delay * late)
+            }),
+            by_processors: question.cpus.map(|cpus| f64::from(cpus) * UTILISATION * CPU_FACTOR),
+            at_once: match load.shape {
+                Shape::Burst { at_once, .. } => Some(at_once),
+                Shape::Closed { clients, .. } => Some(clients),
+                Shape::Open { .. } => None,
+            },
+            idle_gap_s: match load.shape {
+                Shape::Burst { idle, .. } => Some(idle.as_secs_f64() * question.compression),
+                Shape::Closed { .. } | Shape::Open { .. } => None,
+            },
+            server_best: match (curve, spec.processors) {
+                (Some(curve), _) => Some(curve.best(0.05)),
+                (None, Some(processors)) => Some(processors.best(spec.service.mean())),
+                (None, None) => None,
+            },
+            measured_until: curve.and_then(|curve| curve.measured_until()),
+            server_safe: curve.and_then(|curve| curve.safe()),
+            server_doubt: curve.and_then(|curve| curve.doubt()).map(ToOwned::to_owned),
+        }
+    }
+
+    /// The rate at which a pool of so many connections in all is just large enough in the stall: the inflection.
+    pub fn inflection(&self, connections: u32) -> Option<f64> {
+        self.held_in_stall_ms.map(|held| f64::from(connections) / (held / 1e3))
+    }
+
+    /// How long a pool takes to make so many connections, so many at a time.
+    pub fn growing(&self, missing: u32, at_a_time: u32) -> Duration {
+        let turns = f64::from(missing.div_ceil(at_a_time.max(1)));
+        let work = self.connects_per_s.map_or(0.0, |most| f64::from(missing) / most);
+        Duration::from_secs_f64((turns * self.connect_ms / 1e3).max(work))
+    }
+}
+
+/// The worst stall, in which the most operations pile up: by how much answers are late, and for how long.
+pub fn stall(faults: &[Fault]) -> Option<(Duration, Duration)> {
+    let stalls = faults.iter().filter_map(|fault| match fault {
+        Fault::Stall { delay, window } => Some((*delay, window.length)),
+        Fault::BlackHole { window } => Some((window.length, window.length)),
+        Fault::Delay { .. } | Fault::Forget { .. } | Fault::Cut { .. } => None,
+    });
+    stalls.max_by_key(|(delay, length)| (*delay.min(length), *delay))
+}
+
+/// By how much longer an operation holds its connection in the worst stall. No more of them pile up than arrive while it lasts.
+fn lateness(spec: &Spec, faults: &[Fault]) -> Option<Duration> {
+    stall(faults).map(|(delay, length)| (delay * spec.trips).min(length))
+}
+
+fn peak_rate(shape: &Shape) -> Option<f64> {
+    match shape {
+        Shape::Open { stages, .. } => stages.iter().map(|stage| stage.from.max(stage.to)).reduce(f64::max),
+        Shape::Closed { .. } | Shape::Burst { .. } => None,
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// The smallest number that a Poisson distribution with this mean exceeds with a probability of at most `rare`: how many of a kind are
+/// under way at once, where each comes independently of the others (M/G/infinity).
+pub fn poisson_quantile(mean: f64, rare: f64) -> u32 {
+    // Far above the mean the distribution is as good as normal, and e^-mean is 0 to a computer.
+    if mean > 500.0 {
+        // As skew as it is, its quantile lies 1.4 higher than that of the normal one, and half of a step besides (Cornish and Fisher 1938).
+        return (mean + 3.1 * mean.sqrt() + 2.0).ceil() as u32;
+    }
+    let (mut likely, mut sum, mut n) = ((-mean).exp(), (-mean).exp(), 0);
+    while 1.0 - sum > rare && n < 10_000 {
+        n += 1;
+        likely *= mean / f64::from(n);
+        sum += likely;
+    }
+    n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poisson_quantile_is_that_of_the_tables() {
+        // P(N <= 10 | 5) = 0.9863, P(N <= 13 | 5) = 0.9993.
+        assert_eq!(
+            [poisson_quantile(5.0, 0.02), poisson_quantile(5.0, 0.001), poisson_quantile(0.0, 0.001)],
+            [10, 13, 0]
+        );
+        assert!((1090..1110).contains(&poisson_quantile(1000.0, 0.001)));
+        // Where the approximation begins it joins the sum, and never falls below it.
+        let (sum, near) = (poisson_quantile(500.0, 0.001), poisson_quantile(500.001, 0.001));
+        assert!((sum..=sum + 2).contains(&near), "{sum} and {near}");
+    }
+}

@@ -1,0 +1,225 @@
+//! Why connections are kept, closed and replaced as they are: how long a pool takes to grow, creations by burst, rotation and replacement,
+//! the idle time against the quiet between two bursts, life time, waiting time.
+
+use std::time::Duration;
+
+use load::{plan::Plan, result::BenchResult};
+
+use super::Words;
+use crate::{
+    advice::Advice,
+    prediction::{Best, Prediction},
+    question::Question,
+    search::HeldBack,
+    words::{counted, ms, number, time},
+};
+
+/// A pool that grows more slowly than this is not there when it is needed.
+const SLOW: Duration = Duration::from_millis(500);
+
+pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+    if question.is_sweep {
+        return;
+    }
+    creations(question, prediction, words);
+    let (Some(settings), Some(best)) = (&prediction.settings, &prediction.best) else { return };
+    growing(load, best, prediction, words);
+    as_given(question, settings, best, words);
+    idle(question, prediction, best, words);
+    if let Some(life) = settings.max_life_time {
+        let kept = settings.min_size.max(1);
+        let an_hour = 3600.0 / life.as_secs_f64() * f64::from(kept) * f64::from(settings.instances);
+        words.say(
+            "life time",
+            format!(
+                "{}: {} kept for so long at most are {} rotations an hour, at different moments (the life of each is shorter by up to 10%).",
+                time(life),
+                counted(u64::from(kept) * u64::from(settings.instances), "connection"),
+                number(an_hour)
+            ),
+        );
+    }
+    if let Some(wait) = settings.max_wait_time {
+        let longest =
+            best.cases.iter().filter_map(|case| case.result.total.pool_wait_ms.as_ref()).map(|waits| waits.p999);
+        let longest = longest.fold(0.0, f64::max);
+        words.say(
+            "waiting",
+            format!(
+                "With these settings 999 of 1,000 wait for a connection for less than {}. Whoever has waited for {} had better fail.",
+                ms(longest.max(0.001)),
+                time(wait)
+            ),
+        );
+    }
+}
+
+/// How long it takes to get from the minimum to the maximum.
+fn growing(load: &Plan, best: &Best, prediction: &Prediction, words: &mut Words) {
+    let facts = &prediction.facts;
+    let Some(settings) = &prediction.settings else { return };
+    let missing = settings.max_size - settings.min_size;
+    let given = load.pool.config.max_connecting;
+    let takes = facts.growing(missing, given);
+    let in_stall = facts.connect_in_stall_ms.map_or(String::new(), |late| format!(" (in the stall {})", ms(late)));
+    let mut text = format!("A new connection takes {}{in_stall}.", ms(facts.connect_ms));
+    if missing > 0 {
+        text += &format!(
+            " Growing from {} to {}, {given} at a time, takes {}{}.",
+            settings.min_size,
+            settings.max_size,
+            time(takes),
+            if takes > SLOW { ", during which operations queue" } else { "" }
+        );
+    }
+    if let Some(held) = &best.held_back {
+        text += &held_back(held);
+    }
+    if settings.max_connecting > given && missing > 0 {
+        let sized = best.held_back.map_or(given, |held| held.lifted_to);
+        let sized = if sized == settings.max_connecting { "that, too".to_owned() } else { sized.to_string() };
+        text += &format!(
+            " With max_connecting {} it takes {}, and that is what the best settings are shown with; their sizes were looked for with {sized}.",
+            settings.max_connecting,
+            time(facts.growing(missing, settings.max_connecting))
+        );
+    }
+    words.say("connecting", text);
+    one_by_one(best, false, prediction, words);
+    if let Some(shared) = &prediction.shared {
+        one_by_one(shared, true, prediction, words);
+    }
+}
+
+/// What the given number of connections made at a time would cost.
+fn held_back(held: &HeldBack) -> String {
+    let HeldBack { max_connecting, lifted_to, sizes, met } = *held;
+    let alone = match met {
+        true => format!("max_size {} and min_size {} would be needed", sizes.max_size, sizes.min_size),
+        false => "no setting meets the objectives".to_owned(),
+    };
+    format!(
+        " The given max_connecting {max_connecting} holds the pool back: with it {alone}. So max_connecting is at least {lifted_to}."
+    )
+}
+
+/// Who makes one connection after the other, whatever is wanted: among the pools of each instance, or in front of all.
+fn one_by_one(best: &Best, for_all: bool, prediction: &Prediction, words: &mut Words) {
+    let Some(HeldBack { max_connecting, sizes, met, .. }) = best.held_back else { return };
+    let fragments = prediction.fragments.iter().filter(|fragment| fragment.is_for_all == for_all);
+    let unable = fragments.filter(|fragment| fragment.missing.contains(&"max_connecting"));
+    let names: Vec<&str> = unable.map(|fragment| fragment.of).collect();
+    if names.is_empty() {
+        return;
+    }
+    let needed = match met {
+        true => format!("they need a max_size of {} and a min_size of {} at least", sizes.max_size, sizes.min_size),
+        false => "they do not meet the objectives".to_owned(),
+    };
+    words.warn(format!(
+        "The pools of {} have no max_connecting, and make one connection after the other: like pools with a max_connecting of \
+         {max_connecting}, {needed}.",
+        names.join(" and ")
+    ));
+}
+
+/// What the rules say and simulations do not confirm.
+fn as_given(question: &Question, settings: &Advice, best: &Best, words: &mut Words) {
+    let Some((by_rule, missed)) = best.not_kept.as_ref().filter(|_| !best.as_given.is_empty()) else { return };
+    let off = |time: Option<Duration>| time.map_or("off".to_owned(), crate::words::time);
+    let both = |name: &&str| match *name {
+        "max_connecting" => (settings.max_connecting.to_string(), by_rule.max_connecting.to_string()),
+        "max_life_time" => {
+            let life = by_rule.max_life_time.map(|time| time.mul_f64(question.compression));
+            (off(settings.max_life_time), off(life))
+        }
+        _ => (off(settings.max_wait_time), off(by_rule.max_wait_time)),
+    };
+    let told: Vec<String> = best.as_given.iter().map(|name| format!("{name} {}", both(name).0)).collect();
+    let instead: Vec<String> = best.as_given.iter().map(|name| format!("{name} {}", both(name).1)).collect();
+    let why = match &missed[..] {
+        [] => "more operations fail, or fewer other random arrivals meet the objectives".to_owned(),
+        [first, ..] if first.measured.starts_with("unknown") => "the simulation does not come to its end".to_owned(),
+        [first, ..] if best.with_margin => {
+            format!("{} comes to {}, which does not leave the margin", first.objective, first.measured)
+        }
+        [first, ..] => format!("{} comes to {}", first.objective, first.measured),
+    };
+    words.say("as given", format!("{}: with what follows by rule ({}) {why}.", told.join(", "), instead.join(", ")));
+}
+
+/// Creations an hour, by cause, of the given settings and the best. Those that a pool grows by, to what it has in the end, happen once.
+fn creations(question: &Question, prediction: &Prediction, words: &mut Words) {
+    let given = prediction.given.iter().map(|case| &case.result);
+    let best = prediction.best.iter().flat_map(|best| best.cases.iter().map(|case| &case.result));
+    let told = |result: &BenchResult| {
+        let hours = result.total.duration_s * question.compression / 3600.0;
+        let connections = &result.total.connections;
+        let count = |cause: &str| connections.created_for.get(cause).copied().unwrap_or(0);
+        let mut growth = u64::from(connections.last).saturating_sub(count("start"));
+        let causes = ["burst", "minimum", "rotation", "replacement", "ephemeral"].map(|cause| {
+            let once = if ["burst", "minimum"].contains(&cause) { growth.min(count(cause)) } else { 0 };
+            growth -= once;
+            (cause, (count(cause) - once) as f64 / hours)
+        });
+        let sum: f64 = causes.iter().map(|(_, rate)| rate).sum();
+        let parts: Vec<String> = causes
+            .iter()
+            .filter(|(_, rate)| *rate > 0.0)
+            .map(|(cause, rate)| format!("{cause} {}", number(rate.round().max(1.0))))
+            .collect();
+        let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+        (hours > 0.0).then(|| format!("{}{parts}", number(sum.round())))
+    };
+    let given: Vec<String> = given.filter_map(told).collect();
+    let best: Vec<String> = best.filter_map(told).collect();
+    if given.iter().chain(&best).all(|text| text == "0") {
+        return;
+    }
+    let best = if best.is_empty() { String::new() } else { format!("; with the best settings {}", best.join(" and ")) };
+    words.say("created an hour", format!("{} as given, once the pools have grown{best}.", given.join(" and ")));
+}
+
+/// The idle time against the quiet between two bursts.
+fn idle(question: &Question, prediction: &Prediction, best: &Best, words: &mut Words) {
+    let Some(settings) = &prediction.settings else { return };
+    if settings.min_size == settings.max_size {
+        words.say("idle time", "All connections are kept, so none is ever closed for being idle.".to_owned());
+        return;
+    }
+    let idle = settings.max_idle_time.map_or("off".to_owned(), time);
+    let Some(gap) = prediction.facts.idle_gap_s.map(Duration::from_secs_f64) else {
+        words.say(
+            "min size",
+            format!(
+                "{} with an idle time of {idle}: the fewest that meet the objectives. Each costs the server memory while nobody uses it.",
+                best.sizes.min_size
+            ),
+        );
+        return;
+    };
+    let given = question.pooled().and_then(|case| case.pool.config.max_idle_time);
+    let given = given.map(|time| time.mul_f64(question.compression));
+    if given.is_some_and(|given| given < gap) {
+        words.say(
+            "churn",
+            format!(
+                "The given idle time of {} is shorter than the quiet of {}: whatever is not kept by min_size is closed before each burst \
+                 and made again in it.",
+                given.map_or(String::new(), time),
+                time(gap)
+            ),
+        );
+    }
+    let verdict = match settings.max_idle_time {
+        Some(idle) if idle < gap => "shorter than the quiet, so that min_size alone decides what the next burst finds",
+        _ => "longer than the quiet, so that the next burst finds the connections of this one",
+    };
+    words.say(
+        "min size",
+        format!(
+            "{} is the fewest that meet the objectives, with an idle time of {idle}: {verdict}.",
+            best.sizes.min_size
+        ),
+    );
+}

@@ -1,0 +1,64 @@
+//! The prediction as a page that needs no network: the settings and the reasons, and the charts of the load generator's reports for each
+//! simulation.
+
+use load::report::html::{self, Notes, Part};
+
+use crate::prediction::Prediction;
+
+/// The page.
+pub fn page(prediction: &Prediction) -> String {
+    let notes = notes(prediction);
+    let results = prediction.results();
+    html::report(&[Part::Notes(&notes), Part::Runs(&results)])
+}
+
+fn notes(prediction: &Prediction) -> Notes {
+    let answer = prediction.answer.iter().map(|line| line.trim().to_owned()).collect::<Vec<_>>();
+    let mut lists = vec![
+        ("Answer".to_owned(), answer),
+        (
+            "Why".to_owned(),
+            prediction.reasons.iter().map(|reason| format!("{}: {}", reason.about, reason.text)).collect(),
+        ),
+    ];
+    if !prediction.assumed.is_empty() {
+        lists.push(("Assumed".to_owned(), prediction.assumed.clone()));
+    }
+    let texts = prediction.fragments.iter().map(|fragment| {
+        let missing = match &fragment.missing[..] {
+            [] => String::new(),
+            names => format!(" (without a counterpart: {})", names.join(", ")),
+        };
+        let misses = if prediction.misses(fragment) { ", which misses the objectives" } else { "" };
+        (format!("{}, {}{missing}{misses}", fragment.of, fragment.place), fragment.text.clone())
+    });
+    Notes {
+        title: format!("Plan: {}", prediction.name),
+        tiles: tiles(prediction),
+        warnings: prediction.warnings.clone(),
+        lists,
+        texts: texts.collect(),
+    }
+}
+
+/// The settings, to be read first.
+fn tiles(prediction: &Prediction) -> Vec<html::Figure> {
+    let Some(settings) = &prediction.settings else { return Vec::new() };
+    let bad = prediction.is_hopeless();
+    let tile = |label, value: String, note: String| html::Figure { label, value, note, bad };
+    let time = |time: Option<std::time::Duration>| time.map_or("off".to_owned(), crate::words::time);
+    let each =
+        if settings.instances > 1 { format!("in each of {} instances", settings.instances) } else { String::new() };
+    vec![
+        tile(
+            "Max size",
+            settings.max_size.to_string(),
+            if bad { "misses the objectives".to_owned() } else { each.clone() },
+        ),
+        tile("Min size", settings.min_size.to_string(), each),
+        tile("Idle time", time(settings.max_idle_time), String::new()),
+        tile("Life time", time(settings.max_life_time), String::new()),
+        tile("Wait time", time(settings.max_wait_time), String::new()),
+        tile("Connecting", settings.max_connecting.to_string(), "at a time".to_owned()),
+    ]
+}

@@ -1,0 +1,85 @@
+//! The prediction as text of at most 100 columns: the answer, a table, the reasons, what to paste.
+
+use std::io::{self, Write};
+
+use load::report::{
+    figures::printable,
+    grid::{WIDTH, wrap},
+    table,
+};
+
+use crate::prediction::Prediction;
+
+/// Settings that are told in full.
+const MAX_GIVEN: usize = 6;
+/// Where a reason's sentence begins.
+const INDENT: usize = 20;
+
+/// Writes it.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
+    if !prediction.about.is_empty() {
+        writeln!(out, "{}\n", wrap(&printable(&prediction.about), 0, WIDTH))?;
+    }
+    for text in &prediction.answer {
+        let (lead, text) = text.strip_prefix("  ").map_or(("", text.as_str()), |text| ("  ", text));
+        line(out, lead, text)?;
+    }
+    if !prediction.answer.is_empty() {
+        writeln!(out)?;
+    }
+    writeln!(out, "{}", printable(&prediction.name))?;
+    if let Some(case) = prediction.given.first() {
+        line(out, "  load        ", &case.result.about.load)?;
+        if let Some(way) = case.result.about.way.as_ref().filter(|way| *way != "straight") {
+            line(out, "  way         ", way)?;
+        }
+    }
+    line(out, "  server      ", &prediction.server)?;
+    line(out, "  objectives  ", &prediction.objectives.join(", "))?;
+    for case in prediction.given.iter().take(MAX_GIVEN) {
+        let own = case.result.name.split_once(": ").map_or(case.result.name.as_str(), |(_, own)| own);
+        let label = if prediction.given.len() > 1 { format!("{own}: ") } else { String::new() };
+        line(out, "  given       ", &format!("{label}{}", case.result.about.pool))?;
+    }
+    if prediction.given.len() > MAX_GIVEN {
+        line(out, "              ", &format!("and {} more, as below", prediction.given.len() - MAX_GIVEN))?;
+    }
+    writeln!(out)?;
+    let mut results = prediction.results();
+    if let [one] = &mut results[..] {
+        "as given".clone_into(&mut one.name);
+    }
+    table::figures_by_step(&results).write(out, WIDTH)?;
+    writeln!(out)?;
+    for reason in &prediction.reasons {
+        let about = format!("  {:<width$}", reason.about, width = INDENT - 2);
+        line(out, &about, &reason.text)?;
+    }
+    for text in &prediction.assumed {
+        line(out, "  assumed: ", text)?;
+    }
+    for text in &prediction.warnings {
+        line(out, "  warning: ", text)?;
+    }
+    for fragment in &prediction.fragments {
+        let missing = match &fragment.missing[..] {
+            [] => String::new(),
+            names => format!(" (without a counterpart: {})", names.join(", ")),
+        };
+        let misses = if prediction.misses(fragment) { ", which misses the objectives" } else { "" };
+        writeln!(out)?;
+        line(out, "", &format!("{}, {}{missing}{misses}:", fragment.of, fragment.place))?;
+        for text in fragment.text.lines() {
+            writeln!(out, "{}", if text.is_empty() { String::new() } else { format!("    {text}") })?;
+        }
+    }
+    Ok(())
+}
+
+/// A label, and a text whose later lines stand below its first.
+fn line(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "{label}{}", wrap(&printable(text), label.chars().count(), WIDTH))
+}

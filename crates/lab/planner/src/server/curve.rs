@@ -1,0 +1,212 @@
+//! What a server does with so many operations at once: a curve of throughput against concurrency. Measured by a sweep, or a number of
+//! operations that it works on in parallel. Says how fast; serves nothing.
+
+use load::sweep::result::{CurvePoint, SweepResult, TwoSpeeds};
+
+/// What a sweep calls the least confidence.
+pub const LOW: &str = "low";
+/// A point whose operations take longer, in seconds, has served nothing that could be planned with.
+const LONGEST_S: f64 = 86_400.0;
+
+/// Throughput against concurrency, in straight lines between the points. Below the first point it is proportional to the concurrency;
+/// beyond the last one it stays, which nobody has measured.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Curve {
+    /// (operations at once, operations per second), both rising in the first.
+    points: Vec<(f64, f64)>,
+    /// It is known beyond the last point: nothing was measured, it was given.
+    given: bool,
+    /// What measured it has little confidence, and the best is looked for among these numbers of operations at once only.
+    safe: Option<Safe>,
+    /// It relies on no number at all: what it would take to know more.
+    doubt: Option<String>,
+}
+
+/// What can be relied on of a curve that was measured with little confidence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Safe {
+    /// The numbers of operations at once that do about as well as any.
+    from: u32,
+    to: u32,
+    /// The fewest that are no chance: neither the fewest that were tested nor one with two speeds, unless they are among those.
+    least: u32,
+}
+
+impl Curve {
+    /// The one that a sweep has measured directly at the database; `None`: it has none. Where two speeds were seen it is the slower one.
+    pub fn measured(sweep: &SweepResult) -> Option<Self> {
+        let two_speeds = sweep.verdict.as_ref().map_or(&[][..], |verdict| &verdict.two_speeds[..]);
+        let speeds = |clients: u32| two_speeds.iter().find(|speeds| speeds.clients == clients);
+        let believed = |point: &CurvePoint| {
+            let measured = point.believed.unwrap_or(point.throughput);
+            (f64::from(point.clients), speeds(point.clients).map_or(measured, |speeds| slower(speeds, measured)))
+        };
+        let is_known = |(n, x): &(f64, f64)| *n > 0.0 && *x > 0.0 && n / x < LONGEST_S;
+        let points: Vec<(f64, f64)> = sweep.direct.points.iter().map(believed).filter(is_known).collect();
+        let low = sweep.verdict.as_ref().filter(|verdict| verdict.confidence == LOW);
+        let no_chance = |n: &u32| speeds(*n).is_none();
+        let safe = low.and_then(|verdict| verdict.safe).map(|safe| {
+            let numbers = points.iter().skip(1).map(|(n, _)| *n as u32);
+            Safe { from: safe.from, to: safe.to, least: numbers.filter(no_chance).fold(safe.from, u32::min) }
+        });
+        let safe = safe.filter(|safe| points.iter().any(|(n, _)| safe.has(*n)));
+        let doubt = low.filter(|_| safe.is_none()).map(|verdict| to_know(&verdict.to_know));
+        let inner = || {
+            let between = points.get(1..points.len().checked_sub(1)?)?.iter().map(|(n, _)| *n as u32);
+            let least = between.clone().find(no_chance)?;
+            Some(Safe { from: least, to: between.max()?, least })
+        };
+        let safe = if doubt.is_some() { inner() } else { safe };
+        (!points.is_empty()).then_some(Self { points, given: false, safe, doubt })
+    }
+
+    /// A server that works on so many operations at a time, each as fast as alone; more share it equally. `mean`: seconds of one alone.
+    pub fn parallel(most: u32, mean: f64) -> Self {
+        // A time that is too short to be counted is not infinitely fast.
+        let points = vec![(f64::from(most), f64::from(most) / mean.max(1e-9))];
+        Self { points, given: true, safe: None, doubt: None }
+    }
+
+    /// Operations per second, all together, with so many at once.
+    #[inline]
+    pub fn throughput(&self, at_once: u32) -> f64 {
+        let at = f64::from(at_once);
+        let after = self.points.partition_point(|(n, _)| *n < at);
+        match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
+            (None, Some((n, x))) => x * at / n,
+            (Some((n0, x0)), Some((n1, x1))) => x0 + (x1 - x0) * (at - n0) / (n1 - n0),
+            (Some((_, x)), None) => x,
+            (None, None) => unreachable!("a curve has a point"),
+        }
+    }
+
+    /// The most operations at once that were measured; `None`: it holds for any number.
+    pub fn measured_until(&self) -> Option<u32> {
+        (!self.given).then(|| self.points.last().map_or(0, |(n, _)| *n as u32))
+    }
+
+    /// The numbers of operations at once that it is known for.
+    pub fn known_at(&self) -> impl Iterator<Item = u32> + '_ {
+        self.points.iter().map(|(n, _)| *n as u32)
+    }
+
+    /// Between which numbers of operations at once the best can be relied on; `None`: whatever was measured, or [`Self::doubt`].
+    pub fn safe(&self) -> Option<(u32, u32)> {
+        self.looked_at().filter(|_| self.doubt.is_none())
+    }
+
+    /// Between which numbers of operations at once the best is looked for; `None`: whatever was measured. That is where it can be relied on,
+    /// or, if nothing can, where a number is not the fewest or the most that were measured.
+    pub fn looked_at(&self) -> Option<(u32, u32)> {
+        self.safe.map(|safe| (safe.from, safe.to))
+    }
+
+    /// Nothing of it can be relied on: what it would take to know more.
+    pub fn doubt(&self) -> Option<&str> {
+        self.doubt.as_deref()
+    }
+
+    /// The fewest operations at once whose throughput is no chance.
+    pub fn least(&self) -> u32 {
+        self.safe.map_or(1, |safe| safe.least)
+    }
+
+    /// The highest throughput, and the smallest number of operations at once with which it comes within `part` of that; both of where it
+    /// is looked for.
+    pub fn best(&self, part: f64) -> (f64, u32) {
+        let safe = || self.points.iter().filter(|(n, _)| self.safe.is_none_or(|safe| safe.has(*n)));
+        let most = safe().map(|(_, x)| *x).fold(0.0, f64::max);
+        let first = safe().find(|(_, x)| *x >= most * (1.0 - part));
+        (most, first.map_or(1, |(n, _)| n.ceil() as u32))
+    }
+}
+
+impl Safe {
+    fn has(&self, n: f64) -> bool {
+        f64::from(self.from) <= n && n <= f64::from(self.to)
+    }
+}
+
+/// What it would take to know more, in the words of the sweep, if it has any.
+fn to_know(said: &[String]) -> String {
+    match said {
+        [] => "Sweep again, for longer or on a quieter machine (--point-time 10s, more --rounds).".to_owned(),
+        said => said.join(" "),
+    }
+}
+
+/// The throughput at the slower of two speeds. Where only the faster one was seen, what the response times of the others let expect.
+fn slower(speeds: &TwoSpeeds, measured: f64) -> f64 {
+    let expected = speeds.p50_ms.zip(speeds.expected_p50_ms).map(|(seen, expected)| measured * seen / expected);
+    speeds.slow.or(expected).map_or(measured, |slow| slow.min(measured))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::sweep::result::{Curve as Measured, Safe as SafeNumbers, Verdict};
+
+    fn sweep(points: &[(u32, f64)]) -> SweepResult {
+        let point = |(clients, throughput): &(u32, f64)| CurvePoint {
+            clients: *clients,
+            throughput: *throughput,
+            ..CurvePoint::default()
+        };
+        let direct = Measured { points: points.iter().map(point).collect(), ..Measured::default() };
+        SweepResult { direct, ..SweepResult::default() }
+    }
+
+    #[test]
+    fn between_points_it_is_straight_and_beyond_the_last_it_stays() {
+        let curve = Curve::measured(&sweep(&[(2, 100.0), (4, 160.0), (8, 120.0)])).unwrap();
+        let at: Vec<f64> = [1, 2, 3, 4, 6, 8, 100].map(|n| curve.throughput(n)).into();
+        assert_eq!(at, [50.0, 100.0, 130.0, 160.0, 140.0, 120.0, 120.0]);
+        assert_eq!((curve.measured_until(), curve.best(0.05)), (Some(8), (160.0, 4)));
+        assert_eq!(Curve::measured(&sweep(&[])), None);
+    }
+
+    #[test]
+    fn of_a_sweep_with_little_confidence_only_the_safe_range_counts_and_of_two_speeds_the_slower() {
+        let mut sweep = sweep(&[(1, 5500.0), (2, 3000.0), (4, 3100.0), (8, 2900.0), (64, 3200.0)]);
+        let speeds = TwoSpeeds { clients: 1, slow: Some(1200.0), fast: Some(5500.0), ..TwoSpeeds::default() };
+        let safe = Some(SafeNumbers { from: 2, to: 8, throughput: 2900.0 });
+        let verdict =
+            Verdict { confidence: LOW.to_owned(), safe, two_speeds: vec![speeds.clone()], ..Verdict::default() };
+        sweep.verdict = Some(verdict.clone());
+        let curve = Curve::measured(&sweep).unwrap();
+        assert_eq!((curve.safe(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));
+        assert_eq!([1, 64].map(|n| curve.throughput(n)), [1200.0, 3200.0], "what was measured is still known");
+        // A curve that still rises: its best is at the end, and few connections are no chance.
+        let rising = Some(SafeNumbers { from: 64, to: 64, throughput: 3200.0 });
+        sweep.verdict = Some(Verdict { safe: rising, two_speeds: Vec::new(), ..verdict.clone() });
+        let curve = Curve::measured(&sweep).unwrap();
+        assert_eq!((curve.safe(), curve.least(), curve.throughput(1)), (Some((64, 64)), 2, 5500.0));
+        // Only the faster speed was seen: 5,500 x 0.18 / 0.32.
+        let seen = TwoSpeeds { slow: None, p50_ms: Some(0.18), expected_p50_ms: Some(0.32), ..speeds };
+        sweep.verdict = Some(Verdict { two_speeds: vec![seen], ..verdict.clone() });
+        assert_eq!(Curve::measured(&sweep).unwrap().throughput(1).round(), 3094.0);
+        // No range is safe, or none that was measured: nothing can be relied on, and no extreme is looked at.
+        for safe in [None, Some(SafeNumbers { from: 100, to: 200, throughput: 2900.0 })] {
+            let to_know = vec!["Sweep again.".to_owned()];
+            sweep.verdict = Some(Verdict { safe, to_know, ..verdict.clone() });
+            let curve = Curve::measured(&sweep).unwrap();
+            assert_eq!((curve.safe(), curve.doubt()), (None, Some("Sweep again.")));
+            assert_eq!((curve.looked_at(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));
+        }
+        let mut short = sweep.clone();
+        short.direct.points.truncate(2);
+        let curve = Curve::measured(&short).unwrap();
+        assert!(curve.looked_at().is_none() && curve.doubt().is_some(), "there is nothing between two");
+        // More confidence: every number counts.
+        sweep.verdict = Some(Verdict { confidence: "medium".to_owned(), ..verdict });
+        let curve = Curve::measured(&sweep).unwrap();
+        assert_eq!((curve.safe(), curve.least(), curve.best(0.05)), (None, 1, (3200.0, 4)));
+    }
+
+    #[test]
+    fn a_number_in_parallel_is_a_straight_line_and_then_flat() {
+        let curve = Curve::parallel(4, 0.01);
+        assert_eq!([1, 4, 5].map(|n| curve.throughput(n)), [100.0, 400.0, 400.0]);
+        assert_eq!(curve.measured_until(), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! Drivers' pools in front of a Poolhouse in front of a database: its pool bounds what reaches the database, and clients wait in it.
+
+use std::path::Path;
+
+use arrivals::{Shape, Window};
+use load::plan::{Fault, Plan, PoolhouseWishes};
+use planner::{
+    answer::predict,
+    prediction::Prediction,
+    question::{Wishes, from_text},
+    report,
+    server::{Curve, Processors, Spec, Times},
+};
+
+use super::{fixed, ms, near, plan, response, seconds, simulate, spec};
+
+/// So many clients that never pause, each with a connection of its own to a Poolhouse with so many servers.
+fn through(clients: u32, max_size: u32) -> Plan {
+    let shape = Shape::Closed { clients, think: ms(0), duration: seconds(60), operations: None };
+    let mut plan = plan(shape, fixed(clients));
+    plan.poolhouse = Some(PoolhouseWishes { max_size: Some(max_size), ..PoolhouseWishes::default() });
+    plan
+}
+
+fn constant() -> Spec {
+    spec(Times::Constant(ms(10)))
+}
+
+#[test]
+fn as_many_reach_the_database_as_the_poolhouse_has_servers_and_the_others_wait_in_it() {
+    let outcome = simulate(&through(20, 5), &constant());
+    near(outcome.result.total.rate().unwrap(), 500.0, 0.01);
+    near(response(&outcome.result).p50, 40.0, 0.01);
+    assert_eq!((outcome.server.most, outcome.result.total.connections.most), (5, 20));
+    // However the server is described.
+    for (curve, processors) in
+        [(Some(Curve::parallel(2, 0.010)), None), (None, Some(Processors { count: 2, work: ms(10) }))]
+    {
+        let spec = Spec { curve, processors, ..constant() };
+        near(simulate(&through(20, 5), &spec).result.total.rate().unwrap(), 200.0, 0.01);
+        near(simulate(&through(20, 1), &spec).result.total.rate().unwrap(), 100.0, 0.01);
+    }
+}
+
+#[test]
+fn a_server_is_free_when_the_database_is_done_and_not_when_the_client_has_the_answer() {
+    let mut plan = through(10, 1);
+    plan.faults = vec![Fault::Delay { delay: ms(20), jitter: ms(0) }];
+    near(simulate(&plan, &constant()).result.total.rate().unwrap(), 100.0, 0.01);
+    // Two statements: the server is kept for the client's way back and forth between them.
+    let spec = Spec { trips: 2, ..constant() };
+    assert!(simulate(&plan, &spec).result.total.rate().unwrap() < 20.0);
+}
+
+#[test]
+fn whoever_has_waited_for_too_long_in_the_poolhouse_fails_and_keeps_the_connection() {
+    let mut plan = through(30, 1);
+    plan.poolhouse.as_mut().unwrap().max_wait_time = Some(Some(ms(100)));
+    let result = simulate(&plan, &constant()).result;
+    let failed = result.total.errors.get("sqlstate 53300").copied().unwrap_or(0);
+    assert!(failed > 1000 && result.total.requests > 5900, "{failed} and {}", result.total.requests);
+    assert_eq!(result.total.connections.created, 30);
+    near(response(&result).max, 110.0, 0.1);
+}
+
+#[test]
+fn the_servers_limit_is_for_the_poolhouse_and_not_for_its_clients() {
+    let spec = Spec { limit: Some(6), reserved: 3, ..constant() };
+    let outcome = simulate(&through(20, 5), &spec);
+    assert_eq!(outcome.server.most, 3);
+    assert!(outcome.server.refused > 0);
+    near(outcome.result.total.rate().unwrap(), 300.0, 0.05);
+}
+
+#[test]
+fn connections_that_are_cut_in_the_middle_cost_the_poolhouse_its_servers_and_nobody_is_forgotten() {
+    let mut plan = through(20, 5);
+    let window = Window { first: seconds(10), length: ms(0), every: Some(seconds(10)) };
+    plan.faults = vec![Fault::Cut { window }];
+    let outcome = simulate(&plan, &constant());
+    // Five cuts of 20 connections, and 5 servers each time.
+    assert!(outcome.result.total.connections.created >= 100, "{:?}", outcome.result.total.connections);
+    assert_eq!(outcome.server.most, 5);
+    near(outcome.result.total.rate().unwrap(), 500.0, 0.02);
+}
+
+#[test]
+fn the_wait_in_the_poolhouse_counts_with_that_before_it_and_is_shown_apart() {
+    let waits = |plan: &Plan| {
+        let outcome = simulate(plan, &constant());
+        let total = &outcome.result.total;
+        let p50 = [&total.pool_wait_ms, &total.front_wait_ms].map(|waits| waits.as_ref().unwrap().p50.round());
+        (p50, outcome.longest_wait.unwrap().as_millis())
+    };
+    // 20 clients, 5 servers of 10 ms: each waits for 30 ms, all of it behind 20 connections.
+    assert_eq!(waits(&through(20, 5)), ([30.0, 30.0], 0));
+    // Behind 10 connections it waits for 20 ms before them, and for 10 ms in the Poolhouse.
+    let mut narrow = through(20, 5);
+    narrow.pool.config = super::fixed(10);
+    let (p50, longest) = waits(&narrow);
+    assert_eq!(p50, [30.0, 10.0]);
+    assert!((15..=60).contains(&longest), "{longest}");
+    // Without a pool before it there is the Poolhouse's wait alone.
+    let mut alone = through(20, 5);
+    (alone.pool.reuse, alone.pool.warm) = (false, false);
+    let total = simulate(&alone, &constant()).result.total;
+    assert_eq!(total.pool_wait_ms, total.front_wait_ms);
+    assert!(total.pool_wait_ms.unwrap().p50 > 20.0);
+    // Without a Poolhouse nothing is said of one.
+    let straight = super::plan(through(20, 5).shape, super::fixed(5));
+    let total = simulate(&straight, &constant()).result.total;
+    assert!(total.pool_wait_ms.is_some() && total.front_wait_ms.is_none());
+}
+
+/// The answer about so many operations of 5 ms a second, on pools in front of a Poolhouse.
+fn asked(rate: u32, pool: &str, poolhouse: &str, plan: &str) -> Prediction {
+    let text = format!(
+        "[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n[load]\nrate = {rate}\nduration = \"20s\"\nspacing = \"poisson\"\n\
+         [pool]\nmax_size = 20\n{pool}\n[poolhouse]\n{poolhouse}\n[plan]\nservice = \"5ms\"\nspread = \"constant\"\n{plan}\n"
+    );
+    let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default());
+    predict(&question.unwrap_or_else(|problems| panic!("{problems}")), &mut |_, _| ())
+}
+
+fn text(prediction: &Prediction) -> String {
+    let mut text = Vec::new();
+    report::text::write(&mut text, prediction).unwrap();
+    String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn no_pool_before_a_poolhouse_hides_the_wait_in_it() {
+    // One server of 5 ms at 80%: Pollaczek and Khinchine say 10 ms on average, wherever it is waited.
+    let prediction = asked(160, "", "max_size = 1", "objectives = [\"pool_wait_p99<5ms\"]");
+    let best = prediction.best.as_ref().unwrap();
+    assert!(prediction.is_hopeless() && best.sizes.max_size < 30, "{:?}", best.sizes);
+    let text = text(&prediction);
+    assert!(text.contains("service ms wait ms in front per s errors"), "the table has a column for it: {text}");
+    assert!(
+        text.contains(
+            "Behind larger pools the wait is in that of the Poolhouse in front, where 1 of 100 waits for up to"
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("Even without any wait"), "{text}");
+    // With four servers 1 of 100 waits for less.
+    let prediction = asked(160, "", "max_size = 4", "objectives = [\"pool_wait_p99<5ms\"]");
+    let best = prediction.best.as_ref().unwrap();
+    assert!(best.met && best.cases[0].result.total.front_wait_ms.is_some(), "{:?}", best.sizes);
+}
+
+#[test]
+fn what_the_limits_forbid_is_no_candidate() {
+    // 300/s x 40 ms need 12 connections and more, of which 10 are let in.
+    let wishes = "service = \"40ms\"\n";
+    let of = |instances: u32| {
+        let text = format!(
+            "[scenario]\nname = \"hard\"\n[target]\nstart = \"postgres\"\n[load]\nrate = 300\nduration = \"5s\"\n[pool]\nmax_size = 60\n\
+             instances = {instances}\n[poolhouse]\nmax_size = 20\nhard_limit = 10\n[plan]\n{wishes}"
+        );
+        let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap();
+        predict(&question, &mut |_, _| ())
+    };
+    for (instances, most) in [(1, 10), (3, 3)] {
+        let prediction = of(instances);
+        let best = prediction.best.as_ref().unwrap();
+        assert_eq!(best.most, most);
+        assert!(!best.met && best.sizes.max_size <= most, "{:?}", best.sizes);
+    }
+    // Not even one for each: there is nothing to be near.
+    let prediction = of(11);
+    assert!(prediction.best.is_none() && prediction.settings.is_none() && prediction.is_hopeless());
+    assert!(prediction.fragments.is_empty(), "{:?}", prediction.fragments);
+    let text = text(&prediction);
+    assert!(text.contains("No setting keeps to the limits."), "{text}");
+    assert!(text.contains("Each of 11 instances needs a connection at least, and the hard_limit"), "{text}");
+}
+
+#[test]
+fn connections_of_the_poolhouse_wait_for_processors_too() {
+    let longest = |work: u64| {
+        let shape = Shape::Burst { size: 20, at_once: 20, idle: ms(1), rounds: 1 };
+        let mut plan = Plan { shape, ..through(20, 20) };
+        plan.pool.config = super::fixed(20);
+        let mut spec = spec(Times::Constant(seconds(1)));
+        (spec.connect.tcp, spec.connect.auth, spec.connect.work) = (None, Some(Times::Constant(ms(10))), ms(work));
+        spec.processors = Some(Processors { count: 1, work: std::time::Duration::from_nanos(1) });
+        simulate(&plan, &spec).result.total.front_wait_ms.unwrap().max
+    };
+    // Two at a time, each for 10 ms; or one after the other.
+    near(longest(0), 100.0, 0.01);
+    near(longest(10), 200.0, 0.01);
+}

@@ -1,0 +1,284 @@
+//! What the driver is told by whoever builds it.
+
+use std::{collections::HashMap, fmt, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
+
+use pool::{GateConfig, PoolConfig};
+use seam::{PoolId, Tenant};
+
+use crate::{
+    orders::DatabaseName,
+    tls::{TlsAcceptor, TlsConnector},
+};
+
+/// Settings of the driver as a whole.
+#[derive(Clone, Debug)]
+pub struct DriverConfig {
+    /// Worker threads, 1 to 255. Each has its own reactor.
+    pub workers: usize,
+    /// Bytes of one buffer of a worker's ring: the most that one read takes and that one blocked
+    /// connection holds.
+    pub buffer_size: usize,
+    /// Most bytes of unconsumed input kept for one client (an incomplete message, or a request
+    /// that waits for a server).
+    pub max_held_input: usize,
+    /// Failed logins a minute from one address before logins from there take turns.
+    pub max_auth_failures: u32,
+    /// A client that waited this long for a server is worth a line in the log.
+    pub slow_wait: Duration,
+    /// Each client that logs in is worth a line in the log.
+    pub log_connections: bool,
+    /// Each client that has logged in and goes is worth a line in the log.
+    pub log_disconnections: bool,
+    /// What is left to other processes from the start: see [`Handle::reserve`](crate::Handle::reserve).
+    pub reserved: HashMap<String, u32>,
+}
+
+impl Default for DriverConfig {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            buffer_size: 32 * 1024,
+            max_held_input: 64 * 1024,
+            max_auth_failures: 10,
+            slow_wait: Duration::from_secs(1),
+            log_connections: false,
+            log_disconnections: false,
+            reserved: HashMap::new(),
+        }
+    }
+}
+
+/// A socket that listens, and the rules for those who come.
+#[derive(Debug)]
+pub struct ListenerSpec<S = OwnedFd> {
+    /// For metrics and logs: the address as configured.
+    pub name: String,
+    /// Label: what its clients speak.
+    pub protocol: &'static str,
+    /// Bound and listening; TCP or Unix.
+    pub socket: S,
+    /// Whether it is TCP (then TCP_NODELAY and keepalive are set on what it accepts).
+    pub tcp: bool,
+    /// Soft and hard limit of clients.
+    pub gate: GateConfig,
+    /// Time-outs of its clients.
+    pub timeouts: Timeouts,
+    /// What accepts TLS here, if anything: needed where the protocol asks for it.
+    pub tls: Option<Arc<TlsAcceptor>>,
+}
+
+/// Time-outs of clients; `None` is off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timeouts {
+    /// Where there is no place for another client, for so long a newcomer waits for one; `None`: it is refused at once.
+    pub newcomer_wait: Option<Duration>,
+    /// From having a place to the end of authentication.
+    pub login: Option<Duration>,
+    /// A logged-in client with nothing in progress.
+    pub client_idle: Option<Duration>,
+    /// From a request's first byte to its last answer.
+    pub query: Option<Duration>,
+    /// Inside a transaction, between requests.
+    pub transaction_idle: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            newcomer_wait: None,
+            login: Some(Duration::from_secs(15)),
+            client_idle: None,
+            query: None,
+            transaction_idle: None,
+        }
+    }
+}
+
+/// Time-outs that hold for the clients of one pool instead of the listener's: `None` is the listener's, `Some(None)` off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolTimeouts {
+    /// A client with nothing in progress.
+    pub client_idle: Option<Option<Duration>>,
+    /// From a request's first byte to its last answer.
+    pub query: Option<Option<Duration>>,
+    /// Inside a transaction, between requests.
+    pub transaction_idle: Option<Option<Duration>>,
+}
+
+impl PoolTimeouts {
+    /// These over those of a listener.
+    pub fn over(&self, listener: Timeouts) -> Timeouts {
+        Timeouts {
+            newcomer_wait: listener.newcomer_wait,
+            login: listener.login,
+            client_idle: self.client_idle.unwrap_or(listener.client_idle),
+            query: self.query.unwrap_or(listener.query),
+            transaction_idle: self.transaction_idle.unwrap_or(listener.transaction_idle),
+        }
+    }
+}
+
+/// Where an upstream is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Address {
+    /// Host name or address, and port.
+    Tcp {
+        /// Resolved anew at every connection.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// Path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Most hosts of one upstream.
+pub const MAX_HOSTS: usize = 16;
+
+/// Where the servers of a pool may be: several hosts of one upstream, of which not all may be fit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hosts {
+    /// Tried one after another for each new server; 1 to [`MAX_HOSTS`].
+    pub addresses: Vec<Address>,
+    /// When none of them will do, all are tried once more with lower demands
+    /// ([`Protocol::server_start_modest`](seam::Protocol::server_start_modest)).
+    pub then_any: bool,
+    /// Which comes first.
+    pub begin: BeginWith,
+}
+
+/// The host that is tried first.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum BeginWith {
+    /// The first of the list.
+    #[default]
+    First,
+    /// Another one each time.
+    Any,
+    /// The one that was of use last: what is silent costs time once.
+    LastGood,
+}
+
+impl From<Address> for Hosts {
+    fn from(address: Address) -> Self {
+        Self { addresses: vec![address], then_any: false, begin: BeginWith::First }
+    }
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, address) in self.addresses.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            write!(f, "{comma}{address}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything the driver must know of a pool.
+#[derive(Clone, Debug)]
+pub struct PoolSpec {
+    /// Label: what its clients speak.
+    pub protocol: &'static str,
+    /// Label of metrics and logs: the database as clients call it.
+    pub database: String,
+    /// What orders call the database, where that is not the label: several pools may be of one.
+    pub ordered_as: Option<String>,
+    /// Label of metrics and logs.
+    pub user: String,
+    /// Where its servers are.
+    pub hosts: Hosts,
+    /// Its rules.
+    pub config: PoolConfig,
+    /// What makes TLS connections to its servers, if anything: needed where the protocol asks for it.
+    pub tls: Option<Arc<TlsConnector>>,
+    /// Caps it shares with other pools: name and limit (0 is unlimited). Pools that name the same cap share it.
+    pub caps: Vec<(String, u32)>,
+    /// Time-outs of its clients, where they are not the listener's.
+    pub timeouts: PoolTimeouts,
+    /// Between which sizes it may be changed while it runs, by [`Handle::resize`](crate::Handle::resize), instead of the `max_size` of its
+    /// rules; `None`: it may not.
+    pub sizes: Option<(u32, u32)>,
+    /// A pool that is unused for this long is forgotten, if [`Upstreams::forget`] agrees; `None`: it stays. Its idle servers are closed
+    /// then, if its `min_size` is only kept `on_proof`; otherwise it stays as long as it has any.
+    pub unused_after: Option<Duration>,
+    /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
+    pub revision: u64,
+}
+
+impl PoolSpec {
+    /// What orders call its database.
+    pub(crate) fn name(&self) -> DatabaseName {
+        DatabaseName { protocol: self.protocol, database: self.called().to_owned() }
+    }
+
+    /// What its metrics call its database.
+    pub(crate) fn labels(&self) -> DatabaseName {
+        DatabaseName { protocol: self.protocol, database: self.database.clone() }
+    }
+
+    pub(crate) fn is(&self, name: &DatabaseName) -> bool {
+        (self.protocol, self.called()) == (name.protocol, name.database.as_str())
+    }
+
+    fn called(&self) -> &str {
+        self.ordered_as.as_deref().unwrap_or(&self.database)
+    }
+}
+
+/// How many clients a database or a user may have, over all listeners.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TenantLimits {
+    /// As long as there are more than this, those go that have been idle longest.
+    pub soft_limit: u32,
+    /// At this number there is no place for another.
+    pub hard_limit: u32,
+}
+
+/// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
+/// [`Handle::reconfigure`](crate::Handle::reconfigure); under locks of the driver, so that no answer may ask it anything.
+pub trait Upstreams: Send + Sync + 'static {
+    /// The pool behind an id that the protocol handed out; `None` if it is forgotten.
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec>;
+
+    /// A pool was unused for [`PoolSpec::unused_after`]. True if it is forgotten from here on: the protocol hands its id out no more, nor
+    /// does it give that to another pool. False if the id was handed out since this was asked last: who got it is about to come.
+    fn forget(&self, pool: PoolId) -> bool {
+        let _ = pool;
+        false
+    }
+
+    /// Pools that exist from the start, or from a reload on, so that their `min_size` holds before a client comes.
+    fn at_start(&self) -> Vec<PoolId>;
+
+    /// The database that the clients of a pool count for. It is the same for as long as the pool is there.
+    fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+        let _ = pool;
+        None
+    }
+
+    /// The limits of a database or a user, if it has any.
+    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        let _ = tenant;
+        None
+    }
+}
+
+/// What may change while a driver runs, besides the pools.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// The limits and time-outs of each listener, in the order in which they were given at the start.
+    pub listeners: Vec<(GateConfig, Timeouts)>,
+    /// See [`DriverConfig::max_auth_failures`].
+    pub max_auth_failures: u32,
+}

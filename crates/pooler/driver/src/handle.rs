@@ -1,0 +1,290 @@
+//! Watching and steering a driver from any thread. What is asked of workers goes through their mailboxes; pools are
+//! changed right here, under their own locks, and what follows from that is done by workers.
+
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError,
+        atomic::Ordering::{Relaxed, SeqCst},
+        mpsc::{SyncSender, sync_channel},
+    },
+    time::{Duration, Instant},
+};
+
+use seam::PoolId;
+
+use crate::{
+    config::Changes,
+    host::Host,
+    mailbox::{Command, Workers},
+    orders::{DatabaseName, Wish},
+    registry::Demand,
+    shared_pool::{Guarded, SharedPool},
+    snapshot::{CapUsage, ClientInfo, PoolLoad, PoolState, ServerInfo, Snapshot, Which},
+};
+
+/// How long an answer of a worker is waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Watches and steers a driver from any thread.
+#[derive(Clone)]
+pub struct Handle {
+    host: Arc<Host>,
+    workers: Arc<dyn Workers>,
+}
+
+impl Handle {
+    pub(crate) fn new(host: Arc<Host>, workers: Arc<dyn Workers>) -> Self {
+        Self { host, workers }
+    }
+
+    /// Everything that is counted.
+    pub fn snapshot(&self) -> Snapshot {
+        self.host.snapshot()
+    }
+
+    /// How many pools there are.
+    pub fn pool_count(&self) -> usize {
+        self.host.registry.count()
+    }
+
+    /// Whether it is shutting down, and accepts no new clients.
+    pub fn is_ending(&self) -> bool {
+        self.host.is_ending()
+    }
+
+    /// What the pools of a database hold now, or all pools.
+    pub fn pools(&self, database: Option<&DatabaseName>) -> Vec<PoolState> {
+        self.host.pools(database).iter().map(|pool| pool.state()).collect()
+    }
+
+    /// Up to `limit` of these clients. Waits for the workers for up to 200 ms each.
+    pub fn clients(&self, which: Which, limit: usize) -> Vec<ClientInfo> {
+        let mut all = self.ask_all(|reply| Command::Clients { which, limit, reply });
+        if which != Which::All {
+            all.sort_by_key(|client| Reverse(client.state_for));
+        }
+        all.truncate(limit);
+        all
+    }
+
+    /// Up to `limit` servers. Waits for the workers for up to 200 ms each.
+    pub fn servers(&self, limit: usize) -> Vec<ServerInfo> {
+        let mut all = self.ask_all(|reply| Command::Servers { limit, reply });
+        all.truncate(limit);
+        all
+    }
+
+    /// Whether every worker that has not ended answers within this time.
+    pub fn answers(&self, patience: Duration) -> bool {
+        let (reply, answers) = sync_channel(self.host.board.len());
+        let asked = self.ask(|| Command::Servers { limit: 0, reply: reply.clone() });
+        let (until, mut answered) = (Instant::now() + patience, 0);
+        while answered < asked {
+            let left = until.saturating_duration_since(Instant::now());
+            match answers.recv_timeout(left.min(PATIENCE)) {
+                Ok(_) => answered += 1,
+                // They may have ended instead.
+                Err(_) if self.is_drained() => return true,
+                Err(_) if left.is_zero() => return false,
+                Err(_) => {}
+            }
+        }
+        true
+    }
+
+    /// Puts other rules in force, and asks what each pool is now. Clients stay; servers that would be made differently
+    /// now are replaced when they are next free.
+    pub fn reconfigure(&self, changes: &Changes) {
+        let host = &self.host;
+        assert_eq!(changes.listeners.len(), host.listeners.len(), "each listener has its rules");
+        for (listener, (limits, timeouts)) in host.listeners.iter().zip(&changes.listeners) {
+            listener.reconfigure(*limits, *timeouts);
+        }
+        host.tenants.reconfigure(|tenant| host.registry.limits(tenant), host.clock.now());
+        host.throttle.set_max_failures(changes.max_auth_failures);
+        let mut demands = Vec::new();
+        for pool in host.registry.all() {
+            let Some(spec) = host.registry.spec(pool.id) else { continue };
+            host.registry.recap(&pool, &spec.caps, &mut demands);
+            let now = host.clock.now();
+            self.operate(&pool, |guarded| {
+                guarded.pool.note_room(host.registry.room(&pool));
+                pool.reconfigure(guarded, spec, now);
+                guarded.pool.handle_timeout(now);
+            });
+        }
+        host.registry.open_at_start(host.clock.now());
+        // From here on workers that look know all that is new.
+        host.registry.configured.fetch_add(1, Relaxed);
+        self.meet(demands);
+    }
+
+    /// Holds back clients that want a server of this database, or of all, and closes servers as they become free. False if
+    /// more databases than can be remembered are under orders of their own; so for the following two.
+    pub fn pause(&self, database: Option<&DatabaseName>) -> bool {
+        self.order(database, |wish| wish.paused = true)
+    }
+
+    /// Ends a pause, and a draining.
+    pub fn resume(&self, database: Option<&DatabaseName>) -> bool {
+        self.order(database, |wish| *wish = Wish::default())
+    }
+
+    /// Lets the clients of this database go at the end of their transactions, turns new ones away, and keeps no server.
+    pub fn drain_database(&self, database: &DatabaseName) -> bool {
+        self.order(Some(database), |wish| wish.drained = true)
+    }
+
+    /// Whether a database is paused or drained by its name, or was left out of what holds for all. It need not have a pool.
+    pub fn is_ordered(&self, database: &DatabaseName) -> bool {
+        self.host.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).has(database)
+    }
+
+    /// Makes all present servers of a database, or of all, stale: idle ones close now, the others when they are free.
+    pub fn reconnect(&self, database: Option<&DatabaseName>) {
+        for pool in self.host.pools(database) {
+            let now = self.host.clock.now();
+            self.operate(&pool, |guarded| guarded.pool.renew(now));
+        }
+    }
+
+    /// Closes a client, by the id that [`Handle::clients`] tells. False if there is none. Waits up to 200 ms.
+    pub fn kill(&self, client: u64) -> bool {
+        // The id says which worker it is of: see `Worker::client_id`.
+        let worker = (client % self.host.board.len() as u64) as usize;
+        let (reply, answer) = sync_channel(1);
+        self.workers.command(worker, Command::Kill { client, reply });
+        answer.recv_timeout(PATIENCE).unwrap_or(false)
+    }
+
+    /// The pools whose size may be changed.
+    pub fn loads(&self) -> Vec<PoolLoad> {
+        self.host.pools(None).iter().filter_map(|pool| pool.load()).collect()
+    }
+
+    /// Gives a pool another size, within the `sizes` of its spec. It has that until it is given another, whatever `max_size` a reload
+    /// brings. Servers beyond a smaller one close as they become free.
+    pub fn resize(&self, pool: PoolId, size: u32) {
+        let Some(pool) = self.host.registry.known(pool) else { return };
+        let now = self.host.clock.now();
+        self.operate(&pool, |guarded| pool.resize(guarded, size, now));
+    }
+
+    /// How much of each cap is used.
+    pub fn caps(&self) -> Vec<CapUsage> {
+        self.host.registry.caps()
+    }
+
+    /// Leaves so much of each cap to other processes, instead of what was said before. At least one remains. Said again, it costs little.
+    pub fn reserve(&self, reserved: HashMap<String, u32>) {
+        let mut demands = Vec::new();
+        if !self.host.registry.reserve(reserved, &mut demands) {
+            return;
+        }
+        for pool in self.host.registry.all() {
+            let now = self.host.clock.now();
+            self.operate(&pool, |guarded| {
+                // Read under the pool's lock: of two changes at once, the one that comes to the pool last knows both.
+                guarded.pool.note_room(self.host.registry.room(&pool));
+                guarded.pool.handle_timeout(now);
+            });
+        }
+        self.meet(demands);
+    }
+
+    /// Accepts nobody any more. Clients that are here stay, and when the last has gone the workers end. No connection that
+    /// waits to be accepted is lost if another process listens on the same sockets.
+    pub fn leave(&self) {
+        self.host.leaving.store(true, SeqCst);
+        self.tell_all(|| Command::Leave);
+        for pool in self.host.registry.all() {
+            let now = self.host.clock.now();
+            self.operate(&pool, |guarded| pool.leave(guarded, now));
+        }
+    }
+
+    /// Accepts nobody any more, sends idle clients away, lets transactions end; then the workers end.
+    pub fn drain(&self) {
+        self.host.draining.store(true, SeqCst);
+        self.tell_all(|| Command::Drain);
+    }
+
+    /// Sends all clients away and has the workers end, within two seconds at most.
+    pub fn stop(&self) {
+        self.tell_all(|| Command::Stop);
+    }
+
+    /// Whether all workers have ended.
+    pub fn is_drained(&self) -> bool {
+        self.host.is_over()
+    }
+}
+
+impl Handle {
+    fn tell_all(&self, command: impl Fn() -> Command) {
+        for worker in 0..self.host.board.len() {
+            self.workers.command(worker, command());
+        }
+    }
+
+    /// Asks the workers that have not ended, and says how many these are.
+    fn ask(&self, question: impl Fn() -> Command) -> usize {
+        let present = self.host.board.iter().enumerate().filter(|(_, board)| !board.ended.load(SeqCst));
+        present.map(|(worker, _)| self.workers.command(worker, question())).count()
+    }
+
+    fn ask_all<T>(&self, question: impl Fn(SyncSender<Vec<T>>) -> Command) -> Vec<T> {
+        let (reply, answers) = sync_channel(self.host.board.len());
+        let asked = self.ask(|| question(reply.clone()));
+        let mut all = Vec::new();
+        for _ in 0..asked {
+            match answers.recv_timeout(PATIENCE) {
+                Ok(answer) => all.extend(answer),
+                Err(_) => break,
+            }
+        }
+        all
+    }
+
+    /// Changes what is wished of a database, or of all. False if there are too many wishes.
+    fn order(&self, database: Option<&DatabaseName>, change: impl Fn(&mut Wish)) -> bool {
+        let orders = || self.host.registry.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut orders = orders();
+            if !orders.change(database, change) {
+                return false;
+            }
+            self.host.any_drained.store(orders.any_drained(), Relaxed);
+        }
+        // A pool that is made from here on sees the wish; the others are told.
+        for pool in self.host.pools(database) {
+            let (spec, now) = (pool.spec(), self.host.clock.now());
+            self.operate(&pool, |guarded| {
+                // Read under the pool's lock: of two orders at once, the one that comes to the pool last knows both.
+                let wish = orders().wish(&spec.name());
+                pool.follow(guarded, wish, now);
+            });
+        }
+        true
+    }
+
+    /// Changes a pool from outside. What it then wants done is left to the worker that looks after it.
+    fn operate<T>(&self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> T) -> T {
+        let alarms = &self.host.registry.alarms;
+        let mut guarded = pool.lock();
+        let result = f(&mut guarded);
+        while let Some(action) = guarded.pool.poll_action() {
+            self.workers.command(alarms.keeper(pool.id), Command::Act(Arc::clone(pool), action));
+        }
+        pool.set_alarm(&guarded, alarms, self.host.clock.now());
+        result
+    }
+
+    fn meet(&self, demands: Vec<Demand>) {
+        for demand in demands {
+            self.workers.command(0, Command::Meet(demand));
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! What all workers know of a listener: its gate, its rules and its counts. Knows no protocol.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
+
+use std::time::Duration;
+
+use pool::{Gate, GateConfig, Time};
+use seam::ClientRules;
+
+use crate::{
+    config::{ListenerSpec, Timeouts},
+    evictions::Evictions,
+    lobby::{Displaced, Guest, Lobby, LooksOn, Net},
+    snapshot::ListenerSnapshot,
+    socket,
+    tls::TlsAcceptor,
+};
+
+/// Clients that wait for a place at a time.
+pub(crate) const MAX_NEWCOMERS: usize = 256;
+
+/// Clients above the hard limit that are let in for the moment it takes to tell them so.
+pub(crate) const MAX_SURPLUS: u64 = 256;
+
+/// Clients whose places others have by now, and which are still here for the moment it takes to tell them so.
+const MAX_GIVING_WAY: u64 = 256;
+
+/// Why clients are sent away, as labels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    Evicted,
+    IdleTimeout,
+    LoginTimeout,
+    QueryTimeout,
+    TransactionIdleTimeout,
+    ShuttingDown,
+    Drained,
+    Crowded,
+}
+
+impl Sent {
+    /// As in metrics.
+    pub(crate) fn label(self) -> &'static str {
+        EVICTIONS[self as usize]
+    }
+}
+
+const EVICTIONS: [&str; 8] = [
+    "soft_limit",
+    "client_idle_time",
+    "login_time",
+    "query_time",
+    "transaction_idle_time",
+    "shutdown",
+    "drain",
+    "not_logged_in",
+];
+
+/// See the file's head.
+pub(crate) struct Listener {
+    pub(crate) name: String,
+    pub(crate) protocol: &'static str,
+    pub(crate) tcp: bool,
+    pub(crate) tls: Option<Arc<TlsAcceptor>>,
+    /// What its clients speak asks for these.
+    pub(crate) client_rules: ClientRules,
+    /// What its clients' sockets begin with.
+    pub(crate) patience: Duration,
+    gate: Mutex<Gate>,
+    /// Read where time passes and where clients come, never where bytes do.
+    rules: RwLock<(GateConfig, Timeouts)>,
+    /// Clients that are being told that there is no room.
+    pub(crate) surplus: AtomicU64,
+    /// Clients that are being told that others have their places.
+    giving_way: AtomicU64,
+    /// Clients that wait for a place.
+    pub(crate) newcomers: AtomicUsize,
+    lobby: Mutex<Lobby>,
+    accepted: AtomicU64,
+    logins: AtomicU64,
+    rejected: AtomicU64,
+    throttled: AtomicU64,
+    accepts_failed: AtomicU64,
+    sent_away: [AtomicU64; EVICTIONS.len()],
+    /// Those of them whose side of the connection never ended.
+    unanswered: [AtomicU64; EVICTIONS.len()],
+    evictions: Mutex<Evictions>,
+    /// How often clients were seen to come back as fast as they were evicted.
+    loops: AtomicU64,
+}
+
+impl Listener {
+    /// One as it was configured, and what it listens on.
+    pub(crate) fn new<S>(spec: ListenerSpec<S>, client_rules: ClientRules) -> (Self, S) {
+        let ListenerSpec { name, protocol, socket, tcp, gate: limits, timeouts, tls } = spec;
+        let listener = Self {
+            name,
+            protocol,
+            tcp,
+            tls,
+            client_rules,
+            patience: socket::patience(timeouts.client_idle),
+            gate: Mutex::new(Gate::new(limits)),
+            rules: RwLock::new((limits, timeouts)),
+            surplus: AtomicU64::new(0),
+            giving_way: AtomicU64::new(0),
+            newcomers: AtomicUsize::new(0),
+            lobby: Mutex::default(),
+            accepted: AtomicU64::new(0),
+            logins: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            throttled: AtomicU64::new(0),
+            accepts_failed: AtomicU64::new(0),
+            sent_away: Default::default(),
+            unanswered: Default::default(),
+            evictions: Mutex::default(),
+            loops: AtomicU64::new(0),
+        };
+        (listener, socket)
+    }
+
+    pub(crate) fn limits(&self) -> GateConfig {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    /// Other rules from now on, for those who are here as well.
+    pub(crate) fn reconfigure(&self, limits: GateConfig, timeouts: Timeouts) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = (limits, timeouts);
+        self.gate().reconfigure(limits);
+    }
+
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who has not logged in. To be held for one call. Who holds it and the gate takes this one first.
+    fn lobby(&self) -> MutexGuard<'_, Lobby> {
+        self.lobby.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client has come in, and has not logged in.
+    pub(crate) fn enter_lobby(&self, guest: Guest, net: Net, now: Time) {
+        self.lobby().enter(guest, net, now);
+    }
+
+    /// A client has logged in, or goes. False if another has its place by now.
+    pub(crate) fn leave_lobby(&self, guest: Guest) -> bool {
+        let mut lobby = self.lobby();
+        let was_there = lobby.leave(guest);
+        let mut gate = self.gate();
+        gate.set_onlookers(lobby.onlookers());
+        if was_there {
+            gate.known();
+        }
+        was_there
+    }
+
+    /// A client that has not logged in wants to look on only. Half of all may.
+    pub(crate) fn look_on(&self, guest: Guest, now: Time) -> LooksOn {
+        let most = (self.limits().hard_limit / 2).max(1) as usize;
+        let mut lobby = self.lobby();
+        let looks_on = lobby.look_on(guest, most, now);
+        self.gate().set_onlookers(lobby.onlookers());
+        looks_on
+    }
+
+    /// A client looks on no longer, and has its login before it.
+    pub(crate) fn log_in(&self, guest: Guest, now: Time) {
+        let mut lobby = self.lobby();
+        lobby.log_in(guest, now);
+        self.gate().set_onlookers(lobby.onlookers());
+    }
+
+    /// A client asks to come in, or asks again. Says whether it may, and whose place it gets, if it gets another's: that one is to be told, and
+    /// has [given way](Self::gave_way) when it is gone.
+    pub(crate) fn admit(&self, net: Net, now: Time) -> (bool, Option<Displaced>) {
+        let (admitted, crowded, over) = {
+            let mut gate = self.gate();
+            let admitted = gate.admit();
+            (admitted, gate.evictions_wanted() > 0, gate.clients() > gate.config().hard_limit)
+        };
+        let mut welcome = admitted;
+        let mut displaced = None;
+        if !admitted || crowded {
+            displaced = self.displace(net, !admitted, now);
+            if displaced.is_some() {
+                // At the hard limit the newcomer takes the place of the one that goes, unless there are more clients than there may be, as
+                // after a reload: then the place is gone. Below the limit the newcomer has got a place of its own as well.
+                welcome |= !over;
+                if admitted || over {
+                    self.stranger_left();
+                }
+            }
+        }
+        self.accepted.fetch_add(u64::from(welcome), Relaxed);
+        (welcome, displaced)
+    }
+
+    /// There is no place for a client. True if it may be told so, and is one of the surplus then; `MAX_SURPLUS` at a time may, and those that
+    /// have waited in vain.
+    pub(crate) fn turn_away(&self, waited: bool) -> bool {
+        self.rejected.fetch_add(1, Relaxed);
+        let most = if waited { MAX_SURPLUS + MAX_NEWCOMERS as u64 } else { MAX_SURPLUS };
+        let told = self.surplus.fetch_add(1, Relaxed) < most;
+        if !told {
+            self.surplus.fetch_sub(1, Relaxed);
+        }
+        told
+    }
+
+    /// Of clients that wait for a place, the one that gets the next: the first whose address has fewest that have not logged in.
+    pub(crate) fn next_of(&self, newcomers: impl Iterator<Item = Net>) -> Option<usize> {
+        let lobby = self.lobby();
+        newcomers.enumerate().min_by_key(|(number, net)| (lobby.logins_of(*net), *number)).map(|(number, _)| number)
+    }
+
+    /// While there are more clients than the soft limit: one that is to log in and takes too long, which is to be told that it goes.
+    pub(crate) fn displace_slow(&self, now: Time) -> Option<Displaced> {
+        if !self.reserve() {
+            return None;
+        }
+        let displaced = self.displace(None, false, now);
+        self.hand_back();
+        if displaced.is_some() {
+            self.stranger_left();
+        }
+        displaced
+    }
+
+    fn displace(&self, net: Net, full: bool, now: Time) -> Option<Displaced> {
+        let displaced = if self.giving_way.fetch_add(1, Relaxed) < MAX_GIVING_WAY {
+            self.lobby().make_room(net, full, now)
+        } else {
+            None
+        };
+        if displaced.is_none() {
+            self.gave_way();
+        }
+        displaced
+    }
+
+    /// A client is about to be evicted, if there are more than the soft limit.
+    pub(crate) fn reserve(&self) -> bool {
+        self.gate().reserve()
+    }
+
+    /// Whether and how many clients are to be evicted.
+    pub(crate) fn evictions_wanted(&self) -> u32 {
+        self.gate().evictions_wanted()
+    }
+
+    /// The client for which a place was reserved among those who go stays.
+    pub(crate) fn hand_back(&self) {
+        self.gate().hand_back();
+    }
+
+    /// A client goes that was not reserved for that, and is there for a while yet.
+    pub(crate) fn leaves(&self) {
+        self.gate().leaves();
+    }
+
+    /// An admitted client has gone. `leaving`: it counted among those who go.
+    pub(crate) fn left(&self, leaving: bool) {
+        self.gate().left(leaving);
+    }
+
+    /// An admitted client that has not logged in has gone, or another has its place.
+    pub(crate) fn stranger_left(&self) {
+        let mut gate = self.gate();
+        gate.known();
+        gate.left(false);
+    }
+
+    /// A client has gone whose place another has.
+    pub(crate) fn gave_way(&self) {
+        self.giving_way.fetch_sub(1, Relaxed);
+    }
+
+    /// A client whose place another has got has logged in before it heard of that: it stays, if there is another place.
+    pub(crate) fn readmit(&self) -> bool {
+        let readmitted = self.gate().readmit();
+        if readmitted {
+            self.gave_way();
+        }
+        readmitted
+    }
+
+    pub(crate) fn count_login(&self) {
+        self.logins.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_throttled(&self) {
+        self.throttled.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_accept_failed(&self) {
+        self.accepts_failed.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_sent_away(&self, why: Sent) {
+        self.sent_away[why as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_unanswered(&self, why: Sent) {
+        self.unanswered[why as usize].fetch_add(1, Relaxed);
+    }
+
+    /// A client that was here for so long is evicted. True if clients come back as fast as that happens, now and then.
+    pub(crate) fn is_eviction_loop(&self, age: Duration, now: Time) -> bool {
+        let found = self.evictions.lock().unwrap_or_else(PoisonError::into_inner).note(age, now);
+        self.loops.fetch_add(u64::from(found), Relaxed);
+        found
+    }
+
+    /// The counts that do not depend on a worker.
+    pub(crate) fn snapshot(&self) -> ListenerSnapshot {
+        let limits = self.limits();
+        let by_reason = |counts: &[AtomicU64; EVICTIONS.len()]| {
+            EVICTIONS.iter().zip(counts).map(|(name, n)| (*name, n.load(Relaxed))).collect()
+        };
+        ListenerSnapshot {
+            name: self.name.clone(),
+            protocol: self.protocol,
+            accepted: self.accepted.load(Relaxed),
+            logins: self.logins.load(Relaxed),
+            rejections: vec![
+                ("hard_limit", self.rejected.load(Relaxed)),
+                ("auth_failures", self.throttled.load(Relaxed)),
+            ],
+            evictions: by_reason(&self.sent_away),
+            unanswered: by_reason(&self.unanswered),
+            eviction_loops: self.loops.load(Relaxed),
+            accepts_failed: self.accepts_failed.load(Relaxed),
+            limits: (limits.soft_limit, limits.hard_limit),
+            ..ListenerSnapshot::default()
+        }
+    }
+}

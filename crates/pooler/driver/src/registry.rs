@@ -1,0 +1,474 @@
+//! All pools of the process and the budget they share. Knows no protocol.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use pool::{Budget, BudgetAction, MemberId, Permit, ScopeId, Time};
+use seam::{PoolId, Tenant};
+
+use crate::{
+    alarms::Alarms,
+    config::{PoolSpec, TenantLimits, Upstreams},
+    orders::{DatabaseName, Orders},
+    outages::Outages,
+    shared_pool::{SharedPool, Stats},
+    snapshot::{CapUsage, ForgottenPools},
+};
+
+/// See the file's head.
+pub(crate) struct Registry {
+    upstreams: Arc<dyn Upstreams>,
+    /// While it is locked to be changed, a pool may be locked, and then the accounts.
+    pools: RwLock<Pools>,
+    /// It may be locked while a pool is locked. While it is locked, no pool may be.
+    accounts: Mutex<Accounts>,
+    pub(crate) alarms: Alarms,
+    /// How often pools were configured anew.
+    pub(crate) configured: AtomicU64,
+    pub(crate) outages: Outages,
+    /// What an operator wishes.
+    pub(crate) orders: Mutex<Orders>,
+}
+
+/// The pools that there are.
+#[derive(Default)]
+struct Pools {
+    by_id: BTreeMap<PoolId, Arc<SharedPool>>,
+    databases: HashMap<DatabaseName, Database>,
+}
+
+/// What there is of one database.
+#[derive(Default)]
+struct Database {
+    pools: usize,
+    /// What those have counted that were forgotten while others were there.
+    forgotten: Option<Box<ForgottenPools>>,
+}
+
+/// The budget with its caps, and the pools that have seats in it.
+struct Accounts {
+    budget: Budget,
+    caps: BTreeMap<String, Cap>,
+    seats: HashMap<MemberId, Seat>,
+    /// What another process holds of our caps, by name.
+    reserved: HashMap<String, u32>,
+}
+
+/// A cap as configured, and in the budget.
+struct Cap {
+    scope: ScopeId,
+    limit: u32,
+}
+
+/// A pool's seat in the budget.
+struct Seat {
+    pool: Arc<SharedPool>,
+    /// The caps it is under.
+    caps: Vec<String>,
+    /// Permits on their way to it that it withdrew too late. The next connection it asks for takes one of them, or else it declines it.
+    ///
+    /// Below zero: so many were declined before their withdrawal arrived here, because actions are taken under the
+    /// pool's lock but performed later.
+    unasked: i32,
+}
+
+/// What the budget wants of a pool, after something changed.
+pub(crate) enum Demand {
+    /// The pool may make one more connection.
+    Permit(Arc<SharedPool>),
+    /// The pool is asked to give up an idle server.
+    Reclaim(Arc<SharedPool>),
+    /// The same, but only one that nobody has used for long.
+    ReclaimUnused(Arc<SharedPool>),
+}
+
+impl Registry {
+    /// Its pools are looked after by this number of workers. `reserved` of each cap is left to another process.
+    pub(crate) fn new(upstreams: Arc<dyn Upstreams>, workers: usize, reserved: HashMap<String, u32>) -> Self {
+        let accounts = Accounts { budget: Budget::new(), caps: BTreeMap::new(), seats: HashMap::new(), reserved };
+        Self {
+            upstreams,
+            pools: RwLock::default(),
+            accounts: Mutex::new(accounts),
+            alarms: Alarms::new(workers),
+            configured: AtomicU64::new(0),
+            outages: Outages::default(),
+            orders: Mutex::default(),
+        }
+    }
+
+    /// What a pool is by the configuration in force; `None` if it is forgotten.
+    pub(crate) fn spec(&self, id: PoolId) -> Option<PoolSpec> {
+        self.upstreams.spec(id)
+    }
+
+    /// The limits of a database or a user by the configuration in force.
+    pub(crate) fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        self.upstreams.limits(tenant)
+    }
+
+    /// Makes the pools that exist from the start. What they want done is done at the workers' first tick.
+    pub(crate) fn open_at_start(&self, now: Time) {
+        for id in self.upstreams.at_start() {
+            self.pool(id, now);
+        }
+    }
+
+    /// The pool behind an id, made when it is first asked for; `None` if it is forgotten.
+    pub(crate) fn pool(&self, id: PoolId, now: Time) -> Option<Arc<SharedPool>> {
+        if let Some(pool) = self.known(id) {
+            return Some(pool);
+        }
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.by_id.get(&id) {
+            return Some(Arc::clone(pool));
+        }
+        // Asked under the lock: a reload that this answer does not know yet finds the pool in the list and tells it.
+        let spec = self.upstreams.spec(id)?;
+        let labels = spec.labels();
+        let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.name());
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let scopes = accounts.scopes(&spec.caps);
+        let (caps, room) = (names(&spec.caps), accounts.room(spec.caps.iter().map(|(name, _)| name)));
+        let member = accounts.budget.add_member(&scopes);
+        let pool = Arc::new(SharedPool::new(id, (spec, self.upstreams.tenant(id)), member, now));
+        {
+            // What it wants done already, it is asked for when it is looked at. It can be locked here, since nobody knows it yet.
+            let mut guarded = pool.lock();
+            guarded.pool.note_room(room);
+            pool.follow(&mut guarded, wish, now);
+            pool.set_first_alarm(&self.alarms, now);
+        }
+        accounts.seats.insert(member, Seat { pool: Arc::clone(&pool), caps, unasked: 0 });
+        pools.by_id.insert(id, Arc::clone(&pool));
+        pools.databases.entry(labels).or_default().pools += 1;
+        Some(pool)
+    }
+
+    /// The pool behind an id, if it was ever asked for and is not forgotten.
+    pub(crate) fn known(&self, id: PoolId) -> Option<Arc<SharedPool>> {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
+    }
+
+    /// Some pools in the order of their ids, from this id on: up to this number.
+    pub(crate) fn some_from(&self, id: PoolId, count: usize, some: &mut Vec<Arc<SharedPool>>) {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        some.extend(pools.by_id.range(id..).take(count).map(|(_, pool)| Arc::clone(pool)));
+    }
+
+    /// Whether a pool that is unused may be forgotten: what hands out the ids of pools agrees.
+    pub(crate) fn may_forget(&self, id: PoolId) -> bool {
+        self.upstreams.forget(id)
+    }
+
+    /// Forgets a pool that is [gone](SharedPool::is_gone). What is under way for it finds no seat any more, and needs none.
+    pub(crate) fn forget(&self, pool: &SharedPool, counted: &Stats, demands: &mut Vec<Demand>) {
+        {
+            let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+            pools.by_id.remove(&pool.id);
+            pools.leave(&pool.spec().labels(), counted);
+        }
+        self.outages.forget(pool.id);
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seat) = accounts.take_seat(pool) {
+            accounts.budget.remove_member(pool.member);
+            accounts.drop_unused(&seat.caps);
+        }
+        accounts.drain_actions(demands);
+    }
+
+    /// Puts a pool under the caps of its spec, and these at their limits.
+    pub(crate) fn recap(&self, pool: &SharedPool, caps: &[(String, u32)], demands: &mut Vec<Demand>) {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if accounts.seat(pool).is_none() {
+            return;
+        }
+        for (name, limit) in caps {
+            accounts.limit(name, *limit);
+        }
+        let scopes = accounts.scopes(caps);
+        accounts.budget.set_scopes(pool.member, &scopes);
+        let seat = accounts.seat(pool).expect("just seen");
+        let before = std::mem::replace(&mut seat.caps, names(caps));
+        accounts.drop_unused(&before);
+        accounts.drain_actions(demands);
+    }
+
+    /// Leaves so much of each cap to other processes. False if it does already.
+    pub(crate) fn reserve(&self, reserved: HashMap<String, u32>, demands: &mut Vec<Demand>) -> bool {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if accounts.reserved == reserved {
+            return false;
+        }
+        accounts.reserved = reserved;
+        let caps: Vec<_> = accounts.caps.iter().map(|(name, cap)| (name.clone(), cap.limit)).collect();
+        for (name, limit) in caps {
+            accounts.limit(&name, limit);
+        }
+        accounts.drain_actions(demands);
+        true
+    }
+
+    /// How many servers a pool can have under its caps, if no other pool has any; `u32::MAX`: any number.
+    pub(crate) fn room(&self, pool: &SharedPool) -> u32 {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let caps = accounts.seat(pool).map(|seat| seat.caps.clone()).unwrap_or_default();
+        accounts.room(caps.iter())
+    }
+
+    /// How much of each cap is used here.
+    pub(crate) fn caps(&self) -> Vec<CapUsage> {
+        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let usage = |(name, cap): (&String, &Cap)| CapUsage {
+            name: name.clone(),
+            used: accounts.budget.usage(cap.scope).0,
+            limit: cap.limit,
+        };
+        accounts.caps.iter().map(usage).collect()
+    }
+
+    /// How many pools there are.
+    pub(crate) fn count(&self) -> usize {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
+    }
+
+    /// All pools, in order of their ids, and what forgotten ones have counted.
+    pub(crate) fn all_that_counted(&self) -> (Vec<Arc<SharedPool>>, Vec<ForgottenPools>) {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = pools.databases.values().filter_map(|database| database.forgotten.as_deref().cloned());
+        (pools.by_id.values().cloned().collect(), forgotten.collect())
+    }
+
+    /// All pools, in order of their ids.
+    pub(crate) fn all(&self) -> Vec<Arc<SharedPool>> {
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
+        pools.by_id.values().cloned().collect()
+    }
+
+    /// A pool asks for one more connection.
+    pub(crate) fn request(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, seat, demands| {
+            if seat.unasked > 0 {
+                seat.unasked -= 1;
+            } else if budget.request(pool.member) == Permit::Granted {
+                demands.push(Demand::Permit(Arc::clone(&seat.pool)));
+            }
+        });
+    }
+
+    /// A pool wants one connection fewer than it asked for.
+    pub(crate) fn withdraw(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, seat, _| {
+            if seat.unasked < 0 || !budget.withdraw(pool.member) {
+                seat.unasked += 1;
+            }
+        });
+    }
+
+    /// A permit came that the pool wants no more.
+    pub(crate) fn decline(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, seat, _| {
+            seat.unasked -= 1;
+            budget.release(pool.member);
+        });
+    }
+
+    /// A pool's connection is gone.
+    pub(crate) fn release(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.release(pool.member));
+    }
+
+    /// A pool had no idle server to give up.
+    pub(crate) fn reclaim_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| {
+            budget.reclaim_failed(pool.member);
+            pool.awaits_idle.store(budget.awaits_idle(pool.member), Relaxed);
+        });
+    }
+
+    /// A pool had no server that nobody has used for long.
+    pub(crate) fn unused_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.unused_failed(pool.member));
+    }
+
+    /// Clients have waited for long in this pool, though its servers come free.
+    pub(crate) fn press(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.press(pool.member));
+    }
+
+    /// Somebody has waited for long in this pool, and none of its servers comes free.
+    pub(crate) fn insist(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.insist(pool.member));
+    }
+
+    /// A pool that could give up nothing before gets a server back. Whether that is to be closed for another pool.
+    pub(crate) fn comes_free(&self, pool: &SharedPool, demands: &mut Vec<Demand>) -> bool {
+        let mut taken = false;
+        self.with_seat(pool, demands, |budget, _, _| taken = budget.comes_free(pool.member));
+        taken
+    }
+
+    /// The setting because of which a pool gets no more servers for now, if it is not its own size.
+    pub(crate) fn limiting(&self, pool: &SharedPool) -> Option<&'static str> {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        accounts.seat(pool)?;
+        let full = accounts.budget.full_scope(pool.member)?;
+        accounts.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
+    }
+
+    /// The setting that leaves a pool the least room.
+    pub(crate) fn narrowest(&self, pool: &SharedPool) -> Option<&'static str> {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let caps = accounts.seat(pool)?.caps.clone();
+        let limits =
+            caps.iter().filter_map(|name| Some((accounts.allowed(name, accounts.caps.get(name)?.limit), name)));
+        limits.filter(|(limit, _)| *limit > 0).min_by_key(|(limit, _)| *limit).map(|(_, name)| setting_of(name))
+    }
+
+    /// A pool that could not give up what it was asked for may do so now.
+    pub(crate) fn has_idle(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+        self.with_seat(pool, demands, |budget, _, _| budget.has_idle(pool.member));
+    }
+
+    /// Does nothing for a pool that is forgotten: what it had, the budget has got back.
+    fn with_seat(
+        &self,
+        pool: &SharedPool,
+        demands: &mut Vec<Demand>,
+        f: impl FnOnce(&mut Budget, &mut Seat, &mut Vec<Demand>),
+    ) {
+        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let Accounts { budget, seats, .. } = &mut *accounts;
+        if let Some(seat) = seats.get_mut(&pool.member).filter(|seat| seat.pool.id == pool.id) {
+            f(budget, seat, demands);
+        }
+        accounts.drain_actions(demands);
+    }
+}
+
+fn names(caps: &[(String, u32)]) -> Vec<String> {
+    caps.iter().map(|(name, _)| name.clone()).collect()
+}
+
+/// The setting that a cap is from, by the cap's name.
+fn setting_of(cap: &str) -> &'static str {
+    match cap.split_once(' ') {
+        Some(("database", _)) => "max_connections",
+        Some(("user", user)) if user.contains(" of database ") => "max_size",
+        Some(("user", _)) => "max_user_connections",
+        _ => "max_server_connections",
+    }
+}
+
+impl Pools {
+    /// A pool of this database is forgotten. What it has counted is kept for as long as there are others.
+    fn leave(&mut self, name: &DatabaseName, counted: &Stats) {
+        let Some(database) = self.databases.get_mut(name) else { return };
+        database.pools -= 1;
+        if database.pools == 0 {
+            self.databases.remove(name);
+            return;
+        }
+        let new = || ForgottenPools { protocol: name.protocol, database: name.database.clone(), ..Default::default() };
+        counted.add_to(database.forgotten.get_or_insert_with(|| Box::new(new())));
+    }
+}
+
+impl Accounts {
+    /// The seat of a pool; `None` if it is forgotten. Another may have its number in the budget by now.
+    fn seat(&mut self, pool: &SharedPool) -> Option<&mut Seat> {
+        self.seats.get_mut(&pool.member).filter(|seat| seat.pool.id == pool.id)
+    }
+
+    fn take_seat(&mut self, pool: &SharedPool) -> Option<Seat> {
+        self.seat(pool)?;
+        self.seats.remove(&pool.member)
+    }
+
+    /// Drops those of these caps that no pool is under any more.
+    fn drop_unused(&mut self, names: &[String]) {
+        let Self { budget, caps, .. } = self;
+        for name in names {
+            if caps.get(name).is_some_and(|cap| budget.remove_unused_scope(cap.scope)) {
+                caps.remove(name);
+            }
+        }
+    }
+
+    /// The scopes of these caps, made where they are new.
+    fn scopes(&mut self, caps: &[(String, u32)]) -> Vec<ScopeId> {
+        let mut scopes = Vec::with_capacity(caps.len());
+        for (name, limit) in caps {
+            let allowed = self.allowed(name, *limit);
+            let Self { budget, caps, .. } = self;
+            let cap = caps.entry(name.clone());
+            scopes.push(cap.or_insert_with(|| Cap { scope: budget.add_scope(allowed), limit: *limit }).scope);
+        }
+        scopes
+    }
+
+    /// Sets a cap that exists to this limit.
+    fn limit(&mut self, name: &str, limit: u32) {
+        let allowed = self.allowed(name, limit);
+        let Some(cap) = self.caps.get_mut(name) else { return };
+        cap.limit = limit;
+        if self.budget.usage(cap.scope).1 != allowed {
+            self.budget.set_limit(cap.scope, allowed);
+        }
+    }
+
+    /// What is left of a limit; at least one, since none would mean no limit at all.
+    fn allowed(&self, name: &str, limit: u32) -> u32 {
+        match (limit, self.reserved.get(name)) {
+            (0, _) | (_, None) => limit,
+            (limit, Some(reserved)) => limit.saturating_sub(*reserved).max(1),
+        }
+    }
+
+    /// What the least of these caps allows; `u32::MAX` without any.
+    fn room<'a>(&self, names: impl Iterator<Item = &'a String>) -> u32 {
+        let limits = names.filter_map(|name| Some(self.allowed(name, self.caps.get(name)?.limit)));
+        limits.filter(|limit| *limit > 0).min().unwrap_or(u32::MAX)
+    }
+
+    fn drain_actions(&mut self, demands: &mut Vec<Demand>) {
+        while let Some(action) = self.budget.poll_action() {
+            let pool = Arc::clone(&self.seats[&action.member()].pool);
+            demands.push(match action {
+                BudgetAction::Grant(_) => Demand::Permit(pool),
+                BudgetAction::Reclaim(_) => Demand::Reclaim(pool),
+                BudgetAction::ReclaimUnused(_) => Demand::ReclaimUnused(pool),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nowhere;
+
+    impl Upstreams for Nowhere {
+        fn spec(&self, _: PoolId) -> Option<PoolSpec> {
+            None
+        }
+
+        fn at_start(&self) -> Vec<PoolId> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn what_is_reserved_already_is_not_reserved_again() {
+        let of = |held| HashMap::from([("all".to_owned(), held)]);
+        let registry = Registry::new(Arc::new(Nowhere), 1, of(2));
+        let changes = [2, 3, 3, 2].map(|held| registry.reserve(of(held), &mut Vec::new()));
+        assert_eq!(changes, [false, true, false, true]);
+    }
+}

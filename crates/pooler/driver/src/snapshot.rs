@@ -1,0 +1,360 @@
+//! What can be seen of a running driver, as plain values. Knows no metric format.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::{Counts, PoolConfig};
+use seam::{PoolId, Tenant};
+
+/// Upper bounds of the histogram buckets, in microseconds; the last bucket has no bound.
+pub const BUCKET_BOUNDS_US: [u64; 19] = [
+    50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
+    5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+
+/// A histogram of durations: counts per bucket (not cumulative; one more than bounds) and their sum.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DurationHistogram {
+    /// One count per bound of [`BUCKET_BOUNDS_US`], and one for what lies beyond.
+    pub buckets: [u64; BUCKET_BOUNDS_US.len() + 1],
+    /// Sum of all durations, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+/// All of the driver at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// One per listener, in the order given.
+    pub listeners: Vec<ListenerSnapshot>,
+    /// One per pool, in order of creation.
+    pub pools: Vec<PoolSnapshot>,
+    /// What pools have counted that were forgotten since, by database, while others of the same database are there.
+    pub forgotten: Vec<ForgottenPools>,
+    /// The databases and users that have limits of their own, and clients or counts.
+    pub tenants: Vec<TenantSnapshot>,
+    /// CPU time, clients and transactions per worker.
+    pub workers: Vec<WorkerSnapshot>,
+    /// Failed logins since the start.
+    pub auth_failures: u64,
+    /// Sessions that panicked since the start.
+    pub session_panics: u64,
+    /// Which reactor runs.
+    pub reactor: &'static str,
+    /// The driver is shutting down and accepts no new clients.
+    pub draining: bool,
+}
+
+/// A database or a user that has limits of its own.
+#[derive(Clone, Debug)]
+pub struct TenantSnapshot {
+    /// Which.
+    pub tenant: Tenant,
+    /// Clients that have a place.
+    pub clients: u32,
+    /// Clients that wait for one.
+    pub waiting: u64,
+    /// Soft and hard limit.
+    pub limits: (u32, u32),
+    /// Clients evicted since it has had clients.
+    pub evictions: u64,
+    /// Clients refused since then.
+    pub rejections: u64,
+}
+
+/// One listener.
+#[derive(Clone, Debug, Default)]
+pub struct ListenerSnapshot {
+    /// As configured.
+    pub name: String,
+    /// Label: what its clients speak.
+    pub protocol: &'static str,
+    /// Clients not yet authenticated.
+    pub login: u64,
+    /// Clients with nothing in progress.
+    pub idle: u64,
+    /// Clients with a request or transaction in progress, a server in hand.
+    pub active: u64,
+    /// Clients waiting for a server.
+    pub waiting: u64,
+    /// Clients with nothing in progress that wait for what others send them.
+    pub subscribed: u64,
+    /// Let in since the start.
+    pub accepted: u64,
+    /// Logged in since the start.
+    pub logins: u64,
+    /// Refused since the start, by reason.
+    pub rejections: Vec<(&'static str, u64)>,
+    /// Evicted since the start, by reason.
+    pub evictions: Vec<(&'static str, u64)>,
+    /// Those of them that did not end their side of the connection, by reason.
+    pub unanswered: Vec<(&'static str, u64)>,
+    /// How often clients were seen to come back as fast as they were evicted.
+    pub eviction_loops: u64,
+    /// How often the system refused to accept a client.
+    pub accepts_failed: u64,
+    /// Soft and hard limit.
+    pub limits: (u32, u32),
+}
+
+/// One pool.
+#[derive(Clone, Debug)]
+pub struct PoolSnapshot {
+    /// Its id.
+    pub id: PoolId,
+    /// Label.
+    pub protocol: &'static str,
+    /// Label.
+    pub database: String,
+    /// Label.
+    pub user: String,
+    /// Where its servers are, for people.
+    pub address: String,
+    /// Slots and waiters now.
+    pub counts: Counts,
+    /// The rules in force.
+    pub config: PoolConfig,
+    /// Time-outs in force for its clients. Where they come by listeners that differ, the longest.
+    pub timeouts: PoolTimes,
+    /// Clients logged in to it.
+    pub clients: u64,
+    /// Connections made since the start.
+    pub created: u64,
+    /// Connections closed since the start, by reason.
+    pub closed: Vec<(&'static str, u64)>,
+    /// Failed check-outs since the start, by reason.
+    pub checkout_failed: Vec<(&'static str, u64)>,
+    /// Pinned servers now, by reason.
+    pub pinned: Vec<(&'static str, u64)>,
+    /// Sessions that were to keep a server and got none since the start, by reason.
+    pub pins_refused: Vec<(&'static str, u64)>,
+    /// Transactions (leases ended) since the start.
+    pub transactions: u64,
+    /// Duration of check-outs by path: `idle`, `created`, `queued`.
+    pub checkout: [(&'static str, DurationHistogram); 3],
+    /// Duration of the phases of connecting: `dns`, `tcp`, `tls`, `auth`, `ready`.
+    pub connect: [(&'static str, DurationHistogram); 5],
+    /// How long servers are held.
+    pub hold: DurationHistogram,
+    /// For how long the server has been held that has been for longest, of those that are to come back at the end of a transaction: none
+    /// that is pinned, or kept for as long as others like.
+    pub oldest_hold: Option<Duration>,
+    /// How long the oldest waiter has waited.
+    pub oldest_wait: Option<Duration>,
+    /// Since when the upstream cannot be reached, if so.
+    pub unavailable_for: Option<Duration>,
+    /// What the last failed attempt to connect ended with.
+    pub last_error: Option<Arc<str>>,
+    /// The setting, other than its own size, because of which clients that wait now get no more servers.
+    pub limited_by: Option<&'static str>,
+    /// An operator paused it.
+    pub paused: bool,
+    /// An operator drains it: clients go as soon as they have nothing in progress.
+    pub drained: bool,
+}
+
+/// Time-outs of a pool's clients; `None` is off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolTimes {
+    /// A client with nothing in progress.
+    pub client_idle: Option<Duration>,
+    /// From a request's first byte to its last answer.
+    pub query: Option<Duration>,
+    /// Inside a transaction, between requests.
+    pub transaction_idle: Option<Duration>,
+}
+
+/// What forgotten pools of one database have counted. The fields are those of [`PoolSnapshot`].
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "they are explained there")]
+pub struct ForgottenPools {
+    pub protocol: &'static str,
+    pub database: String,
+    pub created: u64,
+    pub closed: Vec<(&'static str, u64)>,
+    pub checkout_failed: Vec<(&'static str, u64)>,
+    pub pins_refused: Vec<(&'static str, u64)>,
+    pub transactions: u64,
+    pub checkout: [DurationHistogram; 3],
+    pub connect: [DurationHistogram; 5],
+    pub hold: DurationHistogram,
+}
+
+impl PoolSnapshot {
+    /// Counts for forgotten pools of its database, too: where the pools of a database are added up, no count goes backwards.
+    pub fn count_for(&mut self, forgotten: &ForgottenPools) {
+        self.created += forgotten.created;
+        self.transactions += forgotten.transactions;
+        for (counts, others) in [
+            (&mut self.closed, &forgotten.closed),
+            (&mut self.checkout_failed, &forgotten.checkout_failed),
+            (&mut self.pins_refused, &forgotten.pins_refused),
+        ] {
+            others.iter().for_each(|(reason, count)| add(counts, reason, *count));
+        }
+        for ((_, times), others) in self.checkout.iter_mut().zip(&forgotten.checkout) {
+            times.add(others);
+        }
+        for ((_, times), others) in self.connect.iter_mut().zip(&forgotten.connect) {
+            times.add(others);
+        }
+        self.hold.add(&forgotten.hold);
+    }
+}
+
+/// Adds to the count of a reason. The reasons are few and fixed, so a list is the fastest map.
+pub(crate) fn add(counts: &mut Vec<(&'static str, u64)>, reason: &'static str, more: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == reason) {
+        Some((_, count)) => *count += more,
+        None => counts.push((reason, more)),
+    }
+}
+
+/// What a pool holds at one moment, without its statistics.
+#[derive(Clone, Debug)]
+pub struct PoolState {
+    /// Its id.
+    pub id: PoolId,
+    /// Label.
+    pub protocol: &'static str,
+    /// Label.
+    pub database: String,
+    /// Label.
+    pub user: String,
+    /// Slots and waiters.
+    pub counts: Counts,
+    /// Clients logged in to it.
+    pub clients: u64,
+    /// Connections made since the start.
+    pub created: u64,
+    /// Its upstream cannot be reached.
+    pub unavailable: bool,
+    /// An operator paused it.
+    pub paused: bool,
+    /// An operator drains it.
+    pub drained: bool,
+}
+
+/// What a pool whose size may be changed holds at one moment, and what it has counted since the start.
+#[derive(Clone, Debug)]
+pub struct PoolLoad {
+    /// Its id.
+    pub id: PoolId,
+    /// Label.
+    pub protocol: &'static str,
+    /// Label.
+    pub database: String,
+    /// Label.
+    pub user: String,
+    /// Slots and waiters.
+    pub counts: Counts,
+    /// Its size now.
+    pub max_size: u32,
+    /// Holds of servers that have ended.
+    pub completed: u64,
+    /// How long these took, together.
+    pub held: Duration,
+    /// Servers that clients got.
+    pub granted: u64,
+    /// Those that came free only after the client had begun to wait.
+    pub waited: u64,
+    /// Clients that got no server for another reason than an order, and connections that were lost or could not be made.
+    pub errors: u64,
+    /// Pinned servers.
+    pub pinned: u32,
+    /// It is not paused or drained, nor left to another process, and its upstream can be reached.
+    pub fit: bool,
+    /// It is paused, drained or left: somebody has ordered that it is not fit.
+    pub ordered: bool,
+}
+
+/// How much of a cap is used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CapUsage {
+    /// Its name, from [`PoolSpec::caps`](crate::PoolSpec::caps).
+    pub name: String,
+    /// Servers open or being made.
+    pub used: u32,
+    /// The limit as configured; 0 is unlimited.
+    pub limit: u32,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerSnapshot {
+    /// CPU time used by its thread.
+    pub cpu: Duration,
+    /// Clients it serves.
+    pub clients: u64,
+    /// Transactions it has served.
+    pub transactions: u64,
+    /// Servers that moved to it from another worker.
+    pub moves: u64,
+}
+
+/// Clients that somebody wants to know of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Whoever is connected.
+    All,
+    /// Those that hold a server or wait for one, the longest first.
+    Busy,
+    /// Those that hold one, the longest first.
+    Holders,
+}
+
+/// One client, for `/api/clients`.
+#[derive(Clone, Debug)]
+pub struct ClientInfo {
+    /// Its alone, for as long as the process lives.
+    pub id: u64,
+    /// `address:port`, or `unix`.
+    pub address: String,
+    /// The listener's name.
+    pub listener: String,
+    /// What the listener's clients speak.
+    pub protocol: &'static str,
+    /// Empty before login.
+    pub database: String,
+    /// Empty before login.
+    pub user: String,
+    /// `login`, `idle`, `waiting`, `active`, `transaction` or `subscribed`.
+    pub state: &'static str,
+    /// How long it has been in that state.
+    pub state_for: Duration,
+    /// Since when it is connected.
+    pub connected_for: Duration,
+    /// The pool of which it has a server or waits for one, else its own.
+    pub pool: Option<PoolId>,
+    /// The server it holds.
+    pub server: Option<u32>,
+    /// Why that is pinned.
+    pub pinned: Option<&'static str>,
+}
+
+/// One server, for `/api/servers`.
+#[derive(Clone, Debug)]
+pub struct ServerInfo {
+    /// Unique while it lives on its worker.
+    pub id: u32,
+    /// Label.
+    pub protocol: &'static str,
+    /// Label.
+    pub database: String,
+    /// Label.
+    pub user: String,
+    /// Where it is connected to.
+    pub address: String,
+    /// `connecting`, `idle`, `in_use`, `checking` or `closing`.
+    pub state: &'static str,
+    /// How long it has been in that state.
+    pub state_for: Duration,
+    /// Its age.
+    pub age: Duration,
+    /// The database's process id, when the protocol tells one.
+    pub backend: Option<u32>,
+    /// The client that holds it.
+    pub client: Option<u64>,
+    /// Why it is kept beyond a transaction.
+    pub pinned: Option<&'static str>,
+    /// The worker it lives on.
+    pub worker: u8,
+}

@@ -1,0 +1,53 @@
+//! Asking for servers that are kept for long, where a pool has become too small for all who keep one. Which server that is, the pool has
+//! decided.
+
+use std::sync::Arc;
+
+use pool::ServerId;
+use seam::Protocol;
+
+use super::{
+    Worker,
+    calls::{Source, call},
+};
+use crate::{reactor::Reactor, shared_pool::SharedPool};
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Asks the client that keeps a server for long to give it back, or the server's session if it goes on on its own account.
+    pub(super) fn ask_back(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
+        // Otherwise it has just moved, or ended.
+        let Some(slot) = self.server_here(pool.id, server) else { return };
+        if self.servers[slot].kept {
+            return self.tell_outdated(slot);
+        }
+        let Some(holder) = self.servers[slot].holder.map(|holder| holder as usize) else { return };
+        if self.clients[holder].closing || self.clients[holder].broken {
+            return;
+        }
+        let mut out = self.outbox();
+        let (client_tag, server_tag) = (self.client_tag(holder), self.server_tag(slot));
+        let protocol = Arc::clone(&self.shared.protocol);
+        let session = &mut self.clients[holder].session;
+        match call(|| protocol.give_way(client_tag, session, server_tag, pool.id, &mut out)) {
+            Some(gives) => {
+                if gives {
+                    self.tell_asked_back(slot, holder);
+                }
+                self.execute(out, Source::NONE);
+            }
+            None => self.on_client_defect(holder, out),
+        }
+    }
+
+    fn tell_asked_back(&mut self, slot: usize, holder: usize) {
+        if let Some(withheld) = self.paces.asked_back.permits(self.now) {
+            let spec = self.servers[slot].pool.spec();
+            tracing::warn!(
+                withheld,
+                client = %self.client_address(holder), database = %spec.database, user = %spec.user,
+                server = self.backend(slot), held_ms = (self.now - self.servers[slot].since).as_millis() as u64,
+                "there are fewer servers than before, and clients that keep theirs have them all: this one is to give its server back"
+            );
+        }
+    }
+}

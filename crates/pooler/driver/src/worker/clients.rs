@@ -1,0 +1,502 @@
+//! Clients: accepting them, and handing their bytes to their sessions.
+
+use std::{
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::Ordering::{Relaxed, SeqCst},
+    },
+};
+
+use pool::Time;
+use seam::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
+
+use super::{
+    Work, Worker,
+    calls::{HasSession, ServerSessions, Source, call},
+    delays::Turn,
+    diary::Story,
+    held::Held,
+    lease::Lease,
+    lines::{InLine, Line},
+    newcomers::Newcomer,
+    stalls::MAX_BEHIND,
+};
+use crate::{
+    client_state::State,
+    listener::Sent,
+    lobby::Net,
+    mailbox::{Admitted, Message},
+    reactor::{Buffer, ConnId, Owner, Reactor},
+    shared_pool::SharedPool,
+    socket,
+    tenants::Seats,
+    throttle::{self, Place},
+};
+
+/// One client. Tens of thousands of these are idle: every byte counts.
+pub(crate) struct ClientConn<C> {
+    pub(super) session: C,
+    /// Input that the session has not consumed: an incomplete message, or a request that waits for a
+    /// server. Empty, and then without memory, for a client that is idle.
+    pub(super) held: Held,
+    pub(super) lease: Lease,
+    pub(super) born: Time,
+    /// Since when it is in its state.
+    pub(super) since: Time,
+    pub(super) pool: Option<PoolId>,
+    /// Where it queues for what time brings.
+    pub(super) line: Option<InLine>,
+    /// Its database and its user, of whose clients it is one.
+    pub(super) seats: Seats,
+    /// Where it queues among the clients of these, if they have limits.
+    pub(super) tenant_places: [Option<InLine>; 2],
+    pub(super) conn: ConnId,
+    /// Its place among those who wait for their turn to log in.
+    pub(super) place: Option<Box<Place>>,
+    /// Tells it from others that had the same slot.
+    pub(super) serial: u32,
+    /// Its number as a waiter.
+    pub(super) waiter: u32,
+    pub(super) listener: u16,
+    /// When it last was counted among those who share.
+    pub(super) counted: u16,
+    pub(super) state: State,
+    pub(super) standing: Standing,
+    pub(super) admitted: Admitted,
+    /// Being closed: its session gets no more input.
+    pub(super) closing: bool,
+    /// Its listener counts it among those who go.
+    pub(super) leaving: bool,
+    /// It has logged in, and waits for a place with its database or its user.
+    pub(super) on_doorstep: bool,
+    /// It has not logged in: somebody else may get its place.
+    pub(super) in_lobby: bool,
+    /// Where it logs in from passwords are guessed: it may have to wait for its turn.
+    pub(super) turn: Turn,
+    /// Its session panicked: it is shown nothing any more, and what it has goes with it.
+    pub(super) broken: bool,
+    /// Its session has been told that it is over.
+    pub(super) parted: bool,
+    /// Its answers are kept back, because it guesses passwords.
+    pub(super) muted: bool,
+    /// Its session wants to know when all has left that was sent to it.
+    pub(super) tell_sent: bool,
+    /// Its end has been told, but not yet read.
+    pub(super) hung_up: bool,
+    /// Its end has been read, and it is still owed answers.
+    pub(super) half_closed: bool,
+    /// Why it was sent away, if it was.
+    pub(super) sent_away: Option<Sent>,
+    /// What the log is told of it.
+    pub(super) story: Story,
+}
+
+impl<C> ClientConn<C> {
+    /// Whether nothing is lost if it goes: nothing is in progress, or it waits for what others may do.
+    pub(super) fn has_no_work(&self) -> bool {
+        match self.state {
+            State::Idle => self.standing != Standing::Reading,
+            State::Login | State::Subscribed => true,
+            State::Active | State::Waiting => self.standing == Standing::Blocked,
+            State::Transaction => self.standing == Standing::Preparing,
+            State::Closing => false,
+        }
+    }
+}
+
+impl<C> HasSession for ClientConn<C> {
+    type Session = C;
+
+    fn session(&mut self) -> &mut C {
+        &mut self.session
+    }
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    // ---- coming ----
+
+    pub(super) fn on_accepted(&mut self, listener: u32, socket: R::Socket) {
+        let host = std::sync::Arc::clone(&self.host);
+        let rules = &host.listeners[listener as usize];
+        if host.draining.load(Relaxed) {
+            return;
+        }
+        let net = rules.tcp.then(|| R::peer_of(&socket)).flatten().map(|peer| throttle::net(peer.ip()));
+        // Where others wait for places it waits behind them.
+        if !self.newcomers.any(listener) && self.admit_newcomer(listener, net) {
+            self.settle_client(socket, listener, Admitted::Welcome);
+        } else if let Some(refused) = self.newcomers.wait(rules, listener, Newcomer { socket, net, since: self.now }) {
+            self.turn_away(refused.socket, listener, false);
+        }
+    }
+
+    /// Whether there is a place for a client from there. The one whose place it is, if it is another's, is told.
+    pub(super) fn admit_newcomer(&self, listener: u32, net: Net) -> bool {
+        let (welcome, displaced) = self.host.listeners[listener as usize].admit(net, self.now);
+        if let Some(displaced) = displaced {
+            self.tell_displaced(displaced);
+        }
+        welcome
+    }
+
+    /// There is no place for a client: it is let in only to be told so, or not even that.
+    pub(super) fn turn_away(&mut self, socket: R::Socket, listener: u32, waited: bool) {
+        if self.host.listeners[listener as usize].turn_away(waited) {
+            self.settle_client(socket, listener, Admitted::Surplus);
+        }
+    }
+
+    /// The worker with the fewest clients takes one.
+    pub(super) fn settle_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
+        let board = &self.host.board;
+        let load = |n: &usize| (board[*n].clients.load(Relaxed), *n != usize::from(self.number));
+        let chosen = (0..board.len()).min_by_key(load).expect("there is a worker");
+        board[chosen].clients.fetch_add(1, SeqCst);
+        if chosen == usize::from(self.number) {
+            self.add_client(socket, listener, admitted);
+        } else {
+            self.shared.mailboxes[chosen].send(Message::Client { socket, listener, admitted });
+        }
+    }
+
+    pub(super) fn on_accept_failed(&mut self, listener: u32, error: &std::io::Error) {
+        self.host.listeners[listener as usize].count_accept_failed();
+        if let Some(withheld) = self.paces.accept_failed.permits(self.now) {
+            let name = &self.host.listeners[listener as usize].name;
+            tracing::error!(withheld, listener = %name, %error, "cannot accept clients; trying again shortly");
+        }
+        if let Some((_, conn)) = self.listening.iter().find(|(l, _)| *l == listener)
+            && !self.accept_later.contains(conn)
+        {
+            self.accept_later.push(*conn);
+        }
+    }
+
+    pub(super) fn add_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
+        let slot = self.clients.vacant_key();
+        let conn = match self.reactor.attach(socket, Owner::Client(slot as u32)) {
+            Ok(conn) => conn,
+            Err(error) => {
+                tracing::error!(%error, "cannot watch a new client");
+                return self.never_came(listener, admitted);
+            }
+        };
+        let peer = self.host.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
+        let origin = Origin {
+            listener: listener as u16,
+            address: peer.map(|peer| peer.ip().to_canonical()),
+            port: peer.map_or(0, |peer| peer.port()),
+        };
+        let mut out = self.outbox();
+        let tag = self.client_tag(slot);
+        let Some(session) = call(|| self.shared.protocol.client_start(tag, origin, &mut out)) else {
+            self.discard(out);
+            self.reactor.close(conn);
+            return self.never_came(listener, admitted);
+        };
+        let serial = self.next_serial;
+        self.next_serial = self.next_serial.wrapping_add(1);
+        let place = self.lines[listener as usize].join(Line::Login, slot, self.now);
+        self.clients.insert(ClientConn {
+            session,
+            held: Held::default(),
+            lease: Lease::None,
+            born: self.now,
+            since: self.now,
+            pool: None,
+            line: Some(place),
+            seats: [None; 2],
+            tenant_places: [None; 2],
+            conn,
+            place: None,
+            serial,
+            waiter: serial,
+            listener: listener as u16,
+            counted: 0,
+            state: State::Login,
+            standing: Standing::Login,
+            admitted,
+            closing: false,
+            leaving: false,
+            on_doorstep: false,
+            in_lobby: admitted == Admitted::Welcome,
+            turn: Turn::Free,
+            broken: false,
+            parted: false,
+            muted: false,
+            tell_sent: false,
+            hung_up: false,
+            half_closed: false,
+            story: Story::new(peer.map(|peer| (peer.ip(), peer.port()))),
+            sent_away: None,
+        });
+        self.states[listener as usize][State::Login as usize] += 1;
+        if admitted == Admitted::Welcome {
+            let net = peer.map(|peer| throttle::net(peer.ip()));
+            self.host.listeners[listener as usize].enter_lobby(self.guest(slot), net, self.now);
+        }
+        self.execute(out, Source::NONE);
+        let why = match admitted {
+            Admitted::Welcome | Admitted::Surplus if self.draining => Some(Refusal::ShuttingDown),
+            Admitted::Welcome | Admitted::Displaced => None,
+            Admitted::Surplus => {
+                let limit = self.host.listeners[listener as usize].limits().hard_limit;
+                Some(Refusal::TooManyClients { limit })
+            }
+        };
+        if let Some(why) = why {
+            self.tell_refusal(slot, why);
+        }
+        self.rearm_client(slot);
+    }
+
+    /// A client has logged in, and has all the places that it needs.
+    pub(super) fn come_in(&mut self, slot: usize) {
+        if !self.leave_lobby(slot) {
+            // It hears that in the place of the answer to its login.
+            if !self.clients[slot].on_doorstep {
+                self.wait_on_doorstep(slot, None, false);
+            }
+            return self.push_crowded(slot);
+        }
+        let pool = self.clients[slot].pool.expect("it has logged in");
+        let shared = Arc::clone(&self.pools[&pool]);
+        self.follow_pool(slot, &shared, None);
+        if shared.drained.load(Relaxed) {
+            let why = Refusal::Drained { at_login: self.clients[slot].on_doorstep };
+            let (client, serial) = (slot as u32, self.clients[slot].serial);
+            self.work.push_back(Work::Refuse { client, serial, why });
+        }
+    }
+
+    /// Its session uses another pool from now on. False if that is drained: then the client has to go, and nothing is to be done for it there.
+    pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) -> bool {
+        let shared = self.pool(pool);
+        let Some(client) = self.clients.get_mut(slot) else { return true };
+        // It stays with the one before if this one is forgotten: its session hears of that when it asks for a server.
+        let Some(shared) = shared.filter(|shared| shared.enter()) else { return true };
+        let before = client.pool.replace(pool).expect("a client that has logged in uses a pool");
+        let before = Arc::clone(&self.pools[&before]);
+        before.clients.fetch_sub(1, Relaxed);
+        self.follow_pool(slot, &shared, Some(&before));
+        let stays = !shared.drained.load(Relaxed);
+        if !stays {
+            self.refuse(slot, Refusal::Drained { at_login: false });
+        }
+        stays
+    }
+
+    /// The times of this pool hold for the client.
+    fn follow_pool(&mut self, slot: usize, shared: &SharedPool, before: Option<&SharedPool>) {
+        let client = &self.clients[slot];
+        let rules = &self.host.listeners[usize::from(client.listener)];
+        // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
+        let patience_of = |pool: &SharedPool| socket::patience(pool.spec().timeouts.over(rules.timeouts()).client_idle);
+        let (was, patience) = (before.map_or(rules.patience, patience_of), patience_of(shared));
+        if rules.tcp && patience != was {
+            self.reactor.set_patience(client.conn, patience);
+        }
+    }
+
+    // ---- their bytes ----
+
+    pub(super) fn on_client_received(&mut self, slot: usize, buffer: &Rc<Buffer>, length: usize) {
+        let client = &mut self.clients[slot];
+        if length == 0 {
+            return self.on_end_of_input(slot);
+        }
+        if client.closing {
+            return;
+        }
+        let serial = client.serial;
+        if let Lease::Held { server } = client.lease {
+            self.note_moved(server as usize);
+        }
+        let client = &mut self.clients[slot];
+        if client.held.is_empty() && !self.is_withheld(slot) && !self.awaits_turn(slot) {
+            let (used, need) = self.hand_over(slot, Source::Ring(buffer, 0), &buffer[..length]);
+            if used < length
+                && let Some(client) = self.listener(slot, serial)
+            {
+                client.held.extend(&buffer[used..length]);
+                client.held.consumed(0, need);
+            }
+        } else {
+            let held = &mut self.clients[slot].held;
+            held.extend(&buffer[..length]);
+            if held.is_enough(self.host.config.max_held_input) {
+                self.feed(slot);
+            }
+        }
+        self.rearm_client(slot);
+    }
+
+    /// The client that is meant, if its session goes on hearing it.
+    fn listener(&mut self, slot: usize, serial: u32) -> Option<&mut ClientConn<P::Client>> {
+        self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.closing)
+    }
+
+    /// Hands held-back input to the session again.
+    pub(super) fn feed(&mut self, slot: usize) {
+        if self.clients[slot].held.is_empty() {
+            return self.rearm_client(slot);
+        }
+        if self.is_withheld(slot) || self.awaits_turn(slot) {
+            return;
+        }
+        let serial = self.clients[slot].serial;
+        let mut held = std::mem::take(&mut self.clients[slot].held);
+        let (used, need) = self.hand_over(slot, Source::Bytes(held.bytes()), held.bytes());
+        held.consumed(used, need);
+        if let Some(client) = self.listener(slot, serial) {
+            debug_assert!(client.held.is_empty());
+            client.held = held;
+        }
+        self.rearm_client(slot);
+    }
+
+    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the rest it needs at
+    /// least.
+    fn hand_over(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
+        let length = bytes.len();
+        let tag = self.client_tag(slot);
+        let (mut at, mut need) = (0, 0);
+        while at < length {
+            let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return (length, 0) };
+            // What came before may have been more than its login, and this is another one.
+            let asks_again = |worker: &mut Self| at > 0 && worker.awaits_turn(slot);
+            if client.lease.is_waiting() || self.is_withheld(slot) || asks_again(self) {
+                need = 0;
+                break;
+            }
+            let mut out = self.outbox();
+            let client = &mut self.clients[slot];
+            let input = Input {
+                bytes: &bytes[at..],
+                full: length - at >= self.host.config.max_held_input,
+                unread: self.reactor.is_sending(client.conn),
+                now: self.now.since(Time(0)),
+            };
+            let protocol = &self.shared.protocol;
+            let mut servers = ServerSessions(&mut self.servers);
+            let used = call(|| {
+                let used = protocol.client_input(tag, &mut client.session, &mut servers, input, &mut out);
+                assert!(used <= length - at, "a session consumes no more than it was given");
+                used
+            });
+            let Some(used) = used else {
+                self.on_client_defect(slot, out);
+                return (length, 0);
+            };
+            need = out.need;
+            if let Lease::Shared { heard, .. } = &mut client.lease {
+                *heard = true;
+            }
+            let go_on = self.execute_for(Some(slot), out, source.skip(at));
+            at += used;
+            if self.upgrading.is_some() {
+                self.upgrade(Peer::Client(tag), &bytes[at..]);
+                return (length, 0);
+            }
+            if used == 0 && !go_on {
+                break;
+            }
+        }
+        (at, need)
+    }
+
+    /// Receives from the client if its input can go anywhere.
+    pub(super) fn rearm_client(&mut self, slot: usize) {
+        let Some(client) = self.clients.get(slot) else { return };
+        if client.closing || client.half_closed || client.lease.is_waiting() || client.on_doorstep {
+            return;
+        }
+        if client.held.len() >= self.host.config.max_held_input {
+            if client.hung_up && !self.is_owed_answers(slot) {
+                self.push_client_gone(slot);
+            }
+            return;
+        }
+        if let Lease::Held { server } = client.lease
+            && (self.reactor.is_sending(self.servers[server as usize].conn) || self.servers[server as usize].sides > 0)
+        {
+            return;
+        }
+        if matches!(client.lease, Lease::Shared { .. }) && self.is_withheld(slot) {
+            return;
+        }
+        // A client that does not read its own answers is not listened to either.
+        if self.reactor.is_sending(client.conn) && !self.upstream_keeps_replies(client) {
+            return;
+        }
+        self.reactor.receive(client.conn);
+    }
+
+    fn upstream_keeps_replies(&self, client: &ClientConn<P::Client>) -> bool {
+        self.host.listeners[usize::from(client.listener)].client_rules.upstream_keeps_replies
+            && match client.lease {
+                Lease::Held { .. } => true,
+                // What is answered here is not the upstream's to keep.
+                Lease::None => client.state != State::Login && self.reactor.unsent(client.conn) < MAX_BEHIND,
+                Lease::Shared { .. } | Lease::Waiting { .. } | Lease::Joining { .. } => false,
+            }
+    }
+
+    /// Whether the server that a client holds has to wait until the client has read what was sent to it.
+    pub(super) fn is_behind_its_server(&self, slot: usize) -> bool {
+        let client = &self.clients[slot];
+        self.reactor.is_sending(client.conn)
+            && !self.host.listeners[usize::from(client.listener)].client_rules.session_keeps_replies
+    }
+
+    pub(super) fn on_client_sent(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        if client.closing {
+            if !client.muted {
+                self.linger_or_remove(slot);
+            }
+            return;
+        }
+        if std::mem::take(&mut client.tell_sent) {
+            self.sent.push((slot as u32, client.serial));
+        }
+        match client.lease {
+            Lease::Held { server } => {
+                self.rearm_client(slot);
+                self.rearm_server(server as usize);
+            }
+            Lease::Shared { .. } => {
+                self.rearm_client(slot);
+                self.end_stall(slot);
+            }
+            Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => {
+                self.end_stall(slot);
+                self.rearm_client(slot);
+            }
+        }
+    }
+
+    /// Its session is to be told when all has left that was sent to it.
+    pub(super) fn tell_sent(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        match self.reactor.is_sending(client.conn) {
+            true => client.tell_sent = true,
+            false => self.sent.push((slot as u32, client.serial)),
+        }
+    }
+
+    /// The peer has gone while we were not receiving: it waits for a server, or does not read.
+    pub(super) fn on_client_hung_up(&mut self, slot: usize) {
+        let is_owed = self.is_owed_answers(slot);
+        let client = &mut self.clients[slot];
+        client.hung_up = true;
+        // Otherwise the end is seen when it is listened to again.
+        if client.lease.is_waiting() || client.on_doorstep || client.held.len() >= self.host.config.max_held_input {
+            match is_owed {
+                true => self.begin_lingering(slot),
+                false => self.push_client_gone(slot),
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What becomes of a session that panics: it ends together with what it holds, and nobody else does.
+//!
+//! Every call into the protocol is made by [`call`]. A panic there leaves the state of the worker as it was before the call, because
+//! what a session wishes is in its outbox, which is then thrown away. What is in doubt is the session itself, and those that it
+//! was shown: so a client goes with the server that it holds or shares, and a server with its holder, or with the one client of many
+//! that its session looked at last. The others who share such a server hear that it was lost, and go on with another.
+//! A panic of the driver itself ends all workers.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use seam::{Blame, CloseReason, Effect, Outbox, Protocol, ServerTag, Sessions};
+
+use super::{
+    Work, Worker,
+    calls::{Source, call},
+    lease::Lease,
+};
+use crate::reactor::Reactor;
+
+/// Why the connections end. Where it was is on standard error, whereto the runtime writes it.
+const WHY: &str = "a session of Poolhouse panicked: this is a defect, please report it";
+
+/// What a session is shown that is not to touch any other.
+struct Nobody;
+
+impl<S> Sessions<ServerTag, S> for Nobody {
+    fn get(&mut self, _: ServerTag) -> Option<&mut S> {
+        None
+    }
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Takes back the outbox of a call that panicked. Nothing of what is in it is done.
+    #[cold]
+    pub(super) fn discard(&mut self, mut out: Outbox) {
+        out.clear();
+        self.outboxes.push(out);
+        self.count_defect();
+    }
+
+    #[cold]
+    pub(super) fn count_defect(&mut self) {
+        self.host.panics.fetch_add(1, Relaxed);
+        if let Some(withheld) = self.paces.defect.permits(self.now) {
+            tracing::error!(withheld, "{WHY}");
+        }
+    }
+
+    /// A call into the session of a client panicked.
+    #[cold]
+    pub(super) fn on_client_defect(&mut self, slot: usize, out: Outbox) {
+        self.discard(out);
+        self.end_broken_client(slot);
+    }
+
+    /// A call into the session of a server panicked. `shown` is the client that it looked at last.
+    #[cold]
+    pub(super) fn on_server_defect(&mut self, slot: usize, shown: Option<usize>, out: Outbox) {
+        self.discard(out);
+        let holder = self.servers[slot].holder.map(|holder| holder as usize);
+        // First the server: whoever has it is told that it is gone.
+        self.end_server(slot, CloseReason::Error(Blame::Ours, WHY.to_owned()));
+        if let Some(client) = holder.or(shown) {
+            self.end_broken_client(client);
+        }
+    }
+
+    /// Has a client removed whose session is in doubt, with the server that it has.
+    pub(super) fn end_broken_client(&mut self, slot: usize) {
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        if std::mem::replace(&mut client.broken, true) {
+            return;
+        }
+        client.closing = true;
+        let (serial, lease) = (client.serial, client.lease);
+        let why = || CloseReason::Error(Blame::Ours, WHY.to_owned());
+        if let Lease::Held { server } | Lease::Shared { server, .. } = lease
+            && !self.servers[server as usize].ending
+        {
+            self.end_server(server as usize, why());
+        }
+        self.work.push_back(Work::CloseClient { client: slot as u32, serial, reason: why() });
+    }
+
+    /// A client whose session is in doubt parts from it: what it has is taken from it, and its session may forget what it has with the
+    /// protocol itself. Of its wishes only posts are fulfilled, because they can hurt nobody.
+    #[cold]
+    pub(super) fn part_from_broken(&mut self, slot: usize, told: bool) {
+        if let Lease::Held { server } | Lease::Shared { server, .. } = self.clients[slot].lease {
+            self.remove_server(server as usize, CloseReason::Error(Blame::Ours, WHY.to_owned()));
+        }
+        if told {
+            return;
+        }
+        let mut out = self.outbox();
+        let tag = self.client_tag(slot);
+        let protocol = Arc::clone(&self.shared.protocol);
+        let session = &mut self.clients[slot].session;
+        if call(|| protocol.client_gone(tag, session, &mut Nobody, &mut out)).is_none() {
+            out.clear();
+        }
+        out.effects.retain(|effect| matches!(effect, Effect::Post { .. }));
+        self.execute(out, Source::NONE);
+    }
+}

@@ -1,0 +1,139 @@
+//! Logins from addresses that guess passwords: clients wait for their turn, and answers to failures are kept back for a while.
+
+use pool::Time;
+use seam::{CloseReason, Protocol, Refusal};
+
+use super::{Work, Worker, lines::Line};
+use crate::{
+    client_state::State,
+    mailbox::Admitted,
+    reactor::{Data, Reactor},
+    throttle,
+};
+
+/// Bytes of a kept-back answer to a failed login.
+const MAX_KEPT_BACK: usize = 4096;
+
+/// A kept-back answer.
+pub(super) struct Delayed {
+    client: u32,
+    serial: u32,
+    until: Time,
+    bytes: Vec<u8>,
+}
+
+/// Where a client stands that logs in from an address that fails too often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// It may go on, unless it is asked about again.
+    Free,
+    /// Its input is held back until it is its turn.
+    Awaited,
+    /// It has waited for too long, and is let through to be told so.
+    Waived,
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    // ---- turns ----
+
+    /// Whether the client must wait for its turn to log in.
+    pub(super) fn awaits_turn(&mut self, slot: usize) -> bool {
+        if self.clients[slot].state != State::Login || self.host.throttle.is_quiet() {
+            return false;
+        }
+        let address = self.client_ip(slot);
+        let client = &mut self.clients[slot];
+        if client.turn == Turn::Waived || client.admitted != Admitted::Welcome {
+            return false;
+        }
+        if self.host.throttle.is_turn(address, &mut client.place, self.now) {
+            client.turn = Turn::Free;
+            return false;
+        }
+        if client.turn == Turn::Free {
+            client.turn = Turn::Awaited;
+            self.turns.push((slot as u32, client.serial));
+        }
+        true
+    }
+
+    /// Lets those go on whose turn it is.
+    pub(super) fn take_turns(&mut self) {
+        for (client, serial) in std::mem::take(&mut self.turns) {
+            if self.client_is(client, serial) && self.clients[client as usize].turn == Turn::Awaited {
+                self.clients[client as usize].turn = Turn::Free;
+                // It is queued again if it still has to wait.
+                self.feed(client as usize);
+            }
+        }
+    }
+
+    /// The client's login is over, well or not: others may have its turn.
+    pub(super) fn end_turn(&mut self, slot: usize) {
+        if let Some(place) = self.clients[slot].place.take() {
+            self.host.throttle.left(*place);
+        }
+    }
+
+    /// It was not the client's turn for as long as a login may take: it is told so when it is able to understand.
+    pub(super) fn give_up_turn(&mut self, slot: usize) {
+        self.end_turn(slot);
+        let client = &mut self.clients[slot];
+        client.turn = Turn::Waived;
+        let (listener, serial) = (usize::from(client.listener), client.serial);
+        if let Some(place) = client.line.take() {
+            self.lines[listener].leave(place);
+        }
+        client.line = Some(self.lines[listener].join(Line::Login, slot, self.now));
+        self.host.listeners[listener].count_throttled();
+        let told = self.tell_refusal(slot, Refusal::Throttled { retry_after: throttle::DELAY });
+        let client = &mut self.clients[slot];
+        if told && !client.closing {
+            client.closing = true;
+            self.work.push_back(Work::CloseClient { client: slot as u32, serial, reason: CloseReason::Done });
+        } else {
+            self.push_feed(slot);
+        }
+    }
+
+    // ---- answers ----
+
+    pub(super) fn on_auth_failed(&mut self, slot: usize) {
+        self.work.push_back(Work::LoginFailed { client: slot as u32, serial: self.clients[slot].serial });
+        let address = self.client_ip(slot);
+        let place = self.clients[slot].place.take().map(|place| *place);
+        if !self.host.throttle.failed(address, place, self.now) {
+            return;
+        }
+        let client = &mut self.clients[slot];
+        client.muted = true;
+        let (serial, until) = (client.serial, self.now + throttle::DELAY);
+        self.delayed.push_back(Delayed { client: slot as u32, serial, until, bytes: Vec::new() });
+    }
+
+    pub(super) fn keep_back(&mut self, slot: usize, data: &Data<'_>) {
+        let bytes = data.bytes();
+        let serial = self.clients[slot].serial;
+        if let Some(delayed) = self.delayed.iter_mut().rev().find(|d| d.client as usize == slot && d.serial == serial)
+            && delayed.bytes.len() + bytes.len() <= MAX_KEPT_BACK
+        {
+            delayed.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Gives the kept-back answers whose time has come.
+    pub(super) fn answer_delayed(&mut self) {
+        while self.delayed.front().is_some_and(|delayed| delayed.until <= self.now) {
+            let delayed = self.delayed.pop_front().expect("there is one");
+            if !self.client_is(delayed.client, delayed.serial) {
+                continue;
+            }
+            let slot = delayed.client as usize;
+            self.clients[slot].muted = false;
+            let _ = self.reactor.send(self.clients[slot].conn, Data::Bytes(&delayed.bytes));
+            if self.clients[slot].closing {
+                self.linger_or_remove(slot);
+            }
+        }
+    }
+}

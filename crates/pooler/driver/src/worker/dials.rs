@@ -1,0 +1,277 @@
+//! Connections in the making: resolving, connecting, trying the next address and the next host, until there is a server
+//! or an error.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use pool::{Fault, ServerId, Time};
+use seam::{CloseReason, Peer, Protocol};
+
+use super::{
+    Worker,
+    attempts::{Attempts, Demand},
+    calls::{Source, call},
+    farewells::StillOpen,
+    held::Held,
+    pools::Local,
+    servers::{Phase, ServerConn},
+};
+use crate::{
+    config::Address,
+    mailbox::{Message, Question},
+    reactor::{ConnId, Owner, Reactor},
+    shared_pool::{self, SharedPool},
+};
+
+/// A connection in the making.
+pub(super) struct Dial {
+    pub(super) id: ServerId,
+    pool: Arc<SharedPool>,
+    /// The host at hand.
+    address: Address,
+    /// What is asked of it.
+    demand: Demand,
+    attempts: Attempts,
+    conn: Option<ConnId>,
+    /// Addresses of the host still to be tried.
+    addresses: VecDeque<SocketAddr>,
+    /// When the phase at hand began.
+    since: Time,
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Begins a connection for a slot of the pool.
+    pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
+        self.enter_pool(&pool);
+        let attempts = Attempts::new(pool.spec(), pool.host.load(Relaxed), self.now);
+        self.dial_again(pool, id, attempts, None);
+    }
+
+    /// Begins, or goes on with another host. `conn`: a connection to the last one that has yet to end.
+    pub(super) fn dial_again(
+        &mut self,
+        pool: Arc<SharedPool>,
+        id: ServerId,
+        mut attempts: Attempts,
+        open: Option<StillOpen>,
+    ) {
+        pool.host.store(attempts.place(), Relaxed);
+        let Some((address, demand)) = attempts.next() else {
+            self.set_whereabouts(pool.id, id, Local::None);
+            return self.connect_failed(&pool, id, attempts.errors(), Fault::Passing, open);
+        };
+        self.dial_host(pool, id, attempts, address, demand);
+    }
+
+    /// Begins with a host: one of those that are configured, or where one of these has directed us.
+    pub(super) fn dial_host(
+        &mut self,
+        pool: Arc<SharedPool>,
+        id: ServerId,
+        attempts: Attempts,
+        address: Address,
+        demand: Demand,
+    ) {
+        let pool_id = pool.id;
+        let left = attempts.left();
+        let dial = Dial {
+            id,
+            pool,
+            address: address.clone(),
+            demand,
+            attempts,
+            conn: None,
+            addresses: VecDeque::new(),
+            since: self.now,
+        };
+        let slot = self.dials.insert(dial);
+        self.set_whereabouts(pool_id, id, Local::Dial(slot as u32));
+        match address {
+            Address::Unix(path) => {
+                let conn = self.reactor.connect_unix(&path, Owner::Dial(slot as u32));
+                self.on_dial_begun(slot, conn);
+            }
+            Address::Tcp { host, port } => match host.parse::<IpAddr>() {
+                Ok(ip) => self.dial_addresses(slot, [SocketAddr::new(ip, port)].into()),
+                Err(_) => {
+                    let (shared, number) = (Arc::clone(&self.shared), usize::from(self.number));
+                    let question = Question { dial: slot as u32, pool: pool_id, server: id, left };
+                    self.host.resolver.resolve(&host, port, move |(result, took)| {
+                        shared.mailboxes[number].send(Message::Resolved { question, result, took });
+                    });
+                }
+            },
+        }
+    }
+
+    pub(super) fn on_resolved(&mut self, question: Question, result: Result<Vec<SocketAddr>, String>, took: Duration) {
+        // The dial may have been given up, and its slot be another pool's by now; or it has gone on to another host.
+        let slot = question.dial as usize;
+        let asked = |dial: &&Dial| {
+            let (pool, server, left) = (dial.pool.id, dial.id, dial.attempts.left());
+            Question { dial: question.dial, pool, server, left } == question && dial.conn.is_none()
+        };
+        let Some(dial) = self.dials.get(slot).filter(asked) else { return };
+        dial.pool.lock().stats.on_phase(shared_pool::Phase::Dns, took);
+        match result {
+            Ok(addresses) if !addresses.is_empty() => self.dial_addresses(slot, addresses.into()),
+            Ok(_) => self.dial_failed(slot, "the name has no address"),
+            Err(error) => self.dial_failed(slot, &error),
+        }
+    }
+
+    fn dial_addresses(&mut self, slot: usize, mut addresses: VecDeque<SocketAddr>) {
+        let address = addresses.pop_front().expect("there is an address to try");
+        self.dials[slot].addresses = addresses;
+        self.dials[slot].since = self.now;
+        let conn = self.reactor.connect_tcp(address, Owner::Dial(slot as u32));
+        self.on_dial_begun(slot, conn);
+    }
+
+    fn on_dial_begun(&mut self, slot: usize, conn: io::Result<ConnId>) {
+        match conn {
+            Ok(conn) => self.dials[slot].conn = Some(conn),
+            Err(error) => self.next_address(slot, &error),
+        }
+    }
+
+    fn next_address(&mut self, slot: usize, error: &io::Error) {
+        if self.dials[slot].addresses.is_empty() {
+            let text = format!("cannot connect to {}: {error}", self.dials[slot].address);
+            return self.dial_failed(slot, &text);
+        }
+        let addresses = std::mem::take(&mut self.dials[slot].addresses);
+        self.dial_addresses(slot, addresses);
+    }
+
+    pub(super) fn on_dialled(&mut self, slot: usize, result: io::Result<()>) {
+        let conn = self.dials[slot].conn.take().expect("a connect that ended was begun");
+        if let Err(error) = result {
+            self.reactor.close(conn);
+            return self.next_address(slot, &error);
+        }
+        let dial = self.dials.remove(slot);
+        let server_slot = self.servers.vacant_key();
+        self.reactor.set_owner(conn, Owner::Server(server_slot as u32));
+        dial.pool.lock().stats.on_phase(shared_pool::Phase::Tcp, self.now - dial.since);
+        let mut out = self.outbox();
+        let tag = self.server_tag(server_slot);
+        let protocol = &self.shared.protocol;
+        let session = call(|| match dial.demand {
+            Demand::Full => protocol.server_start(tag, dial.pool.id, &mut out),
+            Demand::Modest => protocol.server_start_modest(tag, dial.pool.id, &mut out),
+            Demand::Directed => protocol.server_start_directed(tag, dial.pool.id, &mut out),
+        });
+        let Some(session) = session else {
+            self.discard(out);
+            self.reactor.close(conn);
+            self.set_whereabouts(dial.pool.id, dial.id, Local::None);
+            return self.connect_failed(
+                &dial.pool,
+                dial.id,
+                "Poolhouse's session panicked as it began",
+                Fault::Passing,
+                None,
+            );
+        };
+        self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
+        self.servers.insert(ServerConn {
+            session,
+            conn,
+            pool: dial.pool,
+            id: dial.id,
+            address: dial.address,
+            attempts: Some(Box::new(dial.attempts)),
+            phase: Phase::Starting,
+            authenticated: false,
+            ending: false,
+            over: false,
+            tainted: false,
+            soiled: false,
+            served: false,
+            holder: None,
+            share: None,
+            kept: false,
+            held: Held::default(),
+            unconsumed: false,
+            since: self.now,
+            born: self.now,
+            moved: self.now,
+            awaits_holder: None,
+            pinned: None,
+            sides: 0,
+            after_side: None,
+            cancel_again: None,
+        });
+        self.execute(out, Source::NONE);
+        if self.upgrading.is_some() {
+            self.upgrade(Peer::Server(self.server_tag(server_slot)), &[]);
+        }
+        self.rearm_server(server_slot);
+    }
+
+    /// The host at hand will not do.
+    fn dial_failed(&mut self, slot: usize, error: &str) {
+        let mut dial = self.dials.remove(slot);
+        dial.attempts.note(error);
+        self.dial_again(dial.pool, dial.id, dial.attempts, None);
+    }
+
+    /// No connection was made. `conn`: one that was begun with, and has yet to end.
+    pub(super) fn connect_failed(
+        &mut self,
+        pool: &Arc<SharedPool>,
+        id: ServerId,
+        error: &str,
+        fault: Fault,
+        open: Option<StillOpen>,
+    ) {
+        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
+            let spec = pool.spec();
+            tracing::warn!(withheld, database = %spec.database, user = %spec.user, "{error}");
+        }
+        pool.set_last_error(error);
+        self.forget_start(pool, id, fault, open);
+    }
+
+    pub(super) fn drop_dial(&mut self, slot: usize) {
+        let dial = self.dials.remove(slot);
+        self.set_whereabouts(dial.pool.id, dial.id, Local::None);
+        if let Some(conn) = dial.conn {
+            self.reactor.close(conn);
+        }
+        dial.pool.set_last_error(format!("connecting to {} takes too long", dial.address));
+    }
+
+    /// Where there are several addresses or hosts, gives each its part of the time there is for connecting.
+    pub(super) fn try_next_addresses(&mut self) {
+        let late = |dial: &Dial| {
+            let share = dial.attempts.share() / (dial.addresses.len() as u32 + 1);
+            let another = dial.attempts.left() > 0 || (dial.conn.is_some() && !dial.addresses.is_empty());
+            another && self.now - dial.since >= share
+        };
+        let late: Vec<usize> = self.dials.iter().filter(|(_, dial)| late(dial)).map(|(slot, _)| slot).collect();
+        for slot in late {
+            if let Some(conn) = self.dials[slot].conn.take() {
+                self.reactor.close(conn);
+            }
+            self.next_address(slot, &io::ErrorKind::TimedOut.into());
+        }
+        let slow = |server: &ServerConn<P::Server>| {
+            let attempts = server.attempts.as_ref().filter(|attempts| attempts.left() > 0);
+            attempts.is_some_and(|attempts| !server.ending && self.now - server.born >= attempts.share())
+        };
+        let slow: Vec<usize> = self.servers.iter().filter(|(_, s)| slow(s)).map(|(slot, _)| slot).collect();
+        for slot in slow {
+            // Another host is not kept waiting for the end of a connection to one that is silent.
+            self.servers[slot].over = true;
+            let message = "its login takes too long".to_owned();
+            self.end_server(slot, CloseReason::StartFailed { permanent: false, message });
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What the log is told of clients that come and go, and of databases that are lost and come back. Decides nothing.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use pool::Time;
+use seam::{Blame, CloseReason, Protocol};
+
+use super::Worker;
+use crate::{client_state::State, reactor::Reactor, shared_pool::SharedPool};
+
+/// Seconds, to the millisecond.
+fn in_log(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e3).round() / 1e3
+}
+
+/// How a client's connection came to its end.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// The client closed it, or it broke.
+    #[default]
+    Gone,
+    /// The client said goodbye, or all was said.
+    Done,
+    /// For what the client did.
+    ClientError,
+    /// For another error; a line of its own tells which.
+    Error,
+}
+
+impl End {
+    pub(super) fn of(reason: &CloseReason) -> Self {
+        match reason {
+            CloseReason::Goodbye | CloseReason::Done => Self::Done,
+            CloseReason::Error(Blame::Client, _) => Self::ClientError,
+            _ => Self::Error,
+        }
+    }
+
+    /// An error, of which the client was told.
+    pub(super) fn is_error(self) -> bool {
+        matches!(self, Self::ClientError | Self::Error)
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Gone => "the client closed the connection",
+            Self::Done => "the client ended the session",
+            Self::ClientError => "an error of the client",
+            Self::Error => "an error",
+        }
+    }
+}
+
+/// What a connection of a client was like, for its last line.
+#[derive(Clone, Default)]
+pub(super) struct Story {
+    /// Where it comes from, for when its connection no longer tells: one that is broken does not. `None` on a Unix socket.
+    pub(super) from: Option<(IpAddr, u16)>,
+    /// The database and the user that it asked for, until it has logged in.
+    pub(super) asked: Option<Box<(String, String)>>,
+    /// How often it was busy after it had been idle.
+    requests: u32,
+    pub(super) tls: bool,
+    /// It has logged in; later logins of the same connection are not told.
+    pub(super) connected: bool,
+    /// Its login has failed, and it is closed for that: why is told then.
+    pub(super) login_failed: bool,
+    pub(super) end: End,
+}
+
+impl Story {
+    pub(super) fn new(from: Option<(IpAddr, u16)>) -> Self {
+        Self { from, ..Self::default() }
+    }
+
+    /// It goes from one state to another.
+    pub(super) fn turns(&mut self, from: State, to: State) {
+        let busy = matches!(to, State::Active | State::Waiting | State::Transaction);
+        self.requests = self.requests.saturating_add(u32::from(from == State::Idle && busy));
+    }
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// A client says as whom it wants to log in, and where to.
+    pub(super) fn on_asks(&mut self, slot: usize, login: Box<(String, String)>) {
+        if let Some(client) = self.clients.get_mut(slot) {
+            client.story.asked = Some(login);
+        }
+    }
+
+    /// A client has logged in.
+    pub(super) fn tell_connected(&mut self, slot: usize) {
+        self.clients[slot].story.asked = None;
+        if !self.host.config.log_connections {
+            return;
+        }
+        let client = &self.clients[slot];
+        let listener = &self.host.listeners[usize::from(client.listener)];
+        let took = self.now - client.born;
+        tracing::info!(
+            client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
+            listener = %listener.name, protocol = listener.protocol, tls = client.story.tls, took_ms = took.as_millis() as u64,
+            "client connected"
+        );
+    }
+
+    /// The connection of a client is about to be closed.
+    pub(super) fn tell_disconnected(&self, slot: usize) {
+        let client = &self.clients[slot];
+        if !self.host.config.log_disconnections || client.pool.is_none() {
+            return;
+        }
+        let listener = &self.host.listeners[usize::from(client.listener)];
+        let reason = client.sent_away.map_or_else(|| client.story.end.text(), |sent| sent.label());
+        tracing::info!(
+            client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
+            listener = %listener.name, protocol = listener.protocol, tls = client.story.tls,
+            lasted_s = in_log(self.now - client.born), requests = client.story.requests, reason,
+            "client disconnected"
+        );
+    }
+
+    /// A login has failed. If the client is closed for that, its session has said so by now, and one line tells both.
+    pub(super) fn on_login_failed(&mut self, slot: usize) {
+        match self.clients[slot].closing {
+            true => self.clients[slot].story.login_failed = true,
+            false => self.tell_login_failed(slot, None),
+        }
+    }
+
+    pub(super) fn tell_login_failed(&mut self, slot: usize, reason: Option<&str>) {
+        if let Some(withheld) = self.paces.auth_failed.permits(self.now) {
+            let listener = &self.host.listeners[usize::from(self.clients[slot].listener)].name;
+            tracing::info!(
+                withheld, client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
+                %listener, reason, "a login has failed"
+            );
+        }
+    }
+
+    /// No connection of a pool works, and none can be made, since then.
+    pub(super) fn tell_lost(&mut self, pool: &Arc<SharedPool>, since: Option<Time>) {
+        let Some(since) = since else { return };
+        if pool.lost.swap(since.0.max(1), Relaxed) != 0 {
+            return;
+        }
+        if let Some(withheld) = self.paces.lost.permits(self.now) {
+            let (spec, error) = (pool.spec(), pool.last_error());
+            let (database, user, error) = (&spec.database, &spec.user, error.as_deref().unwrap_or_default());
+            tracing::error!(withheld, %database, %user, error, "the database is out of reach; trying again until it is back");
+        }
+    }
+
+    /// A connection of a pool has been made.
+    pub(super) fn tell_back(&mut self, pool: &Arc<SharedPool>) {
+        if pool.lost.load(Relaxed) == 0 {
+            return;
+        }
+        let away: Duration = self.now - Time(pool.lost.swap(0, Relaxed));
+        if let Some(withheld) = self.paces.lost.permits(self.now) {
+            let spec = pool.spec();
+            tracing::warn!(
+                withheld, database = %spec.database, user = %spec.user, away_s = in_log(away),
+                "the database is back"
+            );
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Executing what sessions wish, in order.
+
+use pool::Wish;
+use seam::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol};
+
+use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost, tenancy::drop_behind};
+use crate::reactor::{Data, Reactor, Submitted};
+
+/// Bytes of memory that are kept for joining sends.
+const MAX_SCRATCH: usize = 256 * 1024;
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// An empty outbox; `execute` takes it back.
+    pub(super) fn outbox(&mut self) -> Outbox {
+        self.outboxes.pop().unwrap_or_default()
+    }
+
+    /// Executes all effects of a call. A client that got a server at once is fed later.
+    pub(super) fn execute(&mut self, out: Outbox, source: Source<'_>) {
+        self.execute_for(None, out, source);
+    }
+
+    /// Executes all effects of a call. True when `client`, whose input it was about, got a server at once, so that the caller goes
+    /// on with that.
+    pub(super) fn execute_for(&mut self, client: Option<usize>, mut out: Outbox, source: Source<'_>) -> bool {
+        let mut go_on = false;
+        let mut last_post = None;
+        let mut at = 0;
+        while at < out.effects.len() {
+            if !self.doorstep.is_empty() && self.keeps_back(&out, at, source) {
+                at += 1;
+                continue;
+            }
+            if let Effect::Send { to, .. } = out.effects[at] {
+                at = self.execute_sends(&out, at, to, source);
+                continue;
+            }
+            if let Effect::LoggedIn { .. } = out.effects[at] {
+                self.log_in(&mut out, at);
+                at += 1;
+                continue;
+            }
+            if let Effect::UsesPool { client, pool } = out.effects[at] {
+                if !self.on_uses_pool(client.slot(), pool) {
+                    drop_behind(&mut out, at, client);
+                }
+                at += 1;
+                continue;
+            }
+            if let Some(slot) = self.execute_one(&mut out.effects[at], &out.inserted, &mut last_post) {
+                match client == Some(slot) {
+                    true => go_on = true,
+                    false => self.push_feed(slot),
+                }
+            }
+            at += 1;
+        }
+        out.clear();
+        self.outboxes.push(out);
+        go_on
+    }
+
+    /// Sends a run of effects to one peer with one system call. Returns where the run ends.
+    fn execute_sends(&mut self, out: &Outbox, start: usize, to: Peer, source: Source<'_>) -> usize {
+        let mut end = start + 1;
+        while matches!(out.effects.get(end), Some(Effect::Send { to: other, .. }) if *other == to) {
+            end += 1;
+        }
+        if end == start + 1 {
+            let Effect::Send { bytes, .. } = &out.effects[start] else { unreachable!("a run is of sends") };
+            match bytes {
+                Bytes::Span(span) => self.send(to, source.span(span.clone())),
+                Bytes::Insert(range) => self.send(to, Data::Bytes(&out.inserted[range.clone()])),
+            }
+        } else {
+            let mut joined = std::mem::take(&mut self.scratch);
+            joined.clear();
+            for effect in &out.effects[start..end] {
+                let Effect::Send { bytes, .. } = effect else { unreachable!("a run is of sends") };
+                joined.extend_from_slice(match bytes {
+                    Bytes::Span(span) => source.slice(span.clone()),
+                    Bytes::Insert(range) => &out.inserted[range.clone()],
+                });
+            }
+            self.send(to, Data::Bytes(&joined));
+            joined.clear();
+            joined.shrink_to(MAX_SCRATCH);
+            self.scratch = joined;
+        }
+        end
+    }
+
+    fn send(&mut self, to: Peer, data: Data<'_>) {
+        match to {
+            Peer::Client(tag) => {
+                let Some(client) = self.clients.get(tag.slot()) else { return };
+                if client.muted {
+                    return self.keep_back(tag.slot(), &data);
+                }
+                let serial = client.serial;
+                let unsent = self.reactor.unsent(client.conn);
+                // What comes from a shared server is bounded elsewhere.
+                let shares = matches!(client.lease, Lease::Shared { .. });
+                let most = || self.host.listeners[usize::from(client.listener)].client_rules.max_unread;
+                if unsent > 0 && !shares && unsent > most() {
+                    return self.give_up_unread(tag.slot(), unsent);
+                }
+                match self.reactor.send(client.conn, data) {
+                    Submitted::Done => {}
+                    Submitted::Pending => self.note_unread(tag.slot()),
+                    Submitted::Broken(_) => {
+                        self.work.push_back(Work::ClientGone { client: tag.slot() as u32, serial });
+                    }
+                }
+            }
+            Peer::Server(tag) => {
+                let Some(server) = self.servers.get(tag.slot()) else { return };
+                if server.share.is_some() {
+                    return self.collect(tag.slot(), &data);
+                }
+                if self.prelude.is_for(tag.slot()) {
+                    return self.send_behind_prelude(tag.slot(), &data);
+                }
+                self.send_to_server(tag.slot(), data);
+            }
+        }
+    }
+
+    pub(super) fn send_to_server(&mut self, slot: usize, data: Data<'_>) {
+        if let Submitted::Broken(error) = self.reactor.send(self.servers[slot].conn, data) {
+            self.servers[slot].over = true;
+            self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));
+        }
+    }
+
+    /// The client lets wait more than can be kept for it.
+    #[cold]
+    fn give_up_unread(&mut self, slot: usize, unsent: usize) {
+        let client = &mut self.clients[slot];
+        if !std::mem::replace(&mut client.closing, true) {
+            // At once: it is not to have time for reading all that.
+            self.work.push_back(Work::ClientGone { client: slot as u32, serial: client.serial });
+            let message = format!("the client does not read: {unsent} bytes wait for it, and no more are kept");
+            self.log_end(slot, &CloseReason::Error(Blame::Client, message));
+        }
+    }
+
+    /// Executes an effect other than a send, and takes out what it owns. Says which client got a server at once.
+    fn execute_one(&mut self, effect: &mut Effect, inserted: &[u8], last_post: &mut LastPost) -> Option<usize> {
+        match *effect {
+            Effect::Send { .. } | Effect::LoggedIn { .. } | Effect::UsesPool { .. } => {
+                unreachable!("they are executed where the others are at hand")
+            }
+            Effect::Lease { client, pool, kind } => {
+                let granted = match kind {
+                    LeaseKind::Exclusive => self.check_out(client.slot(), pool, Wish::Any),
+                    LeaseKind::Lasting => self.check_out(client.slot(), pool, Wish::Lasting),
+                    LeaseKind::Unused => self.check_out(client.slot(), pool, Wish::Unused),
+                    LeaseKind::Shared => self.join(client.slot(), pool),
+                };
+                return granted.then(|| client.slot());
+            }
+            Effect::Release { server, verdict } => self.release(server.slot(), verdict),
+            Effect::Leave { client, server, verdict } => self.leave_share(client.slot(), server.slot(), verdict),
+            Effect::Keep { server, briefly } => self.keep(server.slot(), briefly),
+            Effect::Post { to, key, ref bytes } => self.post(to, key, inserted, bytes.clone(), last_post),
+            Effect::Survey { client, ref question } => self.begin_survey(client, &inserted[question.clone()]),
+            Effect::Authenticated { server } => self.on_server_authenticated(server.slot()),
+            Effect::Ready { server } => self.on_server_ready(server.slot()),
+            Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),
+            Effect::PinRefused { client, pool, reason } => self.on_pin_refused(client.slot(), pool, reason),
+            Effect::Standing { client, standing } => self.set_standing(client.slot(), standing),
+            Effect::Progress { client } => self.note_progress(client.slot()),
+            Effect::Wake { client } => self.push_feed(client.slot()),
+            Effect::TellSent { client } => self.tell_sent(client.slot()),
+            Effect::Asks { client, ref mut login } => self.on_asks(client.slot(), std::mem::take(login)),
+            Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
+            Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),
+            Effect::SideConnection { server, ref bytes, ref mut upgrade } => {
+                let upgrade = upgrade.take().map(|upgrade| (inserted[upgrade.ask].to_vec(), upgrade.agreed));
+                self.open_side(server.slot(), &inserted[bytes.clone()], upgrade);
+            }
+            Effect::StartTls { peer } => {
+                assert!(self.upgrading.replace(peer).is_none(), "a call upgrades one connection");
+            }
+            Effect::Errand { pool } => self.send_on_errand(pool),
+            Effect::Withdraw { client } => _ = self.withdraw(client.slot()),
+            Effect::Outdated { server } => self.on_outdated(server.slot()),
+            Effect::Close { peer: Peer::Client(tag), ref mut reason } => {
+                let reason = std::mem::replace(reason, CloseReason::Done);
+                if let Some(client) = self.clients.get_mut(tag.slot()) {
+                    client.closing = true;
+                    let (client, serial) = (tag.slot() as u32, client.serial);
+                    self.work.push_back(Work::CloseClient { client, serial, reason });
+                }
+            }
+            Effect::Close { peer: Peer::Server(tag), ref mut reason } => {
+                let reason = std::mem::replace(reason, CloseReason::Done);
+                self.end_server(tag.slot(), reason);
+            }
+        }
+        None
+    }
+
+    pub(super) fn push_feed(&mut self, slot: usize) {
+        if let Some(client) = self.clients.get(slot) {
+            self.work.push_back(Work::Feed { client: slot as u32, serial: client.serial });
+        }
+    }
+}

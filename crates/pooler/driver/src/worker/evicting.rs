@@ -1,0 +1,177 @@
+//! Clients that go because there are more than a soft limit, of the listener, or of their database or user: as long as that is so, those that
+//! have been idle for longer than `evict_min_idle`, the longest idle first, whichever worker they live on. Who holds a server goes last.
+//!
+//! Each worker publishes at each tick which of its clients could go. It evicts those of its own that are among the first of all, one
+//! reservation of the gate for each, so that workers never evict too many together.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::Time;
+use seam::{Protocol, Refusal};
+
+use super::{
+    Worker,
+    lines::{Line, Lines},
+    turns::TICK,
+};
+use crate::{
+    client_state::State,
+    evictions::{Rank, YOUNG},
+    mailbox::Admitted,
+    reactor::Reactor,
+    tenants::TenantId,
+};
+
+/// The most clients of a listener, or of a tenant, that are evicted in one tick.
+const MAX_EVICTIONS_A_TICK: usize = 64;
+
+/// A worker that has published nothing for this number of ticks does not run: its clients keep those of others from going no longer.
+const TICKS_UNTIL_SILENT: u32 = 5;
+
+/// In this number of ticks all workers have published which clients of a tenant could go that has just got more than its soft limit.
+const TICKS_UNTIL_KNOWN: u32 = 2;
+
+/// Among whom there are more than a soft limit.
+#[derive(Clone, Copy)]
+enum Crowd {
+    Listener,
+    Tenant(TenantId),
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Sends clients away as long as there are more than the soft limit.
+    pub(super) fn evict(&mut self) {
+        // First: who goes for its database or its user goes for the listener, too.
+        if self.host.tenants.any_crowded() {
+            for (tenant, since) in self.host.tenants.crowded() {
+                self.evict_of(tenant, since);
+            }
+        }
+        for listener in 0..self.host.listeners.len() {
+            self.evict_at(listener);
+        }
+    }
+
+    fn evict_at(&mut self, listener: usize) {
+        let host = Arc::clone(&self.host);
+        let rules = &host.listeners[listener];
+        for _ in 0..MAX_EVICTIONS_A_TICK {
+            let Some(displaced) = rules.displace_slow(self.now) else { break };
+            self.tell_displaced(displaced);
+        }
+        let mut own = self.evictable(&self.lines[listener]);
+        let most = rules.evictions_wanted();
+        if most > 0 {
+            self.evict_first(&mut own, self.evictable_elsewhere(listener), most, Crowd::Listener);
+        }
+        let mut published = host.board[usize::from(self.number)].evictable(listener);
+        published.at = self.now;
+        published.ranks.clear();
+        published.ranks.extend(own.iter().map(|(rank, _)| *rank));
+    }
+
+    /// The same among the clients of a database or a user, which has more than its soft limit since then.
+    fn evict_of(&mut self, tenant: TenantId, since: Time) {
+        let host = Arc::clone(&self.host);
+        let mut own = self.tenant_lines.get(&tenant).map_or_else(Vec::new, |lines| self.evictable(lines));
+        if self.now - since >= TICK * TICKS_UNTIL_KNOWN {
+            let (most, elsewhere) = host.tenants.look(tenant, self.number, TICK * TICKS_UNTIL_SILENT, self.now);
+            self.evict_first(&mut own, elsewhere, most, Crowd::Tenant(tenant));
+        }
+        host.tenants.publish(tenant, self.number, own.into_iter().map(|(rank, _)| rank).collect(), self.now);
+    }
+
+    /// Evicts those of our own that are among the first of all, and takes them out.
+    fn evict_first(&mut self, own: &mut Vec<(Rank, usize)>, mut all: Vec<Rank>, most: u32, crowd: Crowd) {
+        let most = (most as usize).min(MAX_EVICTIONS_A_TICK);
+        if most == 0 || own.is_empty() {
+            return;
+        }
+        all.extend(own.iter().map(|(rank, _)| *rank));
+        all.sort_unstable();
+        let last = all[most.min(all.len()) - 1];
+        let mine = own.partition_point(|(rank, _)| *rank <= last);
+        for (_, slot) in own.drain(..mine) {
+            self.evict_one(slot, crowd);
+        }
+    }
+
+    /// Clients in these lines that have been idle for long enough, in the order in which they are evicted.
+    fn evictable(&self, lines: &Lines) -> Vec<(Rank, usize)> {
+        let time = |listener: usize| self.host.listeners[listener].limits().evict_min_idle;
+        let times: Vec<Duration> = (0..self.host.listeners.len()).map(time).collect();
+        let least = times.iter().min().copied().unwrap_or_default();
+        let now = self.now;
+        let of = |line, holds| {
+            let long = lines.all(line).take_while(move |(_, since)| now - *since >= least);
+            let may_go = |(slot, since): &(usize, Time)| {
+                let client = &self.clients[*slot];
+                // One that is only told that there is no room has no place that another could have.
+                client.admitted == Admitted::Welcome && now - *since >= times[usize::from(client.listener)]
+            };
+            long.filter(may_go).map(move |(slot, since)| ((holds, since), slot))
+        };
+        of(Line::Idle, false).chain(of(Line::Pinned, true)).take(MAX_EVICTIONS_A_TICK).collect()
+    }
+
+    /// What other workers could evict at a listener.
+    fn evictable_elsewhere(&self, listener: usize) -> Vec<Rank> {
+        let mut all = Vec::new();
+        for (number, board) in self.host.board.iter().enumerate() {
+            if number != usize::from(self.number) {
+                let published = board.evictable(listener);
+                if self.now - published.at <= TICK * TICKS_UNTIL_SILENT {
+                    all.extend_from_slice(&published.ranks);
+                }
+            }
+        }
+        all
+    }
+
+    fn evict_one(&mut self, slot: usize, crowd: Crowd) {
+        let Some(client) = self.clients.get(slot).filter(|client| !client.closing && client.state == State::Idle)
+        else {
+            return;
+        };
+        let host = Arc::clone(&self.host);
+        let (seats, rules) = (client.seats, &host.listeners[usize::from(client.listener)]);
+        let others = |tenant: TenantId| seats.map(|id| id.filter(|id| *id != tenant));
+        if client.leaving {
+            return;
+        }
+        match crowd {
+            Crowd::Listener if rules.reserve() => host.tenants.leaves(seats, self.now),
+            Crowd::Tenant(tenant) if host.tenants.reserve(tenant, self.now) => {
+                host.tenants.leaves(others(tenant), self.now);
+                rules.leaves();
+            }
+            _ => return,
+        }
+        self.clients[slot].leaving = true;
+        self.note_eviction(slot, crowd);
+        self.refuse(slot, Refusal::Evicted);
+        self.refresh_state(slot);
+    }
+
+    /// Tells the log if clients come back as fast as they are evicted.
+    fn note_eviction(&self, slot: usize, crowd: Crowd) {
+        let client = &self.clients[slot];
+        let rules = &self.host.listeners[usize::from(client.listener)];
+        if !rules.is_eviction_loop(self.now - client.born, self.now) {
+            return;
+        }
+        let (of, soft_limit) = match crowd {
+            Crowd::Listener => (format!("the listener at {}", rules.name), rules.limits().soft_limit),
+            Crowd::Tenant(tenant) => {
+                let (tenant, soft_limit) = self.host.tenants.describe(tenant);
+                (tenant.to_string(), soft_limit)
+            }
+        };
+        tracing::warn!(
+            listener = %rules.name, soft_limit,
+            "clients come back as fast as they are evicted: most of them had been here for less than {} s. More of them \
+             live than soft_limit of {of} allows: raise it, or see to it that clients share connections",
+            YOUNG.as_secs()
+        );
+    }
+}

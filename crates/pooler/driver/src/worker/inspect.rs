@@ -1,0 +1,89 @@
+//! Telling an operator what is there, and closing what he names.
+
+use seam::{Protocol, Refusal};
+
+use super::{Worker, clients::ClientConn, lease::Lease, servers::Phase};
+use crate::{
+    reactor::Reactor,
+    snapshot::{ClientInfo, ServerInfo, Which},
+};
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Busy ones and holders by how long they have been in their states.
+    pub(super) fn inspect_clients(&self, which: Which, limit: usize) -> Vec<ClientInfo> {
+        let one = |(slot, client): (usize, &ClientConn<P::Client>)| {
+            let server = match client.lease {
+                Lease::Held { server } | Lease::Shared { server, .. } => Some(server),
+                Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => None,
+            };
+            let pool = match client.lease {
+                Lease::Held { server } | Lease::Shared { server, .. } => Some(self.servers[server as usize].pool.id),
+                Lease::Waiting { pool, .. } | Lease::Joining { pool } => Some(pool),
+                Lease::None => client.pool,
+            };
+            let listener = &self.host.listeners[usize::from(client.listener)];
+            ClientInfo {
+                id: self.client_id(client),
+                address: self.client_address(slot),
+                listener: listener.name.clone(),
+                protocol: listener.protocol,
+                database: self.database(slot),
+                user: self.user(slot),
+                state: client.state.as_str(),
+                state_for: self.now - client.since,
+                connected_for: self.now - client.born,
+                pool,
+                server: server.map(|slot| self.server_tag(slot as usize).0),
+                pinned: server.and_then(|slot| self.servers[slot as usize].pinned),
+            }
+        };
+        if which == Which::All {
+            return self.clients.iter().take(limit).map(one).collect();
+        }
+        let is_meant = |(_, client): &(usize, &ClientConn<P::Client>)| match client.lease {
+            Lease::None => false,
+            Lease::Waiting { .. } | Lease::Joining { .. } => which == Which::Busy,
+            Lease::Held { .. } | Lease::Shared { .. } => true,
+        };
+        let mut all: Vec<_> = self.clients.iter().filter(is_meant).collect();
+        all.sort_by_key(|(_, client)| client.since);
+        all.into_iter().take(limit).map(one).collect()
+    }
+
+    pub(super) fn inspect_servers(&self, limit: usize) -> Vec<ServerInfo> {
+        let one = |(slot, server): (usize, &super::servers::ServerConn<P::Server>)| ServerInfo {
+            id: self.server_tag(slot).0,
+            protocol: server.pool.spec().protocol,
+            database: server.pool.spec().database.clone(),
+            user: server.pool.spec().user.clone(),
+            address: server.address.to_string(),
+            state: match (server.phase, server.holder) {
+                (Phase::Starting, _) => "connecting",
+                (Phase::Cleaning | Phase::Probing, _) => "checking",
+                (Phase::Live, Some(_)) => "in_use",
+                (Phase::Live, None) if server.kept || server.share.is_some() => "in_use",
+                (Phase::Live, None) => "idle",
+            },
+            state_for: self.now - server.since,
+            age: self.now - server.born,
+            backend: self.backend(slot),
+            client: server.holder.map(|client| self.client_id(&self.clients[client as usize])),
+            pinned: server.pinned,
+            worker: self.number,
+        };
+        self.servers.iter().take(limit).map(one).collect()
+    }
+
+    /// What operators call a client: unlike its tag never another's, so that an order which comes late hits nobody else.
+    fn client_id(&self, client: &super::clients::ClientConn<P::Client>) -> u64 {
+        u64::from(client.serial) * self.shared.mailboxes.len() as u64 + u64::from(self.number)
+    }
+
+    /// Closes a client on an operator's behalf. False if there is none.
+    pub(super) fn kill(&mut self, id: u64) -> bool {
+        let found = self.clients.iter().find(|(_, client)| !client.closing && self.client_id(client) == id);
+        let Some(slot) = found.map(|(slot, _)| slot) else { return false };
+        self.refuse(slot, Refusal::Killed);
+        true
+    }
+}

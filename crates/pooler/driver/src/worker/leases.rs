@@ -1,0 +1,600 @@
+//! Check-out and check-in, and doing what the pool and the budget want done.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, WaiterId, Wish};
+use seam::{CloseReason, LeaseFailure, Limit, Outage, PoolId, Protocol, Shortage, Verdict};
+
+use super::{
+    Work, Worker,
+    calls::{Source, call},
+    lease::Lease,
+    pools::Local,
+    servers::Phase,
+};
+use crate::{
+    client_state::State,
+    mailbox::{Command, Message},
+    reactor::Reactor,
+    registry::Demand,
+    shared_pool::{Guarded, SharedPool},
+};
+
+/// What kept a client from a server that is busy, for the log.
+fn shortage_of(why: &LeaseFailure) -> Option<String> {
+    match why {
+        LeaseFailure::WaitTimeout { shortage, .. } => Some(shortage.to_string()),
+        _ => None,
+    }
+}
+
+/// How long a server may be idle with something left in it.
+const SOILED_FOR: Duration = Duration::from_millis(1);
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    // ---- check-out ----
+
+    /// A client needs a server. True when it has one at once.
+    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, wish: Wish) -> bool {
+        let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return false };
+        assert!(client.lease == Lease::None, "a client leases one server at a time");
+        let waiter = self.client_waiter(slot, client.waiter);
+        // It may be part of a login. Nobody gets so far without a password, so its place is its own, however long the database takes.
+        if !self.leave_lobby(slot) {
+            self.push_crowded(slot);
+            return false;
+        }
+        let home = self.home();
+        let ticket = match self.ask_for(pool, waiter, wish) {
+            Some(CheckOut::Granted(grant)) if grant.home == home => {
+                if self.server_usable(pool, grant.server) {
+                    self.attach(slot, pool, &grant);
+                    return true;
+                }
+                // Its end has been seen, but not dealt with yet.
+                self.work.push_back(Work::Granted(pool, grant));
+                None
+            }
+            Some(CheckOut::Granted(grant)) => {
+                self.mailbox(grant.home).send(Message::Bring(pool, grant));
+                None
+            }
+            Some(CheckOut::Queued(ticket)) => {
+                // A server that is shared now would not be for it.
+                if wish == Wish::Any {
+                    self.offer(pool);
+                }
+                Some(ticket)
+            }
+            Some(CheckOut::Failed(reason)) => {
+                self.push_failed(pool, waiter, reason);
+                None
+            }
+            None => {
+                self.work.push_back(Work::PoolGone { pool, waiter });
+                None
+            }
+        };
+        self.clients[slot].lease = Lease::Waiting { pool, ticket, wish };
+        // Whatever it waits for, it is not idle: nothing that sends idle clients away may take it.
+        self.refresh_state(slot);
+        false
+    }
+
+    /// The client leaves the queue. Returns how long it has waited there; `None` if a server or a refusal is on its way, or it did not wait.
+    pub(super) fn withdraw(&mut self, slot: usize) -> Option<Duration> {
+        let client = self.clients.get_mut(slot)?;
+        let (pool, ticket) = match client.lease {
+            Lease::Waiting { pool, ticket, .. } => (pool, ticket),
+            Lease::Joining { pool } => (pool, None),
+            _ => return None,
+        };
+        client.lease = Lease::None;
+        let number = client.waiter;
+        let waiter = self.client_waiter(slot, number);
+        // A pool that is forgotten has no queue.
+        let (shared, now) = (self.pool(pool), self.now);
+        let waited = ticket
+            .zip(shared)
+            .and_then(|(ticket, pool)| self.operate(&pool, |guarded| guarded.pool.cancel(ticket, waiter, now)));
+        if waited.is_none() {
+            // A server is on its way to it. When that arrives it must not be taken for the answer to a later wish.
+            self.clients[slot].waiter = self.next_serial;
+            self.next_serial = self.next_serial.wrapping_add(1);
+        }
+        self.refresh_state(slot);
+        waited
+    }
+
+    /// The server that was granted to a client lives here, and so does the client.
+    pub(super) fn on_client_granted(&mut self, pool: PoolId, (slot, number): (u32, u32), grant: &Grant) {
+        let waits = |lease| matches!(lease, Lease::Waiting { pool: p, .. } if p == pool);
+        let present = self.waiter_is(slot, number) && waits(self.clients[slot as usize].lease);
+        if !present {
+            // A server that has ended is given back by what ends it.
+            if self.server_usable(pool, grant.server) {
+                let server = self.server_here(pool, grant.server).expect("a usable server is here");
+                let verdict = if self.servers[server].soiled { Verdict::Soiled } else { Verdict::Clean };
+                self.check_in(server, verdict);
+            }
+            return;
+        }
+        if !self.server_usable(pool, grant.server) {
+            return self.on_client_grant_lost(pool, (slot, number));
+        }
+        self.attach(slot as usize, pool, grant);
+        self.feed(slot as usize);
+    }
+
+    /// Puts client and server together.
+    fn attach(&mut self, slot: usize, pool: PoolId, grant: &Grant) {
+        let server_slot = self.server_here(pool, grant.server).expect("a granted server lives where the pool says");
+        let server = &mut self.servers[server_slot];
+        let free = server.holder.is_none() && server.share.is_none() && server.phase == Phase::Live;
+        assert!(free, "an exclusive server has one holder");
+        server.holder = Some(slot as u32);
+        server.soiled = false;
+        (server.since, server.moved) = (self.now, self.now);
+        self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
+        self.refresh_state(slot);
+        if grant.waited >= self.host.config.slow_wait
+            && let Some(withheld) = self.paces.slow_wait.permits(self.now)
+        {
+            let spec = self.servers[server_slot].pool.spec();
+            tracing::warn!(
+                withheld,
+                client = %self.client_address(slot), database = %spec.database, user = %spec.user,
+                server = self.backend(server_slot), waited_ms = grant.waited.as_millis() as u64,
+                "a client waited long for a server"
+            );
+        }
+        let mut out = self.outbox();
+        let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server_slot));
+        let protocol = &self.shared.protocol;
+        let (client, server) = (&mut self.clients[slot], &mut self.servers[server_slot]);
+        if client.broken {
+            // It ends, and this server with it.
+            return self.outboxes.push(out);
+        }
+        if call(|| protocol.granted(client_tag, &mut client.session, server_tag, &mut server.session, &mut out))
+            .is_none()
+        {
+            return self.on_client_defect(slot, out);
+        }
+        self.execute_grant(server_tag, out);
+        self.rearm_server(server_slot);
+    }
+
+    /// The server died between the grant and its arrival: nothing was sent, so the client simply asks again.
+    pub(super) fn on_client_grant_lost(&mut self, pool: PoolId, (slot, number): (u32, u32)) {
+        let Some(Lease::Waiting { wish, .. }) = self.clients.get(slot as usize).map(|client| client.lease) else {
+            return;
+        };
+        if !self.waiter_is(slot, number) {
+            return;
+        }
+        self.clients[slot as usize].lease = Lease::None;
+        if self.check_out(slot as usize, pool, wish) {
+            self.feed(slot as usize);
+        }
+    }
+
+    /// A check-out failed at once.
+    pub(super) fn push_failed(&mut self, pool: PoolId, waiter: WaiterId, reason: CheckOutFailed) {
+        let pool = Arc::clone(self.pools.get(&pool).expect("it was just asked"));
+        self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited: Duration::ZERO });
+    }
+
+    /// The pool that a client has asked is forgotten.
+    pub(super) fn on_client_pool_gone(&mut self, (slot, number): (u32, u32)) {
+        if self.waiter_is(slot, number) && self.clients[slot as usize].lease.is_waiting() {
+            self.fail_lease(slot as usize, LeaseFailure::Forgotten);
+        }
+    }
+
+    /// A client gets no server.
+    pub(super) fn on_client_lease_failed(
+        &mut self,
+        pool: &Arc<SharedPool>,
+        (slot, number): (u32, u32),
+        reason: CheckOutFailed,
+        waited: Duration,
+    ) {
+        if !self.waiter_is(slot, number) || !self.clients[slot as usize].lease.is_waiting() {
+            return;
+        }
+        let slot = slot as usize;
+        let why = self.lease_failure(pool, reason, waited);
+        if let Some(withheld) = self.paces.no_server.permits(self.now) {
+            tracing::warn!(
+                withheld,
+                client = %self.client_address(slot), database = %pool.spec().database, user = %pool.spec().user,
+                reason = reason.as_str(), waited_ms = waited.as_millis() as u64, limit = shortage_of(&why), "no server for a client"
+            );
+        }
+        self.fail_lease(slot, why);
+    }
+
+    /// A failed check-out as sessions hear of it.
+    pub(super) fn lease_failure(
+        &self,
+        pool: &Arc<SharedPool>,
+        reason: CheckOutFailed,
+        waited: Duration,
+    ) -> LeaseFailure {
+        match reason {
+            CheckOutFailed::Timeout => {
+                let shortage = self.shortage(pool);
+                // Nobody is busy: there is no server yet.
+                if shortage.connecting > 0 && shortage.in_use + shortage.between == 0 {
+                    let why = "connecting takes longer than max_wait_time allows";
+                    return LeaseFailure::Unavailable {
+                        waited,
+                        last_error: Some(why.into()),
+                        outage: Outage::Connecting,
+                    };
+                }
+                LeaseFailure::WaitTimeout { waited, shortage }
+            }
+            CheckOutFailed::Paused => {
+                let last_error = Some("an operator has paused it".into());
+                LeaseFailure::Unavailable { waited, last_error, outage: Outage::Paused }
+            }
+            CheckOutFailed::Unavailable => {
+                LeaseFailure::Unavailable { waited, last_error: pool.last_error(), outage: Outage::Unreachable }
+            }
+            CheckOutFailed::Refused => {
+                LeaseFailure::Unavailable { waited, last_error: pool.last_error(), outage: Outage::Refused }
+            }
+            CheckOutFailed::Unknown => LeaseFailure::Unknown { said: pool.last_error() },
+            CheckOutFailed::QueueFull => LeaseFailure::QueueFull,
+            CheckOutFailed::PoolClosed | CheckOutFailed::PoolCleared => LeaseFailure::Closed,
+        }
+    }
+
+    /// What keeps a pool from having more servers.
+    fn shortage(&self, pool: &Arc<SharedPool>) -> Shortage {
+        let (counts, full, at_a_time, fails) = {
+            let Guarded { pool, .. } = &*pool.lock();
+            let (counts, config) = (pool.counts(), pool.config());
+            let full = counts.total >= config.effective_max_size();
+            (counts, full, counts.connecting >= config.max_connecting, pool.is_connecting_in_vain())
+        };
+        let refused = || if fails { pool.last_error() } else { None };
+        let limit = if full {
+            Limit::Setting("max_size")
+        } else if let Some(said) = refused() {
+            Limit::Database(said)
+        } else if let Some(name) = self.host.registry.limiting(pool) {
+            Limit::Setting(name)
+        } else if at_a_time {
+            Limit::AtATime("max_connecting")
+        } else if counts.connecting > 0 {
+            Limit::Connecting
+        } else {
+            // Those who keep servers for long leave one of these to others.
+            Limit::Setting(self.host.registry.narrowest(pool).unwrap_or("max_size"))
+        };
+        let (in_use, connecting, left) = (counts.in_use, counts.connecting, counts.idle);
+        Shortage { in_use, connecting, between: counts.total - in_use - connecting - left, left, limit }
+    }
+
+    /// Tells a client that what it waits for is not to be had.
+    pub(super) fn fail_lease(&mut self, slot: usize, why: LeaseFailure) {
+        self.clients[slot].lease = Lease::None;
+        self.refresh_state(slot);
+        let mut out = self.outbox();
+        let tag = self.client_tag(slot);
+        let protocol = Arc::clone(&self.shared.protocol);
+        let client = &mut self.clients[slot];
+        if client.broken {
+            return self.outboxes.push(out);
+        }
+        let arrived = client.held.len() + self.reactor.unreceived(client.conn);
+        if call(|| protocol.lease_failed(tag, &mut client.session, why, arrived, &mut out)).is_none() {
+            return self.on_client_defect(slot, out);
+        }
+        self.execute(out, Source::NONE);
+        self.feed(slot);
+    }
+
+    // ---- check-in ----
+
+    /// A session is done with a server.
+    pub(super) fn release(&mut self, slot: usize, verdict: Verdict) {
+        if self.prelude.is_for(slot) {
+            self.send_prelude();
+        }
+        if !std::mem::take(&mut self.servers[slot].kept) {
+            self.part(slot);
+        }
+        let server = &mut self.servers[slot];
+        if server.sides > 0 {
+            // A cancel request is under way that must not meet the next one's query.
+            server.after_side = Some(verdict);
+            return;
+        }
+        self.check_in(slot, verdict);
+    }
+
+    /// A session is done with a server, which goes on on its own account, perhaps only for an answer.
+    pub(super) fn keep(&mut self, slot: usize, briefly: bool) {
+        if self.servers[slot].phase == Phase::Starting {
+            return self.keep_from_start(slot);
+        }
+        self.part(slot);
+        let server = &mut self.servers[slot];
+        server.kept = true;
+        let served = std::mem::take(&mut server.served);
+        self.transactions += u64::from(served);
+        {
+            let mut guarded = server.pool.lock();
+            if served {
+                guarded.stats.on_hold_ended(self.now - server.since);
+            }
+            guarded.pool.set_kept(server.id, true);
+        }
+        server.since = self.now;
+        if briefly {
+            self.answers_due.push((slot as u32, server.id, self.now));
+        }
+        self.rearm_server(slot);
+    }
+
+    /// Ends the lease of a server's holder.
+    fn part(&mut self, slot: usize) {
+        let server = &mut self.servers[slot];
+        let holder = server.holder.take().expect("a server is released once, by its holder") as usize;
+        server.awaits_holder = None;
+        let client = &mut self.clients[holder];
+        assert!(client.lease == Lease::Held { server: slot as u32 });
+        client.lease = Lease::None;
+        // A login borrows a server, too, but that is no transaction.
+        server.served |= client.state != State::Login;
+        if self.reactor.is_sending(server.conn) || server.sides > 0 {
+            // It was not listened to, or its input was held back, on account of this server, which it holds no more.
+            self.work.push_back(Work::Feed { client: holder as u32, serial: client.serial });
+        }
+        self.refresh_state(holder);
+    }
+
+    /// Gives a server that nobody holds back to its pool.
+    pub(super) fn check_in(&mut self, slot: usize, verdict: Verdict) {
+        let server = &mut self.servers[slot];
+        // A server that has not even taken what was sent to it is not clean, whatever it answered.
+        let how = match verdict {
+            _ if server.tainted || self.reactor.is_sending(server.conn) => CheckIn::Discard,
+            Verdict::Clean | Verdict::Soiled => CheckIn::Clean,
+            Verdict::Reset => CheckIn::Reset,
+            Verdict::Discard => CheckIn::Discard,
+        };
+        if let Some(reason) = server.pinned.take() {
+            server.pool.lock().stats.on_pinned(reason, -1);
+        }
+        let (pool, id, held) = (server.pool.id, server.id, self.now - server.since);
+        server.since = self.now;
+        server.soiled = verdict == Verdict::Soiled;
+        let served = std::mem::take(&mut server.served);
+        self.transactions += u64::from(served);
+        let asked = how != CheckIn::Discard && server.pool.awaits_idle.load(Relaxed);
+        let how = if asked && self.gives_up(pool, id) { CheckIn::Reclaim } else { how };
+        if how == CheckIn::Reset {
+            self.servers[slot].phase = Phase::Cleaning;
+        }
+        let (home, now) = (self.home(), self.now);
+        let grant = self.operate_known(pool, |guarded| {
+            if served {
+                guarded.stats.on_hold_ended(held);
+            }
+            let grant = guarded.pool.check_in(id, home, how, now);
+            if let Some(grant) = &grant {
+                guarded.stats.on_grant(grant);
+            }
+            grant
+        });
+        match grant {
+            Some(grant) => self.deliver(pool, grant),
+            None => {
+                self.rearm_server(slot);
+                if how == CheckIn::Clean && verdict == Verdict::Soiled {
+                    self.soiled.push_back((self.now + SOILED_FOR, pool, id));
+                }
+            }
+        }
+    }
+
+    /// Servers that were given back soiled, and that nobody has taken since, are cleaned.
+    pub(super) fn clean_soiled(&mut self) {
+        let now = self.now;
+        while self.soiled.front().is_some_and(|(due, ..)| *due <= now) {
+            let (_, pool, id) = self.soiled.pop_front().expect("just seen");
+            if self.pools.contains_key(&pool) {
+                self.operate_known(pool, |guarded| guarded.pool.reset_idle(id, now));
+            }
+        }
+    }
+
+    /// A server of a pool is to see to what no client waits for.
+    pub(super) fn send_on_errand(&mut self, pool: PoolId) {
+        let now = self.now;
+        if let Some(shared) = self.pool(pool) {
+            self.operate(&shared, |guarded| guarded.pool.errand(now));
+        }
+    }
+
+    /// Whether a server that is about to be checked in is to be closed for another pool: the budget has asked for one.
+    #[cold]
+    fn gives_up(&mut self, pool: PoolId, server: ServerId) -> bool {
+        let pool = self.pool(pool).expect("it has a server here");
+        if !pool.lock().pool.may_spare(server, self.now) {
+            return false;
+        }
+        pool.awaits_idle.store(false, Relaxed);
+        self.host.registry.comes_free(&pool, &mut self.demands)
+    }
+
+    /// Sends a server that lives here to the worker of the client it was granted to.
+    pub(super) fn bring(&mut self, pool: PoolId, grant: Grant) {
+        if grant.waiter_home == self.home() {
+            return self.work.push_back(Work::Granted(pool, grant));
+        }
+        let moving = self.server_here(pool, grant.server).and_then(|slot| self.move_out(slot));
+        match moving {
+            Some(moving) => self.mailbox(grant.waiter_home).send(Message::Server(Box::new(moving), grant)),
+            None => self.mailbox(grant.waiter_home).send(Message::GrantLost(pool, grant)),
+        }
+    }
+
+    // ---- what the pool wants done ----
+
+    /// Does what a pool wants, here or where the server lives.
+    pub(super) fn perform(&mut self, pool: Arc<SharedPool>, action: Action) {
+        if let Some(place) = action.place().filter(|place| *place != self.home()) {
+            let message = match action {
+                Action::Fail { waiter, reason, waited, .. } => {
+                    pool.lock().stats.on_failed(reason);
+                    Message::Failed { pool, waiter, reason, waited }
+                }
+                action => Message::Command(Command::Act(pool, action)),
+            };
+            return self.mailbox(place).send(message);
+        }
+        match action {
+            Action::AskPermit => self.host.registry.request(&pool, &mut self.demands),
+            Action::WithdrawPermit => self.host.registry.withdraw(&pool, &mut self.demands),
+            Action::Insist => self.host.registry.insist(&pool, &mut self.demands),
+            Action::Press => self.host.registry.press(&pool, &mut self.demands),
+            Action::Spare => {
+                pool.awaits_idle.store(false, Relaxed);
+                self.host.registry.has_idle(&pool, &mut self.demands);
+            }
+            Action::Connect { server, .. } => {
+                // An order to close it may have come from another worker, and overtaken this one.
+                let wanted = pool.lock().pool.is_closing(server) == Some(false);
+                if wanted {
+                    self.dial(pool, server);
+                }
+            }
+            Action::Grant(grant) => {
+                pool.lock().stats.on_grant(&grant);
+                self.deliver(pool.id, grant);
+            }
+            Action::Fail { waiter, reason, waited, .. } => {
+                pool.lock().stats.on_failed(reason);
+                self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
+            }
+            Action::Close { server, reason, .. } => self.close_for_pool(&pool, server, reason),
+            Action::Check { server, .. } => self.clean(&pool, server, false),
+            Action::Reset { server, .. } => self.clean(&pool, server, true),
+            Action::GiveWay { server, .. } => self.ask_back(&pool, server),
+            Action::Interrupt { server, .. } => {
+                if let Some(slot) = self.server_here(pool.id, server) {
+                    let reason = CloseReason::Error(seam::Blame::Exhausted, "interrupted by an operator".into());
+                    self.remove_server(slot, reason);
+                }
+            }
+        }
+    }
+
+    /// Closes a connection that the pool has given up.
+    fn close_for_pool(&mut self, pool: &Arc<SharedPool>, server: ServerId, reason: Closed) {
+        if reason == Closed::Error {
+            self.tell_given_up(pool, server);
+            self.host.registry.outages.note(pool.id, &pool.spec().hosts);
+            let since = pool.lock().pool.is_unavailable();
+            self.tell_lost(pool, since);
+        }
+        match self.whereabouts(pool.id, server) {
+            // It was lost, or the order to connect it is yet to come from another worker, and will be void.
+            Local::None if pool.lock().pool.is_closing(server) != Some(true) => return,
+            // It ends already.
+            Local::Farewell(slot) if !self.stays_ended(slot as usize) => return,
+            Local::Farewell(_) => return pool.lock().stats.on_closed(reason),
+            Local::None => {}
+            Local::Dial(slot) => self.drop_dial(slot as usize),
+            Local::Server(slot) => {
+                pool.lock().stats.on_closed(reason);
+                return self.retire(slot as usize);
+            }
+        }
+        let now = self.now;
+        self.operate(pool, |guarded| {
+            guarded.stats.on_closed(reason);
+            guarded.pool.closed(server, now);
+        });
+        self.host.registry.release(pool, &mut self.demands);
+    }
+
+    /// Says what a server did not do in time.
+    fn tell_given_up(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
+        let what = match self.whereabouts(pool.id, server) {
+            Local::None | Local::Farewell(_) => return,
+            Local::Dial(_) => "no connection",
+            Local::Server(slot) => match self.servers[slot as usize].phase {
+                Phase::Starting => "no answer to the login",
+                Phase::Cleaning => "no answer to a check or a reset",
+                Phase::Live | Phase::Probing => return,
+            },
+        };
+        let spec = pool.spec();
+        let error = format!("{what} within the {:?} of connect_time", spec.config.connect_timeout);
+        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
+            tracing::warn!(withheld, database = %spec.database, user = %spec.user, "server given up: {error}");
+        }
+        pool.set_last_error(error.as_str());
+    }
+
+    /// Meets a demand of the budget.
+    pub(super) fn meet(&mut self, demand: Demand) {
+        let now = self.now;
+        match demand {
+            Demand::Permit(pool) => {
+                if !self.operate(&pool, |guarded| guarded.pool.permit(now)) {
+                    self.host.registry.decline(&pool, &mut self.demands);
+                }
+            }
+            Demand::Reclaim(pool) => {
+                let (host, mut demands) = (Arc::clone(&self.host), Vec::new());
+                // Both under the pool's lock: else another worker could tell in between of a server to spare, which would be no news yet.
+                self.operate(&pool, |guarded| {
+                    if !guarded.pool.reclaim(now) {
+                        host.registry.reclaim_failed(&pool, &mut demands);
+                    }
+                });
+                self.demands.append(&mut demands);
+            }
+            Demand::ReclaimUnused(pool) => {
+                let (host, mut demands) = (Arc::clone(&self.host), Vec::new());
+                // Both under the pool's lock, as above.
+                self.operate(&pool, |guarded| {
+                    if !guarded.pool.reclaim_unused(now) {
+                        host.registry.unused_failed(&pool, &mut demands);
+                    }
+                });
+                self.demands.append(&mut demands);
+            }
+        }
+    }
+
+    /// Whether the client in this slot is the one that asked under this number.
+    fn waiter_is(&self, slot: u32, waiter: u32) -> bool {
+        self.clients.get(slot as usize).is_some_and(|client| client.waiter == waiter)
+    }
+
+    /// A server showed that its upstream is not what the pool wants any more, such as a primary that has become a
+    /// standby: the whole pool looks for another one. A client can provoke this, so it happens only so often.
+    pub(super) fn on_outdated(&mut self, slot: usize) {
+        let Some(server) = self.servers.get_mut(slot) else { return };
+        let (pool, now) = (Arc::clone(&server.pool), self.now);
+        if !pool.may_renew(now) {
+            return;
+        }
+        let (spec, address) = (pool.spec(), server.address.to_string());
+        let (database, user) = (&spec.database, &spec.user);
+        tracing::warn!(%database, %user, %address, "the server takes no writes any more: connecting anew");
+        self.operate(&pool, |guarded| guarded.pool.clear(Clear::default(), now));
+    }
+}

@@ -1,0 +1,388 @@
+//! Clients that go: sent away, closed, or gone by themselves.
+
+use std::{
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+    time::Duration,
+};
+
+use seam::{Blame, CloseReason, Protocol, Refusal, Standing};
+
+use super::{
+    Work, Worker,
+    calls::{ServerSessions, Source, call},
+    clients::ClientConn,
+    diary::End,
+    held::Held,
+    lease::Lease,
+};
+use crate::{client_state::State, listener::Sent, mailbox::Admitted, reactor::Reactor};
+
+/// How long the last bytes to a client may take to leave before it is closed all the same.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// A client that waits for a server, has sent nothing more and ends its side later than this has given up: one that ends its side on
+/// purpose does so right behind what it asks, and places in line are not for clients that have run into their own time-outs.
+const PROMPT_END: Duration = Duration::from_millis(250);
+
+/// How long the last words to clients and the cancelling of what they have asked for may take when the worker is to end at once.
+const STOP_TIME: Duration = Duration::from_secs(2);
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// The driver's own wish that a client goes: its session tells it why.
+    pub(super) fn refuse(&mut self, slot: usize, why: Refusal) {
+        if self.clients[slot].closing {
+            return;
+        }
+        let listener = &self.host.listeners[usize::from(self.clients[slot].listener)];
+        let counted = match &why {
+            Refusal::Evicted => Some(Sent::Evicted),
+            Refusal::IdleTimeout => Some(Sent::IdleTimeout),
+            Refusal::LoginTimeout => Some(Sent::LoginTimeout),
+            Refusal::QueryTimeout => Some(Sent::QueryTimeout),
+            Refusal::TransactionIdleTimeout => Some(Sent::TransactionIdleTimeout),
+            Refusal::ShuttingDown => Some(Sent::ShuttingDown),
+            Refusal::Drained { .. } => Some(Sent::Drained),
+            Refusal::Crowded => Some(Sent::Crowded),
+            Refusal::TooManyClients { .. } | Refusal::Full { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
+        };
+        if let Some(counted) = counted {
+            listener.count_sent_away(counted);
+        }
+        self.clients[slot].sent_away = counted;
+        // Of those who give way another line tells more.
+        if !matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. } | Refusal::Crowded)
+            && let Some(withheld) = self.paces.sent_away.permits(self.now)
+        {
+            tracing::info!(
+                withheld,
+                client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
+                reason = counted.map_or_else(|| format!("{why:?}"), |counted| counted.label().to_owned()), "client sent away"
+            );
+        }
+        let ends_request = why == Refusal::QueryTimeout;
+        self.tell_refusal(slot, why);
+        if let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) {
+            // Its session has ended what took too long, and nothing else.
+            if ends_request && client.state == State::Idle && client.lease == Lease::None {
+                client.sent_away = None;
+                return;
+            }
+            let (client, serial) = (slot as u32, self.clients[slot].serial);
+            self.clients[slot].closing = true;
+            self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Done });
+        }
+    }
+
+    /// Tells a client that it must go. False if its session tells it later, and closes it then.
+    pub(super) fn tell_refusal(&mut self, slot: usize, why: Refusal) -> bool {
+        self.step_back(slot);
+        let mut out = self.outbox();
+        let tag = self.client_tag(slot);
+        let protocol = std::sync::Arc::clone(&self.shared.protocol);
+        let session = &mut self.clients[slot].session;
+        if call(|| protocol.refuse(tag, session, why, &mut out)).is_none() {
+            self.on_client_defect(slot, out);
+            return true;
+        }
+        let told = !out.effects.is_empty();
+        self.execute(out, Source::NONE);
+        told
+    }
+
+    /// A client will say no more. What it is owed it gets, if its protocol lets it end its side before that, and it has gone then.
+    pub(super) fn on_end_of_input(&mut self, slot: usize) {
+        if !self.is_owed_answers(slot) {
+            return self.push_client_gone(slot);
+        }
+        self.begin_lingering(slot);
+        let client = &mut self.clients[slot];
+        client.half_closed = true;
+        self.work.push_back(Work::Answered { client: slot as u32, serial: client.serial });
+    }
+
+    /// Whether a client may end its side before it has its answers, and may have some to come.
+    pub(super) fn is_owed_answers(&self, slot: usize) -> bool {
+        let client = &self.clients[slot];
+        let rules = &self.host.listeners[usize::from(client.listener)].client_rules;
+        let may_be_owed = match client.lease {
+            // The rest of a command does not come any more.
+            Lease::Held { server } => {
+                let server = &self.servers[server as usize];
+                let awaits = || call(|| self.shared.protocol.awaits_client(&client.session, &server.session));
+                !(client.held.is_empty() && awaits().unwrap_or(false))
+            }
+            Lease::Waiting { .. } | Lease::Joining { .. } => {
+                let is_prompt = self.now - client.since < PROMPT_END;
+                client.half_closed || is_prompt || self.reactor.unreceived(client.conn) > 0
+            }
+            Lease::None | Lease::Shared { .. } => true,
+        };
+        rules.answers_half_closed
+            && !client.closing
+            && !client.on_doorstep
+            && client.standing != Standing::Blocked
+            && may_be_owed
+    }
+
+    /// A client has ended its side, and may have all its answers: then it is closed, unless it has asked for more before.
+    pub(super) fn on_answered(&mut self, slot: usize) {
+        let client = &self.clients[slot];
+        if client.closing || self.has_more_to_hear(slot) || (!client.held.is_empty() && self.is_withheld(slot)) {
+            return;
+        }
+        let (client, serial) = (slot as u32, client.serial);
+        self.feed(slot);
+        if self.client_is(client, serial) && !self.clients[slot].closing && !self.has_more_to_hear(slot) {
+            self.clients[slot].closing = true;
+            self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Goodbye });
+        }
+    }
+
+    /// Whether a client that has ended its side waits for an answer.
+    fn has_more_to_hear(&self, slot: usize) -> bool {
+        let client = &self.clients[slot];
+        match (client.standing, client.lease) {
+            // What a pinned server still has to say is not known: its quiet tells that it has said all.
+            (_, Lease::Held { server }) if self.servers[server as usize].pinned.is_some() => true,
+            (Standing::Blocked, _) => false,
+            // Its session keeps what it has not read.
+            (Standing::Reading, _) => true,
+            _ => matches!(client.state, State::Active | State::Waiting),
+        }
+    }
+
+    pub(super) fn push_client_gone(&mut self, slot: usize) {
+        let (client, serial) = (slot as u32, self.clients[slot].serial);
+        self.work.push_back(Work::ClientGone { client, serial });
+    }
+
+    /// The session (or the driver) wants the client closed: its servers are given back at once, its
+    /// socket is closed when the last bytes have left.
+    pub(super) fn close_client(&mut self, slot: usize, reason: &CloseReason) {
+        self.log_end(slot, reason);
+        self.clients[slot].story.end = End::of(reason);
+        self.clients[slot].closing = true;
+        self.clients[slot].held = Held::default();
+        let _ = self.leave_lobby(slot);
+        self.part_from_session(slot);
+        self.refresh_state(slot);
+        match self.clients[slot].muted {
+            true => self.count_leaving(slot),
+            false => self.linger_or_remove(slot),
+        }
+    }
+
+    /// It is as good as gone, but there for a while yet: no other is to go for it.
+    fn count_leaving(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        if client.admitted == Admitted::Welcome && !std::mem::replace(&mut client.leaving, true) {
+            self.host.listeners[usize::from(client.listener)].leaves();
+            self.host.tenants.leaves(client.seats, self.now);
+        }
+    }
+
+    /// Logs why a client is closed, if that is an error.
+    pub(super) fn log_end(&mut self, slot: usize, reason: &CloseReason) {
+        if std::mem::take(&mut self.clients[slot].story.login_failed) {
+            let message = if let CloseReason::Error(_, message) = reason { Some(message.as_str()) } else { None };
+            return self.tell_login_failed(slot, message);
+        }
+        if let CloseReason::Error(blame, message) = reason
+            && let Some(withheld) = self.paces.client_error.permits(self.now)
+        {
+            let (client, database, user) = (self.client_address(slot), self.database(slot), self.user(slot));
+            match blame {
+                Blame::Client => tracing::info!(withheld, %client, %database, %user, "{message}"),
+                Blame::Ours => tracing::error!(withheld, %client, %database, %user, "{message}"),
+                _ => tracing::warn!(withheld, %client, %database, %user, "{message}"),
+            }
+        }
+    }
+
+    pub(super) fn linger_or_remove(&mut self, slot: usize) {
+        let client = &self.clients[slot];
+        // Whoever has lost its place to another keeps no part of it by not reading.
+        if self.reactor.is_sending(client.conn) && client.admitted != Admitted::Displaced {
+            self.begin_lingering(slot);
+            self.count_leaving(slot);
+        } else {
+            self.reactor.part(self.clients[slot].conn);
+            self.remove_client(slot);
+        }
+    }
+
+    /// The client is closed after a while at the latest.
+    pub(super) fn begin_lingering(&mut self, slot: usize) {
+        self.lingering.push_back((slot as u32, self.clients[slot].serial, self.now + LINGER));
+    }
+
+    /// Closes those whose last bytes did not leave in time.
+    pub(super) fn end_lingering(&mut self) {
+        while let Some((client, serial, until)) = self.lingering.front().copied() {
+            if until > self.now {
+                return;
+            }
+            self.lingering.pop_front();
+            if self.client_is(client, serial) {
+                self.remove_client(client as usize);
+            }
+        }
+    }
+
+    /// Takes the client out of the queue it waits in, and lets its session release what it holds.
+    fn part_from_session(&mut self, slot: usize) {
+        self.step_back(slot);
+        _ = self.withdraw(slot);
+        let mut told = std::mem::replace(&mut self.clients[slot].parted, true);
+        if !told && !self.clients[slot].broken {
+            told = true;
+            let mut out = self.outbox();
+            let tag = self.client_tag(slot);
+            let protocol = std::sync::Arc::clone(&self.shared.protocol);
+            let (client, mut servers) = (&mut self.clients[slot], ServerSessions(&mut self.servers));
+            match call(|| protocol.client_gone(tag, &mut client.session, &mut servers, &mut out)) {
+                Some(()) => {
+                    self.execute(out, Source::NONE);
+                }
+                None => {
+                    client.broken = true;
+                    self.discard(out);
+                }
+            }
+        }
+        if self.clients[slot].broken {
+            self.part_from_broken(slot, told);
+        }
+        assert!(self.clients[slot].lease == Lease::None, "a session that ends releases what it holds");
+    }
+
+    /// The connection is over.
+    pub(super) fn remove_client(&mut self, slot: usize) {
+        self.clients[slot].closing = true;
+        if std::mem::take(&mut self.clients[slot].story.login_failed) {
+            self.tell_login_failed(slot, None);
+        }
+        self.part_from_session(slot);
+        self.end_turn(slot);
+        let _ = self.leave_lobby(slot);
+        self.forget_reader(slot);
+        self.tell_disconnected(slot);
+        self.leave_tenants_lines(slot);
+        let client = self.clients.remove(slot);
+        let listener = usize::from(client.listener);
+        self.states[listener][client.state as usize] -= 1;
+        if let Some(place) = client.line {
+            self.lines[listener].leave(place);
+        }
+        self.close_connection(&client);
+        if let Some(pool) = client.pool {
+            self.pools[&pool].clients.fetch_sub(1, Relaxed);
+        }
+        let rules = &self.host.listeners[listener];
+        if client.admitted == Admitted::Welcome {
+            rules.left(client.leaving);
+        }
+        self.host.tenants.left(client.seats, client.leaving, self.now);
+        self.client_has_left(listener as u32, client.admitted);
+    }
+
+    /// Closes a client's connection, or first has it watched whether the client has heard that it is sent away.
+    fn close_connection(&mut self, client: &ClientConn<P::Client>) {
+        let tcp = self.host.listeners[usize::from(client.listener)].tcp;
+        // Where the connection is closed at once, what comes from the client then resets it, and the client may not see what it was told.
+        let told = client.sent_away.is_some() || client.story.end.is_error();
+        let stranger = client.pool.is_none();
+        if !(told && tcp && self.partings.make_room(stranger)) {
+            return self.reactor.close(client.conn);
+        }
+        match self.reactor.take_leave(client.conn) {
+            Ok(socket) => self.partings.watch(socket, (client.listener, stranger), client.sent_away, self.now),
+            Err(error) => tracing::error!(%error, "cannot let go of a client's connection"),
+        }
+    }
+
+    /// A client was accepted, and is gone before its session began.
+    pub(super) fn never_came(&mut self, listener: u32, admitted: Admitted) {
+        if admitted == Admitted::Welcome {
+            self.host.listeners[listener as usize].stranger_left();
+        }
+        self.client_has_left(listener, admitted);
+    }
+
+    fn client_has_left(&mut self, listener: u32, admitted: Admitted) {
+        let listener = &self.host.listeners[listener as usize];
+        match admitted {
+            Admitted::Welcome => {}
+            Admitted::Surplus => {
+                listener.surplus.fetch_sub(1, Relaxed);
+            }
+            Admitted::Displaced => listener.gave_way(),
+        }
+        self.host.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
+    }
+
+    /// Stops accepting. Clients that are here stay.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+        for (_, conn) in self.listening.drain(..) {
+            // Detached rather than closed: the socket lives on in another process, and epoll would go on telling of it.
+            if let Err(error) = self.reactor.detach(conn) {
+                tracing::error!(%error, "cannot let go of a listening socket");
+            }
+            self.host.listening.fetch_sub(1, SeqCst);
+        }
+        self.accept_later.clear();
+    }
+
+    /// Stops accepting, and sends clients away that have nothing in progress.
+    pub(super) fn drain(&mut self) {
+        self.draining = true;
+        self.host.draining.store(true, SeqCst);
+        self.leave();
+        self.refuse_newcomers();
+        self.send_idle_away();
+    }
+
+    /// Sends all clients away. What they have asked for of servers is cancelled.
+    pub(super) fn stop(&mut self) {
+        self.drain();
+        self.stopping.get_or_insert(self.now + STOP_TIME);
+        let all: Vec<usize> = self.clients.iter().map(|(slot, _)| slot).collect();
+        for slot in all {
+            self.refuse(slot, Refusal::ShuttingDown);
+        }
+    }
+
+    /// Whether it was to end at once, and has: the clients have gone, and the databases have been told.
+    pub(super) fn has_stopped(&self) -> bool {
+        let is_done = || self.clients.is_empty() && self.has_told_databases();
+        self.stopping.is_some_and(|until| self.now >= until || is_done())
+    }
+
+    /// No cancel request is under way, nor one that may have to be repeated.
+    pub(super) fn has_told_databases(&self) -> bool {
+        self.sides.is_empty() && !self.farewells.iter().any(|(_, farewell)| farewell.awaits_cancel(self.now))
+    }
+
+    /// Sends clients away that use a drained pool and have nothing in progress, or wait for what others may do.
+    pub(super) fn send_drained_away(&mut self) {
+        let to_go = |client: &ClientConn<P::Client>| {
+            client.state != State::Login
+                && client.has_no_work()
+                && client.pool.is_some_and(|pool| self.pools[&pool].drained.load(Relaxed))
+        };
+        let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
+        for slot in idle {
+            self.refuse(slot, Refusal::Drained { at_login: false });
+        }
+    }
+
+    /// While draining: clients go that have become idle, or wait for what others may do.
+    pub(super) fn send_idle_away(&mut self) {
+        let idle: Vec<usize> =
+            self.clients.iter().filter(|(_, client)| client.has_no_work()).map(|(slot, _)| slot).collect();
+        for slot in idle {
+            self.refuse(slot, Refusal::ShuttingDown);
+        }
+    }
+}

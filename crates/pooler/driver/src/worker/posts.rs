@@ -1,0 +1,114 @@
+//! What sessions leave for each other across workers. Knows nothing of what it means.
+//!
+//! A session that posts more than the others' workers can take is not listened to until they have caught up: the bytes that wait in
+//! a mailbox are bounded by [`MAX_POSTED`] and what one more receive can bring.
+
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use pool::Time;
+use seam::{Effect, Peer, Protocol};
+
+use super::{
+    Work, Worker,
+    calls::{Source, call},
+};
+use crate::{
+    mailbox::{Message, Post},
+    reactor::Reactor,
+};
+
+/// Bytes that may wait in a worker's mailbox before sessions that post are listened to no more. Each post counts with what it takes
+/// itself.
+const MAX_POSTED: usize = 4 << 20;
+
+/// What a post takes beside its bytes, which posts to several share.
+const OVERHEAD: usize = size_of::<Post>();
+
+/// The bytes last posted from an outbox, and where they are in it: the same bytes for many are kept once.
+pub(super) type LastPost = Option<(Range<usize>, Arc<[u8]>)>;
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// A session leaves `inserted[range]` for another.
+    pub(super) fn post(&mut self, to: Peer, key: u64, inserted: &[u8], range: Range<usize>, last: &mut LastPost) {
+        let bytes = match last {
+            Some((known, bytes)) if *known == range => Arc::clone(bytes),
+            _ => {
+                let bytes: Arc<[u8]> = inserted[range.clone()].into();
+                *last = Some((range, Arc::clone(&bytes)));
+                bytes
+            }
+        };
+        let post = Post { to, key, bytes };
+        let worker = match to {
+            Peer::Client(tag) => tag.worker(),
+            Peer::Server(tag) => tag.worker(),
+        };
+        if worker == self.number {
+            return self.work.push_back(Work::Post(post));
+        }
+        let mailbox = &self.shared.mailboxes[usize::from(worker)];
+        mailbox.posted.fetch_add(weight(&post), Relaxed);
+        mailbox.send(Message::Post(post));
+    }
+
+    /// A post has come by mail.
+    pub(super) fn on_post(&mut self, post: Post) {
+        self.shared.mailboxes[usize::from(self.number)].posted.fetch_sub(weight(&post), Relaxed);
+        self.work.push_back(Work::Post(post));
+    }
+
+    /// Whether another worker has not caught up with what sessions post to it.
+    pub(super) fn posts_wait(&self) -> bool {
+        self.shared.mailboxes.iter().any(|mailbox| mailbox.posted.load(Relaxed) > MAX_POSTED)
+    }
+
+    /// Listens again to those who posted too much.
+    pub(super) fn rearm_posters(&mut self) {
+        for server in std::mem::take(&mut self.posters) {
+            self.rearm_server(server as usize);
+        }
+    }
+
+    /// Sessions hear what time it is, and may leave word for each other, and errands for servers that nobody needs.
+    pub(super) fn tell_time(&mut self) {
+        let mut out = self.outbox();
+        self.shared.protocol.tell_time(self.now.since(Time(0)), &mut out);
+        debug_assert!(
+            out.effects.iter().all(|effect| matches!(effect, Effect::Post { .. } | Effect::Errand { .. })),
+            "time makes for posts and errands only"
+        );
+        self.execute(out, Source::NONE);
+    }
+
+    /// Hands a post to whoever has its place now.
+    pub(super) fn deliver_post(&mut self, post: &Post) {
+        let mut out = self.outbox();
+        let protocol = Arc::clone(&self.shared.protocol);
+        match post.to {
+            Peer::Client(tag) => {
+                if let Some(client) = self.clients.get_mut(tag.slot()).filter(|client| !client.closing) {
+                    let session = &mut client.session;
+                    if call(|| protocol.posted_to_client(tag, session, post.key, &post.bytes, &mut out)).is_none() {
+                        return self.on_client_defect(tag.slot(), out);
+                    }
+                }
+            }
+            Peer::Server(tag) => {
+                if let Some(server) = self.servers.get_mut(tag.slot()).filter(|server| !server.ending) {
+                    let session = &mut server.session;
+                    if call(|| protocol.posted_to_server(tag, session, post.key, &post.bytes, &mut out)).is_none() {
+                        return self.on_server_defect(tag.slot(), None, out);
+                    }
+                }
+            }
+        }
+        self.execute(out, Source::Posted(&post.bytes));
+    }
+}
+
+fn weight(post: &Post) -> usize {
+    OVERHEAD + post.bytes.len()
+}

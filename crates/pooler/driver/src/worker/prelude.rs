@@ -1,0 +1,72 @@
+//! What a session sends to a server when that is granted leaves in one system call with the client's request, which is handed over next: the
+//! database is woken once.
+
+use pool::ServerId;
+use seam::{Bytes, Effect, Outbox, Peer, PoolId, Protocol, ServerTag};
+
+use super::{Worker, calls::Source};
+use crate::reactor::{Data, Reactor};
+
+/// A request up to this size is copied behind a prelude; a longer one goes out on its own.
+const MAX_JOINED: usize = 16 * 1024;
+
+/// What waits for the request. At most one server's does.
+#[derive(Default)]
+pub(super) struct Prelude {
+    /// The server's slot, and its pool and number there, by which it is known again.
+    server: Option<(u32, PoolId, ServerId)>,
+    bytes: Vec<u8>,
+}
+
+impl Prelude {
+    #[inline]
+    pub(super) fn waits(&self) -> bool {
+        self.server.is_some()
+    }
+
+    #[inline]
+    pub(super) fn is_for(&self, slot: usize) -> bool {
+        self.server.is_some_and(|(server, ..)| server as usize == slot)
+    }
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Executes what a session wishes at a grant. If that is only to send something to the server, it is kept back.
+    pub(super) fn execute_grant(&mut self, tag: ServerTag, mut out: Outbox) {
+        if !matches!(out.effects[..], [Effect::Send { to: Peer::Server(to), bytes: Bytes::Insert(_) }] if to == tag) {
+            self.execute(out, Source::NONE);
+            return;
+        }
+        self.send_prelude();
+        // All that is inserted is what this one effect sends.
+        std::mem::swap(&mut self.prelude.bytes, &mut out.inserted);
+        let server = &self.servers[tag.slot()];
+        self.prelude.server = Some((tag.slot() as u32, server.pool.id, server.id));
+        out.clear();
+        self.outboxes.push(out);
+    }
+
+    /// Sends it, if no request has come.
+    pub(super) fn send_prelude(&mut self) {
+        let Some((slot, pool, id)) = self.prelude.server.take() else { return };
+        let slot = slot as usize;
+        if self.servers.get(slot).is_some_and(|server| server.pool.id == pool && server.id == id) {
+            let bytes = std::mem::take(&mut self.prelude.bytes);
+            self.send_to_server(slot, Data::Bytes(&bytes));
+            self.prelude.bytes = bytes;
+        }
+        self.prelude.bytes.clear();
+    }
+
+    /// Sends it with the first of what follows it.
+    pub(super) fn send_behind_prelude(&mut self, slot: usize, data: &Data<'_>) {
+        if data.bytes().len() <= MAX_JOINED {
+            self.prelude.bytes.extend_from_slice(data.bytes());
+            return self.send_prelude();
+        }
+        self.send_prelude();
+        if self.servers.contains(slot) {
+            self.send_to_server(slot, Data::Bytes(data.bytes()));
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Servers: handing their bytes to their sessions, their becoming usable, and their moves between workers.
+
+use std::{io, rc::Rc, sync::Arc, time::Duration};
+
+use pool::{ServerId, Time};
+use seam::{Blame, CloseReason, Input, Peer, PoolId, Protocol, Verdict};
+
+use super::{
+    Work, Worker,
+    attempts::Attempts,
+    calls::{ClientSessions, HasSession, Source, call},
+    cancel_request::CancelRequest,
+    held::Held,
+    pools::Local,
+    sharing::Share,
+};
+use crate::{
+    config::Address,
+    mailbox::MovingServer,
+    reactor::{Buffer, ConnId, Owner, Reactor},
+    shared_pool::{self, Guarded, SharedPool},
+};
+
+/// Most bytes of unconsumed input kept for one server (an incomplete message).
+const MAX_HELD: usize = 64 << 10;
+
+/// What a server is doing, beyond being held or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Logging in.
+    Starting,
+    /// Idle or held.
+    Live,
+    /// Being reset or checked.
+    Cleaning,
+    /// Asked whether it answers, for those who share one that does not.
+    Probing,
+}
+
+/// One server.
+pub(super) struct ServerConn<S> {
+    pub(super) session: S,
+    pub(super) conn: ConnId,
+    pub(super) pool: Arc<SharedPool>,
+    pub(super) id: ServerId,
+    /// Which of the upstream's hosts it is.
+    pub(super) address: Address,
+    /// While it logs in: the hosts to try if it will not do.
+    pub(super) attempts: Option<Box<Attempts>>,
+    pub(super) phase: Phase,
+    /// Its login was accepted.
+    pub(super) authenticated: bool,
+    /// Its end has been seen, and is dealt with as soon as the work at hand is done.
+    pub(super) ending: bool,
+    /// Its connection has ended or is broken.
+    pub(super) over: bool,
+    /// A cancel request for it got lost and may still arrive: it must not be lent again.
+    pub(super) tainted: bool,
+    /// It was given back soiled, and nobody has had it since.
+    pub(super) soiled: bool,
+    /// The lease that is ending was for a transaction.
+    pub(super) served: bool,
+    /// The client that holds it.
+    pub(super) holder: Option<u32>,
+    /// Or those who share it.
+    pub(super) share: Option<Box<Share>>,
+    /// Nobody holds it and its pool does not have it back: its session keeps it.
+    pub(super) kept: bool,
+    /// Input that its session has not consumed: an incomplete message.
+    pub(super) held: Held,
+    /// The same of the input that its session is being handed.
+    pub(super) unconsumed: bool,
+    /// Since when it is held, idle or in its phase.
+    pub(super) since: Time,
+    pub(super) born: Time,
+    /// Something last came from it or from its holder at this time.
+    pub(super) moved: Time,
+    /// A request of its holder has been under way since then, and the server waits for the rest of that.
+    pub(super) awaits_holder: Option<Time>,
+    pub(super) pinned: Option<&'static str>,
+    /// Cancel requests under way for it.
+    pub(super) sides: u32,
+    /// The verdict of a release that waits for those to end.
+    pub(super) after_side: Option<Verdict>,
+    /// The cancel request that was sent because its client has gone: it is repeated until the server has ended.
+    pub(super) cancel_again: Option<Rc<CancelRequest>>,
+}
+
+impl<S> ServerConn<S> {
+    /// It may be used from now on. Says how long its last phase took, and which part of a start-up that was if it was one.
+    fn end_phase(&mut self, now: Time) -> (Duration, shared_pool::Phase) {
+        self.phase = Phase::Live;
+        self.attempts = None;
+        let took = now - std::mem::replace(&mut self.since, now);
+        (took, if self.authenticated { shared_pool::Phase::Ready } else { shared_pool::Phase::Auth })
+    }
+
+    /// Whether it has said something that its session has not consumed.
+    fn has_input(&self) -> bool {
+        self.unconsumed || !self.held.is_empty()
+    }
+}
+
+impl<S> HasSession for ServerConn<S> {
+    type Session = S;
+
+    fn session(&mut self) -> &mut S {
+        &mut self.session
+    }
+}
+
+/// How many pools try again at once because a server was let in. Each of these has as many more try if it is let in, too: an upstream
+/// that is full again is not asked by all pools at each success of one.
+const TRIES_AT_ONCE: u32 = 4;
+
+/// Whether the server that a pool is about to get tells others that their upstream is back: the pool has no other one, or could make none
+/// before. So a pool that is refused again and again for itself does not try each time that any server is made.
+fn is_news(guarded: &Guarded) -> bool {
+    let counts = guarded.pool.counts();
+    guarded.pool.is_connecting_in_vain() || counts.idle + counts.in_use + counts.checking == 0
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    // ---- their bytes ----
+
+    pub(super) fn on_server_received(&mut self, slot: usize, buffer: &Rc<Buffer>, length: usize) {
+        if length == 0 {
+            self.servers[slot].over = true;
+            return self.push_server_gone(slot, "the server closed the connection".into());
+        }
+        self.note_moved(slot);
+        let shared = self.servers[slot].share.is_some();
+        let was_silent = shared && self.heard_from(slot);
+        let server = &mut self.servers[slot];
+        let id = server.id;
+        let pool = server.pool.id;
+        if server.held.is_empty() {
+            let (used, need) = self.hand_server_input(slot, Source::Ring(buffer, 0), &buffer[..length]);
+            if used < length
+                && let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id)
+            {
+                server.held.extend(&buffer[used..length]);
+                server.held.consumed(0, need);
+            }
+        } else {
+            server.held.extend(&buffer[..length]);
+            if server.held.is_enough(MAX_HELD) {
+                let mut held = std::mem::take(&mut server.held);
+                let (used, need) = self.hand_server_input(slot, Source::Bytes(held.bytes()), held.bytes());
+                held.consumed(used, need);
+                if let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) {
+                    server.held = held;
+                }
+            }
+        }
+        if was_silent {
+            self.admit_if_open(pool, slot);
+        }
+        self.rearm_server(slot);
+    }
+
+    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the rest it needs at
+    /// least.
+    fn hand_server_input(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
+        let tag = self.server_tag(slot);
+        let id = self.servers[slot].id;
+        let (mut at, mut need) = (0, 0);
+        while at < bytes.len() {
+            let mut out = self.outbox();
+            let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) else {
+                self.outboxes.push(out);
+                return (bytes.len(), 0);
+            };
+            let (full, now) = (bytes.len() - at >= MAX_HELD, self.now.since(Time(0)));
+            let input = Input { bytes: &bytes[at..], full, unread: false, now };
+            let protocol = &self.shared.protocol;
+            let mut clients = ClientSessions::new(&mut self.clients);
+            let used = call(|| {
+                let used = protocol.server_input(tag, &mut server.session, &mut clients, input, &mut out);
+                assert!(used <= bytes.len() - at, "a session consumes no more than it was given");
+                used
+            });
+            let shown = clients.shown;
+            let Some(used) = used else {
+                self.on_server_defect(slot, shown, out);
+                return (bytes.len(), 0);
+            };
+            // If another worker wants the server meanwhile, it must be known that something is left over.
+            server.unconsumed = at + used < bytes.len();
+            need = out.need;
+            self.execute(out, source.skip(at));
+            if let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) {
+                server.unconsumed = false;
+            }
+            at += used;
+            if self.upgrading.is_some() {
+                self.upgrade(Peer::Server(tag), &bytes[at..]);
+                return (bytes.len(), 0);
+            }
+            if used == 0 {
+                break;
+            }
+        }
+        (at, need)
+    }
+
+    /// Receives from the server if its bytes can go anywhere.
+    pub(super) fn rearm_server(&mut self, slot: usize) {
+        let Some(server) = self.servers.get(slot) else { return };
+        if let Some(holder) = server.holder
+            && self.is_behind_its_server(holder as usize)
+        {
+            return;
+        }
+        if server.share.as_ref().is_some_and(|share| share.stalled.is_any()) {
+            return;
+        }
+        if server.kept && self.posts_wait() {
+            if !self.posters.contains(&(slot as u32)) {
+                self.posters.push(slot as u32);
+            }
+            return;
+        }
+        self.reactor.receive(server.conn);
+    }
+
+    pub(super) fn on_server_sent(&mut self, slot: usize) {
+        if let Some(holder) = self.servers[slot].holder {
+            self.rearm_client(holder as usize);
+        } else if self.servers[slot].share.is_some() {
+            self.on_shared_sent(slot);
+        }
+    }
+
+    pub(super) fn on_server_broken(&mut self, slot: usize, error: &io::Error) {
+        self.servers[slot].over = true;
+        if let Some(reason) = self.tls_failure(slot, error) {
+            return self.end_server(slot, reason);
+        }
+        self.push_server_gone(slot, format!("the connection to the server broke: {error}"));
+    }
+
+    fn push_server_gone(&mut self, slot: usize, message: String) {
+        self.end_server(slot, CloseReason::Error(Blame::Server, message));
+    }
+
+    /// Has a server removed once the work at hand is done.
+    pub(super) fn end_server(&mut self, slot: usize, reason: CloseReason) {
+        let Some(server) = self.servers.get_mut(slot) else { return };
+        server.ending = true;
+        let (server, id) = (slot as u32, server.id);
+        self.work.push_back(Work::ServerGone { server, id, reason });
+    }
+
+    // ---- becoming usable ----
+
+    pub(super) fn on_server_authenticated(&mut self, slot: usize) {
+        let server = &mut self.servers[slot];
+        server.authenticated = true;
+        server.pool.lock().stats.on_phase(shared_pool::Phase::Auth, self.now - server.since);
+        server.since = self.now;
+    }
+
+    pub(super) fn on_server_ready(&mut self, slot: usize) {
+        let server = &mut self.servers[slot];
+        if server.phase == Phase::Probing {
+            return self.work.push_back(Work::ProbeAnswered { server: slot as u32, id: server.id });
+        }
+        let (pool, id, phase) = (Arc::clone(&server.pool), server.id, server.phase);
+        let (took, last) = server.end_phase(self.now);
+        let (home, now, mut reached) = (self.home(), self.now, false);
+        let grant = self.operate(&pool, |guarded| {
+            let grant = match phase {
+                Phase::Starting => {
+                    reached = is_news(guarded);
+                    guarded.stats.on_created(last, took);
+                    guarded.pool.connected(id, home, now)
+                }
+                Phase::Cleaning => guarded.pool.checked(id, true, home, now),
+                Phase::Live | Phase::Probing => unreachable!("a session is ready once per start or cleaning"),
+            };
+            if let Some(grant) = &grant {
+                guarded.stats.on_grant(grant);
+            }
+            grant
+        });
+        if phase == Phase::Starting {
+            self.tell_back(&pool);
+        }
+        if reached {
+            self.end_outage(slot);
+        }
+        if let Some(grant) = grant {
+            self.deliver(pool.id, grant);
+        }
+    }
+
+    /// A server whose start-up is done is kept by its session: no client has asked for it.
+    pub(super) fn keep_from_start(&mut self, slot: usize) {
+        let server = &mut self.servers[slot];
+        let (pool, id) = (Arc::clone(&server.pool), server.id);
+        let (took, last) = server.end_phase(self.now);
+        let (home, now, mut reached) = (self.home(), self.now, false);
+        self.servers[slot].kept = self.operate(&pool, |guarded| {
+            reached = is_news(guarded);
+            guarded.stats.on_created(last, took);
+            guarded.pool.connected_for_itself(id, home, now)
+        });
+        self.tell_back(&pool);
+        if reached {
+            self.end_outage(slot);
+        }
+    }
+
+    /// The host of this server lets servers in: of the pools that could not connect there, a few try again at once.
+    fn end_outage(&mut self, slot: usize) {
+        let (now, mut tries) = (self.now, 0);
+        while tries < TRIES_AT_ONCE
+            && let Some(pool) = self.host.registry.outages.take_one(&self.servers[slot].address)
+        {
+            if let Some(pool) = self.host.registry.known(pool) {
+                tries += u32::from(self.operate(&pool, |guarded| guarded.pool.upstream_is_back(now)));
+            }
+        }
+    }
+
+    /// Lets the session reset or check its server; it ends with `Effect::Ready` or a close.
+    pub(super) fn clean(&mut self, pool: &Arc<SharedPool>, id: ServerId, reset: bool) {
+        let Some(slot) = self.server_here(pool.id, id) else { return };
+        // A server may say that it is clean before it has been asked, and be with somebody else by now.
+        if !pool.lock().pool.is_checking(id) {
+            return;
+        }
+        let server = &mut self.servers[slot];
+        server.phase = Phase::Cleaning;
+        server.since = self.now;
+        let mut out = self.outbox();
+        let tag = self.server_tag(slot);
+        let session = &mut self.servers[slot].session;
+        let protocol = Arc::clone(&self.shared.protocol);
+        let called = call(|| match reset {
+            true => protocol.reset(tag, session, &mut out),
+            false => protocol.check(tag, session, &mut out),
+        });
+        if called.is_none() {
+            return self.on_server_defect(slot, None, out);
+        }
+        self.execute(out, Source::NONE);
+        self.rearm_server(slot);
+    }
+
+    pub(super) fn on_pinned(&mut self, slot: usize, reason: Option<&'static str>) {
+        let server = &mut self.servers[slot];
+        if server.pinned == reason {
+            return;
+        }
+        {
+            let mut guarded = server.pool.lock();
+            if let Some(old) = server.pinned {
+                guarded.stats.on_pinned(old, -1);
+            }
+            if let Some(new) = reason {
+                guarded.stats.on_pinned(new, 1);
+            }
+            guarded.pool.set_kept(server.id, server.kept || reason.is_some());
+        }
+        server.pinned = reason;
+        let (holder, spec) = (server.holder, server.pool.spec());
+        if let (Some(reason), Some(client)) = (reason, holder)
+            && let Some(withheld) = self.paces.pinned.permits(self.now)
+        {
+            tracing::info!(
+                withheld,
+                client = %self.client_address(client as usize), database = %spec.database, user = %spec.user,
+                server = self.backend(slot), reason,
+                "a client keeps its server beyond its transaction"
+            );
+        }
+    }
+
+    /// A client may not keep a server: as many of its pool are kept as may be.
+    pub(super) fn on_pin_refused(&mut self, slot: usize, pool: PoolId, reason: &'static str) {
+        let Some(pool) = self.pool(pool) else { return };
+        pool.lock().stats.on_pin_refused(reason);
+        // Where its session ends with it, the line of that says the same.
+        let goes_on = self.clients.get(slot).is_some_and(|client| !client.closing);
+        if goes_on && let Some(withheld) = self.paces.pin_refused.permits(self.now) {
+            let spec = pool.spec();
+            tracing::warn!(
+                withheld,
+                client = %self.client_address(slot), database = %spec.database, user = %spec.user, reason,
+                "a client may not keep a server beyond its transaction: max_pinned have one"
+            );
+        }
+    }
+
+    // ---- moving ----
+
+    /// Takes a granted server out of this worker. `None` if it cannot leave: then it is closed.
+    pub(super) fn move_out(&mut self, slot: usize) -> Option<MovingServer<P, R>> {
+        if self.servers[slot].ending {
+            return None;
+        }
+        if self.reactor.is_sending(self.servers[slot].conn) || self.servers[slot].has_input() {
+            self.push_server_gone(slot, "the server sent something unasked".into());
+            return None;
+        }
+        let server = self.servers.remove(slot);
+        self.set_whereabouts(server.pool.id, server.id, Local::None);
+        match self.reactor.detach(server.conn) {
+            Ok(connection) => {
+                let ServerConn { session, pool, id, address, soiled, born, .. } = server;
+                Some(MovingServer { session, connection, pool, id, address, soiled, born })
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot move a server");
+                self.forget_server(&server.pool, server.id, None);
+                None
+            }
+        }
+    }
+
+    /// Takes a server in that was granted to a client of this worker. False if that cannot be done, and it is lost.
+    pub(super) fn take_in(&mut self, moving: MovingServer<P, R>) -> bool {
+        let MovingServer { session, connection, pool, id, address, soiled, born } = moving;
+        self.enter_pool(&pool);
+        let slot = self.servers.vacant_key();
+        let conn = match self.reactor.attach_moved(connection, Owner::Server(slot as u32)) {
+            Ok(conn) => conn,
+            Err(error) => {
+                tracing::error!(%error, "cannot take over a server");
+                self.forget_server(&pool, id, None);
+                return false;
+            }
+        };
+        self.moves += 1;
+        self.set_whereabouts(pool.id, id, Local::Server(slot as u32));
+        self.servers.insert(ServerConn {
+            session,
+            conn,
+            pool,
+            id,
+            address,
+            attempts: None,
+            phase: Phase::Live,
+            authenticated: true,
+            ending: false,
+            over: false,
+            tainted: false,
+            soiled,
+            served: false,
+            holder: None,
+            share: None,
+            kept: false,
+            held: Held::default(),
+            unconsumed: false,
+            since: self.now,
+            born,
+            moved: self.now,
+            awaits_holder: None,
+            pinned: None,
+            sides: 0,
+            after_side: None,
+            cancel_again: None,
+        });
+        true
+    }
+
+    /// The database's own name for a server's connection, when the protocol tells one.
+    pub(super) fn backend(&self, slot: usize) -> Option<u32> {
+        call(|| self.shared.protocol.backend(&self.servers[slot].session)).flatten()
+    }
+}

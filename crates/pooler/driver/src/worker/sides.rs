@@ -1,0 +1,270 @@
+//! Cancel requests: whom they reach, and the connections beside a server's own that carry them to the database.
+//!
+//! A request must hit the query it was meant for and no other. So while one is under way, the server is withheld from
+//! everybody else, and its holder is not listened to, because its next query must not be hit either. What became of a
+//! request is known when the database closes the side connection: by then it has sent its signal. Where that is not seen (it takes
+//! too long, or the connection breaks) the request may still arrive, and the server is never lent again. A request for a
+//! connection in TLS goes in TLS, too, and is not sent at all if that cannot be had.
+
+use std::{io, rc::Rc, time::Duration};
+
+use pool::{ServerId, Time};
+use seam::{ClientTag, CloseReason, PoolId, Protocol, Verdict};
+
+use super::{
+    Worker,
+    calls::{ServerSessions, Source, call},
+    cancel_request::{CancelRequest, Upgrade},
+    lease::Lease,
+    servers::ServerConn,
+};
+use crate::{
+    config::Address,
+    mailbox::{Asker, Message},
+    reactor::{ConnId, Data, Owner, Reactor, Submitted},
+    tls::Channel,
+};
+
+/// How long a cancel request may take before the server it was for is closed.
+const SIDE_TIME: Duration = Duration::from_secs(5);
+/// Cancel requests under way for one server; further ones are dropped, as they would ask for the same.
+const MAX_SIDES: u32 = 4;
+/// Slots that a cancel request cannot tell apart are this far from each other.
+const SLOT_STEP: usize = 1 << 16;
+
+/// A connection beside a server's own, for a cancel request.
+pub(super) struct Side {
+    conn: ConnId,
+    server: u32,
+    server_id: ServerId,
+    pool: PoolId,
+    request: Rc<CancelRequest>,
+    step: Step,
+    until: Time,
+    /// The client that waits to hear that it has been dealt with.
+    asker: Option<Asker>,
+}
+
+enum Step {
+    /// The connection must be secured before anything is said.
+    Ask(Upgrade, Box<Channel>),
+    /// That was asked for.
+    Asked(u8, Box<Channel>),
+    /// The handshake is under way.
+    Handshake,
+    /// What was to be said is said, or can be said at once.
+    Plain,
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// A session passes on a request of its client.
+    pub(super) fn pass_on_cancel(&mut self, asker: ClientTag, target: ClientTag, secret: u64) {
+        let Some(client) = self.clients.get(asker.slot()) else { return };
+        let asker = Asker { tag: asker, serial: client.serial };
+        match self.shared.mailboxes.get(usize::from(target.worker())) {
+            Some(mailbox) => mailbox.send(Message::Cancel { asker, target, secret }),
+            None => self.tell_asker(asker),
+        }
+    }
+
+    /// A request for a client of this worker, of which the lowest bits of the slot are known.
+    pub(super) fn on_cancel(&mut self, asker: Asker, target: ClientTag, secret: u64) {
+        self.asker = Some(asker);
+        let slots = (target.slot() % SLOT_STEP..self.clients.capacity()).step_by(SLOT_STEP);
+        for slot in slots {
+            let tag = self.client_tag(slot);
+            let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { continue };
+            let waiting = client.lease.is_waiting();
+            let mut out = self.outboxes.pop().unwrap_or_default();
+            let mut servers = ServerSessions(&mut self.servers);
+            let protocol = std::sync::Arc::clone(&self.shared.protocol);
+            if call(|| protocol.cancel(tag, &mut client.session, &mut servers, secret, waiting, &mut out)).is_none() {
+                self.on_client_defect(slot, out);
+                continue;
+            }
+            self.execute(out, Source::NONE);
+        }
+        if let Some(asker) = self.asker.take() {
+            self.tell_asker(asker);
+        }
+    }
+
+    /// Has the client closed that asked: so it learns that its request has been dealt with.
+    fn tell_asker(&mut self, asker: Asker) {
+        self.mailbox(pool::Home(asker.tag.worker())).send(Message::CancelDone(asker));
+    }
+
+    pub(super) fn on_cancel_done(&mut self, asker: Asker) {
+        let slot = asker.tag.slot();
+        if self.client_is(slot as u32, asker.serial) && !self.clients[slot].closing {
+            self.close_client(slot, &CloseReason::Done);
+        }
+    }
+
+    /// Whether the client's input must wait because a cancel request is under way for the server it holds, or on account of one that
+    /// it shares; or until it has a place with its database and its user.
+    pub(super) fn is_withheld(&self, slot: usize) -> bool {
+        if self.clients[slot].on_doorstep {
+            return true;
+        }
+        match self.clients[slot].lease {
+            Lease::Held { server } => self.servers[server as usize].sides > 0,
+            Lease::Shared { server, heard, .. } => self.is_share_withheld(server as usize, heard),
+            Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => false,
+        }
+    }
+
+    /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes` there.
+    pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
+        let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
+        let peer = match &server.address {
+            Address::Unix(_) => None,
+            Address::Tcp { .. } => match self.reactor.peer(server.conn) {
+                None => return,
+                peer => peer,
+            },
+        };
+        let (id, pool) = (server.id, server.pool.id);
+        let (address, spec) = (server.address.clone(), server.pool.spec());
+        let request = Rc::new(CancelRequest { bytes: bytes.to_vec(), upgrade, address, peer, spec });
+        if self.send_beside(request, slot as u32, id, pool) {
+            self.servers[slot].sides += 1;
+        }
+    }
+
+    /// Opens a connection for a request on account of a server, which may be gone; false: it cannot be opened.
+    pub(super) fn send_beside(
+        &mut self,
+        request: Rc<CancelRequest>,
+        server: u32,
+        server_id: ServerId,
+        pool: PoolId,
+    ) -> bool {
+        let step = match &request.upgrade {
+            None => Step::Plain,
+            Some(upgrade) => match super::secure::connect(&request.spec, &request.address) {
+                Ok(channel) => Step::Ask(upgrade.clone(), Box::new(channel)),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot send a cancel request");
+                    return false;
+                }
+            },
+        };
+        let side = self.sides.vacant_key();
+        let owner = Owner::Side(side as u32);
+        let connected = match (&request.address, request.peer) {
+            (_, Some(address)) => self.reactor.connect_tcp(address, owner),
+            (Address::Unix(path), None) => self.reactor.connect_unix(path, owner),
+            (Address::Tcp { .. }, None) => unreachable!("seen above"),
+        };
+        match connected {
+            Ok(conn) => {
+                let (until, asker) = (self.now + SIDE_TIME, self.asker.take());
+                self.sides.insert(Side { conn, server, server_id, pool, request, step, until, asker });
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot send a cancel request");
+                false
+            }
+        }
+    }
+
+    pub(super) fn on_side_connected(&mut self, slot: usize, result: io::Result<()>) {
+        if let Err(error) = result {
+            tracing::warn!(%error, "cannot send a cancel request");
+            return self.end_side(slot);
+        }
+        match std::mem::replace(&mut self.sides[slot].step, Step::Plain) {
+            Step::Ask((ask, _), channel) if ask.is_empty() => self.secure_side(slot, *channel),
+            Step::Ask((ask, agreed), channel) => {
+                self.sides[slot].step = Step::Asked(agreed, channel);
+                self.say_on_side(slot, &ask);
+            }
+            _ => self.on_side_secured(slot),
+        }
+    }
+
+    pub(super) fn on_side_received(&mut self, slot: usize, bytes: &[u8]) {
+        match std::mem::replace(&mut self.sides[slot].step, Step::Plain) {
+            // Anything behind the agreement would be somebody else's.
+            Step::Asked(agreed, channel) if bytes == [agreed] => self.secure_side(slot, *channel),
+            Step::Plain if !bytes.is_empty() => self.reactor.receive(self.sides[slot].conn),
+            _ => self.end_side(slot),
+        }
+    }
+
+    fn secure_side(&mut self, slot: usize, channel: Channel) {
+        let side = &mut self.sides[slot];
+        side.step = Step::Handshake;
+        let conn = side.conn;
+        match self.reactor.start_tls(conn, channel, &[]) {
+            Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
+            Submitted::Broken(_) => self.end_side(slot),
+        }
+    }
+
+    /// What was to be said can be said.
+    pub(super) fn on_side_secured(&mut self, slot: usize) {
+        self.sides[slot].step = Step::Plain;
+        let request = Rc::clone(&self.sides[slot].request);
+        self.say_on_side(slot, &request.bytes);
+    }
+
+    fn say_on_side(&mut self, slot: usize, bytes: &[u8]) {
+        let conn = self.sides[slot].conn;
+        match self.reactor.send(conn, Data::Bytes(bytes)) {
+            Submitted::Broken(_) => self.on_side_broken(slot),
+            Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
+        }
+    }
+
+    /// The connection broke. If the request was sent, it may still arrive.
+    pub(super) fn on_side_broken(&mut self, slot: usize) {
+        if matches!(self.sides[slot].step, Step::Plain)
+            && let Some(server) = self.server_of_side(slot)
+        {
+            server.tainted = true;
+        }
+        self.end_side(slot);
+    }
+
+    fn server_of_side(&mut self, slot: usize) -> Option<&mut ServerConn<P::Server>> {
+        let Side { server, server_id, pool, .. } = self.sides[slot];
+        self.servers.get_mut(server as usize).filter(|s| s.id == server_id && s.pool.id == pool)
+    }
+
+    fn end_side(&mut self, slot: usize) {
+        let freed = self.server_of_side(slot).and_then(|server| {
+            server.sides -= 1;
+            (server.sides == 0).then(|| (server.holder, server.after_side.take()))
+        });
+        let side = self.sides.remove(slot);
+        self.reactor.close(side.conn);
+        // What the client asked for itself hits the statement that it was meant for, or nothing: that is not repeated.
+        let repeats = side.asker.is_none();
+        if let Some(asker) = side.asker {
+            self.tell_asker(asker);
+        }
+        match freed {
+            Some((_, Some(verdict))) => {
+                if repeats && verdict == Verdict::Discard {
+                    self.servers[side.server as usize].cancel_again = Some(side.request);
+                }
+                self.check_in(side.server as usize, verdict);
+            }
+            Some((Some(holder), None)) => self.push_feed(holder as usize),
+            Some((None, None)) | None => {}
+        }
+    }
+
+    /// Gives up cancel requests that take too long; their servers are closed when they come back, because the
+    /// request may still arrive.
+    pub(super) fn end_slow_sides(&mut self) {
+        let late: Vec<usize> =
+            self.sides.iter().filter(|(_, side)| side.until <= self.now).map(|(slot, _)| slot).collect();
+        for slot in late {
+            self.on_side_broken(slot);
+        }
+    }
+}

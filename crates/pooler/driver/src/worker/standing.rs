@@ -1,0 +1,220 @@
+//! Where clients stand, as they are counted and queued, and who they are, for logs.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use pool::Time;
+use seam::{Protocol, Standing};
+
+use super::{Work, Worker, calls::call, lease::Lease, lines::Line, servers::ServerConn};
+use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
+
+/// A server and its holder are silent for this long before the worker finds out which of them waits for the other.
+const QUIET: Duration = Duration::from_millis(250);
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    // ---- where they stand ----
+
+    pub(super) fn set_standing(&mut self, slot: usize, standing: Standing) {
+        let Some(client) = self.clients.get(slot) else { return };
+        let standing = if client.pool.is_some() { standing } else { self.standing_of_stranger(slot, standing) };
+        let client = &mut self.clients[slot];
+        client.standing = standing;
+        if standing == Standing::Reading && client.state == State::Idle {
+            self.stand_in_line(slot, true);
+            self.clients[slot].since = self.now;
+        }
+        self.refresh_state(slot);
+    }
+
+    /// Another request of the client's is under way than before.
+    pub(super) fn note_progress(&mut self, slot: usize) {
+        if let Some(client) = self.clients.get_mut(slot)
+            && client.state == State::Active
+        {
+            client.since = self.now;
+        }
+    }
+
+    /// Something has come from a server or from the client that holds it: neither waits for the other any more, as far as can be told.
+    pub(super) fn note_moved(&mut self, slot: usize) {
+        let server = &mut self.servers[slot];
+        server.moved = self.now;
+        if let Some(since) = server.awaits_holder.take() {
+            let holder = server.holder.expect("it waits for its holder") as usize;
+            self.refresh_state(holder);
+            let client = &mut self.clients[holder];
+            if client.state == State::Active {
+                // The request is the same.
+                client.since = since;
+            }
+        }
+    }
+
+    /// Finds servers that wait for the rest of what their holders ask for, and has these stand as clients in a transaction. What a
+    /// pinned server still has to say is not known: where its holder has ended its side, the quiet tells that it has said all.
+    pub(super) fn look_for_awaited(&mut self) {
+        let quiet = |(slot, server): (usize, &ServerConn<P::Server>)| {
+            let holder =
+                server.holder.filter(|_| server.awaits_holder.is_none() && self.now - server.moved >= QUIET)?;
+            let client = &self.clients[holder as usize];
+            let stuck =
+                server.sides > 0 || [server.conn, client.conn].iter().any(|conn| self.reactor.is_sending(*conn));
+            let may_wait = client.state == State::Active || client.half_closed;
+            (may_wait && !stuck && !client.broken).then_some((slot, holder as usize))
+        };
+        let quiet: Vec<_> = self.servers.iter().filter_map(quiet).collect();
+        for (slot, holder) in quiet {
+            let protocol = Arc::clone(&self.shared.protocol);
+            let (client, server) = (&mut self.clients[holder], &mut self.servers[slot]);
+            if client.half_closed && server.pinned.is_some() {
+                self.push_client_gone(holder);
+            } else if client.state == State::Active
+                && call(|| protocol.awaits_client(&client.session, &server.session)).unwrap_or(false)
+            {
+                server.awaits_holder = Some(client.since);
+                let moved = server.moved;
+                self.refresh_state(holder);
+                self.clients[holder].since = moved;
+            }
+        }
+    }
+
+    /// Recomputes the state a client is counted in.
+    pub(super) fn refresh_state(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        let awaited = |lease| match lease {
+            Lease::Held { server } => {
+                self.servers.get(server as usize).is_some_and(|server| server.awaits_holder.is_some())
+            }
+            _ => false,
+        };
+        let state = match (client.closing, client.lease, client.standing) {
+            (true, ..) => State::Closing,
+            _ if client.on_doorstep => State::Login,
+            (_, _, Standing::Login) => State::Login,
+            // A server that it seeks for others, too, is not what it waits for.
+            (_, _, Standing::Subscribed) => State::Subscribed,
+            (_, Lease::Waiting { .. } | Lease::Joining { .. }, _) => State::Waiting,
+            (_, _, Standing::Idle | Standing::Reading) => State::Idle,
+            (_, lease, Standing::Active | Standing::Blocked) if awaited(lease) => State::Transaction,
+            (_, _, Standing::Active | Standing::Blocked) => State::Active,
+            (_, _, Standing::InTransaction | Standing::Preparing) => State::Transaction,
+        };
+        if client.half_closed {
+            let serial = client.serial;
+            self.work.push_back(Work::Answered { client: slot as u32, serial });
+        }
+        if state == client.state {
+            if state == State::Idle {
+                self.stand_in_line(slot, false);
+            }
+            return;
+        }
+        let was_login = client.state == State::Login;
+        let listener = usize::from(client.listener);
+        self.states[listener][client.state as usize] -= 1;
+        self.states[listener][state as usize] += 1;
+        client.story.turns(client.state, state);
+        client.state = state;
+        client.since = self.now;
+        self.stand_in_line(slot, true);
+        if was_login {
+            // Who only looks on, as drivers' monitors do, has not logged in.
+            let told = matches!(state, State::Closing | State::Subscribed);
+            if !told && !std::mem::replace(&mut self.clients[slot].story.connected, true) {
+                self.host.listeners[listener].count_login();
+                self.tell_connected(slot);
+            }
+            self.end_turn(slot);
+        }
+    }
+
+    /// Has a client stand in the line of its state, if there is one. `anew`: as the last one, even if it stood there before.
+    pub(super) fn stand_in_line(&mut self, slot: usize, anew: bool) {
+        let client = &mut self.clients[slot];
+        let line = match (client.state, client.lease) {
+            // It is told when it has waited too long for a place.
+            (State::Login, _) if client.on_doorstep => None,
+            // One that only looked on until now may have its login before it.
+            (State::Login, _) => Some(Line::Login),
+            (State::Idle, Lease::Held { .. }) => Some(Line::Pinned),
+            (State::Idle, _) => Some(Line::Idle),
+            _ => None,
+        };
+        if !anew && client.line.map(|place| place.line) == line {
+            return;
+        }
+        let lines = &mut self.lines[usize::from(client.listener)];
+        if let Some(place) = client.line.take() {
+            lines.leave(place);
+        }
+        client.line = line.map(|line| lines.join(line, slot, self.now));
+        if client.seats != [None; 2] && !self.tenant_lines.is_empty() {
+            self.leave_tenants_lines(slot);
+            if let Some(line) = line {
+                self.stand_with_tenants(slot, line, self.now);
+            }
+        }
+    }
+
+    /// Has a client stand in the lines of its database and its user, if these have limits.
+    pub(super) fn stand_with_tenants(&mut self, slot: usize, line: Line, since: Time) {
+        let client = &mut self.clients[slot];
+        for (id, place) in client.seats.iter().zip(&mut client.tenant_places) {
+            if let Some(lines) = id.and_then(|id| self.tenant_lines.get_mut(&id)) {
+                *place = Some(lines.join(line, slot, since));
+            }
+        }
+    }
+
+    pub(super) fn leave_tenants_lines(&mut self, slot: usize) {
+        let client = &mut self.clients[slot];
+        for (id, place) in client.seats.iter().zip(&mut client.tenant_places) {
+            if let Some(place) = place.take() {
+                let lines = id.and_then(|id| self.tenant_lines.get_mut(&id));
+                lines.expect("it stands in a line that is there").leave(place);
+            }
+        }
+    }
+
+    // ---- who they are ----
+
+    pub(super) fn client_is(&self, slot: u32, serial: u32) -> bool {
+        self.clients.get(slot as usize).is_some_and(|client| client.serial == serial)
+    }
+
+    pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {
+        let client = &self.clients[slot];
+        client.story.from.map(|(ip, _)| ip.to_canonical())
+    }
+
+    pub(super) fn client_address(&self, slot: usize) -> String {
+        let client = &self.clients[slot];
+        if !self.host.listeners[usize::from(client.listener)].tcp {
+            return "unix".to_owned();
+        }
+        let from = || client.story.from.map(SocketAddr::from);
+        self.reactor.peer(client.conn).or_else(from).map_or_else(|| "gone".to_owned(), |address| address.to_string())
+    }
+
+    pub(super) fn database(&self, slot: usize) -> String {
+        self.spec_of(slot).map_or_else(|| self.asked(slot).0, |spec| spec.database.clone())
+    }
+
+    pub(super) fn user(&self, slot: usize) -> String {
+        self.spec_of(slot).map_or_else(|| self.asked(slot).1, |spec| spec.user.clone())
+    }
+
+    fn asked(&self, slot: usize) -> (String, String) {
+        self.clients[slot].story.asked.as_deref().cloned().unwrap_or_default()
+    }
+
+    fn spec_of(&self, slot: usize) -> Option<Arc<PoolSpec>> {
+        let pool = self.clients[slot].pool?;
+        self.pools.get(&pool).map(|pool| pool.spec())
+    }
+}

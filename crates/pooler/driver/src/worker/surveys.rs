@@ -1,0 +1,76 @@
+//! A question of one client's session to those of all clients: it goes from worker to worker, each of which adds what its clients
+//! say, and back to where it was asked.
+
+use std::{sync::Arc, time::Duration};
+
+use seam::{ClientTag, Protocol, Seen};
+
+use super::{
+    Work, Worker,
+    calls::{Source, call},
+};
+use crate::{
+    client_state::State,
+    mailbox::{Asker, Message, Survey},
+    reactor::Reactor,
+};
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// A session asks.
+    pub(super) fn begin_survey(&mut self, client: ClientTag, question: &[u8]) {
+        let Some(serial) = self.clients.get(client.slot()).map(|client| client.serial) else { return };
+        let asker = Asker { tag: client, serial };
+        let survey = Survey { asker, question: question.to_vec(), answer: Vec::new() };
+        // Sessions are at work: their turn is after that.
+        self.work.push_back(Work::Survey(Box::new(survey)));
+    }
+
+    /// Asks the clients of this worker, and passes the question on.
+    pub(super) fn survey(&mut self, mut survey: Box<Survey>) {
+        let protocol = Arc::clone(&self.shared.protocol);
+        let slots: Vec<usize> = self.clients.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { continue };
+            let is_idle = matches!(client.state, State::Idle | State::Subscribed);
+            let (address, tag) = (self.client_address(slot), self.client_tag(slot));
+            let seen = Seen {
+                address: &address,
+                listener: &self.host.listeners[usize::from(client.listener)].name,
+                age: self.now - client.born,
+                idle: if is_idle { self.now - client.since } else { Duration::ZERO },
+            };
+            let mut out = self.outboxes.pop().unwrap_or_default();
+            let session = &mut self.clients[slot].session;
+            let Survey { question, answer, .. } = &mut *survey;
+            let before = answer.len();
+            if call(|| protocol.surveyed(tag, session, &seen, question, answer, &mut out)).is_none() {
+                survey.answer.truncate(before);
+                self.on_client_defect(slot, out);
+                continue;
+            }
+            self.execute(out, Source::NONE);
+        }
+        let workers = self.shared.mailboxes.len();
+        let next = (usize::from(self.number) + 1) % workers;
+        if next == usize::from(survey.asker.tag.worker()) {
+            self.shared.mailboxes[next].send(Message::SurveyDone(survey));
+        } else {
+            self.shared.mailboxes[next].send(Message::Survey(survey));
+        }
+    }
+
+    /// Everybody was asked.
+    pub(super) fn on_survey_done(&mut self, survey: &Survey) {
+        let Survey { asker, answer, .. } = survey;
+        let slot = asker.tag.slot();
+        if self.client_is(slot as u32, asker.serial) && !self.clients[slot].closing {
+            let mut out = self.outbox();
+            let protocol = Arc::clone(&self.shared.protocol);
+            let session = &mut self.clients[slot].session;
+            if call(|| protocol.survey_done(asker.tag, session, answer, &mut out)).is_none() {
+                return self.on_client_defect(slot, out);
+            }
+            self.execute(out, Source::NONE);
+        }
+    }
+}

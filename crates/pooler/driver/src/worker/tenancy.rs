@@ -1,0 +1,297 @@
+//! Clients that have logged in and wait for a place with their database or their user. Till then their sessions are handed nothing, what is
+//! wished for them is kept back, the answer to the login first of all, and for the listener they are still to log in.
+
+use std::{sync::Arc, time::Duration};
+
+use pool::Time;
+use seam::{Blame, Bytes, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, Protocol, Refusal, Tenant};
+
+use super::{Work, Worker, calls::Source};
+use crate::{
+    mailbox::Admitted,
+    reactor::Reactor,
+    tenants::{Entrance, Seats, Ticket},
+};
+
+/// What is kept back for one client: the answer to its login, and the wishes that came with it.
+const MAX_KEPT: usize = 256;
+
+/// A client that waits.
+pub(super) struct OnDoorstep {
+    slot: usize,
+    /// None: it gets no place, since its database is drained.
+    ticket: Option<Ticket>,
+    since: Time,
+    /// It is refused as soon as it has no place, because more wait than may.
+    in_vain: bool,
+    /// What is kept back for it.
+    kept: Outbox,
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// A client has logged in. One that has no place as another user hears nothing of what is wished for it behind that.
+    pub(super) fn log_in(&mut self, out: &mut Outbox, at: usize) {
+        let Effect::LoggedIn { client: who, pool, ref user } = out.effects[at] else { unreachable!("it is a login") };
+        let slot = who.slot();
+        let Some(client) = self.clients.get(slot) else { return };
+        if client.pool.is_none() {
+            self.on_logged_in(slot, pool, user);
+        } else if !self.on_logged_in_anew(slot, pool, user) {
+            drop_behind(out, at, who);
+        }
+    }
+
+    /// Its session knows which pool it belongs to.
+    fn on_logged_in(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) {
+        let shared = self.pool(pool);
+        let Some(shared) = shared.filter(|shared| shared.enter()) else { return self.on_forgotten(slot) };
+        let client = &mut self.clients[slot];
+        client.pool = Some(pool);
+        if client.admitted != Admitted::Welcome || client.closing {
+            return self.come_in(slot);
+        }
+        if shared.drained.load(std::sync::atomic::Ordering::Relaxed) {
+            // It hears that in the place of the answer to its login.
+            self.wait_on_doorstep(slot, None, false);
+            self.come_in(slot);
+            let (client, serial) = (slot as u32, self.clients[slot].serial);
+            let why = Refusal::Drained { at_login: true };
+            return self.work.push_back(Work::Refuse { client, serial, why });
+        }
+        let host = Arc::clone(&self.host);
+        let limits = |tenant: &Tenant| host.registry.limits(tenant);
+        match host.tenants.enter([shared.tenant.clone(), of_user(user)], limits, self.now) {
+            Entrance::Inside(seats) => self.take_seats(slot, seats),
+            Entrance::Awaits { ticket, in_vain } => {
+                self.wait_on_doorstep(slot, Some(ticket), in_vain);
+                // Others may have its turn to prove who they are.
+                self.end_turn(slot);
+                self.stand_in_line(slot, true);
+            }
+        }
+    }
+
+    /// The pool that a client has logged in to is forgotten.
+    fn on_forgotten(&mut self, slot: usize) {
+        let message = "its pool was forgotten before it had logged in: it took too long for that".to_owned();
+        self.clients[slot].closing = true;
+        let (client, serial) = (slot as u32, self.clients[slot].serial);
+        let reason = CloseReason::Error(Blame::Exhausted, message);
+        self.work.push_back(Work::CloseClient { client, serial, reason });
+    }
+
+    pub(super) fn wait_on_doorstep(&mut self, slot: usize, ticket: Option<Ticket>, in_vain: bool) {
+        self.clients[slot].on_doorstep = true;
+        self.doorstep.push(OnDoorstep { slot, ticket, since: self.now, in_vain, kept: Outbox::new() });
+    }
+
+    /// The client has logged in as another user: its place moves there. False if there is none: then it has to go.
+    fn on_logged_in_anew(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) -> bool {
+        let client = &self.clients[slot];
+        if client.admitted == Admitted::Welcome && !client.closing {
+            let host = Arc::clone(&self.host);
+            let limits = |tenant: &Tenant| host.registry.limits(tenant);
+            let Some(shared) = self.pool(pool) else {
+                self.on_forgotten(slot);
+                return false;
+            };
+            let tenants = [shared.tenant.clone(), of_user(user)];
+            match host.tenants.move_to(tenants, self.clients[slot].seats, limits, self.now) {
+                Ok(seats) => {
+                    self.leave_tenants_lines(slot);
+                    self.sit_down(slot, seats);
+                    if let Some(place) = self.clients[slot].line {
+                        self.stand_with_tenants(slot, place.line, self.now);
+                    }
+                }
+                Err((of, limit)) => {
+                    self.note_full(slot, &of, limit);
+                    self.refuse(slot, Refusal::Full { of, limit });
+                    return false;
+                }
+            }
+        }
+        self.on_uses_pool(slot, pool)
+    }
+
+    fn sit_down(&mut self, slot: usize, seats: Seats) {
+        self.clients[slot].seats = seats;
+        for id in seats.into_iter().flatten().filter(|id| self.host.tenants.is_limited(*id)) {
+            self.tenant_lines.entry(id).or_default();
+        }
+    }
+
+    fn take_seats(&mut self, slot: usize, seats: Seats) {
+        self.sit_down(slot, seats);
+        self.come_in(slot);
+    }
+
+    fn note_full(&mut self, slot: usize, of: &Tenant, limit: u32) {
+        if let Some(withheld) = self.paces.full.permits(self.now) {
+            tracing::warn!(withheld, client = %self.client_address(slot), hard_limit = limit, "too many clients of {of}");
+        }
+    }
+
+    /// Keeps back what is wished for a client that waits. False if it is to be carried out.
+    pub(super) fn keeps_back(&mut self, out: &Outbox, at: usize, source: Source<'_>) -> bool {
+        let Some(slot) = client_of(&out.effects[at]).map(ClientTag::slot) else { return false };
+        if !self.clients.get(slot).is_some_and(|client| client.on_doorstep) {
+            return false;
+        }
+        let Some(waiting) = self.doorstep.iter_mut().find(|waiting| waiting.slot == slot) else { return false };
+        let kept = &mut waiting.kept;
+        if kept.effects.len() >= MAX_KEPT {
+            return true;
+        }
+        let inserted = |range: &std::ops::Range<usize>| &out.inserted[range.clone()];
+        match &out.effects[at] {
+            Effect::Send { to, bytes: Bytes::Span(span) } => {
+                kept.insert(*to, |to| to.extend_from_slice(source.slice(span.clone())));
+            }
+            Effect::Send { to, bytes: Bytes::Insert(range) } => {
+                kept.insert(*to, |to| to.extend_from_slice(inserted(range)));
+            }
+            Effect::Survey { client, question } => {
+                let begin = kept.inserted.len();
+                kept.inserted.extend_from_slice(inserted(question));
+                kept.push(Effect::Survey { client: *client, question: begin..kept.inserted.len() });
+            }
+            other => kept.push(other.clone()),
+        }
+        true
+    }
+
+    /// Lets those go on that have got their places, and refuses those who have waited too long.
+    pub(super) fn look_after_doorstep(&mut self) {
+        if self.doorstep.is_empty() {
+            return;
+        }
+        let host = Arc::clone(&self.host);
+        let all = self.doorstep.iter().filter_map(|waiting| Some((waiting.slot, waiting.ticket?)));
+        for (slot, seats) in host.tenants.placed(all) {
+            let kept = self.off_doorstep(slot).kept;
+            self.go_in(slot, seats, kept);
+        }
+        let late = |waiting: &OnDoorstep| {
+            let listener = &host.listeners[usize::from(self.clients[waiting.slot].listener)];
+            let most = listener.timeouts().newcomer_wait.unwrap_or(Duration::ZERO);
+            waiting.ticket.is_some() && (waiting.in_vain || self.now - waiting.since >= most)
+        };
+        let late: Vec<usize> =
+            self.doorstep.iter().filter(|waiting| late(waiting)).map(|waiting| waiting.slot).collect();
+        late.into_iter().for_each(|slot| self.give_up_place(slot));
+    }
+
+    fn off_doorstep(&mut self, slot: usize) -> OnDoorstep {
+        let at = self.doorstep.iter().position(|waiting| waiting.slot == slot).expect("it waits");
+        self.clients[slot].on_doorstep = false;
+        self.doorstep.remove(at)
+    }
+
+    fn go_in(&mut self, slot: usize, seats: Seats, kept: Outbox) {
+        self.take_seats(slot, seats);
+        self.stand_in_line(slot, true);
+        self.execute(kept, Source::NONE);
+        self.refresh_state(slot);
+        self.push_feed(slot);
+    }
+
+    /// A client has waited for as long as it may.
+    fn give_up_place(&mut self, slot: usize) {
+        let OnDoorstep { ticket, kept, .. } = self.off_doorstep(slot);
+        let host = Arc::clone(&self.host);
+        let ticket = ticket.expect("it waits for a place");
+        let (of, limit) = match host.tenants.give_up(ticket, self.now) {
+            Ok(seats) => return self.go_in(slot, seats, kept),
+            Err(full) => full,
+        };
+        self.note_full(slot, &of, limit);
+        let told = self.tell_refusal(slot, Refusal::Full { of, limit });
+        let rules = &host.listeners[usize::from(self.clients[slot].listener)];
+        let stays = rules.turn_away(false);
+        if told || !stays {
+            if stays {
+                rules.surplus.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            let client = &mut self.clients[slot];
+            if !std::mem::replace(&mut client.closing, true) {
+                let (client, serial) = (slot as u32, client.serial);
+                self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Done });
+            }
+            return;
+        }
+        if !self.leave_lobby(slot) {
+            rules.surplus.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            return self.push_crowded(slot);
+        }
+        // It hears why in answer to what it asks next, and goes when that takes as long as a login may.
+        rules.left(std::mem::take(&mut self.clients[slot].leaving));
+        self.clients[slot].admitted = Admitted::Surplus;
+        let mut kept = kept;
+        kept.effects.retain(|effect| matches!(effect, Effect::Send { .. }));
+        self.execute(kept, Source::NONE);
+        self.stand_in_line(slot, true);
+        self.push_feed(slot);
+    }
+
+    /// A client waits no longer: it goes, or is told something else.
+    pub(super) fn step_back(&mut self, slot: usize) {
+        if self.clients[slot].on_doorstep
+            && let Some(ticket) = self.off_doorstep(slot).ticket
+        {
+            self.host.tenants.step_back(ticket, self.now);
+        }
+    }
+
+    /// After limits were changed: has the clients of tenants that have some stand in lines of their own.
+    pub(super) fn follow_limits(&mut self) {
+        let version = self.host.tenants.version();
+        if std::mem::replace(&mut self.limits_known, version) == version {
+            return;
+        }
+        self.tenant_lines.clear();
+        let mut idle = Vec::new();
+        for (slot, client) in &mut self.clients {
+            for id in client.seats.into_iter().flatten() {
+                if self.host.tenants.is_limited(id) {
+                    self.tenant_lines.entry(id).or_default();
+                }
+            }
+            client.tenant_places = [None; 2];
+            if let Some(place) = client.line {
+                idle.push((client.since, slot, place.line));
+            }
+        }
+        idle.sort_unstable_by_key(|(since, slot, _)| (*since, *slot));
+        for (since, slot, line) in idle {
+            self.stand_with_tenants(slot, line, since);
+        }
+    }
+}
+
+/// Forgets what is wished for a client behind this effect.
+pub(super) fn drop_behind(out: &mut Outbox, at: usize, who: ClientTag) {
+    let behind = out.effects.split_off(at + 1);
+    out.effects.extend(behind.into_iter().filter(|effect| client_of(effect) != Some(who)));
+}
+
+fn of_user(name: &Arc<str>) -> Option<Tenant> {
+    (!name.is_empty()).then(|| Tenant::User(Arc::clone(name)))
+}
+
+/// The client whom a wish is about, if it waits for what the client waits for.
+fn client_of(effect: &Effect) -> Option<ClientTag> {
+    match effect {
+        Effect::Send { to: Peer::Client(client), .. }
+        | Effect::Lease { client, .. }
+        | Effect::Standing { client, .. }
+        | Effect::LoggedIn { client, .. }
+        | Effect::UsesPool { client, .. }
+        | Effect::Progress { client }
+        | Effect::Wake { client }
+        | Effect::TellSent { client }
+        | Effect::Survey { client, .. }
+        | Effect::Withdraw { client } => Some(*client),
+        _ => None,
+    }
+}

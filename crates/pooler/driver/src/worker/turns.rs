@@ -1,0 +1,140 @@
+//! The loop of a worker, in parts: a thread of its own goes through all of them, a [`Crew`](crate::Crew) is told when to do which.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+
+use seam::{ClientTag, Protocol};
+
+use super::{
+    Worker,
+    calls::{Source, call},
+};
+use crate::{host::Board, reactor::Reactor};
+
+/// The longest a worker sleeps; time-outs are this exact.
+pub(crate) const TICK: Duration = Duration::from_millis(20);
+/// Messages handled before the reactor gets its turn.
+const MAX_MAIL: usize = 256;
+
+/// For how long a worker may wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sleep {
+    /// Nothing is left to be done.
+    pub(crate) permitted: bool,
+    /// Something is due then.
+    pub(crate) at_most: Option<Duration>,
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Works on a thread of its own until told to stop, or drained.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        self.gathering.prepare();
+        while let Some(sleep) = self.get_ready() {
+            self.wait(sleep)?;
+            while self.handle_next() {}
+            self.handle_mail();
+        }
+        Ok(())
+    }
+
+    /// Begins a turn: does what time has made due, and says how long there may be a wait now. `None`: the worker has ended.
+    ///
+    /// A turn goes on with [`wait`](Self::wait), with [`handle_next`](Self::handle_next) until there is nothing left, and ends with
+    /// [`handle_mail`](Self::handle_mail).
+    pub(crate) fn get_ready(&mut self) -> Option<Sleep> {
+        self.now = self.host.clock.now();
+        if self.has_stopped() {
+            self.publish();
+            return None;
+        }
+        if self.now >= self.next_tick {
+            self.tell_time();
+            self.upkeep();
+            self.settle();
+            self.flush();
+            // A little early, so that the timer's next tick is not just missed.
+            self.next_tick = self.now + TICK / 4 * 3;
+        }
+        if !self.soiled.is_empty() {
+            self.clean_soiled();
+            self.settle();
+            self.flush();
+        }
+        if !self.sent.is_empty() {
+            self.tell_all_sent();
+            self.flush();
+        }
+        self.publish();
+        if (self.draining || self.leaving) && self.is_last_client_gone() && self.has_told_databases() {
+            return None;
+        }
+        self.gathering.pause(self.now);
+        let permitted =
+            self.mail.is_empty() && self.sent.is_empty() && self.shared.mailboxes[usize::from(self.number)].may_sleep();
+        let at_most = self.soiled.front().map(|(due, ..)| due.since(self.now));
+        Some(Sleep { permitted, at_most })
+    }
+
+    /// Waits until something happens.
+    pub(crate) fn wait(&mut self, sleep: Sleep) -> io::Result<()> {
+        self.reactor.wait(sleep.permitted, sleep.at_most)?;
+        self.shared.mailboxes[usize::from(self.number)].awake();
+        Ok(())
+    }
+
+    /// Handles one completion; false if there was none.
+    pub(crate) fn handle_next(&mut self) -> bool {
+        let Some(completion) = self.reactor.next() else { return false };
+        self.now = self.host.clock.now();
+        self.handle_completion(completion);
+        self.settle();
+        true
+    }
+
+    /// Ends a turn with what others have written.
+    pub(crate) fn handle_mail(&mut self) {
+        self.flush();
+        self.now = self.host.clock.now();
+        self.shared.mailboxes[usize::from(self.number)].take(&mut self.mail);
+        for _ in 0..MAX_MAIL {
+            let Some(message) = self.mail.pop_front() else { break };
+            self.handle_message(message);
+            self.settle();
+        }
+        self.flush();
+        self.settle();
+    }
+
+    /// Tells sessions that all has left that was sent. What they send then has its turn beside what others do.
+    fn tell_all_sent(&mut self) {
+        for (slot, serial) in std::mem::take(&mut self.sent) {
+            let slot = slot as usize;
+            let Some(client) = self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.closing)
+            else {
+                continue;
+            };
+            let protocol = Arc::clone(&self.shared.protocol);
+            let mut out = self.outboxes.pop().unwrap_or_default();
+            let tag = ClientTag::new(self.number, slot);
+            match call(|| protocol.client_sent(tag, &mut client.session, &mut out)) {
+                Some(()) => self.execute(out, Source::NONE),
+                None => self.on_client_defect(slot, out),
+            }
+            self.settle();
+        }
+    }
+
+    /// No client is left or can come, here or on another worker, which may need the servers and pools that are looked after here.
+    fn is_last_client_gone(&self) -> bool {
+        // First whether any can come: a client that is accepted is counted before the listening socket is let go.
+        let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
+        let none_waits = || self.host.listeners.iter().all(|listener| listener.newcomers.load(SeqCst) == 0);
+        self.clients.is_empty()
+            && self.host.listening.load(SeqCst) == 0
+            && none_waits()
+            && self.host.board.iter().all(gone)
+    }
+}

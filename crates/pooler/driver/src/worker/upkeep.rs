@@ -1,0 +1,306 @@
+//! What happens because time passes. Called once per tick. It looks only at the heads of queues, at the servers that are held, which
+//! are few, and four times a second at idle clients if a pool has an idle time of its own.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use pool::{CheckOutFailed, Clear, Time};
+use seam::{Blame, CloseReason, LeaseFailure, Outage, Protocol, Refusal};
+
+use super::{
+    Worker,
+    calls::{Source, call},
+    clients::ClientConn,
+    delays::Turn,
+    lease::Lease,
+    lines::Line,
+    servers::ServerConn,
+};
+use crate::{
+    client_state::State,
+    config::{PoolTimeouts, Timeouts},
+    listener::Sent,
+    reactor::Reactor,
+    shared_pool::SharedPool,
+};
+
+/// How often pools are asked for time-outs of their own, and idle clients are looked through where there are such: idle
+/// times of pools are this exact.
+const IDLE_LOOK: Duration = Duration::from_millis(250);
+
+/// Which time-outs any pool has of its own.
+#[derive(Default)]
+pub(super) struct OwnTimes {
+    client_idle: bool,
+    /// Those of clients that hold a server.
+    held: bool,
+}
+
+impl OwnTimes {
+    /// A pool has these.
+    pub(super) fn note(&mut self, timeouts: &PoolTimeouts) {
+        self.client_idle |= timeouts.client_idle.is_some();
+        self.held |= timeouts.query.is_some() || timeouts.transaction_idle.is_some();
+    }
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    pub(super) fn upkeep(&mut self) {
+        for conn in std::mem::take(&mut self.accept_later) {
+            self.reactor.resume_accept(conn);
+        }
+        self.answer_delayed();
+        self.take_turns();
+        self.end_lingering();
+        self.partings.look(&self.host.listeners, self.now);
+        self.end_slow_sides();
+        self.end_late_farewells();
+        self.repeat_cancels();
+        self.try_next_addresses();
+        self.expire_queues();
+        self.follow_limits();
+        self.evict();
+        self.let_newcomers_in();
+        self.look_after_doorstep();
+        self.expire_holders();
+        self.expire_kept();
+        self.rearm_posters();
+        self.look_after_muxes();
+        if self.draining {
+            self.send_idle_away();
+        }
+        if self.host.any_drained.load(Relaxed) {
+            self.send_drained_away();
+        }
+        self.look_after_pools();
+        self.look_for_unused_pools();
+        let board = &self.host.board[usize::from(self.number)];
+        board.cpu_ns.store(self.host.clock.cpu_time(), Relaxed);
+    }
+
+    /// Clients that take too long to log in, or have been idle too long.
+    fn expire_queues(&mut self) {
+        for listener in 0..self.host.listeners.len() {
+            let timeouts = self.host.listeners[listener].timeouts();
+            if let Some(limit) = timeouts.login {
+                while let Some((slot, since)) = self.lines[listener].first(Line::Login) {
+                    if self.now - since < limit {
+                        break;
+                    }
+                    if self.clients[slot].turn == Turn::Awaited {
+                        self.give_up_turn(slot);
+                        continue;
+                    }
+                    self.end_login(slot);
+                }
+            }
+        }
+        if self.now >= self.next_idle_look {
+            self.next_idle_look = self.now + IDLE_LOOK;
+            let configured = self.host.registry.configured.load(Relaxed);
+            if std::mem::replace(&mut self.configured, configured) != configured {
+                self.own_times = OwnTimes::default();
+                self.pools.values().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
+            }
+            if self.own_times.client_idle {
+                self.look_through_idle();
+            }
+            self.look_for_awaited();
+            self.end_farewells_to_silent_hosts();
+            self.expire_unserved();
+            self.look_at_unread();
+            self.renew_kept();
+        }
+        if !self.own_times.client_idle {
+            self.expire_idle();
+        }
+    }
+
+    /// A login takes too long. If it waits for a server, the client is told why there is none.
+    fn end_login(&mut self, slot: usize) {
+        let pool = match self.clients[slot].lease {
+            Lease::Waiting { pool, .. } => self.pool(pool),
+            _ => None,
+        };
+        let waits = pool.is_some();
+        if let Some(pool) = pool {
+            let waited = self.withdraw(slot).unwrap_or_default();
+            let (why, reason) = self.failure_of_login(&pool, waited);
+            pool.lock().stats.on_failed(reason);
+            self.fail_lease(slot, why);
+        }
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        if client.closing && waits {
+            client.sent_away = Some(Sent::LoginTimeout);
+            self.host.listeners[usize::from(client.listener)].count_sent_away(Sent::LoginTimeout);
+        } else if client.state == State::Login {
+            self.refuse(slot, Refusal::LoginTimeout);
+        }
+        self.refresh_state(slot);
+    }
+
+    /// Why a login that has waited for so long got no server.
+    fn failure_of_login(&self, pool: &Arc<SharedPool>, waited: Duration) -> (LeaseFailure, CheckOutFailed) {
+        let (is_paused, is_down) = {
+            let guarded = pool.lock();
+            (guarded.pool.is_paused(), guarded.pool.is_unavailable().is_some())
+        };
+        let reason = match () {
+            () if is_paused => CheckOutFailed::Paused,
+            () if is_down => CheckOutFailed::Unavailable,
+            () => CheckOutFailed::Timeout,
+        };
+        let why = match self.lease_failure(pool, reason, waited) {
+            LeaseFailure::Unavailable { outage: Outage::Connecting, .. } => {
+                let last_error = Some("connecting takes longer than what is left of login_time".into());
+                LeaseFailure::Unavailable { waited, last_error, outage: Outage::Unreachable }
+            }
+            why => why,
+        };
+        (why, reason)
+    }
+
+    /// Where all clients of a listener have the same idle time, only those idle longest are looked at.
+    fn expire_idle(&mut self) {
+        for listener in 0..self.host.listeners.len() {
+            let Some(limit) = self.host.listeners[listener].timeouts().client_idle else { continue };
+            for line in [Line::Idle, Line::Pinned] {
+                while let Some((slot, since)) = self.lines[listener].first(line) {
+                    if self.now - since < limit {
+                        break;
+                    }
+                    self.refuse(slot, Refusal::IdleTimeout);
+                    self.refresh_state(slot);
+                }
+            }
+        }
+    }
+
+    /// Where pools have an idle time of their own, every idle client is looked at from time to time.
+    fn look_through_idle(&mut self) {
+        let late = |client: &ClientConn<P::Client>| {
+            let limit = self.timeouts_of(client).client_idle;
+            client.state == State::Idle && limit.is_some_and(|limit| self.now - client.since >= limit)
+        };
+        let late: Vec<usize> = self.clients.iter().filter(|(_, client)| late(client)).map(|(slot, _)| slot).collect();
+        for slot in late {
+            self.refuse(slot, Refusal::IdleTimeout);
+            self.refresh_state(slot);
+        }
+    }
+
+    /// Clients whose request is under way without a server of their own: it waits for what another session does.
+    fn expire_unserved(&mut self) {
+        let late = |client: &ClientConn<P::Client>| {
+            let limit = || self.timeouts_of(client).query;
+            client.state == State::Active
+                && matches!(client.lease, Lease::None | Lease::Shared { .. })
+                && limit().is_some_and(|limit| self.now - client.since >= limit)
+        };
+        let late: Vec<usize> = self.clients.iter().filter(|(_, client)| late(client)).map(|(slot, _)| slot).collect();
+        for slot in late {
+            self.refuse(slot, Refusal::QueryTimeout);
+        }
+    }
+
+    /// The time-outs of a client: its listener's, or its pool's own.
+    fn timeouts_of(&self, client: &ClientConn<P::Client>) -> Timeouts {
+        let timeouts = self.host.listeners[usize::from(client.listener)].timeouts();
+        let pool = client.pool.and_then(|id| self.pools.get(&id));
+        pool.map_or(timeouts, |pool| pool.spec().timeouts.over(timeouts))
+    }
+
+    /// Clients that hold a server for too long.
+    fn expire_holders(&mut self) {
+        let endless = |times: Timeouts| times.query.is_none() && times.transaction_idle.is_none();
+        if !self.own_times.held && self.host.listeners.iter().all(|listener| endless(listener.timeouts())) {
+            return;
+        }
+        let mut late = Vec::new();
+        for (_, server) in &self.servers {
+            let Some(slot) = server.holder else { continue };
+            let client = &self.clients[slot as usize];
+            debug_assert!(matches!(client.lease, Lease::Held { .. }));
+            let timeouts = self.timeouts_of(client);
+            let is_late = |limit: Option<Duration>, since| limit.is_some_and(|limit| self.now - since >= limit);
+            // While the server waits for the rest of a request, the time of that goes on.
+            let asked = server.awaits_holder.or((client.state == State::Active).then_some(client.since));
+            if client.state == State::Transaction && is_late(timeouts.transaction_idle, client.since) {
+                late.push((slot, Refusal::TransactionIdleTimeout));
+            } else if asked.is_some_and(|since| is_late(timeouts.query, since)) {
+                late.push((slot, Refusal::QueryTimeout));
+            }
+        }
+        for (slot, why) in late {
+            self.refuse(slot as usize, why);
+        }
+    }
+
+    /// Servers that are kept for an answer that does not come.
+    fn expire_kept(&mut self) {
+        for (slot, id, since) in std::mem::take(&mut self.answers_due) {
+            let Some(server) = self.servers.get(slot as usize) else { continue };
+            if server.id != id || !server.kept || server.since != since {
+                continue;
+            }
+            let limit = server.pool.spec().config.connect_timeout;
+            if self.now - since < limit {
+                self.answers_due.push((slot, id, since));
+                continue;
+            }
+            let message = format!("no answer to a question of Poolhouse's own within the {limit:?} of connect_time");
+            self.end_server(slot as usize, CloseReason::Error(Blame::Server, message));
+        }
+    }
+
+    /// Tells servers that go on on their own account of a pool that makes its servers anew: no client gives them back.
+    fn renew_kept(&mut self) {
+        let outdated = |server: &ServerConn<P::Server>| server.kept && server.pool.lock().pool.is_outdated(server.id);
+        let outdated: Vec<usize> =
+            self.servers.iter().filter(|(_, server)| outdated(server)).map(|(slot, _)| slot).collect();
+        outdated.into_iter().for_each(|slot| self.tell_outdated(slot));
+    }
+
+    /// A server that goes on on its own account is to be given back.
+    pub(super) fn tell_outdated(&mut self, slot: usize) {
+        let mut out = self.outbox();
+        let tag = self.server_tag(slot);
+        let protocol = Arc::clone(&self.shared.protocol);
+        let session = &mut self.servers[slot].session;
+        match call(|| protocol.outdated(tag, session, &mut out)) {
+            Some(()) => self.execute(out, Source::NONE),
+            None => self.on_server_defect(slot, None, out),
+        }
+    }
+
+    /// Looks at the pools that are due.
+    pub(super) fn look_after_pools(&mut self) {
+        let mut due = std::mem::take(&mut self.due_pools);
+        self.host.registry.alarms.take_due(usize::from(self.number), self.now, &mut due);
+        for (pool, at) in due.drain(..) {
+            if let Some(pool) = self.pool(pool) {
+                self.look_after_pool(&pool, at);
+            }
+        }
+        self.due_pools = due;
+    }
+
+    /// Whatever a pool's deadlines bring, for which an alarm was set.
+    fn look_after_pool(&mut self, pool: &Arc<SharedPool>, at: Time) {
+        let now = self.now;
+        let drained = pool.drained.load(Relaxed);
+        self.operate(pool, |guarded| {
+            if !pool.end_alarm(at) {
+                return;
+            }
+            if drained && guarded.pool.counts().idle > 0 {
+                guarded.pool.clear(Clear::default(), now);
+            }
+            if guarded.pool.poll_deadline().is_some_and(|deadline| deadline <= now) {
+                guarded.pool.handle_timeout(now);
+            }
+        });
+    }
+}

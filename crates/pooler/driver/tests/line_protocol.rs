@@ -1,0 +1,553 @@
+//! The driver under a protocol of a few lines, with a server that this test plays itself: a client
+//! sends a line, the server answers `pid:line`. What PostgreSQL's tests can show only by chance (moves between workers,
+//! deaths at awkward moments) is provoked here.
+
+mod house;
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::SeqCst},
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use driver::{Changes, Driver, DriverConfig, PoolSpec, Timeouts, Upstreams};
+use house::{House, POOL, Spec, eventually, listener, roomy, upstream};
+use pool::{GateConfig, PoolConfig};
+use seam::{
+    ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
+    ServerTag, Sessions, Standing, Verdict,
+};
+
+/// Lines there and back. `flood N` is answered without a server, by N megabytes, each when the one before has left.
+struct Lines;
+
+/// Megabytes that a flood has brought so far: one test has one.
+static PUT_OUT: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Default)]
+struct LineClient {
+    server: Option<ServerTag>,
+    greeted: bool,
+    asked: bool,
+    /// Megabytes that it is still to be sent, one after another.
+    flood: usize,
+}
+
+struct LineServer {
+    holder: Option<ClientTag>,
+}
+
+impl Protocol for Lines {
+    type Client = LineClient;
+    type Server = LineServer;
+
+    fn client_start(&self, _: ClientTag, _: Origin, _: &mut Outbox) -> LineClient {
+        LineClient::default()
+    }
+
+    fn server_start(&self, me: ServerTag, _: PoolId, out: &mut Outbox) -> LineServer {
+        out.push(Effect::Ready { server: me });
+        LineServer { holder: None }
+    }
+
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut LineClient,
+        _: &mut dyn Sessions<ServerTag, LineServer>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        if !client.greeted {
+            client.greeted = true;
+            out.push(Effect::LoggedIn { client: me, pool: POOL, user: "".into() });
+            out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        }
+        let Some(end) = input.bytes.iter().position(|b| *b == b'\n') else { return 0 };
+        if &input.bytes[..end] == b"dawdle" {
+            dawdle();
+        }
+        if let Some(count) = input.bytes[..end].strip_prefix(b"flood ") {
+            client.flood = String::from_utf8_lossy(count).parse().expect("a number");
+            // Told once, however often it asks.
+            out.push(Effect::TellSent { client: me });
+            out.insert(Peer::Client(me), |bytes| bytes.extend(b"flood\n"));
+            out.push(Effect::TellSent { client: me });
+            return end + 1;
+        }
+        match client.server {
+            None => {
+                out.push(Effect::Lease { client: me, pool: POOL, kind: LeaseKind::Exclusive });
+                0
+            }
+            // One question at a time; the answer's end wakes it.
+            Some(_) if client.asked => 0,
+            Some(server) => {
+                client.asked = true;
+                out.push(Effect::Standing { client: me, standing: Standing::Active });
+                out.span(Peer::Server(server), 0..end + 1);
+                end + 1
+            }
+        }
+    }
+
+    fn client_sent(&self, me: ClientTag, client: &mut LineClient, out: &mut Outbox) {
+        let megabyte = b"f".repeat(1 << 20);
+        match client.flood {
+            0 => out.insert(Peer::Client(me), |bytes| bytes.extend(b"\n")),
+            _ => {
+                client.flood -= 1;
+                PUT_OUT.fetch_add(1, SeqCst);
+                out.insert(Peer::Client(me), |bytes| bytes.extend(megabyte));
+                out.push(Effect::TellSent { client: me });
+            }
+        }
+    }
+
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut LineServer,
+        clients: &mut dyn Sessions<ClientTag, LineClient>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let client = server.holder.expect("answers only when asked");
+        let Some(end) = input.bytes.iter().position(|b| *b == b'\n') else {
+            out.span(Peer::Client(client), 0..input.bytes.len());
+            return input.bytes.len();
+        };
+        server.holder = None;
+        let session = clients.get(client).expect("a holder is there");
+        (session.server, session.asked) = (None, false);
+        out.push(Effect::Wake { client });
+        out.span(Peer::Client(client), 0..end + 1);
+        out.push(Effect::Release { server: me, verdict: Verdict::Clean });
+        out.push(Effect::Standing { client, standing: Standing::Idle });
+        end + 1
+    }
+
+    fn granted(&self, me: ClientTag, client: &mut LineClient, tag: ServerTag, server: &mut LineServer, _: &mut Outbox) {
+        assert!(server.holder.replace(me).is_none());
+        client.server = Some(tag);
+    }
+
+    fn lease_failed(&self, me: ClientTag, _: &mut LineClient, why: LeaseFailure, _: usize, out: &mut Outbox) {
+        out.insert(Peer::Client(me), |bytes| bytes.extend(format!("failed {why:?}\n").as_bytes()));
+        out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
+    }
+
+    fn client_gone(
+        &self,
+        _: ClientTag,
+        client: &mut LineClient,
+        servers: &mut dyn Sessions<ServerTag, LineServer>,
+        out: &mut Outbox,
+    ) {
+        if let Some(server) = client.server.take() {
+            servers.get(server).expect("it is held").holder = None;
+            out.push(Effect::Release { server, verdict: Verdict::Discard });
+        }
+    }
+
+    fn server_gone(
+        &self,
+        _: ServerTag,
+        server: &mut LineServer,
+        clients: &mut dyn Sessions<ClientTag, LineClient>,
+        out: &mut Outbox,
+    ) {
+        if let Some(client) = server.holder.take() {
+            let session = clients.get(client).expect("a holder is there");
+            (session.server, session.asked) = (None, false);
+            out.insert(Peer::Client(client), |bytes| bytes.extend(b"server lost\n"));
+            out.push(Effect::Standing { client, standing: Standing::Idle });
+        }
+    }
+
+    fn refuse(&self, me: ClientTag, _: &mut LineClient, why: Refusal, out: &mut Outbox) {
+        out.insert(Peer::Client(me), |bytes| bytes.extend(format!("refused {why:?}\n").as_bytes()));
+        out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
+    }
+
+    fn reset(&self, me: ServerTag, _: &mut LineServer, out: &mut Outbox) {
+        out.push(Effect::Ready { server: me });
+    }
+
+    fn check(&self, me: ServerTag, _: &mut LineServer, out: &mut Outbox) {
+        out.push(Effect::Ready { server: me });
+    }
+
+    fn retire(&self, _: ServerTag, _: &mut LineServer, _: &mut Outbox) {}
+
+    fn cancel(
+        &self,
+        _: ClientTag,
+        _: &mut LineClient,
+        _: &mut dyn Sessions<ServerTag, LineServer>,
+        _: u64,
+        _: bool,
+        _: &mut Outbox,
+    ) {
+    }
+}
+
+/// An upstream that answers `number:line`; a line `die` makes it close, `slow MS ...` makes it think, `big N` answers N bytes.
+fn serve(mut stream: TcpStream, number: u32) {
+    for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+        let Ok(line) = line else { return };
+        let mut words = line.split(' ');
+        match words.next() {
+            Some("die") => return,
+            Some("slow") => thread::sleep(Duration::from_millis(words.next().unwrap().parse().unwrap())),
+            Some("big") => {
+                let mut answer = vec![b'x'; words.next().unwrap().parse().unwrap()];
+                answer.push(b'\n');
+                let _ = stream.write_all(&answer);
+                continue;
+            }
+            _ => {}
+        }
+        if stream.write_all(format!("{number}:{line}\n").as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// A protocol's mistake: it keeps its worker.
+fn dawdle() {
+    thread::sleep(Duration::from_secs(1));
+}
+
+impl House {
+    fn open(workers: usize, config: PoolConfig, gate: GateConfig, timeouts: Timeouts) -> Self {
+        Self::of(Lines, serve, (workers, config, gate, timeouts))
+    }
+
+    fn small(workers: usize, max_size: u32) -> Self {
+        Self::open(workers, PoolConfig { max_size, ..PoolConfig::default() }, roomy(), Timeouts::default())
+    }
+}
+
+#[test]
+fn a_line_is_answered_and_the_server_is_shared() {
+    let house = House::small(1, 3);
+    let mut clients: Vec<_> = (0..20).map(|_| house.client()).collect();
+    for (i, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&format!("hello {i}")), format!("0:hello {i}"));
+    }
+    assert_eq!(house.upstream_connections.load(SeqCst), 1);
+    eventually("all transactions are counted", || {
+        let pool = &house.handle.snapshot().pools[0];
+        (pool.transactions, pool.counts.idle, pool.clients) == (20, 1, 20)
+    });
+}
+
+#[test]
+fn every_client_gets_its_own_answers_while_servers_move_between_workers() {
+    let house = House::small(2, 3);
+    thread::scope(|scope| {
+        for c in 0..24 {
+            let mut client = house.client();
+            scope.spawn(move || {
+                for i in 0..300 {
+                    let line = format!("{c} {i}");
+                    let answer = client.ask(&line);
+                    assert_eq!(answer.split_once(':').unwrap().1, line);
+                }
+            });
+        }
+    });
+    eventually("all transactions are counted", || house.handle.snapshot().pools[0].transactions == 24 * 300);
+    let snapshot = house.handle.snapshot();
+    assert!(snapshot.workers.iter().all(|worker| worker.transactions > 0));
+    assert!(snapshot.workers.iter().map(|worker| worker.moves).sum::<u64>() > 0, "no server ever moved");
+    assert!(house.upstream_connections.load(SeqCst) <= 3);
+}
+
+#[test]
+fn pipelined_lines_are_answered_in_order() {
+    let house = House::small(1, 2);
+    let mut client = house.client();
+    for i in 0..50 {
+        client.say(&format!("line {i}"));
+    }
+    for i in 0..50 {
+        assert!(client.hear().ends_with(&format!(":line {i}")));
+    }
+}
+
+#[test]
+fn a_server_that_dies_is_told_to_its_client_and_replaced() {
+    let house = House::small(2, 1);
+    let mut client = house.client();
+    assert_eq!(client.ask("die"), "server lost");
+    assert_eq!(client.ask("again"), "1:again");
+}
+
+#[test]
+fn clients_and_servers_that_die_at_random_disturb_nobody_else() {
+    let house = House::small(2, 4);
+    thread::scope(|scope| {
+        for c in 0..16 {
+            let house = &house;
+            scope.spawn(move || {
+                let mut client = house.client();
+                for i in 0..150 {
+                    match (c * 31 + i * 17) % 23 {
+                        0 => assert_eq!(client.ask("die"), "server lost"),
+                        // Leaves while its request runs, or waits.
+                        1 => {
+                            client.say("slow 3 x");
+                            client = house.client();
+                        }
+                        _ => {
+                            let line = format!("{c} {i}");
+                            assert_eq!(client.ask(&line).split_once(':').unwrap().1, line);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    eventually("nothing is in use any more", || {
+        let counts = house.handle.snapshot().pools[0].counts;
+        counts.in_use == 0 && counts.waiters == 0 && counts.closing == 0
+    });
+}
+
+#[test]
+fn a_waiter_is_told_when_all_servers_stay_busy() {
+    let config = PoolConfig { max_size: 1, max_wait_time: Some(Duration::from_millis(100)), ..PoolConfig::default() };
+    let house = House::open(1, config, roomy(), Timeouts::default());
+    let (mut a, mut b) = (house.client(), house.client());
+    a.say("slow 600 x");
+    eventually("the server is in use", || house.handle.snapshot().pools.first().is_some_and(|p| p.counts.in_use == 1));
+    let start = Instant::now();
+    assert!(b.ask("x").starts_with("failed WaitTimeout"));
+    assert!(start.elapsed() < Duration::from_millis(500));
+    let oldest_hold = || house.handle.snapshot().pools[0].oldest_hold;
+    assert!(oldest_hold() >= Some(Duration::from_millis(100)), "{:?}", oldest_hold());
+    assert_eq!(a.hear(), "0:slow 600 x");
+    eventually("nothing is held any more", || oldest_hold().is_none());
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_back_its_server_and_grows_nothing() {
+    let house = House::small(1, 2);
+    let mut lazy = house.client();
+    let size = 64 << 20;
+    lazy.say(&format!("big {size}"));
+    let mut other = house.client();
+    for _ in 0..100 {
+        assert_eq!(other.ask("x"), "1:x");
+    }
+    let mut answer = vec![0; size + 1];
+    lazy.0.read_exact(&mut answer).unwrap();
+    assert!(answer[..size].iter().all(|b| *b == b'x') && answer[size] == b'\n');
+    assert_eq!(lazy.ask("y").split_once(':').unwrap().1, "y");
+}
+
+#[test]
+fn a_session_is_told_once_all_has_left_and_not_before() {
+    let house = House::small(1, 1);
+    let mut slow = house.client();
+    slow.say("flood 100");
+    eventually("nothing more is put out", || {
+        let before = PUT_OUT.load(SeqCst);
+        thread::sleep(Duration::from_millis(200));
+        PUT_OUT.load(SeqCst) == before && before > 0
+    });
+    let unread = PUT_OUT.load(SeqCst);
+    assert!(unread < 50, "{unread} MB were put out, and nobody has read any");
+    assert_eq!(house.client().ask("x"), "0:x", "others have their turns beside it");
+    assert_eq!(slow.hear(), "flood");
+    let mut all = Vec::new();
+    slow.0.read_until(b'\n', &mut all).unwrap();
+    assert_eq!((all.len(), PUT_OUT.load(SeqCst)), ((100 << 20) + 1, 100));
+}
+
+#[test]
+fn the_longest_idle_client_is_evicted_above_the_soft_limit_and_none_enters_above_the_hard_one() {
+    let gate = GateConfig { soft_limit: 2, hard_limit: 3, evict_min_idle: Duration::from_millis(20) };
+    let house = House::open(2, PoolConfig::default(), gate, Timeouts::default());
+    let mut a = house.client();
+    // Standing changes only with a request.
+    a.ask("x");
+    thread::sleep(Duration::from_millis(60));
+    let mut b = house.client();
+    b.ask("x");
+    thread::sleep(Duration::from_millis(60));
+    let mut c = house.client();
+    c.ask("x");
+    assert_eq!(a.hear(), "refused Evicted");
+    b.say("slow 1500 x");
+    c.say("slow 1500 x");
+    eventually("nobody is idle", || house.handle.snapshot().listeners[0].active == 2);
+    let mut d = house.client();
+    d.say("slow 1500 x");
+    eventually("the third works", || house.handle.snapshot().listeners[0].active == 3);
+    let mut e = house.client();
+    assert_eq!(e.hear(), "refused TooManyClients { limit: 3 }");
+    for client in [&mut b, &mut c, &mut d] {
+        assert!(client.hear().ends_with("slow 1500 x"));
+    }
+}
+
+#[test]
+fn an_unreachable_upstream_is_told_after_a_while_with_its_error() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let listener = listener(socket, roomy(), Timeouts::default());
+    let config = PoolConfig { unavailable_wait_time: Some(Duration::from_millis(200)), ..PoolConfig::default() };
+    let driver =
+        Driver::start(DriverConfig::default(), Arc::new(Lines), Arc::new(Spec(closed, config)), vec![listener])
+            .unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"x\n").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    assert!(answer.contains("Unavailable") && answer.contains("refused"), "{answer}");
+    driver.handle().stop();
+    assert!(driver.join());
+}
+
+#[test]
+fn a_worker_that_is_stuck_is_noticed() {
+    let house = House::small(2, 1);
+    assert!(house.handle.answers(Duration::from_secs(5)));
+    let mut client = house.client();
+    client.ask("x");
+    client.say("dawdle");
+    thread::sleep(Duration::from_millis(100));
+    assert!(!house.handle.answers(Duration::from_millis(300)));
+    assert!(client.hear().ends_with(":dawdle"));
+    assert!(house.handle.answers(Duration::from_secs(5)));
+}
+
+/// Rules that change while a pool asks for them.
+struct Changing {
+    upstream: SocketAddr,
+    max_size: AtomicU32,
+    asked: Mutex<Option<Sender<()>>>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Upstreams for Changing {
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        let config = PoolConfig { max_size: self.max_size.load(SeqCst), ..PoolConfig::default() };
+        if let Some(asked) = self.asked.lock().unwrap().take() {
+            asked.send(()).unwrap();
+            let _ = self.go_on.lock().unwrap().recv_timeout(Duration::from_secs(5));
+        }
+        Spec(self.upstream, config).spec(pool)
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
+    let (asked, was_asked) = channel();
+    let (may_go_on, go_on) = channel();
+    let rules = Arc::new(Changing {
+        upstream: upstream(serve).0,
+        max_size: AtomicU32::new(3),
+        asked: Mutex::new(Some(asked)),
+        go_on: Mutex::new(go_on),
+    });
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(socket.local_addr().unwrap()).unwrap();
+    let listener = listener(socket, roomy(), Timeouts::default());
+    let driver = Driver::start(DriverConfig::default(), Arc::new(Lines), rules.clone(), vec![listener]).unwrap();
+    stream.write_all(b"x\n").unwrap();
+    was_asked.recv().unwrap();
+    rules.max_size.store(7, SeqCst);
+    let handle = driver.handle();
+    let reload = thread::spawn(move || {
+        handle.reconfigure(&Changes { listeners: vec![(roomy(), Timeouts::default())], max_auth_failures: 10 })
+    });
+    thread::sleep(Duration::from_millis(100));
+    may_go_on.send(()).unwrap();
+    reload.join().unwrap();
+    BufReader::new(stream).read_line(&mut String::new()).unwrap();
+    assert_eq!(driver.handle().snapshot().pools[0].config.max_size, 7);
+    driver.handle().stop();
+    assert!(driver.join());
+}
+
+#[test]
+fn a_pool_has_the_size_that_it_was_given_also_after_a_reload() {
+    let house = House::small(1, 20);
+    let mut clients: Vec<_> = (0..6).map(|_| house.client()).collect();
+    clients[0].ask("x");
+    let size = || house.handle.snapshot().pools[0].config.max_size;
+    assert_eq!(size(), 20);
+    house.handle.resize(POOL, 2);
+    assert_eq!(size(), 2);
+    clients.iter_mut().for_each(|client| client.say("slow 200 x"));
+    eventually("the others wait", || {
+        let load = &house.handle.loads()[0];
+        (load.max_size, load.counts.in_use, load.counts.waiters, load.fit) == (2, 2, 4, true)
+    });
+    let listeners = vec![(roomy(), Timeouts::default())];
+    house.handle.reconfigure(&Changes { listeners, max_auth_failures: 10 });
+    assert_eq!(size(), 2);
+    // More than the spec lets it have, and then fewer.
+    house.handle.resize(POOL, 99);
+    assert_eq!(size(), 50);
+    for client in &mut clients {
+        client.hear();
+    }
+    eventually("each hold is counted with its time", || {
+        let load = &house.handle.loads()[0];
+        load.completed == 7 && load.held >= Duration::from_millis(6 * 200) && load.errors == 0
+    });
+    house.handle.pause(None);
+    assert!(!house.handle.loads()[0].fit && house.handle.loads()[0].ordered);
+    house.handle.resume(None);
+    assert!(house.handle.loads()[0].fit);
+    house.handle.resize(PoolId(9), 3);
+}
+
+#[test]
+fn an_order_to_kill_a_client_that_has_left_hits_nobody_who_came_after_it() {
+    let house = House::small(1, 1);
+    let mut first = house.client();
+    first.ask("x");
+    let id = house.handle.clients(driver::Which::All, 9)[0].id;
+    drop(first);
+    eventually("the first has gone", || house.handle.clients(driver::Which::All, 9).is_empty());
+    let mut second = house.client();
+    second.ask("x");
+    assert!(!house.handle.kill(id));
+    assert_eq!(second.ask("still here"), "0:still here");
+    assert!(house.handle.kill(house.handle.clients(driver::Which::All, 9)[0].id));
+    assert_eq!(second.hear(), "refused Killed");
+}
+
+#[test]
+fn draining_lets_the_running_request_end_and_then_ends() {
+    let house = House::small(2, 2);
+    let (mut idle, mut busy) = (house.client(), house.client());
+    idle.ask("x");
+    busy.say("slow 300 x");
+    eventually("the first request is over and the second runs", || {
+        let pool = &house.handle.snapshot().pools[0];
+        pool.transactions == 1 && pool.counts.in_use == 1
+    });
+    house.handle.drain();
+    assert_eq!(idle.hear(), "refused ShuttingDown");
+    assert!(busy.hear().ends_with(":slow 300 x"));
+    assert_eq!(busy.hear(), "refused ShuttingDown");
+    eventually("the workers end", || house.handle.is_drained());
+}

@@ -1,0 +1,217 @@
+//! Error documents: codes as MongoDB's servers use them, and the labels that make drivers do what is right.
+//!
+//! A driver retries a read once for codes of its own list, and a write once if the error has the label `RetryableWriteError`. Inside a
+//! transaction the label `TransientTransactionError` has the whole transaction tried again. A change stream goes on where it was if the error
+//! has the label `ResumableChangeStreamError`. So an error has a label only if that is right: not when waiting took too long (all would come
+//! back at once), and not where a second attempt may do a thing twice.
+
+use std::time::Duration;
+
+use seam::{LeaseFailure, Refusal};
+
+use crate::{
+    command::Transaction,
+    wire::{self, Answers},
+};
+
+/// How the last error of a pool begins whose login the server refuses.
+pub const REFUSED: &str = "MongoDB refuses the login of";
+
+/// Codes of MongoDB's servers (`src/mongo/base/error_codes.yml`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    HostUnreachable = 6,
+    FailedToParse = 9,
+    Unauthorized = 13,
+    AuthenticationFailed = 18,
+    CursorNotFound = 43,
+    CommandNotFound = 59,
+    MaxTimeMsExpired = 50,
+    CommandFailed = 125,
+    FailedToSatisfyReadPreference = 133,
+    MaxStalenessOutOfRange = 160,
+    NoSuchTransaction = 251,
+    MechanismUnavailable = 334,
+    TemporarilyUnavailable = 365,
+}
+
+impl Code {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HostUnreachable => "HostUnreachable",
+            Self::FailedToParse => "FailedToParse",
+            Self::Unauthorized => "Unauthorized",
+            Self::AuthenticationFailed => "AuthenticationFailed",
+            Self::CursorNotFound => "CursorNotFound",
+            Self::CommandNotFound => "CommandNotFound",
+            Self::MaxTimeMsExpired => "MaxTimeMSExpired",
+            Self::CommandFailed => "CommandFailed",
+            Self::FailedToSatisfyReadPreference => "FailedToSatisfyReadPreference",
+            Self::MaxStalenessOutOfRange => "MaxStalenessOutOfRange",
+            Self::NoSuchTransaction => "NoSuchTransaction",
+            Self::MechanismUnavailable => "MechanismUnavailable",
+            Self::TemporarilyUnavailable => "TemporarilyUnavailable",
+        }
+    }
+}
+
+/// The label of an error after which trying again is worthwhile, by how the command stood to a transaction, by whether its server would know
+/// a repetition of it, and by whether a change stream may have asked it.
+pub fn label(transaction: Transaction, repeatable: bool, follows: bool) -> Option<&'static str> {
+    match transaction {
+        Transaction::Begins | Transaction::Within => Some("TransientTransactionError"),
+        Transaction::Ends => Some("RetryableWriteError"),
+        Transaction::None if repeatable => Some("RetryableWriteError"),
+        Transaction::None => follows.then_some("ResumableChangeStreamError"),
+    }
+}
+
+/// An error that a client is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    pub code: Code,
+    pub message: String,
+    /// Trying again at once is worthwhile.
+    pub transient: bool,
+}
+
+impl Failure {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), transient: false }
+    }
+
+    /// The same, where trying again is worthwhile.
+    pub fn transient(self) -> Self {
+        Self { transient: true, ..self }
+    }
+
+    /// Why there is no server.
+    pub fn of_lease(why: &LeaseFailure) -> Self {
+        match why {
+            LeaseFailure::WaitTimeout { waited, shortage } => Self::new(
+                Code::MaxTimeMsExpired,
+                format!(
+                    "Poolhouse: no server connection became free within {} ms (max_wait_time): {shortage}",
+                    waited.as_millis()
+                ),
+            ),
+            LeaseFailure::Unavailable { last_error: Some(why), .. } if why.starts_with(REFUSED) => Self::new(
+                Code::AuthenticationFailed,
+                format!(
+                    "Poolhouse: {}. Correct user, password or authSource in the url of Poolhouse's [[database]], or the password of \
+                     the [[user]] where that url has none",
+                    why.trim_end_matches('.')
+                ),
+            ),
+            LeaseFailure::Unavailable { waited, last_error, .. } => {
+                let why = last_error.as_deref().unwrap_or("it does not answer");
+                let text = format!("Poolhouse: no connection to MongoDB within {} ms: {why}", waited.as_millis());
+                Self::new(Code::HostUnreachable, text).transient()
+            }
+            LeaseFailure::Unknown { said } => {
+                let why = said.as_deref().unwrap_or("the reason is not known");
+                Self::new(Code::HostUnreachable, format!("Poolhouse: MongoDB refuses the connection: {why}"))
+            }
+            LeaseFailure::QueueFull => {
+                let text = "Poolhouse: too many requests wait for a server connection (max_waiting)";
+                Self::new(Code::TemporarilyUnavailable, text)
+            }
+            LeaseFailure::Closed | LeaseFailure::Forgotten => {
+                Self::new(Code::HostUnreachable, "Poolhouse: the pool of this database was closed").transient()
+            }
+        }
+    }
+
+    /// No server became free at the host that it is for now, and it has waited before: for a host, or at another one.
+    pub fn of_second_wait(waited: Duration) -> Self {
+        let text = format!(
+            "Poolhouse: no server connection became free within {} ms (max_wait_time, and unavailable_wait_time while there is no host): \
+             another host was elected meanwhile, or none was known",
+            waited.as_millis()
+        );
+        Self::new(Code::MaxTimeMsExpired, text)
+    }
+
+    /// The server's connection has ended before its answer came.
+    pub fn of_lost_server() -> Self {
+        let text = "Poolhouse: the connection to MongoDB was lost; whether the command was carried out is not known";
+        Self::new(Code::HostUnreachable, text).transient()
+    }
+
+    /// A transaction cannot go on at another host.
+    pub fn of_old_primary() -> Self {
+        let text = "Poolhouse: the primary at which this transaction began is the primary no longer";
+        Self::new(Code::NoSuchTransaction, text).transient()
+    }
+
+    /// So many wait already for what others may write.
+    pub fn of_streams(most: u32) -> Self {
+        let text = format!(
+            "Poolhouse: this request would keep a server connection while it waits (a change stream, a tailable or an exhaust cursor), and \
+             max_pinned = {most} do: raise max_pinned, and max_size with it"
+        );
+        Self::new(Code::TemporarilyUnavailable, text)
+    }
+
+    /// Why a client is sent away.
+    pub fn of_refusal(why: &Refusal) -> Self {
+        let (code, text) = match why {
+            Refusal::TooManyClients { limit } => {
+                (Code::TemporarilyUnavailable, format!("too many connections: the hard limit is {limit}"))
+            }
+            Refusal::Full { of, limit } => (
+                Code::TemporarilyUnavailable,
+                format!("too many connections of {of}: the hard_limit of its {} is {limit}", of.section()),
+            ),
+            Refusal::Throttled { retry_after } => (
+                Code::AuthenticationFailed,
+                format!("too many failed logins from this address: try again in {} s", retry_after.as_secs().max(1)),
+            ),
+            Refusal::LoginTimeout => (Code::AuthenticationFailed, "login took too long".to_owned()),
+            Refusal::IdleTimeout => (Code::CommandFailed, "idle for too long (client_idle_time)".to_owned()),
+            Refusal::Evicted => (Code::CommandFailed, "the longest idle, and above the soft limit".to_owned()),
+            Refusal::QueryTimeout => (Code::MaxTimeMsExpired, "the request took too long (query_time)".to_owned()),
+            Refusal::TransactionIdleTimeout => {
+                (Code::CommandFailed, "the transaction was idle for too long".to_owned())
+            }
+            Refusal::ShuttingDown => (Code::CommandFailed, "shutting down".to_owned()),
+            Refusal::Drained { .. } => {
+                (Code::TemporarilyUnavailable, "an administrator drains this database: connect again later".to_owned())
+            }
+            Refusal::Crowded => (
+                Code::TemporarilyUnavailable,
+                "too many connections, and this one took long to log in or shares its address with most of those who do"
+                    .to_owned(),
+            ),
+            Refusal::Killed => (Code::CommandFailed, "closed by an operator".to_owned()),
+        };
+        Self::new(code, format!("Poolhouse: {text}"))
+    }
+
+    /// Appends the error as the answer to a command, with this label if trying again is worthwhile.
+    pub fn append(&self, to: &mut Vec<u8>, answers: Answers, label: Option<&str>) {
+        let label = label.filter(|_| self.transient);
+        wire::answer(to, answers, |answer| {
+            answer.double("ok", 0.0).text("errmsg", &self.message);
+            answer.int32("code", self.code as i32).text("codeName", self.code.name());
+            if let Some(label) = label {
+                answer.texts("errorLabels", &[label]);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_what_the_command_stands_in() {
+        let labels = |transaction| [label(transaction, false, true), label(transaction, true, false)];
+        let (write, transaction) = (Some("RetryableWriteError"), Some("TransientTransactionError"));
+        assert_eq!(labels(Transaction::None), [Some("ResumableChangeStreamError"), write]);
+        assert_eq!(labels(Transaction::Within), [transaction; 2], "its cursors, too");
+        assert_eq!(labels(Transaction::Ends), [write; 2]);
+        assert_eq!(label(Transaction::None, false, false), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! Requests that wait because there is no host for them.
+
+use seam::Standing;
+
+use super::*;
+
+#[test]
+fn a_request_that_waits_for_a_host_for_too_long_is_answered_once_and_its_connection_stays() {
+    let mut stage = Stage::new();
+    let bytes = stage.ask(|body| {
+        body.text("find", "things").text("$db", "app");
+        body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
+    });
+    assert_eq!(stage.wanted(), None);
+    let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
+    stage.out.clear();
+    stage.mongodb.refuse(CLIENT, client, Refusal::QueryTimeout, &mut stage.out);
+    let told = stage.told(&[]);
+    let header = Header::read(&told).unwrap().unwrap();
+    assert_eq!((header.answers, header.length), (stage.last_id, told.len()));
+    assert!(!stage.did(|effect| matches!(effect, Effect::Close { .. })));
+    assert_eq!((stage.hear(&bytes), stage.told(&bytes).len()), (bytes.len(), 0), "what was said of it is dropped");
+    stage.ask(|body| _ = body.text("insert", "things").text("$db", "app"));
+    assert_eq!(stage.wanted(), Some(PoolId(0)));
+}
+
+#[test]
+fn who_waits_for_what_others_write_goes_at_a_shutdown_and_in_silence() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.send(server, |body| {
+        body.text("find", "things").bool("tailable", true).bool("awaitData", true).text("$db", "app");
+    });
+    let answers = Answers { id: stage.last_id, old: false };
+    let mut bytes = Vec::new();
+    wire::answer(&mut bytes, answers, |answer| {
+        answer.document("cursor", |cursor| _ = cursor.array("firstBatch", |_| ()).int64("id", 5));
+        answer.double("ok", 1.0);
+    });
+    stage.say(server, &bytes);
+    let blocked = Effect::Standing { client: CLIENT, standing: Standing::Blocked };
+    let bytes = stage.ask(get_more(5));
+    assert!(stage.did(|effect| *effect == blocked), "a shutdown would wait for it for ever");
+    stage.grant(server, &bytes);
+    let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
+    stage.out.clear();
+    stage.mongodb.refuse(CLIENT, client, Refusal::ShuttingDown, &mut stage.out);
+    assert_eq!(stage.told(&[]), [], "a driver asks again when its connection is closed");
+    assert!(stage.did(|effect| matches!(effect, Effect::Close { peer: Peer::Client(_), .. })));
+}

@@ -1,0 +1,182 @@
+//! What is known of hosts, and who hears of what when it changes.
+
+use super::*;
+
+fn primary_of(term: u8) -> Facts {
+    let mut election = [0x7f; 12];
+    election[11] = term;
+    Facts {
+        role: Role::Primary,
+        set: Some("rs".into()),
+        wire: 21,
+        session_minutes: Some(30),
+        tags: TagSet::new(),
+        election: (1, election),
+        last_write: None,
+        time: None,
+        me: None,
+        members: Vec::new(),
+    }
+}
+
+#[test]
+fn a_primary_that_was_replaced_takes_no_writes_though_its_successor_is_away() {
+    let (mut topology, mut out) = (Topology::new(), Outbox::default());
+    topology.learn(0, primary_of(1), Heard::default(), &mut out);
+    topology.learn(1, primary_of(2), Heard::default(), &mut out);
+    assert_eq!(topology.writable(), Some(1));
+    topology.suspect(1, &mut out);
+    assert_eq!(topology.writable(), None);
+    assert!(!topology.serves(0, Goal::Writable) && !topology.serves(1, Goal::Writable));
+    topology.learn(0, primary_of(1), Heard::default(), &mut out);
+    assert_eq!(topology.writable(), None);
+    assert!(topology.is_over_at(0));
+    topology.learn(0, primary_of(3), Heard::default(), &mut out);
+    assert_eq!(topology.writable(), Some(0));
+}
+
+#[test]
+fn a_replica_set_that_was_made_anew_has_a_primary_after_a_while() {
+    let (mut topology, mut out) = (Topology::new(), Outbox::default());
+    topology.learn(0, primary_of(9), Heard::default(), &mut out);
+    topology.suspect(0, &mut out);
+    topology.learn(0, primary_of(1), Heard::default(), &mut out);
+    assert_eq!(topology.writable(), None);
+    topology.tell_time(STALE, &mut out);
+    assert_eq!(topology.writable(), Some(0));
+}
+
+/// How often the monitors of a topology are asked from here on, and how often its client hears that a host does not serve.
+fn posts(out: &mut Outbox) -> (usize, usize) {
+    let to = |effect: Effect| match effect {
+        Effect::Post { to, .. } => to,
+        other => panic!("only posts: {other:?}"),
+    };
+    let (servers, clients): (Vec<_>, Vec<_>) =
+        out.effects.drain(..).map(to).partition(|to| matches!(to, Peer::Server(_)));
+    out.clear();
+    (servers.len(), clients.len())
+}
+
+fn watched() -> (Topology, Outbox) {
+    let (mut topology, mut out) = (Topology::new(), Outbox::default());
+    for host in 0..3 {
+        let facts = if host == 0 { primary_of(1) } else { Facts { role: Role::Secondary, ..primary_of(0) } };
+        topology.learn(host, facts, Heard::default(), &mut out);
+        topology.watch(host, ServerTag(host as u32), 7);
+    }
+    topology.enter(ClientTag(5), 5);
+    topology.tell_time(Duration::from_secs(10), &mut out);
+    out.clear();
+    (topology, out)
+}
+
+#[test]
+fn all_are_asked_at_once_when_the_primary_is_none_any_more_and_then_in_a_hurry() {
+    let (mut topology, mut out) = watched();
+    let at = |ms: u64| Duration::from_millis(10_000 + ms);
+    topology.tell_time(at(500), &mut out);
+    topology.suspect(0, &mut out);
+    assert_eq!(posts(&mut out), (4, 1), "the one that said it, and all; and a client that may wait there");
+    for (ms, asked) in [(540, 0), (600, 3), (640, 0), (700, 3)] {
+        topology.tell_time(at(ms), &mut out);
+        assert_eq!(posts(&mut out).0, asked, "after {ms} ms");
+    }
+    topology.learn(1, primary_of(2), Heard::default(), &mut out);
+    topology.tell_time(at(800), &mut out);
+    posts(&mut out);
+    topology.tell_time(at(900), &mut out);
+    assert_eq!(posts(&mut out).0, 0, "there is no hurry any more");
+}
+
+#[test]
+fn a_member_that_loses_its_connection_has_all_others_asked() {
+    let (mut topology, mut out) = watched();
+    topology.tell_time(Duration::from_millis(10_500), &mut out);
+    posts(&mut out);
+    topology.end_watch(0, 7, &mut out);
+    assert_eq!(posts(&mut out), (2, 1));
+}
+
+#[test]
+fn whatever_a_member_says_it_makes_for_no_more_than_ten_questions_a_second() {
+    let (mut topology, mut out) = watched();
+    let (mut asked, mut told) = (0, 0);
+    for ms in 0..2000 {
+        topology.tell_time(Duration::from_millis(10_000 + ms), &mut out);
+        topology.suspect(0, &mut out);
+        topology.learn(0, primary_of(1), Heard::default(), &mut out);
+        asked += out
+            .effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Post { to: Peer::Server(ServerTag(1)), .. }))
+            .count();
+        let doubts = out.inserted.iter().filter(|ask| **ask == Ask::Urgent as u8).count();
+        assert!(doubts <= 1);
+        told += posts(&mut out).1;
+    }
+    assert!((15..=21).contains(&asked) && (15..=21).contains(&told), "{asked} {told}");
+}
+
+#[test]
+fn who_waits_at_a_primary_that_hangs_hears_of_the_next() {
+    let (mut topology, mut out) = watched();
+    assert!(topology.serves(0, Goal::Writable));
+    topology.learn(1, primary_of(2), Heard::default(), &mut out);
+    assert_eq!(posts(&mut out).1, 1);
+    assert!(!topology.serves(0, Goal::Writable) && topology.serves(1, Goal::Writable));
+    assert!(topology.serves(2, Goal::Read(Preference::Secondary)) && topology.serves(0, Goal::Host(0)));
+}
+
+/// Hosts of which the first is the primary, whose answers take so many milliseconds.
+fn set(takes: [u64; 3]) -> (Topology, Outbox) {
+    let (mut topology, mut out) = (Topology::new(), Outbox::default());
+    for (host, ms) in takes.into_iter().enumerate() {
+        let facts = if host == 0 { primary_of(1) } else { Facts { role: Role::Secondary, ..primary_of(0) } };
+        let heard = Heard { at: Duration::from_secs(100), took: Some(Duration::from_millis(ms)) };
+        let last_write = Some(1_000_000 - 100_000 * host as i64);
+        topology.learn(host, Facts { last_write, ..facts }, heard, &mut out);
+    }
+    (topology, out)
+}
+
+fn chosen(topology: &mut Topology, preference: Preference, staleness: Option<u64>) -> Vec<usize> {
+    let wanted = Wanted { staleness: staleness.map(Duration::from_secs), ..Wanted::default() };
+    let mut hosts: Vec<_> = (0..12).filter_map(|_| topology.choose(Goal::Read(preference), Some(&wanted))).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
+
+#[test]
+fn reads_go_to_the_nearest_of_those_that_may_serve_them() {
+    let (mut near_and_far, _) = set([1, 40, 30]);
+    assert_eq!(chosen(&mut near_and_far, Preference::Nearest, None), [0]);
+    assert_eq!(chosen(&mut near_and_far, Preference::Secondary, None), [1, 2]);
+    near_and_far.window = Duration::from_millis(5);
+    assert_eq!(chosen(&mut near_and_far, Preference::SecondaryPreferred, None), [2]);
+}
+
+#[test]
+fn reads_do_not_go_to_who_is_too_far_behind() {
+    let (mut topology, mut out) = set([1, 1, 1]);
+    assert_eq!(chosen(&mut topology, Preference::Nearest, Some(102)), [0, 1], "one is 100 seconds behind, one 200");
+    assert_eq!(chosen(&mut topology, Preference::Secondary, Some(300)), [1, 2]);
+    assert_eq!(chosen(&mut topology, Preference::SecondaryPreferred, Some(90)), [0]);
+    assert!(chosen(&mut topology, Preference::Secondary, Some(90)).is_empty());
+    // Without a primary the other secondary is what there is to compare with.
+    topology.suspect(0, &mut out);
+    assert_eq!(chosen(&mut topology, Preference::Secondary, Some(90)), [1]);
+    assert_eq!(chosen(&mut topology, Preference::PrimaryPreferred, Some(102)), [1, 2]);
+}
+
+#[test]
+fn who_waits_for_a_host_hears_of_it_once_however_often_hosts_change() {
+    let (mut topology, mut out) = set([1, 1, 1]);
+    for _ in 0..100 {
+        topology.park(seam::ClientTag(7), 70);
+    }
+    posts(&mut out);
+    topology.wake_parked(&mut out);
+    assert_eq!(posts(&mut out), (0, 1));
+}

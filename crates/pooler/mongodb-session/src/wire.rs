@@ -1,0 +1,343 @@
+//! Messages: their header, OP_MSG, and the two opcodes of old that handshakes still use. See MongoDB's manual, "MongoDB Wire Protocol",
+//! and the drivers' specification "OP_MSG".
+
+use std::ops::Range;
+
+use seam::{Outbox, Peer};
+
+use crate::bson::{Document, Malformed, Writer, length};
+
+/// How a handshake of TLS begins: its type, and the first half of the version.
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
+
+/// Bytes of a header.
+pub const HEADER: usize = 16;
+
+/// Bytes that a message may have: what servers tell in `maxMessageSizeBytes`.
+pub const MAX_MESSAGE: usize = 48_000_000;
+
+/// Bytes of flags of an OP_MSG.
+const FLAGS: usize = 4;
+
+/// The message ends with a CRC-32C of all that is before it. Nobody has to send one.
+pub const CHECKSUM: u32 = 1;
+/// Another message follows without being asked for; to a request with it there is no reply.
+pub const MORE_TO_COME: u32 = 1 << 1;
+/// The client can read replies that it did not ask for one by one.
+pub const EXHAUST_ALLOWED: u32 = 1 << 16;
+/// A receiver must refuse a message with one of these that it does not know.
+const REQUIRED: u32 = 0xffff;
+
+/// Sections before the body. Drivers send two at most.
+const MAX_SECTIONS: usize = 64;
+
+/// What a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Of now: OP_MSG.
+    Msg,
+    /// Of old; handshakes may begin with it.
+    Query,
+    /// Of old: the answer to a query.
+    Reply,
+    /// Nobody is offered compression.
+    Compressed,
+    /// Of a number that nobody knows.
+    Unknown(i32),
+}
+
+/// The beginning of every message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Bytes of the whole message.
+    pub length: usize,
+    /// What its answer refers to.
+    pub id: i32,
+    /// The id of the request that this answers.
+    pub answers: i32,
+    /// What it is.
+    pub op: Op,
+}
+
+impl Header {
+    /// `None` if there are too few bytes.
+    pub fn read(bytes: &[u8]) -> Option<Result<Self, Malformed>> {
+        let word = |at: usize| Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let (told, id, answers, op) = (word(0)?, word(4)?, word(8)?, word(12)?);
+        let op = match op {
+            2013 => Op::Msg,
+            2004 => Op::Query,
+            1 => Op::Reply,
+            2012 => Op::Compressed,
+            other => Op::Unknown(other),
+        };
+        // A message of 790 bytes begins so, too, but has an opcode.
+        if matches!(op, Op::Unknown(_)) && bytes.starts_with(&TLS_HANDSHAKE) {
+            return Some(Err(Malformed("a TLS handshake, and TLS is off here: see `tls` of the [[listener]]")));
+        }
+        let length = usize::try_from(told).ok().filter(|length| (HEADER..=MAX_MESSAGE).contains(length));
+        Some(match length {
+            Some(length) => Ok(Self { length, id, answers, op }),
+            None => Err(Malformed("a message is of a length that none may have")),
+        })
+    }
+}
+
+/// The flags of an OP_MSG; `None` if there are too few bytes.
+pub fn flags(message: &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(*message.get(HEADER..)?.first_chunk()?))
+}
+
+/// Where the body of a message is: the document that holds the command or its answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Body {
+    /// There, all of it.
+    At(Range<usize>),
+    /// So many bytes of the message, at least, have to be there before this is known.
+    Needs(usize),
+}
+
+/// A number that is told in the place of another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Number {
+    /// Of 8 bits.
+    Byte(u8),
+    /// Of 32 bits.
+    Short(i32),
+    /// Of 64 bits.
+    Long(i64),
+}
+
+impl Number {
+    /// What is made of its bytes.
+    pub(crate) fn with_bytes<R>(self, make: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Self::Byte(number) => make(&[number]),
+            Self::Short(number) => make(&number.to_le_bytes()),
+            Self::Long(number) => make(&number.to_le_bytes()),
+        }
+    }
+
+    /// Writes it into a message, as far as there is room at this place of it.
+    pub(crate) fn put(self, message: &mut [u8], place: usize) {
+        self.with_bytes(|bytes| message.iter_mut().skip(place).zip(bytes).for_each(|(to, byte)| *to = *byte));
+    }
+
+    /// Writes it where there is one as long. Returns its length.
+    fn write(self, to: &mut Vec<u8>) -> usize {
+        self.with_bytes(|bytes| {
+            to.extend_from_slice(bytes);
+            bytes.len()
+        })
+    }
+}
+
+/// Passes on so many bytes of the input, which stand at `at` in their message, with other numbers at these places of it, in order.
+pub fn span_with(out: &mut Outbox, to: Peer, at: usize, length: usize, numbers: impl Iterator<Item = (usize, Number)>) {
+    let mut done = 0;
+    for (place, number) in numbers {
+        let Some(here) = place.checked_sub(at).filter(|here| (done..length).contains(here)) else { continue };
+        out.span(to, done..here);
+        let mut written = 0;
+        out.insert(to, |bytes| written = number.write(bytes));
+        done = (here + written).min(length);
+    }
+    out.span(to, done..length);
+}
+
+/// Finds the body of an OP_MSG of which there may be its beginning only.
+pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
+    let Some(flags) = flags(message) else { return too_short(header, HEADER + FLAGS) };
+    if flags & REQUIRED & !(CHECKSUM | MORE_TO_COME) != 0 {
+        return Err(Malformed("a message has a flag that nobody knows"));
+    }
+    let end = header.length.checked_sub(if flags & CHECKSUM != 0 { 4 } else { 0 });
+    let end = end.filter(|end| *end > HEADER + FLAGS).ok_or(Malformed("a message without a body"))?;
+    let (mut at, mut sections) = (HEADER + FLAGS, 0);
+    while at < end {
+        let Some(kind) = message.get(at) else { return too_short(header, at + 1) };
+        let Some(told) = message.get(at + 1..at + 5) else {
+            return if end < at + 5 { Err(Malformed("a section that does not end")) } else { Ok(Body::Needs(at + 5)) };
+        };
+        let told = length(told).filter(|told| (5..=end - at - 1).contains(told));
+        let section = at + 1..at + 1 + told.ok_or(Malformed("a section whose length is wrong"))?;
+        match kind {
+            0 if section.end > message.len() => return Ok(Body::Needs(section.end)),
+            0 => {
+                if message.len() >= header.length {
+                    check_rest(&message[section.end..end])?;
+                }
+                return Ok(Body::At(section));
+            }
+            1 if sections == MAX_SECTIONS => return Err(Malformed("a message of too many sections")),
+            1 => (at, sections) = (section.end, sections + 1),
+            _ => return Err(Malformed("a section of a kind that nobody knows")),
+        }
+    }
+    Err(Malformed("a message without a body"))
+}
+
+/// What stands behind the body must be sections of documents, too: a server ends the connection of who sends anything else.
+fn check_rest(mut rest: &[u8]) -> Result<(), Malformed> {
+    while let Some((kind, section)) = rest.split_first() {
+        let told = length(section).filter(|told| *kind == 1 && (5..=section.len()).contains(told));
+        rest = &section[told.ok_or(Malformed("a section that is none"))?..];
+    }
+    Ok(())
+}
+
+fn too_short(header: &Header, needs: usize) -> Result<Body, Malformed> {
+    if header.length < needs { Err(Malformed("a message without a body")) } else { Ok(Body::Needs(needs)) }
+}
+
+/// The query of an OP_QUERY that is there whole: the database, and the document.
+pub fn query(message: &[u8]) -> Result<(&str, Document<'_>), Malformed> {
+    const WRONG: Malformed = Malformed("a query that is malformed");
+    let behind_flags = message.get(HEADER + 4..).ok_or(WRONG)?;
+    let end = behind_flags.iter().position(|byte| *byte == 0).ok_or(WRONG)?;
+    let name = std::str::from_utf8(&behind_flags[..end]).map_err(|_| WRONG)?;
+    let database =
+        name.strip_suffix(".$cmd").ok_or(Malformed("a query of a collection, which nobody answers any more"))?;
+    // The numbers to skip and to return stand between.
+    let (document, _) = Document::split(behind_flags.get(end + 9..).ok_or(WRONG)?)?;
+    Ok((database, document))
+}
+
+/// Whom a message that Poolhouse writes is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answers {
+    /// The id of the request.
+    pub id: i32,
+    /// It came in the opcode of old, and so does the answer.
+    pub old: bool,
+}
+
+/// Appends an answer.
+pub fn answer(to: &mut Vec<u8>, answers: Answers, write: impl FnOnce(&mut Writer<'_>)) {
+    if answers.old {
+        message(to, 0, answers.id, 1, |bytes| {
+            // Flags (it awaits data), no cursor, from the first document on, one document.
+            bytes.extend([8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+            write(&mut Writer::new(bytes));
+        });
+    } else {
+        message(to, 0, answers.id, 2013, |bytes| {
+            bytes.extend([0, 0, 0, 0, 0]);
+            write(&mut Writer::new(bytes));
+        });
+    }
+}
+
+/// Appends a request of Poolhouse's own.
+pub fn request(to: &mut Vec<u8>, id: i32, write: impl FnOnce(&mut Writer<'_>)) {
+    message(to, id, 0, 2013, |bytes| {
+        bytes.extend([0, 0, 0, 0, 0]);
+        write(&mut Writer::new(bytes));
+    });
+}
+
+/// Appends a request whose document is at hand.
+pub fn request_of(to: &mut Vec<u8>, id: i32, document: &[u8]) {
+    message(to, id, 0, 2013, |bytes| {
+        bytes.extend([0, 0, 0, 0, 0]);
+        bytes.extend_from_slice(document);
+    });
+}
+
+/// Appends the request that begins a dialogue, in the opcode of old: servers of every age understand it.
+pub fn old_request(to: &mut Vec<u8>, id: i32, write: impl FnOnce(&mut Writer<'_>)) {
+    message(to, id, 0, 2004, |bytes| {
+        // Flags (secondaries, too), the collection, none to skip, one to return.
+        bytes.extend([4, 0, 0, 0]);
+        bytes.extend(b"admin.$cmd\0");
+        bytes.extend([0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+        write(&mut Writer::new(bytes));
+    });
+}
+
+fn message(to: &mut Vec<u8>, id: i32, answers: i32, op: i32, write: impl FnOnce(&mut Vec<u8>)) {
+    let begun = to.len();
+    to.extend([0; 4]);
+    for word in [id, answers, op] {
+        to.extend(word.to_le_bytes());
+    }
+    write(to);
+    let length = (to.len() - begun) as i32;
+    to[begun..begun + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+/// The document of an answer that is there whole, in either opcode.
+pub fn answered<'a>(message: &'a [u8], header: &Header) -> Result<Document<'a>, Malformed> {
+    match header.op {
+        Op::Reply => Ok(Document::split(message.get(HEADER + 20..).unwrap_or_default())?.0),
+        _ => match body(message, header)? {
+            Body::At(range) => Document::read(&message[range]),
+            Body::Needs(_) => Err(Malformed("an answer that does not end")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        request(&mut bytes, 7, |body| {
+            body.text("insert", "c").text("$db", "app");
+        });
+        bytes
+    }
+
+    fn find(bytes: &[u8]) -> Result<Body, Malformed> {
+        body(bytes, &Header::read(&sample()).unwrap().unwrap())
+    }
+
+    #[test]
+    fn the_body_is_found_as_soon_as_it_is_there() {
+        let bytes = sample();
+        let header = Header::read(&bytes).unwrap().unwrap();
+        assert_eq!((header.length, header.id, header.op), (bytes.len(), 7, Op::Msg));
+        assert_eq!(Header::read(&bytes[..15]), None);
+        for cut in HEADER..bytes.len() {
+            let Ok(Body::Needs(needs)) = find(&bytes[..cut]) else { panic!("at {cut}") };
+            assert!((cut + 1..=bytes.len()).contains(&needs), "{needs} at {cut}");
+        }
+        assert_eq!(find(&bytes), Ok(Body::At(21..bytes.len())));
+        let document = answered(&bytes, &header).unwrap();
+        assert_eq!(document.get("$db").unwrap().unwrap().text(), Some("app"));
+    }
+
+    #[test]
+    fn a_body_behind_its_documents_is_found() {
+        let mut bytes = sample();
+        let documents = [&[1][..], &14i32.to_le_bytes(), b"docs\0", &[5, 0, 0, 0, 0]].concat();
+        bytes.splice(20..20, documents);
+        let header = Header { length: bytes.len(), id: 7, answers: 0, op: Op::Msg };
+        assert_eq!(body(&bytes, &header), Ok(Body::At(36..bytes.len())));
+        assert_eq!(body(&bytes[..30], &header), Ok(Body::Needs(36)));
+    }
+
+    #[test]
+    fn a_handshake_of_tls_is_told_from_a_message() {
+        let mut bytes = [0x16, 0x03, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 9, 9, 9, 9, 9];
+        assert!(Header::read(&bytes).unwrap().unwrap_err().0.contains("TLS"));
+        bytes[2..4].fill(0);
+        bytes[12..].copy_from_slice(&2013i32.to_le_bytes());
+        assert_eq!(Header::read(&bytes).unwrap().unwrap().length, 790);
+    }
+
+    #[test]
+    fn lies_are_refused() {
+        for length in [-1, 0, 15, MAX_MESSAGE as i32 + 1] {
+            let mut bytes = sample();
+            bytes[..4].copy_from_slice(&length.to_le_bytes());
+            assert!(Header::read(&bytes).unwrap().is_err());
+        }
+        for (at, byte) in [(16, 4), (20, 2), (21, 255), (21, 4), (24, 255)] {
+            let mut bytes = sample();
+            bytes[at] = byte;
+            assert!(find(&bytes).is_err(), "{at}");
+        }
+    }
+}

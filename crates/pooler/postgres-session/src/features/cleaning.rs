@@ -1,0 +1,131 @@
+//! Making a server as it was when it had just started, whoever used it.
+//!
+//! All of it is one transaction: see `preface` for what that is good for.
+
+use seam::{Outbox, ServerTag, Verdict};
+
+use crate::{
+    directory::{PoolMode, ResetPolicy},
+    exchange::Exchange,
+    session::{own_queries::Purpose, server::Server, shared::Postgres, soil::Soil},
+    sql::{catalogue::Reading, parameters::Settings},
+    wire::{error::Failure, message::IDLE},
+};
+
+/// With what the session may have as its defaults the transaction could wait.
+pub(crate) const BEGIN: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE";
+
+/// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what may be set back.
+pub(crate) const PIECES: [&[u8]; 8] = [
+    b"RESET SESSION AUTHORIZATION",
+    b"RESET ROLE",
+    b"RESET ALL",
+    b"CLOSE ALL",
+    b"UNLISTEN *",
+    b"DISCARD TEMP",
+    b"DISCARD SEQUENCES",
+    b"SELECT pg_catalog.pg_advisory_unlock_all()",
+];
+
+/// Appends the SQL that, within a transaction, cleans a session, and gives it the settings of `start`. `statements`: prepared
+/// statements go, too.
+pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
+    for piece in PIECES {
+        sql.extend_from_slice(piece);
+        sql.push(b';');
+    }
+    if statements {
+        sql.extend_from_slice(b"DEALLOCATE ALL;");
+    }
+    start.write_all(sql);
+}
+
+/// The same as a transaction of its own.
+pub(crate) fn write_whole(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
+    sql.extend_from_slice(BEGIN);
+    sql.push(b';');
+    write(sql, statements, start);
+    sql.extend_from_slice(b"COMMIT");
+}
+
+impl Postgres {
+    /// Cleans a server after a client.
+    pub(crate) fn reset_server(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if let Some(lookup) = server.work.as_mut().and_then(|work| work.lookup()) {
+            // Nothing is left behind by that: it is clean when it has answered.
+            lookup.abandoned = true;
+            return;
+        }
+        let cleaned = server.mode == PoolMode::Session || !server.soil.is_clean();
+        let statements =
+            cleaned && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_makes);
+        let mut cleaning = Vec::new();
+        if cleaned {
+            write_whole(&mut cleaning, statements, &server.defaults);
+        }
+        let connect_query = server.connect_query.clone().filter(|_| cleaned && server.connect_makes);
+        let mut queries: Vec<&[u8]> = Vec::new();
+        if server.exchange.status() != IDLE {
+            queries.push(b"ROLLBACK");
+        }
+        if cleaned || queries.is_empty() {
+            queries.push(&cleaning);
+        }
+        queries.extend(connect_query.as_deref().map(str::as_bytes));
+        server.begin(me, Purpose::Reset { cleaned, statements }, &queries, out);
+    }
+
+    /// A server is as if it were new, or, unless it was `cleaned`, as it was left by somebody who left nothing behind.
+    pub(crate) fn was_reset(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        cleaned: bool,
+        statements: bool,
+        out: &mut Outbox,
+    ) {
+        server.exchange = Exchange::new();
+        server.forget_suspects();
+        if statements {
+            server.prepared = None;
+        }
+        if cleaned {
+            self.was_cleaned(server);
+        }
+        server.become_ready(me, out);
+    }
+
+    /// Everything but prepared statements is as it was when the server was new.
+    pub(crate) fn was_cleaned(&self, server: &mut Server) {
+        server.forget_soil();
+        let reported = server.settings.reported.clone();
+        let extras = server.defaults.extras.clone();
+        server.settings = self.parameters.intern(Settings::new(reported, extras));
+        server.heard = true;
+    }
+
+    /// The server has said what its database could do to sessions.
+    pub(crate) fn catalogue_answered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        reading: Reading,
+        failure: Option<Failure>,
+        verdict: Option<Verdict>,
+        out: &mut Outbox,
+    ) {
+        let news = match failure {
+            Some(failure) => server.catalogue.failed(&failure.text()),
+            None => server.catalogue.read(reading),
+        };
+        // In session mode all servers are cleaned when they change hands, whatever the functions are; and so are they where that is asked for.
+        let tells = server.mode != PoolMode::Session && server.policy.reset == ResetPolicy::Auto;
+        if let Some(suspicious) = news.filter(|_| tells) {
+            self.directory.catalogue_read(server.pool, &suspicious);
+        }
+        match verdict {
+            None => server.become_ready(me, out),
+            Some(verdict) => server.release_kept(me, verdict, out),
+        }
+    }
+}

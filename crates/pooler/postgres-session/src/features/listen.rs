@@ -1,0 +1,489 @@
+//! LISTEN in transaction mode: all clients of a pool that listen share one server, which hears the notifications and has them
+//! posted to whom they are for. It knows no SQL but LISTEN and UNLISTEN.
+//!
+//! A client's LISTEN runs like any other statement, on the server of its transaction. What that server then listens to (see
+//! `survey`) becomes the client's. The first such server stays out of its pool from then on: it *is* what listens, until nobody
+//! wants it any more. Of later clients the server stops listening and goes back, and the shared one listens in its place; only
+//! when it does is such a client told that its LISTEN is done. So nothing is missed after that, and nothing comes twice. What
+//! was committed before a client is told that its transaction is over comes before that, as without a pooler (`session::listen::in_time`).
+//! A client that began to listen while it was pinned stays pinned for that: there is no moment at which it could change servers
+//! without a loss.
+//!
+//! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it themselves:
+//! notifications may have been missed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
+
+use crate::{
+    directory::{OnState, PoolMode},
+    features::cleaning,
+    session::{
+        client::{Client, Phase},
+        listen::{
+            Duty, HEARD, Hub, InTime, LOST, Listening, MAX_CHANNELS, MAX_PENDING, OUTDATED, Subscriber, post,
+            post_lost, tell,
+        },
+        own_queries::Purpose,
+        pins::Pin,
+        server::Server,
+        shared::Postgres,
+        soil::Soil,
+    },
+    sql::suspects::ALL_CHANNELS,
+    wire::{
+        error::{Failure, Report, Severity, code},
+        message::{IDLE, back, take_text, take_u32, write_ready},
+    },
+};
+
+impl Postgres {
+    /// Whether what a client listens to on a server can be heard on a shared one. Payloads are sent in one encoding.
+    pub(crate) fn shares_listening(server: &Server) -> bool {
+        let utf8 = server.settings.reported.get(b"client_encoding") == Some(&b"UTF8"[..]);
+        server.policy.share_listener && server.policy.on_state == OnState::Replay && utf8
+    }
+
+    /// Whether what a server at work for us hears is for its holder: it listens there, and does not come to share a server by this work.
+    pub(crate) fn listens_alone(client: &Client, server: &Server) -> bool {
+        let keeps = client.pin.is_some() || client.mode == PoolMode::Session;
+        match server.work.as_ref().map(|work| &work.purpose) {
+            Some(Purpose::Survey(_)) => keeps || !Self::shares_listening(server),
+            Some(Purpose::Correct(_) | Purpose::Forget | Purpose::Unlisten(_) | Purpose::Defaults(_)) => keeps,
+            _ => false,
+        }
+    }
+
+    /// Whether a client goes on listening to these channels on the server that it has kept so far, though another could hear them: it was told
+    /// that it listens there, and while it moved a notification would be lost or come twice.
+    pub(crate) fn stays_to_listen(client: &Client, channels: &[Box<[u8]>]) -> bool {
+        client.pin.is_some() && channels.iter().any(|channel| !client.hears(channel))
+    }
+
+    /// The server of a client listens to these channels: the client's are heard elsewhere from now on, or here, and it goes on
+    /// without the server.
+    pub(crate) fn listen(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        channels: Vec<Box<[u8]>>,
+        out: &mut Outbox,
+    ) {
+        if client.listening.as_ref().map_or(0, |listening| listening.channels.len()) + channels.len() > MAX_CHANNELS {
+            let message = format!("a client can listen to {MAX_CHANNELS} channels at most");
+            let hint = "Use fewer channels, and tell what it is about in the payload.";
+            let code = code::PROGRAM_LIMIT_EXCEEDED;
+            client.fail(me, &Report { severity: Severity::Fatal, code, message: &message, hint }, Blame::Client, out);
+            server.soil.add(Soil::ALL);
+            return client.release(me, tag, server, Verdict::Reset, out);
+        }
+        let mut hubs = self.hubs.lock();
+        if hubs.contains_key(&client.pool) {
+            server.begin(tag, Purpose::Unlisten(channels), &[b"UNLISTEN *"], out);
+        } else {
+            // Nobody's time-outs and settings may act on what is everybody's.
+            let clean = server.soil.is_clean() && Arc::ptr_eq(&server.settings, &server.defaults);
+            self.become_hub(&mut hubs, (me, client), (tag, server), &channels, clean, out);
+            if !clean {
+                self.clean_listener(tag, server, out);
+            }
+        }
+    }
+
+    /// Has the server that is to listen for all made as it was when it was new.
+    fn clean_listener(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if matches!(server.duty, Duty::Listens(_)) {
+            let mut sql = Vec::new();
+            cleaning::write_whole(&mut sql, true, &server.defaults);
+            server.begin(tag, Purpose::CleanListener, &[&sql], out);
+        }
+    }
+
+    /// The server that is to listen for all is as it was when it was new.
+    pub(crate) fn listener_cleaned(
+        &self,
+        tag: ServerTag,
+        server: &mut Server,
+        failure: Option<Failure>,
+        out: &mut Outbox,
+    ) {
+        if let Some(failure) = failure {
+            let reason = CloseReason::Error(Blame::Server, failure.text());
+            out.push(Effect::Close { peer: Peer::Server(tag), reason });
+            return;
+        }
+        server.prepared = None;
+        self.was_cleaned(server);
+        self.look_after_hub(tag, server, out);
+    }
+
+    /// The server of a client does not listen any more: the shared one is to. If there is none now, this one is, after all.
+    pub(crate) fn unlistened(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        channels: &[Box<[u8]>],
+        out: &mut Outbox,
+    ) {
+        let mut hubs = self.hubs.lock();
+        let Some(hub) = hubs.get_mut(&client.pool) else {
+            self.become_hub(&mut hubs, (me, client), (tag, server), channels, false, out);
+            drop(hubs);
+            return if server.soil.is_clean() && Arc::ptr_eq(&server.settings, &server.defaults) {
+                self.look_after_hub(tag, server, out)
+            } else {
+                self.clean_listener(tag, server, out)
+            };
+        };
+        let heard = self.subscribe(hub, me, client, channels, false);
+        hub.prod(out);
+        drop(hubs);
+        if heard {
+            self.tell_in_time(me, client, server, out);
+        } else {
+            client.await_channels(server);
+        }
+        client.release(me, tag, server, Verdict::Clean, out);
+        client.stand_as_told(me, out);
+    }
+
+    /// The server stays out of its pool and listens for all clients.
+    fn become_hub(
+        &self,
+        hubs: &mut BTreeMap<PoolId, Hub>,
+        (me, client): (ClientTag, &mut Client),
+        (tag, server): (ServerTag, &mut Server),
+        channels: &[Box<[u8]>],
+        heard: bool,
+        out: &mut Outbox,
+    ) {
+        if !self.add_pin(me, client, tag, server, Pin::Listen, out) {
+            return;
+        }
+        let key = self.hubs.key();
+        let in_time = InTime::default();
+        let mut hub = Hub { key, server: tag, channels: BTreeMap::new(), clients: BTreeMap::new(), in_time };
+        self.subscribe(&mut hub, me, client, channels, heard);
+        hubs.insert(client.pool, hub);
+        if heard {
+            client.go_on_at_once(me, server, out);
+        } else {
+            client.await_channels(server);
+        }
+        client.part(server);
+        server.duty = Duty::Listens(key);
+        server.pinned = true;
+        out.push(Effect::Keep { server: tag, briefly: false });
+        client.stand_as_told(me, out);
+    }
+
+    /// Adds channels to what the client listens to. True if all are heard.
+    fn subscribe(
+        &self,
+        hub: &mut Hub,
+        me: ClientTag,
+        client: &mut Client,
+        channels: &[Box<[u8]>],
+        heard: bool,
+    ) -> bool {
+        let listening = client.listening.get_or_insert_with(|| {
+            let key = self.hubs.key();
+            Box::new(Listening { key, channels: Vec::new(), pending: Vec::new(), outdated: false, ready: None })
+        });
+        for name in channels {
+            if !listening.channels.contains(name) {
+                listening.channels.push(name.clone());
+            }
+        }
+        hub.subscribe(listening.key, me, channels, heard)
+    }
+
+    /// The client has said UNLISTEN: of one channel or, with `*`, of all.
+    pub(crate) fn unlisten(&self, client: &mut Client, names: &[Box<[u8]>], out: &mut Outbox) {
+        let Some(listening) = &mut client.listening else { return };
+        let all = names.iter().any(|name| **name == *ALL_CHANNELS);
+        let mut hubs = self.hubs.lock();
+        let mut hub = hubs.get_mut(&client.pool).filter(|hub| hub.clients.contains_key(&listening.key));
+        listening.channels.retain(|channel| {
+            let gone = all || names.contains(channel);
+            if let Some(hub) = &mut hub
+                && gone
+            {
+                hub.unsubscribe(listening.key, channel);
+            }
+            !gone
+        });
+        let none_left = listening.channels.is_empty();
+        if let Some(hub) = hub {
+            if none_left {
+                hub.clients.remove(&listening.key);
+            }
+            hub.prod(out);
+        }
+        drop(hubs);
+        if none_left {
+            client.listening = None;
+        }
+    }
+
+    /// The client leaves, or has discarded everything.
+    #[cold]
+    pub(crate) fn unlisten_all(&self, client: &mut Client, out: &mut Outbox) {
+        self.unlisten(client, &[Box::from(*ALL_CHANNELS)], out);
+        client.listening = None;
+    }
+
+    /// Has the shared server do what its clients want now. When nobody wants anything, it goes back to its pool.
+    pub(crate) fn look_after_hub(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        let Duty::Listens(key) = server.duty else { return };
+        if !server.is_at_rest() {
+            return;
+        }
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.get_mut(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool");
+        if hub.clients.is_empty() {
+            // It stays known until it does so no more: if somebody wants to listen before that, it goes on.
+            hub.channels.clear();
+            return server.begin(tag, Purpose::Retire, &[b"UNLISTEN *"], out);
+        }
+        let (wanted, unwanted) = hub.changes();
+        // Whatever it is asked tells what was committed before.
+        let awaited = hub.in_time.ask();
+        drop(hubs);
+        let mut sql = Vec::new();
+        for (word, names) in [("LISTEN ", &wanted), ("UNLISTEN ", &unwanted)] {
+            for name in names {
+                sql.extend_from_slice(word.as_bytes());
+                write_identifier(&mut sql, name);
+                sql.push(b';');
+            }
+        }
+        if awaited || !sql.is_empty() {
+            server.begin(tag, Purpose::Listen(wanted), &[&sql], out);
+        }
+    }
+
+    /// The shared server listens to these channels now, or will not; what was committed before it was asked has been posted.
+    pub(crate) fn listened(
+        &self,
+        tag: ServerTag,
+        server: &mut Server,
+        channels: &[Box<[u8]>],
+        failure: Option<&Failure>,
+        out: &mut Outbox,
+    ) {
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.get_mut(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));
+        let hub = hub.expect("a server listens for its pool");
+        for name in channels {
+            let Some(channel) = hub.channels.get_mut(name) else { continue };
+            match failure {
+                None => {
+                    channel.heard = true;
+                    for key in &channel.clients {
+                        let subscriber = hub.clients.get_mut(key).expect("who wants a channel is known");
+                        subscriber.awaited -= 1;
+                        if subscriber.awaited == 0 {
+                            post(subscriber.tag, *key, &[HEARD], out);
+                        }
+                    }
+                }
+                Some(failure) => {
+                    for key in std::mem::take(&mut channel.clients) {
+                        if let Some(subscriber) = hub.clients.remove(&key) {
+                            post_lost(subscriber.tag, key, &failure.text(), out);
+                        }
+                    }
+                }
+            }
+        }
+        tell(hub.in_time.answered(), out);
+        if failure.is_some() {
+            let Hub { channels, clients, .. } = hub;
+            channels.values_mut().for_each(|channel| channel.clients.retain(|key| clients.contains_key(key)));
+        }
+        drop(hubs);
+        self.look_after_hub(tag, server, out);
+    }
+
+    /// The shared server listens to nothing any more: it goes back to its pool, unless it is wanted again.
+    pub(crate) fn retired(&self, tag: ServerTag, server: &mut Server, failure: Option<&Failure>, out: &mut Outbox) {
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.get(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));
+        let wanted = !hub.expect("a server listens for its pool").clients.is_empty();
+        if wanted && failure.is_none() {
+            drop(hubs);
+            return self.look_after_hub(tag, server, out);
+        }
+        let hub = hubs.remove(&server.pool);
+        drop(hubs);
+        if let (Some(hub), Some(failure)) = (hub, failure) {
+            for (key, subscriber) in hub.clients {
+                post_lost(subscriber.tag, key, &failure.text(), out);
+            }
+        }
+        server.duty = Duty::Serves;
+        server.pinned = false;
+        self.pins.remove(server.pool);
+        out.push(Effect::Pinned { server: tag, reason: None });
+        let verdict = if failure.is_some() { Verdict::Discard } else { Verdict::Clean };
+        out.push(Effect::Release { server: tag, verdict });
+    }
+
+    /// The shared server's pool makes its servers anew: what another database, or another machine, tells is not heard here.
+    pub(crate) fn hub_outdated(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if !matches!(server.duty, Duty::Listens(_)) || !server.is_at_rest() {
+            return;
+        }
+        for (key, subscriber) in self.end_hub(server) {
+            post(subscriber.tag, key, &[OUTDATED], out);
+        }
+        server.pinned = false;
+        out.push(Effect::Pinned { server: tag, reason: None });
+        out.push(Effect::Release { server: tag, verdict: Verdict::Discard });
+    }
+
+    /// The shared server is lost: whoever listened may have missed something.
+    pub(crate) fn hub_lost(&self, server: &mut Server, why: &str, out: &mut Outbox) {
+        for (key, subscriber) in self.end_hub(server) {
+            post_lost(subscriber.tag, key, why, out);
+        }
+    }
+
+    /// A server listens for others no more: these did.
+    fn end_hub(&self, server: &mut Server) -> BTreeMap<u64, Subscriber> {
+        let Duty::Listens(key) = std::mem::take(&mut server.duty) else { return BTreeMap::new() };
+        self.pins.remove(server.pool);
+        let mut hubs = self.hubs.lock();
+        hubs.remove(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool").clients
+    }
+
+    /// A NotificationResponse of the shared server, whole.
+    pub(crate) fn fan_out(&self, server: &Server, message: &[u8], out: &mut Outbox) {
+        let mut body = &message[crate::wire::message::HEADER..];
+        let (Some(_), Some(name)) = (take_u32(&mut body), take_text(&mut body)) else { return };
+        let hubs = self.hubs.lock();
+        let hub = hubs.get(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));
+        let Some((hub, channel)) = hub.and_then(|hub| Some((hub, hub.channels.get(name)?))) else { return };
+        let start = out.inserted.len();
+        out.inserted.extend_from_slice(message);
+        let bytes = start..out.inserted.len();
+        for key in &channel.clients {
+            let tag = hub.clients[key].tag;
+            out.push(Effect::Post { to: Peer::Client(tag), key: *key, bytes: bytes.clone() });
+        }
+    }
+
+    /// Something was posted to a client that may be another by now.
+    pub(crate) fn hear(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        if matches!(client.phase, Phase::Closed) {
+            return;
+        }
+        let Some(listening) = client.listening.as_mut().filter(|listening| listening.key == key) else { return };
+        let between = client.standing == Standing::Idle || matches!(client.phase, Phase::Subscribing);
+        match bytes.split_first() {
+            Some((&back::NOTIFICATION_RESPONSE, _)) => {
+                if between && !client.mid_message {
+                    out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
+                } else if listening.pending.len() + bytes.len() <= MAX_PENDING {
+                    listening.pending.extend_from_slice(bytes);
+                } else {
+                    let message = "too many notifications came during a transaction";
+                    let hint = "Listen on a connection of its own, or make transactions shorter.";
+                    let code = code::PROGRAM_LIMIT_EXCEEDED;
+                    client.fail(me, &Report { severity: Severity::Fatal, code, message, hint }, Blame::Exhausted, out);
+                }
+            }
+            Some((&HEARD, _)) if matches!(client.phase, Phase::Subscribing) => {
+                if let Some(status) = listening.ready.take() {
+                    out.insert(Peer::Client(me), |to| write_ready(to, status));
+                }
+                client.phase = Phase::Ready;
+                client.stand(me, Standing::Idle, out);
+                out.push(Effect::Wake { client: me });
+            }
+            Some((&LOST, why)) => {
+                let message =
+                    format!("the server that listens for this client was lost: {}", String::from_utf8_lossy(why));
+                client.end_listening(me, &message, out);
+            }
+            Some((&OUTDATED, _)) if between && !client.mid_message => {
+                client.end_listening(
+                    me,
+                    "the servers of this database have been replaced, and the one that listens, too",
+                    out,
+                );
+            }
+            Some((&OUTDATED, _)) => listening.outdated = true,
+            _ => {}
+        }
+    }
+}
+
+impl Client {
+    /// The client cannot go on listening, and is to know that.
+    fn end_listening(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
+        let hint = "Notifications may have been missed. Connect again and LISTEN again.";
+        let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message, hint };
+        self.fail(me, &report, Blame::Server, out);
+    }
+}
+
+impl Postgres {
+    /// A client goes on after what its server has kept back from it: at once, or, if it listens and no transaction is open, when it
+    /// has been sent what was committed before.
+    pub(crate) fn tell_in_time(&self, me: ClientTag, client: &mut Client, server: &mut Server, out: &mut Outbox) {
+        if server.ready_withheld != Some(IDLE) || !self.await_notifications(me, client, out) {
+            return client.go_on_at_once(me, server, out);
+        }
+        client.await_channels(server);
+        client.stand(me, Standing::Active, out);
+    }
+
+    /// Has the shared server asked whether there is something for this client. False if it need not wait for that.
+    fn await_notifications(&self, me: ClientTag, client: &Client, out: &mut Outbox) -> bool {
+        let Some(listening) = &client.listening else { return false };
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.get_mut(&client.pool).filter(|hub| hub.clients.contains_key(&listening.key));
+        let Some(hub) = hub else { return false };
+        self.hubs.wait(hub, listening.key, me, out)
+    }
+}
+
+impl Client {
+    /// It is told that it may go on when the shared server says so.
+    fn await_channels(&mut self, server: &mut Server) {
+        self.phase = Phase::Subscribing;
+        self.listening.as_mut().expect("it listens").ready = server.ready_withheld.take();
+    }
+
+    /// It is told that it may go on.
+    fn go_on_at_once(&mut self, me: ClientTag, server: &mut Server, out: &mut Outbox) {
+        server.tell_ready(Some(me), out);
+        self.phase = Phase::Ready;
+        out.push(Effect::Wake { client: me });
+    }
+
+    /// Idle, unless it waits to be told that it may go on.
+    fn stand_as_told(&mut self, me: ClientTag, out: &mut Outbox) {
+        let waits = matches!(self.phase, Phase::Subscribing);
+        self.stand(me, if waits { Standing::Active } else { Standing::Idle }, out);
+    }
+}
+
+/// Appends a name as an identifier.
+fn write_identifier(sql: &mut Vec<u8>, name: &[u8]) {
+    sql.push(b'"');
+    for &byte in name {
+        if byte == b'"' {
+            sql.push(byte);
+        }
+        sql.push(byte);
+    }
+    sql.push(b'"');
+}

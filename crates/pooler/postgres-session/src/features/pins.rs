@@ -1,0 +1,177 @@
+//! Clients keep their servers beyond their transactions, as many as may.
+
+use seam::{Blame, ClientTag, Effect, Outbox, ServerTag, Verdict};
+
+use crate::{
+    directory::{OnState, PoolMode},
+    features::rejection::refuse,
+    session::{
+        client::Client,
+        pins::Pin,
+        request::{Arrived, Step},
+        server::Server,
+        shared::Postgres,
+        soil::Soil,
+    },
+    sql::suspects::{Findings, Suspects},
+    wire::{
+        error::{Report, Severity, code},
+        message::{IDLE, front},
+    },
+};
+
+/// What to do instead of keeping a server.
+const HINT: &str = "Raise max_pinned, or use mode = \"session\" for such clients.";
+
+/// How statements begin that pin unless they fail, if they stand alone and outside of a transaction; what is found in them, and the reason.
+const PINNING: [(&[u8], Suspects, Pin); 3] = [
+    (b"declare", Suspects::CURSOR, Pin::Cursor),
+    (b"prepare", Suspects::PREPARE, Pin::Prepare),
+    (b"create temp", Suspects::TEMPORARY, Pin::Temporary),
+];
+
+/// The pin that this text is sure to need if it succeeds, as far as its first words tell.
+fn sure_pin(findings: &Findings, text: &[u8]) -> Option<Pin> {
+    if findings.several {
+        return None;
+    }
+    let text = text.trim_ascii_start();
+    let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
+    let found = PINNING.iter().find(|(begin, suspects, _)| findings.suspects.any(*suspects) && begins(begin));
+    // What goes with its transaction needs no server beyond that.
+    found.map(|(_, _, pin)| *pin).filter(|pin| *pin != Pin::Temporary || !drops_at_commit(text))
+}
+
+/// Whether ON COMMIT DROP may stand in a text.
+fn drops_at_commit(text: &[u8]) -> bool {
+    let mut words = text.split(|byte| !byte.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).peekable();
+    while let Some(word) = words.next() {
+        if word.eq_ignore_ascii_case(b"commit") && words.peek().is_some_and(|next| next.eq_ignore_ascii_case(b"drop")) {
+            return true;
+        }
+    }
+    false
+}
+
+fn no_room(pin: Pin, max: u32) -> String {
+    format!("this session needs a server of its own ({}), and max_pinned = {max} have one", pin.word())
+}
+
+impl Postgres {
+    /// A text is about to be forwarded in this message. If it is sure to pin its client, the pin is taken before: what to do instead
+    /// of forwarding it if there is no room for another. So the statement fails, and has not run.
+    pub(crate) fn pin_before(
+        &self,
+        (me, client): (ClientTag, &mut Client),
+        (tag, server): (ServerTag, &mut Server),
+        (findings, text): (&Findings, &[u8]),
+        message: &Arrived<'_>,
+        out: &mut Outbox,
+    ) -> Option<Step> {
+        let outside = server.exchange.is_settled() && server.exchange.status() == IDLE && !server.mid_pipeline;
+        if client.pin.is_some() || !outside || matches!(server.policy.on_state, OnState::Allow | OnState::Reject) {
+            return None;
+        }
+        let pin = sure_pin(findings, text)?;
+        if server.is_prefaced() {
+            // Another server may yet take its place.
+            return Some(Step::Wait);
+        }
+        let max = server.policy.max_pinned;
+        if self.pins.add(client.pool, max) {
+            server.pinned = true;
+            client.pin = Some(pin);
+            out.push(Effect::Pinned { server: tag, reason: Some(pin.word()) });
+            return None;
+        }
+        out.push(Effect::PinRefused { client: me, pool: client.pool, reason: pin.word() });
+        let sql = format!(
+            "DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '{}', MESSAGE = '{}', HINT = '{HINT}'; END $poolhouse$",
+            code::CONFIGURATION_LIMIT_EXCEEDED,
+            no_room(pin, max)
+        );
+        refuse(tag, server, message.header.kind, sql.as_bytes(), None, out);
+        (message.header.kind == front::QUERY).then_some(Step::Replaced(message.end()))
+    }
+
+    /// Whether the client, whose transaction is over, may turn out to need a pin that is not to be had: then it is told so before it
+    /// is told that it may go on.
+    pub(crate) fn may_lack_pin(&self, client: &Client, server: &Server) -> bool {
+        let advances = client.habits.asks_last_values() && server.suspects.any(Suspects::SEQUENCE);
+        client.pin.is_none()
+            && client.mode != PoolMode::Session
+            && server.policy.on_state != OnState::Allow
+            && (advances || server.suspects.any(Suspects::LASTING))
+            && !self.pins.has_room(client.pool, server.policy.max_pinned)
+    }
+
+    /// Pins the client's server, or lets it go. False if there is no room for another pin: then the client is told to go.
+    pub(crate) fn set_pin(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        pin: Option<Pin>,
+        out: &mut Outbox,
+    ) -> bool {
+        match (client.pin, pin) {
+            (None, Some(new)) if !self.add_pin(me, client, tag, server, new, out) => return false,
+            (Some(_), None) => {
+                server.pinned = false;
+                self.unpin(client, tag, out);
+            }
+            (Some(old), Some(new)) if old != new => {
+                out.push(Effect::Pinned { server: tag, reason: Some(new.word()) });
+            }
+            _ => {}
+        }
+        client.pin = pin;
+        true
+    }
+
+    /// One more server of the pool is pinned. False if there is no room for it: then the client is told to go.
+    pub(crate) fn add_pin(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        pin: Pin,
+        out: &mut Outbox,
+    ) -> bool {
+        let max = server.policy.max_pinned;
+        if self.pins.add(client.pool, max) {
+            server.pinned = true;
+            out.push(Effect::Pinned { server: tag, reason: Some(pin.word()) });
+            return true;
+        }
+        let message = no_room(pin, max);
+        let report = Report {
+            severity: Severity::Fatal,
+            code: code::CONFIGURATION_LIMIT_EXCEEDED,
+            message: &message,
+            hint: HINT,
+        };
+        client.fail(me, &report, Blame::Exhausted, out);
+        out.push(Effect::PinRefused { client: me, pool: client.pool, reason: pin.word() });
+        server.soil.add(Soil::ALL);
+        client.release(me, tag, server, Verdict::Reset, out);
+        false
+    }
+
+    /// The client no longer keeps the server.
+    pub(crate) fn unpin(&self, client: &mut Client, tag: ServerTag, out: &mut Outbox) {
+        if client.pin.take().is_some() {
+            self.pins.remove(client.pool);
+            out.push(Effect::Pinned { server: tag, reason: None });
+        }
+    }
+
+    /// The pinned server of a client is lost.
+    pub(crate) fn forget_pin(&self, client: &mut Client) {
+        if client.pin.take().is_some() {
+            self.pins.remove(client.pool);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What a server's functions keep of the settings of those who have called them. PL/pgSQL reads the constants in a function's statements when
+//! it plans these, by the settings of that moment (`'01/02/2020'` by DateStyle), and keeps the plans to the session's end. PostgreSQL itself makes
+//! them anew where the search_path or the role is another one, and nowhere else. It knows no SQL but one statement.
+
+use seam::{Outbox, ServerTag};
+
+use crate::{
+    directory::OnState,
+    session::{
+        client::{Client, Phase},
+        own_queries::Purpose,
+        pins::Pin,
+        request::Step,
+        server::Server,
+    },
+    sql::suspects::{Findings, Suspects},
+};
+
+/// Has a server make all plans anew.
+pub(crate) const FORGET: &[u8] = b"DISCARD PLANS";
+
+/// A text with these findings is about to be forwarded: what to do instead of that, if it makes the client's first temporary object.
+/// PostgreSQL makes plans anew for the first one of a session, which may stand before what they use; of later ones it knows nothing.
+pub(crate) fn before(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    findings: &Findings,
+    out: &mut Outbox,
+) -> Option<Step> {
+    let first = server.needs_new_plans_for(findings)
+        && !server.suspects.any(Suspects::TEMPORARY)
+        && client.pin != Some(Pin::Temporary);
+    let can = matches!(server.policy.on_state, OnState::Replay | OnState::Pin);
+    // Behind other requests without an answer there is no place for it.
+    let now = server.exchange.is_settled() && server.exchange.status() != b'E' && server.work.is_none();
+    if !(first && can && now) {
+        return None;
+    }
+    server.suspects.add(Suspects::TEMPORARY);
+    client.phase = Phase::Applying;
+    server.begin(tag, Purpose::Forget, &[FORGET], out);
+    Some(Step::Later)
+}

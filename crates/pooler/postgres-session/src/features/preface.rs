@@ -1,0 +1,408 @@
+//! What is sent to a server ahead of its new holder's request, in one write with it: the cleaning after the holder before, and the new
+//! holder's settings. The answers are swallowed. If any of it fails, nothing of the request has been carried out.
+//!
+//! It has one of two forms. As steps (`steps`), of which none is followed by a Sync: if one fails, PostgreSQL discards all that follows, up to the
+//! Sync of the request. That costs the database about a third of the other, but PostgreSQL does not say then what parameters it reports, so it is for servers
+//! on which these are the same before and after, `is_superuser` among them.
+//!
+//! Otherwise as a transaction whose BEGIN comes by the extended protocol and without a Sync: if that fails, PostgreSQL discards all that follows, too.
+//! The rest of it is one Query that ends with COMMIT: if that fails, it leaves an aborted transaction behind, in which nothing
+//! is carried out but what ends transactions, and that waits for the outcome.
+//!
+//! So one request goes ahead of the outcome, up to its Sync, or a single Query, and no more; the input stays with the driver until the outcome is
+//! known, and then counts as taken, or is handed over again for another server.
+
+mod steps;
+
+use std::sync::Arc;
+
+use seam::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
+
+use crate::{
+    features::{cleaning, plans, preface::steps::Steps, prepared::named, sequences},
+    session::{
+        client::{Client, Phase},
+        own_queries::{OwnQueries, Purpose},
+        plans::Fate,
+        preface::Preface,
+        prepared::Copies,
+        request::Arrived,
+        server::{ClientId, Server, Stage, cancel},
+        shared::Postgres,
+        soil::Soil,
+    },
+    sql::{
+        parameters::{Pairs, Settings, is_identity, write_set},
+        scan::scan,
+        suspects::{Findings, Suspects},
+    },
+    wire::{
+        error::{CANCELLED, Failure, Report, Severity},
+        message::{HEADER, Header, front, take_text, write, write_query},
+    },
+};
+
+/// Servers that are tried before a client is told that its settings are refused.
+const MAX_TRIES: u8 = 3;
+
+/// The same where it is not for good: another server may take what one has refused because of what it was used for.
+const MAX_REFUSALS: u8 = 2;
+
+/// A server refuses it for ever once somebody has used a temporary table there.
+const TEMP_BUFFERS: &[u8] = b"temp_buffers";
+
+/// What a text may do that goes ahead: nothing for which more than forwarding is done.
+const MAY_GO_AHEAD: Suspects =
+    Suspects::SEQUENCE.and(Suspects::HIDDEN).and(Suspects::DDL).and(Suspects::TEMPORARY).and(Suspects::ACTING);
+
+impl Postgres {
+    /// Brings a server that was just granted to its holder's settings, and cleans it first if somebody else may have left something behind.
+    pub(crate) fn prepare_for(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        if self.follows_defaults(me, client, tag, server, out) {
+            return;
+        }
+        let want = client.settings.clone().expect("a client that is logged in has settings");
+        // Whoever only logs in, or leaves before it is served, has not been prepared for, and leaves what it found.
+        let holder = Some(ClientId(me, client.secret));
+        let same_holder = std::mem::replace(&mut server.held_last, holder) == holder;
+        let cleans = !server.soil.is_clean() && !same_holder;
+        let forgets = sequences::at_grant(me, client, server);
+        let fresh = !server.plans.is_used();
+        let plans = server.plans.judge(&want, same_holder, &server.catalogue);
+        if plans == Fate::Spoil {
+            return self.take_another(me, client, tag, server, out);
+        }
+        let forgets_plans = plans == Fate::Go;
+        if !cleans && !forgets && !forgets_plans && Arc::ptr_eq(&want, &server.settings) {
+            return;
+        }
+        if cleans && let Some(whole) = server.cleans_by_steps(&want) {
+            return self.clean_by_steps(client, tag, server, (want, whole, forgets_plans), out);
+        }
+        let mut sql = Vec::new();
+        if cleans {
+            let statements = server.soil.has(Soil::ALL);
+            cleaning::write(&mut sql, statements, &want);
+            if statements {
+                server.prepared = None;
+            }
+            // From here on it is about what goes behind that, perhaps ahead of the outcome. If the cleaning fails, nobody has the server again.
+            server.forget_soil();
+        } else {
+            if forgets {
+                sql.extend_from_slice(sequences::FORGET);
+            }
+            server.settings.write_change(&want, &mut sql);
+        }
+        if forgets_plans {
+            sql.extend_from_slice(plans::FORGET);
+            sql.push(b';');
+        }
+        if sql.is_empty() {
+            server.settings = self.with_set(server, &want);
+            return self.bring_up(me, client, server, out);
+        }
+        sql.extend_from_slice(b"COMMIT");
+        let preface = Preface { fresh, ..Preface::new(want, cleans, 0, client.unnamed.clone()) };
+        let write_all = |to: &mut Vec<u8>| {
+            Steps::new(to).step(cleaning::BEGIN);
+            write_query(to, &sql);
+        };
+        server.begin_with(tag, Purpose::Preface(Box::new(preface)), 1, write_all, out);
+    }
+
+    /// What was granted will not do, and neither will any other that somebody has had: it is closed, and the client gets what is connected for
+    /// it. At the end of the queue it would get a used one time after time.
+    fn take_another(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.stage = Stage::Closed;
+        client.wants_unused = true;
+        client.release(me, tag, server, Verdict::Discard, out);
+        out.push(Effect::Wake { client: me });
+    }
+
+    /// Cleans a server by steps: as a `whole`, or of all but the statements that we have prepared.
+    fn clean_by_steps(
+        &self,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        (want, whole, forgets_plans): (Arc<Settings>, bool, bool),
+        out: &mut Outbox,
+    ) {
+        if whole {
+            server.prepared = None;
+        }
+        let there = server.prepared.as_mut().map(|prepared| std::mem::replace(&mut prepared.cleaning, Copies::There));
+        server.forget_soil();
+        let mut bytes = Vec::new();
+        let mut steps = Steps::new(&mut bytes);
+        let mut set = want.in_order().peekable();
+        let commits = !whole || set.peek().is_some();
+        match there {
+            Some(copies) => steps.clean(copies == Copies::There),
+            None if commits => steps.step(b"DISCARD ALL"),
+            None => steps.last(b"DISCARD ALL"),
+        }
+        if whole && commits {
+            steps.step(cleaning::BEGIN);
+        }
+        for (name, value) in set {
+            let mut sql = Vec::new();
+            write_set(&mut sql, name, value);
+            steps.step(&sql);
+        }
+        if forgets_plans && !whole {
+            steps.step(plans::FORGET);
+        }
+        if commits {
+            steps.last(b"COMMIT");
+        }
+        let preface = Preface::new(want, true, steps.count, client.unnamed.clone());
+        server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);
+    }
+
+    /// The server does not take the settings of a client that logs in. True if another one is asked: it is the server's fault if somebody has used a temporary table there
+    /// and the client wants `temp_buffers`.
+    pub(crate) fn learns_elsewhere(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        extras: &Pairs,
+        out: &mut Outbox,
+    ) -> bool {
+        let of_server = extras.get(TEMP_BUFFERS).is_some() && server.plans.is_used();
+        if !of_server || client.tries >= MAX_TRIES || matches!(client.phase, Phase::Closed) {
+            return false;
+        }
+        client.tries += 1;
+        server.stage = Stage::Closed;
+        client.release(me, tag, server, Verdict::Discard, out);
+        client.wants_unused = true;
+        out.push(client.wish(me));
+        true
+    }
+
+    /// A step of a preface has been carried out, if it is one of steps.
+    pub(crate) fn stepped(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        let Some(preface) = server.preface().filter(|preface| preface.steps > 0) else { return };
+        preface.steps -= 1;
+        if preface.steps > 0 {
+            return;
+        }
+        let work = server.work.take().expect("it is at work for us");
+        let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
+        server.unsynced = true;
+        self.prefaced(me, server, clients, (*preface, work.cancelled), out);
+    }
+
+    /// What the server has when what is set in `wanted` was set in it, and the rest set back: of what it reports, what it has reported
+    /// last. That may be another value than was expected, and PostgreSQL reports nothing where it is what the server had before.
+    pub(crate) fn with_set(&self, server: &mut Server, wanted: &Arc<Settings>) -> Arc<Settings> {
+        if wanted.reported == server.settings.reported {
+            return wanted.clone();
+        }
+        server.heard = true;
+        self.parameters.intern(Settings::new(server.settings.reported.clone(), wanted.extras.clone()))
+    }
+
+    /// All of it went well: the answers that follow are the client's.
+    pub(crate) fn prefaced(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        (preface, cancelled): (Preface, bool),
+        out: &mut Outbox,
+    ) {
+        server.settings = self.with_set(server, &preface.settings);
+        let tag = server.holder.expect("it was done for a holder");
+        let client = clients.get(tag).expect("the holder of a server has a session");
+        self.bring_up(tag, client, server, out);
+        client.tries = 0;
+        if cancelled {
+            if client.ahead == 0 {
+                client.phase = Phase::Waiting;
+                client.decline(tag, &CANCELLED, out);
+                return client.release(tag, me, server, Verdict::Clean, out);
+            }
+            if !preface.cancel_sent {
+                cancel(me, server, out);
+            }
+        }
+        out.push(Effect::Wake { client: tag });
+    }
+
+    /// It failed, and nothing that was sent behind it is carried out: the client's request goes to another server.
+    pub(crate) fn preface_failed(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        failure: Failure,
+        out: &mut Outbox,
+    ) {
+        let work = server.work.take().expect("the server is at work for us");
+        let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
+        let tag = server.holder.expect("it was done for a holder");
+        let client = clients.get(tag).expect("the holder of a server has a session");
+        server.exchange.abandon();
+        named::settle_discarded(client, server);
+        client.unnamed = preface.unnamed;
+        (client.ahead, client.ahead_ended, client.awaits_answers) = (0, false, false);
+        server.stage = Stage::Closed;
+        if work.cancelled && !matches!(client.phase, Phase::Closed) {
+            client.tries = 0;
+            client.phase = Phase::Waiting;
+            client.decline(tag, &CANCELLED, out);
+            return client.release(tag, me, server, Verdict::Discard, out);
+        }
+        client.tries += 1;
+        client.wants_unused = preface.settings.extras.get(TEMP_BUFFERS).is_some();
+        let for_good = !preface.cleaned && failure.is_permanent();
+        let limit = match () {
+            () if preface.fresh && for_good => 1,
+            () if for_good => MAX_REFUSALS,
+            () => MAX_TRIES,
+        };
+        if client.tries >= limit && !matches!(client.phase, Phase::Closed) {
+            let report = Report {
+                severity: Severity::Fatal,
+                code: &failure.code,
+                message: &failure.message,
+                hint: &failure.hint,
+            };
+            client.fail(tag, &report, Blame::Client, out);
+        }
+        client.release(tag, me, server, Verdict::Discard, out);
+        if !matches!(client.phase, Phase::Closed) {
+            out.push(Effect::Wake { client: tag });
+        }
+    }
+}
+
+impl Server {
+    /// Whether it can be cleaned by steps for a client that wants these settings; true: as a whole, statements included.
+    fn cleans_by_steps(&self, want: &Settings) -> Option<bool> {
+        if !want.keeps_reported(&self.settings) || self.changes_identity(want) {
+            return None;
+        }
+        if !self.soil.has(Soil::ALL)
+            && let Some(prepared) = self.prepared.as_ref().filter(|prepared| !prepared.is_empty())
+        {
+            return (prepared.cleaning != Copies::Doubted).then_some(false);
+        }
+        // DISCARD ALL takes on nobody's role, and takes a snapshot, for which a deferrable transaction that only reads would wait.
+        let plain = !self.own.extras.iter().any(|(name, _)| is_identity(name));
+        let writes = self.settings.reported.get(b"default_transaction_read_only") == Some(&b"off"[..]);
+        (plain && writes && self.version.discards_all_for_good()).then_some(true)
+    }
+
+    /// Whether it reports now, or will with these settings, that somebody else acts than the user it logged in as.
+    fn changes_identity(&self, want: &Settings) -> bool {
+        let same = |name: &[u8]| self.facts.get(name) == self.own_facts.get(name);
+        let reports =
+            Arc::ptr_eq(&self.facts, &self.own_facts) || (same(b"is_superuser") && same(b"session_authorization"));
+        !reports || want.extras.iter().any(|(name, _)| is_identity(name))
+    }
+
+    /// The preface whose outcome is not known.
+    fn preface(&mut self) -> Option<&mut Preface> {
+        match &mut self.work.as_mut()?.purpose {
+            Purpose::Preface(preface) => Some(preface),
+            _ => None,
+        }
+    }
+
+    /// The client's request waits for the outcome of its preface: PostgreSQL is to tell it now.
+    pub(crate) fn hurry_preface(&mut self, me: ServerTag, out: &mut Outbox) {
+        if let Some(preface) = self.preface().filter(|preface| preface.steps > 0 && !preface.hurried) {
+            preface.hurried = true;
+            out.insert(Peer::Server(me), |to| write(to, front::FLUSH, |_| {}));
+        }
+    }
+
+    /// A request is cancelled that may be running ahead of the outcome of its preface. What is to come with the answers to it comes too late for that:
+    /// the cancel is passed on now, and if it hits a step instead, nothing of the request is carried out.
+    pub(crate) fn cancel_ahead(&mut self, me: ServerTag, out: &mut Outbox) {
+        let Some(preface) = self.preface().filter(|preface| preface.steps > 0 && !preface.hurried) else { return };
+        preface.cancel_sent = true;
+        cancel(me, self, out);
+    }
+
+    fn is_prefaced_by_steps(&self) -> bool {
+        let by_steps = |work: &OwnQueries| matches!(&work.purpose, Purpose::Preface(preface) if preface.steps > 0);
+        self.work.as_deref().is_some_and(by_steps)
+    }
+
+    /// What is to be sent ahead of its holder's request has not been answered yet.
+    #[inline]
+    pub(crate) fn is_prefaced(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| matches!(work.purpose, Purpose::Preface(_)))
+    }
+}
+
+impl Client {
+    /// Whether a message may be sent ahead of the outcome of a preface. Where steps failed, PostgreSQL carries out nothing at all.
+    pub(crate) fn may_go_ahead(&self, server: &Server, message: &Arrived<'_>) -> bool {
+        if !message.is_whole() {
+            return false;
+        }
+        let mut body = message.body();
+        match message.header.kind {
+            front::QUERY => self.text_may_go_ahead(server, body),
+            front::PARSE => take_text(&mut body).is_some() && self.text_may_go_ahead(server, body),
+            front::BIND => {
+                let (Some(_), Some(name)) = (take_text(&mut body), take_text(&mut body)) else { return true };
+                match (name, &self.unnamed, &self.named) {
+                    (b"", Some(parse), _) => parse.bytes().is_some_and(|parse| {
+                        parse.is_read_whole() && self.text_may_go_ahead(server, &parse[HEADER + 1..])
+                    }),
+                    (b"", None, _) | (_, _, None) => true,
+                    (name, _, Some(named)) => {
+                        named.expected(name).is_none_or(|statement| self.findings_may(server, &statement.findings))
+                    }
+                }
+            }
+            front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => false,
+            _ => true,
+        }
+    }
+
+    fn text_may_go_ahead(&self, server: &Server, text: &[u8]) -> bool {
+        self.findings_may(server, &scan(text))
+    }
+
+    fn findings_may(&self, server: &Server, findings: &Findings) -> bool {
+        let same = |name: &[u8]| {
+            let own = self.settings.as_ref().and_then(|settings| settings.reported.get(name));
+            own.is_some() && own == server.settings.reported.get(name)
+        };
+        // How they are read is ruled by what the server has now.
+        let read = (!findings.backslash || same(b"standard_conforming_strings"))
+            && (!findings.wide || same(b"client_encoding"));
+        let mut further = findings.suspects;
+        further.remove(MAY_GO_AHEAD);
+        let stops = !findings.exits || server.is_prefaced_by_steps();
+        read && further == Suspects::NONE && stops && !server.needs_new_plans_for(findings)
+    }
+}
+
+/// Whether a message ends what may go ahead.
+pub(crate) fn ends_request(header: Header) -> bool {
+    matches!(header.kind, front::QUERY | front::FUNCTION_CALL | front::SYNC)
+}

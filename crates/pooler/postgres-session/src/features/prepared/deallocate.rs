@@ -1,0 +1,68 @@
+//! DEALLOCATE of what the server knows by another name, or not at all: it is answered in the server's place.
+
+use seam::{ClientTag, Outbox, Peer, ServerTag};
+
+use crate::{
+    exchange::Note,
+    features::prepared::unnamed,
+    session::{
+        client::Client,
+        request::{Arrived, Step},
+        server::Server,
+    },
+    sql::{
+        deallocate::{Deallocate, deallocates},
+        suspects::Suspects,
+    },
+    wire::message::{IDLE, back, front, write, write_ready, write_text},
+};
+
+/// What a text deallocates that the server knows by another name, or not at all.
+pub(crate) fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate> {
+    let named = client.named.as_ref()?;
+    let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
+    let given_up = if may { deallocates(text)? } else { return None };
+    let ours = match &given_up {
+        Deallocate::One(name) => named.may_have(name),
+        // Those prepared in SQL are the server's to forget.
+        Deallocate::All => client.pin.is_none() && !server.suspects.any(Suspects::PREPARE),
+    };
+    ours.then_some(given_up)
+}
+
+/// Deals with such a text. Outside of a transaction it is answered at once. Within one the server has a portal to close: that is what a
+/// query does to the unnamed one.
+pub(crate) fn settle(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    given_up: &Deallocate,
+    out: &mut Outbox,
+) -> Step {
+    let named = client.named.as_mut().expect("it has statements");
+    match given_up {
+        Deallocate::One(name) => named.remove(name),
+        Deallocate::All => named.clear(),
+    }
+    unnamed::lose(me, client, server);
+    let all = *given_up == Deallocate::All;
+    if server.exchange.status() == IDLE {
+        out.insert(Peer::Client(me), |to| {
+            write_complete(to, all);
+            write_ready(to, IDLE);
+        });
+        return Step::Answered;
+    }
+    out.insert(Peer::Server(tag), |to| {
+        write(to, front::CLOSE, |to| to.extend_from_slice(b"P\0"));
+        write(to, front::SYNC, |_| {});
+    });
+    server.exchange.noted(Note::Deallocated { all });
+    server.exchange.sync();
+    Step::Replaced(message.end())
+}
+
+/// Appends the answer to a DEALLOCATE.
+pub(crate) fn write_complete(to: &mut Vec<u8>, all: bool) {
+    write(to, back::COMMAND_COMPLETE, |to| write_text(to, if all { "DEALLOCATE ALL" } else { "DEALLOCATE" }));
+}

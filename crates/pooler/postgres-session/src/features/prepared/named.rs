@@ -1,0 +1,597 @@
+//! Named prepared statements of a client in the messages that it sends and gets: its names are replaced by those of ours,
+//! and what the server at hand does not have is parsed before it is used.
+//!
+//! What need not be done by the server is still answered by it: in place of a Parse it has done before, it is sent a Close
+//! of a statement that never exists. So every answer keeps its place, also among errors.
+
+use std::{ops::Range, sync::Arc};
+
+use seam::{ClientTag, Outbox, Peer, ServerTag};
+
+use crate::{
+    directory::OnState,
+    exchange::{Exchange, Note},
+    features::{
+        plans,
+        prepared::told,
+        rejection::reject,
+        sequences,
+        settings::{bound_names::note_bound_names, reset},
+    },
+    session::{
+        client::Client,
+        copy,
+        pins::Pin,
+        prepared::{Likeness, Need, Prepared},
+        replan::Replan,
+        request::{Arrived, Step},
+        server::Server,
+        shared::Postgres,
+        soil::Soil,
+        statements::{Meaning, NOTHING, PREFIX, Reliance, Statement, TAKEN},
+    },
+    sql::{
+        deallocate::{Deallocate, deallocates, forgets_all},
+        suspects::{Findings, Suspects},
+    },
+    wire::{
+        error::{Failure, code},
+        message::{HEADER, front, take_text, write, write_parse},
+    },
+};
+
+/// Most portals of a pipeline that are known to forget all statements.
+const MAX_FORGETTING: usize = 64;
+
+/// Follows a message about the statement whose name is at `name`.
+pub(crate) fn follow(
+    postgres: &Postgres,
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    let takes_note = matches!(message.header.kind, front::PARSE | front::CLOSE);
+    if takes_note && is_full(client) {
+        return Step::TooMany;
+    }
+    match message.header.kind {
+        front::PARSE => parse(postgres, client, (tag, server), message, name, out),
+        front::CLOSE => close(client, (tag, server), message, name, out),
+        _ => refer(postgres, (me, client), (tag, server), message, name, out),
+    }
+}
+
+/// No more can be noted of what the client asks for.
+fn is_full(client: &Client) -> bool {
+    client.named.as_ref().is_some_and(|named| named.is_full())
+}
+
+/// The statement that the client means, if there is one; otherwise what to do until that is known.
+fn meaning(client: &mut Client, server: &Server, name: &[u8]) -> Result<Option<Arc<Statement>>, Step> {
+    let Some(named) = &mut client.named else { return Ok(None) };
+    let pipeline = server.prepared.as_ref().map_or(0, |prepared| prepared.pipeline());
+    match named.meaning(name, pipeline) {
+        Meaning::Statement(statement) => Ok(Some(statement)),
+        Meaning::Nothing => Ok(None),
+        // However full the input is: the answers to earlier pipelines come without more of it.
+        Meaning::Undecided => {
+            client.awaits_answers = true;
+            Err(Step::Wait)
+        }
+    }
+}
+
+/// Sets pools apart: an odd number, by which different ones become numbers that share few bits.
+const POOL_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What rules the meaning of a text parsed now; `None` if no other client may share it. In another database a text is about other tables, and
+/// clients there were told something else.
+fn context(client: &Client, server: &Server) -> Option<u64> {
+    if server.suspects.any(Suspects::MEANING.and(Suspects::HIDDEN)) || hides_tables(client, server) {
+        return None;
+    }
+    client.settings.as_ref().map(|settings| settings.context() ^ u64::from(server.pool.0).wrapping_mul(POOL_FACTOR))
+}
+
+/// A table that only this client knows may stand before one that a text names.
+fn hides_tables(client: &Client, server: &Server) -> bool {
+    // Who is pinned because of an unknown setting may have temporary tables, too.
+    server.suspects.any(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
+}
+
+/// A Parse.
+fn parse(
+    postgres: &Postgres,
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    if message.may_wait() {
+        return Step::Wait;
+    }
+    let meaning = match meaning(client, server, &message.bytes[name.clone()]) {
+        Ok(meaning) => meaning,
+        Err(step) => return step,
+    };
+    if let Some(known) = meaning {
+        // The server refuses it, since it gets one of that name first; but before that it reads the text.
+        take_name((tag, server), out);
+        let (header, before) = renamed(message, &name, &TAKEN);
+        out.insert(Peer::Server(tag), |to| {
+            [&header[..], before, TAKEN.as_bytes()].iter().for_each(|part| to.extend_from_slice(part))
+        });
+        let pipeline = server.prepared.get_or_insert_default().pipeline();
+        client.named.as_mut().expect("it has the statement").parse(&message.bytes[name.clone()], known, pipeline);
+        server.exchange.noted(Note::Taken);
+        return Step::Replaced(name.end);
+    }
+    if !message.is_whole() || server.own_names.may_have(&message.bytes[name.clone()]) {
+        // Too long to be kept: it stays with this server, under its own name. Where there was one like that, the server tells whether it still is.
+        // A survey may not tell it from ours, or another pooler's.
+        server.suspects.add(Suspects::PREPARE);
+        server.own_names.add(&message.bytes[name]);
+        server.soil.add(Soil::ALL);
+        server.prepared.get_or_insert_default().has_clients = true;
+        return Step::Forward;
+    }
+    let text = &message.bytes[name.end + 1..message.end()];
+    let name = &message.bytes[name];
+    let amended = reset::named_parse(client, server, text);
+    let text = amended.as_deref().unwrap_or(text);
+    let statement = postgres.statements.intern(context(client, server), server.catalogue.epoch(), text, None);
+    let named = client.named.get_or_insert_default();
+    let prepared = server.prepared.get_or_insert_default();
+    named.parse(name, statement.clone(), prepared.pipeline());
+    match prepared.need_as_written(&statement) {
+        // A Parse fails in a transaction that has failed, and a Close does not.
+        Need::Nothing if server.exchange.is_first_pipeline() => {
+            out.insert(Peer::Server(tag), write_idle_close);
+            server.exchange.noted(Note::KnownParse);
+        }
+        need => {
+            if need != Need::Parse {
+                write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
+            }
+            // It names no types that others were told: who prepares a text anew is told what that is now.
+            out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), text));
+            prepared.parse_as_written(&statement);
+            server.exchange.noted(Note::Parse(statement.id));
+            make_room((tag, server), out);
+        }
+    }
+    Step::Replaced(message.end())
+}
+
+/// Has the server prepare something under a name that is there for nothing else.
+fn take_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
+    out.insert(Peer::Server(tag), |to| {
+        write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *TAKEN).as_bytes()));
+        write_parse(to, TAKEN.as_bytes(), b"\0\0\0");
+    });
+    server.exchange.noted(Note::Swallowed);
+    server.exchange.noted(Note::Swallowed);
+}
+
+/// The name of the client's statement that a Parse of DEALLOCATE is about, if it is about one; or what is to be done first.
+pub(crate) fn deallocated(
+    client: &mut Client,
+    server: &mut Server,
+    message: &Arrived<'_>,
+) -> Option<Result<Vec<u8>, Step>> {
+    if client.named.is_none() || !message.is_whole() {
+        return None;
+    }
+    let Some(Deallocate::One(name)) = deallocates(message.body().get(1..)?) else { return None };
+    match meaning(client, server, &name) {
+        Err(step) => return Some(Err(step)),
+        Ok(found) => found?,
+    };
+    Some(if is_full(client) { Err(Step::TooMany) } else { Ok(name) })
+}
+
+/// Forwards the Parse of a DEALLOCATE of a statement of the client's: the server deallocates something else that is there. It keeps
+/// its own for others; and to bring it first, if it is not there, may fail by now.
+pub(crate) fn deallocate(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: &[u8],
+    out: &mut Outbox,
+) -> Step {
+    let mut body = &message.body()[1..];
+    take_text(&mut body).expect("its text was read");
+    take_name((tag, server), out);
+    out.insert(Peer::Server(tag), |to| {
+        write(to, front::PARSE, |to| {
+            to.extend_from_slice(format!("\0DEALLOCATE {}\0", *TAKEN).as_bytes());
+            to.extend_from_slice(body);
+        });
+    });
+    let prepared = server.prepared.get_or_insert_default();
+    client.named.as_mut().expect("it has the statement").close(name, prepared.pipeline());
+    server.exchange.noted(Note::Close);
+    Step::Replaced(message.end())
+}
+
+/// A Close: the server keeps the statement for others.
+fn close(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    let name = &message.bytes[name];
+    match meaning(client, server, name) {
+        Err(step) => return step,
+        Ok(None) if is_ours(name) => {
+            out.insert(Peer::Server(tag), write_idle_close);
+            server.exchange.extended();
+            return Step::Replaced(message.end());
+        }
+        Ok(None) => {
+            if server.pinned {
+                server.suspects.add(Suspects::UNDO);
+            }
+            if server.exchange.is_settled() {
+                server.own_names.remove(name);
+            }
+            return Step::Forward;
+        }
+        Ok(Some(_)) => {}
+    }
+    let named = client.named.as_mut().expect("it has the statement");
+    // From here on the pipelines are counted: what stands behind the next Sync is not in this one.
+    named.close(name, server.prepared.get_or_insert_default().pipeline());
+    out.insert(Peer::Server(tag), write_idle_close);
+    server.exchange.noted(Note::Close);
+    Step::Replaced(message.end())
+}
+
+/// A Bind or Describe.
+fn refer(
+    postgres: &Postgres,
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    let text = &message.bytes[name.clone()];
+    let mut statement = match meaning(client, server, text) {
+        Err(step) => return step,
+        // A statement of ours is not the client's. The server says that it does not exist.
+        Ok(None) if is_ours(text) => return forward_as_nothing((tag, server), message, &name, out),
+        // The same, or it is one that was prepared there by other means, and what it does is not known here.
+        Ok(None) => {
+            if message.header.kind == front::BIND {
+                server.note_bound(message, false);
+                let findings = server.judge(Findings { suspects: Suspects::HIDDEN, ..Findings::default() }, b"");
+                server.suspect(&findings);
+            }
+            return Step::Forward;
+        }
+        Ok(Some(statement)) => statement,
+    };
+    if message.header.kind == front::BIND {
+        server.copies |= copy::is_copy(&statement.body);
+        let forgets = statement.findings.suspects.any(Suspects::FORGET);
+        server.note_bound(message, forgets && forgets_all(&statement.body));
+    }
+    if message.header.kind == front::BIND
+        && server.policy.on_state != OnState::Allow
+        && (!statement.findings.is_plain()
+            || server.odd_strings
+            || server.suspects != Suspects::NONE
+            || server.catalogue.watches_names())
+    {
+        let findings = &server.judge(statement.findings.clone(), &statement.body);
+        if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {
+            return step;
+        }
+        if let Some(step) = plans::before(client, (tag, server), findings, out) {
+            return step;
+        }
+        if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
+            reject(tag, server, message.header.kind, out);
+        }
+        server.suspect(findings);
+        server.note_amended_bind(message.body(), &statement.body);
+        if findings.suspects.any(Suspects::BOUND_NAME) {
+            if message.may_wait() {
+                return Step::Wait;
+            }
+            note_bound_names(server, message);
+        }
+    } else if message.header.kind == front::BIND && statement.findings.suspects.any(Suspects::DDL) {
+        server.note_change(&statement.findings);
+    }
+    let reliance = client.named.as_ref().map_or(Reliance::New, |named| named.reliance(text));
+    let now = context(client, server);
+    let mut there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
+    let fits = match now {
+        Some(now) => now == statement.context,
+        // PostgreSQL looks at tables anew where the search_path is another, but not where a temporary one has come.
+        None => {
+            statement.is_own() || (there && !hides_tables(client, server) && !server.suspects.any(Suspects::READING))
+        }
+    };
+    if !fits {
+        // It would mean something else if it were parsed now, so it is another statement.
+        let as_told = Some(&statement.told).filter(|told| told.is_some() && reliance == Reliance::Told);
+        statement = postgres.statements.intern(now, statement.epoch, &statement.body, as_told);
+        client.named.as_mut().expect("it has the statement").replace(text, &statement);
+        there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
+    }
+    let prepared = server.prepared.get_or_insert_default();
+    let likeness = if there { prepared.likeness(&statement) } else { Likeness::Unknown };
+    let learns = message.header.kind == front::BIND && told::learns(message);
+    // Who is about to be told the columns relies on the types of parameters only, which a Parse made now would name.
+    let relied = match (learns, there) {
+        (false, _) => likeness,
+        (true, true) => prepared.likeness_of_parameters(&statement),
+        (true, false) => Likeness::Same,
+    };
+    if reliance == Reliance::Told && statement.told.is_some() && relied != Likeness::Same {
+        return compare((me, client), (tag, server), (message, &name), (&statement, relied), out);
+    }
+    bring((tag, server), &statement, out);
+    let looked_at = told::follow(client, server, (message, &name), (&statement, likeness, reliance));
+    let kept = message.header.kind == front::BIND && (learns || reliance == Reliance::Untold);
+    forward_as((tag, server), message, &name, &statement.name, (kept.then_some(&statement), looked_at), out)
+}
+
+/// A Bind or Describe of a statement that is not known to be on this server what the client was told.
+#[cold]
+fn compare(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    (message, name): (&Arrived<'_>, &Range<usize>),
+    (statement, likeness): (&Arc<Statement>, Likeness),
+    out: &mut Outbox,
+) -> Step {
+    match likeness {
+        Likeness::Different => {
+            statement.retire();
+            told::refuse_changed(tag, server, message.header.kind, out);
+            forward_as_nothing((tag, server), message, name, out)
+        }
+        // Its answers come with those to what goes ahead, but that has to be known first.
+        Likeness::Unknown if server.is_prefaced() => Step::Wait,
+        Likeness::Unknown => {
+            bring((tag, server), statement, out);
+            server.prepared.as_mut().expect("it has the statement").describe(statement, None);
+            told::ask((me, client), (tag, server), (&statement.name, Note::Probe), out)
+        }
+        Likeness::Same | Likeness::Asked => {
+            client.awaits_answers = true;
+            Step::Wait
+        }
+    }
+}
+
+impl Server {
+    /// A Bind of a statement is forwarded that may forget all statements.
+    #[inline]
+    pub(crate) fn note_bound(&mut self, message: &Arrived<'_>, forgets: bool) {
+        if forgets || !self.forgetting.is_empty() {
+            let portal = take_text(&mut message.body()).unwrap_or_default();
+            self.forgetting.retain(|known| **known != *portal);
+            if forgets && self.forgetting.len() < MAX_FORGETTING {
+                self.forgetting.push(portal.into());
+            }
+        }
+    }
+}
+
+/// An Execute, where portals are known that forget all statements.
+pub(crate) fn execute(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
+    let portal = take_text(&mut message.body()).unwrap_or_default();
+    if !server.forgetting.iter().any(|known| **known == *portal) {
+        return;
+    }
+    if let Some(named) = &mut client.named {
+        named.forget_all();
+    }
+    if let Some(prepared) = &mut server.prepared {
+        prepared.doubt_all();
+    }
+}
+
+/// Forwards a Bind or Describe with another name of its statement; a Bind that may have to be repeated is `kept`.
+fn forward_as(
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: &Range<usize>,
+    ours: &str,
+    (kept, looked_at): (Option<&Arc<Statement>>, bool),
+    out: &mut Outbox,
+) -> Step {
+    let (header, before) = renamed(message, name, ours);
+    let parts: [&[u8]; 3] = [&header, before, ours.as_bytes()];
+    out.insert(Peer::Server(tag), |to| parts.iter().for_each(|part| to.extend_from_slice(part)));
+    if let Some(statement) = kept
+        && message.is_whole()
+    {
+        Replan::keep(
+            &mut server.replan,
+            &server.exchange,
+            statement,
+            [parts[0], parts[1], parts[2], &message.bytes[name.end..message.end()]],
+        );
+    }
+    if looked_at {
+        server.exchange.noted(Note::Described);
+    } else {
+        server.exchange.extended();
+    }
+    Step::Replaced(name.end)
+}
+
+/// The same with the name of a statement that never exists.
+pub(crate) fn forward_as_nothing(
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    name: &Range<usize>,
+    out: &mut Outbox,
+) -> Step {
+    forward_as((tag, server), message, name, &NOTHING, (None, false), out)
+}
+
+/// What stands before the name of a statement in a message, if that is replaced by ours: the header, and what is between them.
+fn renamed<'a>(message: &Arrived<'a>, name: &Range<usize>, ours: &str) -> ([u8; HEADER], &'a [u8]) {
+    let length = message.header.length as usize - name.len() + ours.len();
+    let mut header = [message.header.kind, 0, 0, 0, 0];
+    header[1..].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    (header, &message.bytes[message.at + HEADER..name.start])
+}
+
+/// Makes sure that the server has the statement.
+pub(crate) fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, out: &mut Outbox) {
+    let prepared = server.prepared.get_or_insert_default();
+    let need = prepared.need(statement);
+    if need == Need::Nothing {
+        return;
+    }
+    if need == Need::CloseAndParse {
+        write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
+    }
+    let body = statement.parse_body();
+    out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), &body));
+    prepared.parse(statement);
+    server.exchange.noted(Note::HiddenParse(statement.id));
+    make_room((tag, server), out);
+}
+
+/// Closes statements if the server has too many.
+fn make_room((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
+    let prepared = server.prepared.as_mut().expect("it has statements");
+    while let Some(id) = prepared.surplus(server.policy.max_prepared as usize) {
+        write_hidden_close(prepared, &mut server.exchange, tag, id, out);
+    }
+}
+
+fn write_hidden_close(prepared: &mut Prepared, exchange: &mut Exchange, tag: ServerTag, id: u32, out: &mut Outbox) {
+    out.insert(Peer::Server(tag), |to| {
+        write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}{id}\0", *PREFIX).as_bytes()));
+    });
+    prepared.close(id);
+    exchange.noted(Note::HiddenClose(id));
+}
+
+/// A Close that does nothing.
+pub(crate) fn write_idle_close(to: &mut Vec<u8>) {
+    write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *NOTHING).as_bytes()));
+}
+
+/// Whether a name could be one of ours. The names of clients that are known are replaced, whatever they are.
+fn is_ours(name: &[u8]) -> bool {
+    name.starts_with(PREFIX.as_bytes())
+}
+
+/// What the client gets of an answer to a noted request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// It, as it is.
+    Same,
+    /// Nothing.
+    Nothing,
+    /// A ParseComplete in its place.
+    ParseComplete,
+    /// The answer to a DEALLOCATE in its place.
+    Deallocated { all: bool },
+}
+
+/// A request was answered, or (not `done`) discarded because of an error before it.
+pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server: &mut Server) -> Answer {
+    if matches!(note, Note::Hidden | Note::Unnamed) {
+        let holder = server.holder.zip(client);
+        server.unnamed.settle(
+            done,
+            false,
+            holder.map(|(tag, client)| (client.unnamed_owner(tag), &mut client.unnamed)),
+        );
+        return if note == Note::Hidden { Answer::Nothing } else { Answer::Same };
+    }
+    let named = client.and_then(|client| client.named.as_mut());
+    match note {
+        Note::Hidden | Note::Unnamed => unreachable!("these are dealt with above"),
+        Note::HiddenParse(id) => {
+            server.prepared.as_mut().expect("it was asked").parsed(id, done);
+            return Answer::Nothing;
+        }
+        Note::HiddenClose(id) => {
+            server.prepared.as_mut().expect("it was asked").closed(id, done);
+            return Answer::Nothing;
+        }
+        Note::Parse(id) => server.prepared.as_mut().expect("it was asked").parsed(id, done),
+        Note::KnownParse | Note::Close | Note::Taken => {}
+        Note::Deallocated { all } => return Answer::Deallocated { all },
+        Note::Amended(_) => return Answer::Same,
+        Note::Swallowed | Note::Stale => return Answer::Nothing,
+        Note::DescribedUnnamed(_) => return Answer::Same,
+        Note::ProbeUnnamed => {
+            server.unnamed.likeness = Likeness::Unknown;
+            return Answer::Nothing;
+        }
+        Note::Described | Note::Probe => {
+            server.prepared.as_mut().expect("it was asked").described(None);
+            return Answer::Same;
+        }
+    }
+    if let Some(named) = named {
+        named.settle(done);
+    }
+    if note == Note::KnownParse { Answer::ParseComplete } else { Answer::Same }
+}
+
+/// What the server has discarded never was.
+pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
+    for (number, note) in server.exchange.take_discarded().into_iter().enumerate() {
+        if note == Note::Unnamed && number == 0 {
+            let holder = server.holder.map(|tag| (client.unnamed_owner(tag), &mut client.unnamed));
+            server.unnamed.settle(false, true, holder);
+        } else {
+            settle(note, false, Some(client), server);
+        }
+    }
+}
+
+/// An error was answered, to a message of the extended protocol if `prepared`: what it discarded never was, and a statement that may be
+/// stale is made anew everywhere. Returns the
+/// error with the client's own name of a statement in place of ours, if there is one in it.
+pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
+    let taken = server.exchange.discarded().first() == Some(&Note::Taken);
+    let renamed = body.and_then(|body| told::changed(server, body).or_else(|| rename(body, taken, client)));
+    settle_discarded(client, server);
+    if let (Some(statements), Some(body)) = (&mut server.prepared, body)
+        && prepared
+        && (Failure::may_be_stale(body) || tells_ours_missing(body))
+    {
+        let prepared = statements;
+        prepared.outdated();
+    }
+    renamed
+}
+
+/// Whether an error says that the server has not got a statement that Poolhouse has made there. Of one that the client never made it says
+/// nothing.
+fn tells_ours_missing(body: &[u8]) -> bool {
+    body.windows(PREFIX.len()).any(|part| part == PREFIX.as_bytes())
+        && Failure::read(body).code == code::INVALID_SQL_STATEMENT_NAME
+}
+
+/// The body of an error with the client's name of a statement; `taken` if it is about the oldest Parse without an answer.
+fn rename(body: &[u8], taken: bool, client: &Client) -> Option<Vec<u8>> {
+    let named = client.named.as_ref()?;
+    let at = body.windows(PREFIX.len()).position(|part| part == PREFIX.as_bytes())?;
+    let digits = body[at + PREFIX.len()..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let end = at + PREFIX.len() + digits;
+    let id = std::str::from_utf8(&body[at + PREFIX.len()..end]).ok()?.parse().ok()?;
+    let name = if taken { named.oldest_pending()? } else { named.name_of(id)? };
+    Some([&body[..at], name, &body[end..]].concat())
+}

@@ -1,0 +1,72 @@
+//! `currval` and `lastval` tell what `nextval` gave the session before. A client that asks for them gets a server that knows
+//! of nobody else's, and keeps it once it has advanced a sequence. Of one that has not asked yet nobody knows that it
+//! will: the first time, it is told that there is no such value. It knows neither texts nor settings.
+
+use seam::{ClientTag, Outbox, ServerTag};
+
+use crate::{
+    directory::OnState,
+    features::rejection::refuse,
+    session::{
+        client::{Client, Phase},
+        own_queries::Purpose,
+        request::{Arrived, Step},
+        server::{ClientId, Server},
+    },
+    sql::suspects::{Findings, Suspects},
+    wire::message::front,
+};
+
+/// The SQL that has a server forget the last values of sequences.
+pub(crate) const FORGET: &[u8] = b"DISCARD SEQUENCES;";
+
+/// What is put before a request whose answer might tell another client's value.
+const NOT_YET: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '55000', \
+    MESSAGE = 'lastval is not yet defined in this session', \
+    HINT = 'Ask for it in the transaction of its nextval, or use RETURNING.'; END $poolhouse$";
+
+/// A client gets a server; whether that has to forget sequences first.
+#[inline]
+pub(crate) fn at_grant(me: ClientTag, client: &Client, server: &mut Server) -> bool {
+    server.advanced = false;
+    if !client.habits.asks_last_values() {
+        server.sequences_of = None;
+        return false;
+    }
+    let asks = Some(ClientId(me, client.secret));
+    std::mem::replace(&mut server.sequences_of, asks) != asks
+}
+
+/// A text with these findings is about to be forwarded in this message: what to do instead of that, if it is
+/// the first that asks for a last value.
+pub(crate) fn before(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    findings: &Findings,
+    message: &Arrived<'_>,
+    out: &mut Outbox,
+) -> Option<Step> {
+    let asks = findings.suspects.any(Suspects::LAST_VALUE) && server.policy.on_state != OnState::Allow;
+    // In a transaction that has failed nobody is told anything.
+    if !asks || client.habits.asks_last_values() || server.exchange.status() == b'E' {
+        return None;
+    }
+    if server.suspects.any(Suspects::SEQUENCE) {
+        // It asks for what it has just got.
+        client.habits.ask_last_values();
+        return None;
+    }
+    if server.exchange.is_settled() {
+        client.habits.ask_last_values();
+        client.phase = Phase::Applying;
+        server.sequences_of = Some(ClientId(me, client.secret));
+        server.begin(tag, Purpose::Forget, &[FORGET], out);
+        return Some(Step::Later);
+    }
+    if server.exchange.is_between() {
+        client.awaits_answers = true;
+        return Some(Step::Wait);
+    }
+    refuse(tag, server, message.header.kind, NOT_YET, None, out);
+    (message.header.kind == front::QUERY).then_some(Step::Replaced(message.end()))
+}

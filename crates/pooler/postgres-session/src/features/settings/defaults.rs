@@ -1,0 +1,237 @@
+//! A client that has set nothing has what its server has: the database's defaults of the moment, which a reload of its configuration
+//! changes, or a promotion. It is told of another value before it gets a row that was made under that.
+//!
+//! A server of which it is not known what it begins with now is asked, before anything else is done with it (`session::defaults`). What it says is that server's own; if it was another before, it is what all servers of the pool are asked for
+//! when they are granted next. It sets nothing.
+
+use std::sync::Arc;
+
+use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Standing, Verdict};
+
+use crate::{
+    session::{
+        client::{Client, Phase},
+        defaults::{Question, Then},
+        server::{Server, Stage},
+        shared::Postgres,
+    },
+    sql::parameters::{Pairs, Settings},
+    wire::{
+        error::{CANCELLED, Failure},
+        message::write_parameter,
+    },
+};
+
+impl Postgres {
+    /// A client has been granted a server. True if that is asked first what it begins with; otherwise the client goes by what is known.
+    #[inline]
+    pub(crate) fn follows_defaults(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) -> bool {
+        let epoch = self.parameters.epoch();
+        if server.epoch != epoch || server.heard {
+            let known = server.epoch == epoch || self.parameters.are_defaults(server.pool, &server.defaults);
+            if !known || !server.is_explained() {
+                client.phase = Phase::Applying;
+                server.epoch = epoch;
+                server.ask_defaults(tag, Then::Grant, out);
+                return true;
+            }
+            (server.epoch, server.heard) = (epoch, false);
+        }
+        if !client.base.as_ref().is_some_and(|base| Arc::ptr_eq(base, &server.defaults)) {
+            self.rebase(me, client, server, out);
+        }
+        false
+    }
+
+    /// What the client has not set is from now on as its server has it.
+    #[cold]
+    fn rebase(&self, me: ClientTag, client: &mut Client, server: &Server, out: &mut Outbox) {
+        let from = client.base.replace(server.defaults.clone()).expect("a client that is logged in has settings");
+        let rebased = |settings: &mut Option<Arc<Settings>>| {
+            let old = settings.take().expect("a client that is logged in has settings");
+            let new = settings.insert(self.parameters.intern(old.rebased(&from, &server.defaults)));
+            (old, new.clone())
+        };
+        rebased(&mut client.start);
+        let (old, new) = rebased(&mut client.settings);
+        tell_differences(me, &old, &new, out);
+    }
+
+    /// The client goes on with its server: it is told what that reports otherwise than the client was told last, unless it has set it.
+    pub(crate) fn bring_up(&self, me: ClientTag, client: &mut Client, server: &Server, out: &mut Outbox) {
+        let known = client.settings.clone().expect("a client that is logged in has settings");
+        if known.reported == server.settings.reported || matches!(client.phase, Phase::Closed) {
+            return;
+        }
+        let value_of = |(name, value)| (name, known.extras.get(name).unwrap_or(value));
+        let reported = server.settings.reported.iter().map(value_of).collect();
+        let now = self.parameters.intern(Settings::new(reported, known.extras.clone()));
+        tell_differences(me, &known, &now, out);
+        client.settings = Some(now);
+    }
+
+    /// The server has said what it begins with now.
+    pub(crate) fn defaults_answered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        (question, failure, cancelled): (Question, Option<Failure>, bool),
+        out: &mut Outbox,
+    ) {
+        let then = question.then;
+        let Some(tag) = server.holder else {
+            return self.answered_to_none(me, server, (question, failure), out);
+        };
+        let client = clients.get(tag).expect("the holder of a server has a session");
+        client.phase = Phase::Ready;
+        let found = match &failure {
+            None => self.take_defaults(server, question),
+            Some(_) => Found { set: Pairs::default(), outlived: true },
+        };
+        if then == Then::Finish {
+            client.settings = Some(self.parameters.intern(found.added_to(client)));
+            self.bring_up(tag, client, server, out);
+        }
+        match then {
+            Then::Finish if found.outlived => {
+                server.tell_ready(Some(tag), out);
+                self.give_up(tag, client, me, server, out);
+            }
+            Then::Finish => self.finish_at_last((tag, client), (me, server), out),
+            _ if cancelled => {
+                client.phase = Phase::Waiting;
+                client.decline(tag, &CANCELLED, out);
+                client.release(tag, me, server, Verdict::Clean, out);
+            }
+            _ if found.outlived => self.give_up(tag, client, me, server, out),
+            _ => {
+                self.prepare_for(tag, client, me, server, out);
+                out.push(Effect::Wake { client: tag });
+            }
+        }
+    }
+
+    /// The same where no client has the server.
+    fn answered_to_none(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        (question, failure): (Question, Option<Failure>),
+        out: &mut Outbox,
+    ) {
+        let then = question.then;
+        if then == Then::Start && failure.is_some() {
+            self.parameters.begin_with(server.pool, &server.defaults, &server.facts, Some(Vec::new()));
+            server.clock = self.parameters.clock(server.pool);
+            return self.server_begins(me, server, out);
+        }
+        let outlived = failure.is_some() || self.take_defaults(server, question).outlived;
+        if outlived {
+            server.stage = Stage::Closed;
+        }
+        match (then, outlived) {
+            (Then::Release(_), true) => out.push(Effect::Release { server: me, verdict: Verdict::Discard }),
+            (_, true) => {
+                let error = |failure: Failure| CloseReason::Error(Blame::Server, failure.text());
+                let reason = failure.map_or(CloseReason::Done, error);
+                out.push(Effect::Close { peer: Peer::Server(me), reason });
+            }
+            (Then::Start, false) => self.server_begins(me, server, out),
+            (Then::Release(verdict), false) => {
+                if !server.ask_catalogue(me, Some(verdict), out) {
+                    server.release_kept(me, verdict, out);
+                }
+            }
+            (_, false) => server.become_ready(me, out),
+        }
+    }
+
+    /// What a server that has been asked begins with, and what is set in it.
+    fn take_defaults(&self, server: &mut Server, question: Question) -> Found {
+        server.heard = false;
+        let answered = question.set_of(&server.settings);
+        let is_set = |name: &[u8]| answered.get(name).is_some();
+        let before = &server.settings.extras;
+        let set: Pairs = answered.iter().filter(|(name, _)| before.get(name).is_none()).collect();
+        let unreported = server.settings.unreported();
+        let extras = before.iter().filter(|(name, _)| is_set(name)).chain(unreported).chain(set.iter()).collect();
+        server.settings = self.parameters.intern(Settings::new(server.settings.reported.clone(), extras));
+        let value_of = |(name, value)| (name, server.own.reported.get(name).filter(|_| is_set(name)).unwrap_or(value));
+        let own = Settings::new(server.settings.reported.iter().map(value_of).collect(), server.own.extras.clone());
+        let own = self.parameters.intern(own);
+        let changed = !Arc::ptr_eq(&own, &server.own);
+        server.defaults = self.parameters.intern(server.defaults.rebased(&server.own, &own));
+        server.own = own;
+        let begins = question.then == Then::Start;
+        let outlived = !begins && self.is_outlived(server, if changed { &[] } else { &question.of_role });
+        if begins || (changed && !outlived) {
+            server.plans.note_left(&server.settings);
+            let of_role = begins.then_some(question.of_role);
+            self.parameters.begin_with(server.pool, &server.defaults, &server.facts, of_role);
+            server.clock = self.parameters.clock(server.pool);
+        }
+        Found { set, outlived }
+    }
+
+    /// Whether the server begins with what no new one begins with, because a role or a database has it otherwise now: an old session never
+    /// hears of that. `of_role` is what it has of them itself.
+    fn is_outlived(&self, server: &Server, of_role: &[Box<[u8]>]) -> bool {
+        let Some((newest, of_newest)) = self.parameters.defaults(server.pool) else { return false };
+        let differs = |(name, value): &(&[u8], &[u8])| server.defaults.reported.get(name) != Some(*value);
+        let is_of_role = |name: &[u8]| of_role.iter().chain(&of_newest).any(|known| known.eq_ignore_ascii_case(name));
+        newest.reported.iter().filter(differs).any(|(name, _)| is_of_role(name))
+    }
+
+    /// The client's next server has to be another.
+    fn give_up(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.stage = Stage::Closed;
+        client.release(me, tag, server, Verdict::Discard, out);
+        out.push(Effect::Wake { client: me });
+    }
+
+    /// The client is done with its server, and now it is known what it leaves there.
+    fn finish_at_last(
+        &self,
+        (me, client): (ClientTag, &mut Client),
+        (tag, server): (ServerTag, &mut Server),
+        out: &mut Outbox,
+    ) {
+        self.tell_in_time(me, client, server, out);
+        self.finish(me, client, tag, server, out);
+        if matches!(client.phase, Phase::Subscribing) {
+            client.stand(me, Standing::Active, out);
+        }
+    }
+}
+
+/// What came of the question.
+struct Found {
+    /// What was set in the session, and was not known to be.
+    set: Pairs,
+    /// It cannot be used any more.
+    outlived: bool,
+}
+
+impl Found {
+    /// The settings of a client that has set this, too.
+    fn added_to(&self, client: &Client) -> Settings {
+        let known = client.settings.as_ref().expect("a client that is logged in has settings");
+        let extras = self.set.iter().fold(known.extras.clone(), |all, (name, value)| all.with(name, value));
+        Settings::new(known.reported.clone(), extras)
+    }
+}
+
+/// Tells a client what its server reports otherwise now.
+pub(crate) fn tell_differences(me: ClientTag, old: &Settings, new: &Settings, out: &mut Outbox) {
+    for (name, value) in new.reported.iter().filter(|(name, value)| old.reported.get(name) != Some(*value)) {
+        out.insert(Peer::Client(me), |to| write_parameter(to, name, value));
+    }
+}

@@ -1,0 +1,218 @@
+//! Amended texts on their way: which requests carry one, and what the client is told of their answers, as if the server had
+//! got the client's own. How a text is amended is told in `sql::reset`.
+
+use seam::{Outbox, Peer, ServerTag};
+
+use crate::{
+    directory::OnState,
+    exchange::Note,
+    session::{
+        client::Client,
+        copy,
+        request::{Arrived, Step},
+        reset::{AmendedRequests, Resetting},
+        server::Server,
+    },
+    sql::{
+        reset::{self, Outcome, Start},
+        scan::scan,
+        suspects::{ALL_PARAMETERS, Findings, Suspects},
+    },
+    wire::message::{front, take_text, write_parse, write_query},
+};
+
+impl Server {
+    /// What was sent in an amended form; from now on it is of interest.
+    fn amended_requests(&mut self) -> &mut AmendedRequests {
+        self.suspects.add(Suspects::AMENDED);
+        self.amended_requests.get_or_insert_default()
+    }
+
+    /// A Bind of a statement with this text is forwarded.
+    pub(crate) fn note_amended_bind(&mut self, mut bind: &[u8], text: &[u8]) {
+        if let (Some(tag), Some(portal)) = (reset::mark(text), take_text(&mut bind)) {
+            self.amended_requests().bind(portal, Some(tag));
+        }
+    }
+}
+
+/// What this client would go back to.
+fn start(client: &Client) -> Start<'_> {
+    let start = client.start.as_deref().expect("a client that is logged in has settings");
+    Start { start }
+}
+
+/// Before anything else is done about a message: whether it has to wait, or is of an amended statement.
+#[cold]
+pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> Option<Step> {
+    let under_way = server.amended_requests.as_ref().is_some_and(|requests| requests.has_query());
+    let request = !matches!(
+        message.header.kind,
+        front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::FLUSH | front::TERMINATE
+    );
+    // An error before one of these must not be taken for its own; and what it forgets cannot be had behind it.
+    let alone = server.suspects.any(Suspects::RESET.and(Suspects::FORGET)) || !server.unlistens.is_empty();
+    if request && (under_way || alone) && server.exchange.is_between() {
+        client.awaits_answers = true;
+        return Some(Step::Wait);
+    }
+    let requests = server.amended_requests.as_mut()?;
+    if server.exchange.is_skipping() || !matches!(message.header.kind, front::BIND | front::EXECUTE) {
+        return None;
+    }
+    let mut body = message.body();
+    let Some(portal) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
+    if message.header.kind == front::EXECUTE {
+        let tag = requests.tag_of(portal)?;
+        server.exchange.noted(Note::Amended(tag));
+        return Some(Step::Replaced(message.at));
+    }
+    if !requests.knows_names() {
+        requests.bind(portal, None);
+        return None;
+    }
+    let Some(name) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
+    let known = requests.resetting(name);
+    requests.bind(portal, known.amended);
+    if known.unclear {
+        server.note(&Findings {
+            suspects: Suspects::RESET,
+            resets: vec![Box::from(*ALL_PARAMETERS)],
+            ..Findings::default()
+        });
+    }
+    None
+}
+
+/// A Query with these findings. `Ok`: it may be forwarded, and if it is not amended, its findings are as they were.
+pub(crate) fn query(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    findings: &mut Findings,
+    out: &mut Outbox,
+) -> Option<Step> {
+    if !message.is_whole() || !findings.suspects.any(Suspects::SETS_BACK) {
+        return None;
+    }
+    let encoding = client.settings.as_ref().and_then(|settings| settings.reported.get(b"client_encoding"));
+    let wide = encoding.is_none_or(|encoding| encoding != b"UTF8");
+    match reset::query(message.body(), findings.resets.len(), wide, &start(client)) {
+        Outcome::Unclear => None,
+        Outcome::Same => {
+            findings.settle_resets();
+            None
+        }
+        Outcome::Amended(_) if server.exchange.is_between() => {
+            client.awaits_answers = true;
+            Some(Step::Wait)
+        }
+        Outcome::Amended(_) if !server.exchange.is_settled() => None,
+        Outcome::Amended(amended) => {
+            *findings = scan(&amended.text);
+            findings.settle_resets();
+            out.insert(Peer::Server(tag), |to| write_query(to, &amended.text));
+            copy::enter_query(&mut server.exchange, Some(&amended.text));
+            server.amended_requests().begin(amended);
+            Some(Step::Replaced(message.end()))
+        }
+    }
+}
+
+/// The body of a Parse behind its name, amended if it has to be. The findings are as of what is returned.
+pub(crate) fn parse(client: &Client, body: &[u8], findings: &mut Findings) -> Option<Vec<u8>> {
+    if !findings.suspects.any(Suspects::SETS_BACK) {
+        return None;
+    }
+    match reset::parse(body, findings.resets.len(), &start(client)) {
+        Outcome::Unclear => None,
+        Outcome::Same => {
+            findings.settle_resets();
+            None
+        }
+        Outcome::Amended(body) => {
+            *findings = scan(&body);
+            findings.settle_resets();
+            Some(body)
+        }
+    }
+}
+
+/// The same for a Parse by name, if it is looked at at all.
+pub(crate) fn named_parse(client: &Client, server: &Server, body: &[u8]) -> Option<Vec<u8>> {
+    if server.policy.on_state == OnState::Allow {
+        return None;
+    }
+    parse(client, body, &mut scan(body))
+}
+
+/// A message of a client that keeps its server to its end: only what sets back is of interest.
+#[inline]
+pub(crate) fn in_session(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    out: &mut Outbox,
+) -> Step {
+    let kind = message.header.kind;
+    if kind == front::QUERY {
+        server.unnamed.owner = None;
+    }
+    let own = start(client).is_servers_own();
+    if own || !matches!(kind, front::QUERY | front::PARSE) {
+        return Step::Forward;
+    }
+    session_text(client, (tag, server), message, out)
+}
+
+#[cold]
+fn session_text(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    out: &mut Outbox,
+) -> Step {
+    if message.may_wait() {
+        return Step::Wait;
+    }
+    let kind = message.header.kind;
+    if kind == front::PARSE && message.body().first() == Some(&0) {
+        // A question after this would destroy the unnamed statement.
+        server.reset_in_doubt = false;
+    }
+    if server.exchange.is_skipping() || !message.is_whole() {
+        return Step::Forward;
+    }
+    let mut text = message.body();
+    let Some(name) = (if kind == front::PARSE { take_text(&mut text) } else { Some(&b""[..]) }) else {
+        return Step::Forward;
+    };
+    let mut findings = scan(text);
+    let mut step = Step::Forward;
+    if kind == front::QUERY {
+        if let Some(done) = query(client, (tag, server), message, &mut findings, out) {
+            step = done;
+        }
+    } else {
+        let amended = parse(client, text, &mut findings);
+        let amended_as = amended.as_deref().and_then(reset::mark);
+        let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
+        if amended_as.is_some() || unclear || server.amended_requests.is_some() {
+            // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be known as one.
+            let may_be_taken = name.is_empty() || copy::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
+            // No error before it can have it skipped.
+            let is_replaced = name.is_empty() && server.exchange.is_settled();
+            server.amended_requests().name(name, Resetting { amended: amended_as, unclear }, may_be_taken, is_replaced);
+        }
+        if let Some(body) = amended {
+            out.insert(Peer::Server(tag), |to| write_parse(to, name, &body));
+            server.exchange.extended();
+            step = Step::Replaced(message.end());
+        }
+    }
+    if kind == front::QUERY && findings.suspects.any(Suspects::RESET) && !matches!(step, Step::Wait) {
+        findings.suspects = Suspects::RESET;
+        server.note(&findings);
+    }
+    step
+}

@@ -1,0 +1,328 @@
+//! What a session has beyond its transactions, and what is done about it: settings are brought along from server to server,
+//! everything else ties the client to its server until it is gone. It knows no SQL of its own; see `session::survey`.
+
+use seam::{ClientTag, Outbox, Peer, ServerTag, Standing, Verdict};
+
+use crate::{
+    directory::{OnState, PoolMode, ResetPolicy},
+    features::settings::defaults::tell_differences,
+    session::{
+        client::{Client, Phase},
+        defaults::Then,
+        own_queries::Purpose,
+        pins::Pin,
+        server::Server,
+        shared::Postgres,
+        soil::Soil,
+        survey::{self, Statements, Survey},
+    },
+    sql::{parameters::Pairs, suspects::Suspects},
+    wire::{
+        error::{Failure, Report, Severity},
+        message::IDLE,
+    },
+};
+
+impl Postgres {
+    /// Nothing is owed and no transaction is open: the server is given back, or asked first what is left behind in it.
+    /// True if it is given back.
+    #[inline]
+    pub(crate) fn finish(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) -> bool {
+        let plain = server.suspects == Suspects::NONE && client.pin.is_none();
+        if !plain && !self.finish_with_state(me, client, tag, server, out) {
+            return false;
+        }
+        self.parameters.answered(&server.clock);
+        if !server.is_explained() && client.mode != PoolMode::Session && matches!(client.phase, Phase::Ready) {
+            client.phase = Phase::Applying;
+            server.ask_defaults(tag, Then::Finish, out);
+            return false;
+        }
+        client.release(me, tag, server, Verdict::Clean, out);
+        true
+    }
+
+    /// False if the server is not given back.
+    #[cold]
+    fn finish_with_state(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) -> bool {
+        if self.survey(client, tag, server, out) {
+            return false;
+        }
+        if client.pin.is_some() {
+            client.stand(me, Standing::Idle, out);
+            return false;
+        }
+        true
+    }
+
+    /// A transaction has ended with suspects. True if the server is asked what there is: the client's next request
+    /// waits for the answer.
+    fn survey(&self, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+        if client.listening.is_some() && !server.unlistens.is_empty() {
+            self.unlisten(client, &std::mem::take(&mut server.unlistens), out);
+        }
+        let temporary = client.pin == Some(Pin::Temporary) || server.suspects.any(Suspects::ACTING);
+        if temporary && server.suspects.any(Suspects::UNDO) && server.policy.reset != ResetPolicy::Never {
+            // What a temporary object has set stays when the object goes.
+            server.suspects.add(Suspects::HIDDEN);
+        }
+        let advanced = client.habits.asks_last_values() && server.suspects.any(Suspects::SEQUENCE);
+        server.advanced |= advanced;
+        let mut relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
+        if server.policy.reset == ResetPolicy::Never {
+            relevant.remove(Suspects::DDL);
+        }
+        if server.policy.on_state == OnState::Allow || !server.suspects.any(relevant) {
+            if advanced && !server.pinned && server.policy.on_state != OnState::Allow {
+                client.phase = Phase::Applying;
+                self.ask(client, tag, server, out);
+                return true;
+            }
+            server.forget_suspects();
+            return false;
+        }
+        client.phase = Phase::Applying;
+        self.ask(client, tag, server, out);
+        true
+    }
+
+    /// A parameter was set back within a transaction that goes on: what it was set back to must be the client's start.
+    pub(crate) fn survey_in_transaction(
+        &self,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        client.phase = Phase::Applying;
+        server.suspects.add(Suspects::SETTINGS);
+        self.ask(client, tag, server, out);
+        server.suspects.remove(Suspects::RESET);
+        // What is set now is gone with the transaction if that is rolled back; the RESET may have been committed before it began.
+        server.reset_in_doubt |= server.exchange.status() != IDLE;
+        if client.mode == PoolMode::Session {
+            server.suspects.remove(Suspects::SETTINGS);
+            if !server.reset_in_doubt {
+                (server.custom, server.resets) = (Vec::new(), Vec::new());
+            }
+            (server.discarded, server.committed) = (false, false);
+        }
+    }
+
+    /// The server has said within a transaction what there is: what is not as the client's start is set so.
+    fn correct(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        survey: &Survey,
+        out: &mut Outbox,
+    ) {
+        self.take_over(me, client, server, survey, out);
+        let wanted = client.settings.clone().expect("a client that is logged in has settings");
+        let mut sql = Vec::new();
+        if server.exchange.status() == IDLE {
+            server.settings.write_change(&wanted, &mut sql);
+        } else {
+            // Who acts may have been changed for the transaction only, and must not be for longer by this.
+            server.settings.write_change_but_identity(&wanted, &mut sql);
+        }
+        if sql.is_empty() {
+            self.corrected(me, client, server, out);
+        } else {
+            server.begin(tag, Purpose::Correct(wanted), &[&sql], out);
+        }
+    }
+
+    /// Sets what a client that keeps its server has otherwise than that; false if there is nothing.
+    fn bring_in_line(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+        let wanted = client.settings.clone().expect("a client that is logged in has settings");
+        let mut sql = Vec::new();
+        server.settings.write_change(&wanted, &mut sql);
+        if !sql.is_empty() {
+            server.begin(tag, Purpose::Correct(wanted), &[&sql], out);
+        }
+        !sql.is_empty()
+    }
+
+    /// The client goes on with its own start-up values on the server that it keeps.
+    pub(crate) fn corrected(&self, me: ClientTag, client: &mut Client, server: &mut Server, out: &mut Outbox) {
+        if server.exchange.status() == IDLE {
+            client.stand(me, Standing::Idle, out);
+        }
+        self.tell_in_time(me, client, server, out);
+    }
+
+    fn ask(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        let known = client.settings.as_ref().expect("a client that is logged in has settings");
+        let hidden = if server.suspects.any(Suspects::HIDDEN) { server.catalogue.custom() } else { Vec::new() };
+        let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
+        let statements = server.statements_to_ask_for(client);
+        let mut survey =
+            Survey::new(server.suspects, server.resets.clone(), &custom, statements).after(&server.settings);
+        let named = |name: &[u8]| server.custom.iter().any(|seen| seen.eq_ignore_ascii_case(name));
+        survey.guessed = hidden.into_iter().filter(|name| known.extras.get(name).is_none() && !named(name)).collect();
+        let sql = if server.exchange.status() == IDLE {
+            survey::write(server.suspects, &custom, statements)
+        } else {
+            survey.within()
+        };
+        server.begin(tag, Purpose::Survey(survey), &[&sql], out);
+    }
+
+    /// What was asked or set within a transaction after a RESET has failed, and the transaction with it: the client is told so
+    /// before it is told that the server is ready, as of a transaction that fails at its end.
+    pub(crate) fn failed_within(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        server: &mut Server,
+        failure: &Failure,
+        out: &mut Outbox,
+    ) {
+        server.exchange.transaction_failed();
+        server.ready_withheld = Some(server.exchange.status());
+        let report = Report {
+            severity: Severity::Error,
+            code: &failure.code,
+            message: &failure.message,
+            hint: "It happened when what RESET leads back to was looked up.",
+        };
+        out.insert(Peer::Client(me), |to| report.write(to));
+        self.corrected(me, client, server, out);
+    }
+
+    /// The server did not answer a survey. A time-out of the client's does not hold within a transaction that says so.
+    pub(crate) fn survey_failed(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        survey: Survey,
+        out: &mut Outbox,
+    ) {
+        if server.exchange.status() == IDLE
+            && let Some((survey, sql)) = survey.again()
+        {
+            return server.begin(tag, Purpose::Survey(survey), &[&sql, b"ROLLBACK"], out);
+        }
+        // What it has is not known: it keeps it where it is.
+        server.soil.add(Soil::ALL);
+        server.suspects.add(Suspects::UNNAMED);
+        let unknown = Survey::unknown(&survey);
+        self.surveyed(me, client, tag, server, unknown, out);
+    }
+
+    /// The server has said what there is.
+    pub(crate) fn surveyed(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        survey: Survey,
+        out: &mut Outbox,
+    ) {
+        if server.exchange.status() != IDLE || client.mode == PoolMode::Session {
+            return self.correct(me, client, tag, server, &survey, out);
+        }
+        let mut pin = survey.pin;
+        if survey.settings_asked() {
+            let before = server.settings.unreported().collect::<Pairs>();
+            self.take_over(me, client, server, &survey, out);
+            if server.may_not_see_all() {
+                server.soil.add(Soil::STATE);
+            }
+            if server.policy.on_state == OnState::Pin
+                && before != server.settings.unreported().collect::<Pairs>()
+                && !server.discarded
+            {
+                pin = pin.or(Some(Pin::Settings));
+            }
+        }
+        if client.settings.as_ref().is_some_and(|settings| settings.creates_temporary()) {
+            pin = pin.or(Some(Pin::Temporary));
+        }
+        if client.settings.as_ref().is_some_and(|settings| settings.acts_as_two()) {
+            pin = pin.or(Some(Pin::Identity));
+        }
+        if server.suspects.any(Suspects::UNNAMED) || survey.too_long || survey.unlisted {
+            pin = Some(Pin::UnknownSetting);
+        }
+        server.advanced &= !server.discarded || server.suspects.any(Suspects::SEQUENCE);
+        if server.advanced {
+            pin = pin.or(Some(Pin::Sequence));
+        }
+        // These do not end before the client does, or says DISCARD.
+        if matches!(client.pin, Some(Pin::UnknownSetting | Pin::Settings)) && !server.discarded {
+            pin = pin.or(client.pin);
+        }
+        let stays = Self::stays_to_listen(client, &survey.channels);
+        let shares = pin.is_none() && !stays && Self::shares_listening(server);
+        if !survey.channels.is_empty() && !shares {
+            pin = pin.or(Some(Pin::Listen));
+        }
+        server.discarded = false;
+        server.forget_suspects();
+        if !self.set_pin(me, client, tag, server, pin, out) {
+            return;
+        }
+        if client.pin.is_some() && self.bring_in_line(client, tag, server, out) {
+            return;
+        }
+        if !survey.channels.is_empty() && shares {
+            return self.listen(me, client, tag, server, survey.channels, out);
+        }
+        self.tell_in_time(me, client, server, out);
+        self.finish(me, client, tag, server, out);
+        if matches!(client.phase, Phase::Subscribing) {
+            client.stand(me, Standing::Active, out);
+        }
+    }
+
+    /// Settings as they are now become the client's, but for those that went back to what it started with.
+    fn take_over(&self, me: ClientTag, client: &mut Client, server: &mut Server, survey: &Survey, out: &mut Outbox) {
+        let start = client.start.clone().expect("a client that is logged in has settings");
+        let own_user = server.user.clone();
+        let Some((theirs, wanted)) = survey.settings(&server.settings.reported, &start, own_user.as_deref()) else {
+            // More than is remembered.
+            server.suspects.add(Suspects::UNNAMED);
+            return;
+        };
+        let told = client.settings.as_ref().expect("a client that is logged in has settings");
+        tell_differences(me, told, &wanted, out);
+        server.settings = self.parameters.intern(theirs);
+        server.plans.note_left(&server.settings);
+        client.settings = Some(self.parameters.intern(wanted));
+    }
+}
+
+impl Server {
+    /// Which prepared statements its holder may have there beside ours. Who has any is pinned.
+    fn statements_to_ask_for(&self, client: &Client) -> Statements {
+        let out_of_sight = self.suspects.any(Suspects::HIDDEN) && self.catalogue.prepares();
+        let may_have =
+            client.pin.is_some() || self.suspects.any(Suspects::PREPARE.and(Suspects::BEYOND)) || out_of_sight;
+        match may_have {
+            true if self.prepared.as_ref().is_some_and(|prepared| prepared.has_clients) => Statements::OfClients,
+            true => Statements::OfSql,
+            false => Statements::None,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The PostgreSQL wire protocol as a poolable session: bytes in, bytes and verdicts out. It knows no socket, no clock
+//! and no configuration; who may log in is asked of a [`Directory`].
+//!
+//! Its rooms, from the bottom up; each may use those before it:
+//!
+//! - `wire`: the bytes.
+//! - `sql`: what is read in texts of SQL, and written in it.
+//! - `directory`: whom the configuration is asked of.
+//! - `exchange`: what a server still owes, and to which request.
+//! - `session`: what is known of each connection, and of all of them.
+//! - `login`: clients log in to Poolhouse, and Poolhouse to servers.
+//! - `features`: what is more than forwarding, such as prepared statements, settings, LISTEN.
+//! - `relay`: messages on their way between a client and its server. It calls the features.
+//!
+//! `requester` is for those who ask for nobody but themselves.
+#![forbid(unsafe_code)]
+
+mod directory;
+mod exchange;
+mod features;
+mod login;
+mod random;
+mod relay;
+mod requester;
+mod session;
+mod sql;
+mod wire;
+
+use seam::{
+    ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
+    Sessions, TlsFailure,
+};
+
+pub use seam::Encryption;
+pub use session::client::Client;
+pub use wire::cancel_key::MAX_NODE;
+
+pub use directory::{
+    Ask, Directory, Look, OnState, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Target, Unknown,
+};
+pub use requester::{
+    Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
+};
+pub use session::server::Server;
+pub use session::shared::{Memory, Postgres};
+pub use session::statements::PREFIX as STATEMENT_PREFIX;
+pub use wire::encryption::{Binding, ServerEncryption, Tls};
+pub use wire::md5::{is_md5_hash, md5_hash};
+
+use session::{
+    client::{Phase, awaits_client},
+    listen::Duty,
+    own_queries::Purpose,
+    server::Stage,
+};
+
+impl Protocol for Postgres {
+    type Client = Client;
+    type Server = Server;
+
+    fn tell_time(&self, now: std::time::Duration, out: &mut Outbox) {
+        let now_ms = now.as_millis() as u64;
+        self.catalogues.tell_time(now_ms);
+        self.parameters.tell_time(now_ms);
+        self.hubs.tell_time(now_ms, out);
+        self.derive_next(now, out);
+    }
+
+    fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {
+        Client::new(origin)
+    }
+
+    fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        self.new_server(me, pool, out)
+    }
+
+    fn server_start_modest(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        let mut server = self.new_server(me, pool, out);
+        server.accept_any();
+        server
+    }
+
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        match client.phase {
+            Phase::Ready | Phase::Refused(_) => self.relay_client(me, client, servers, input, 0, out),
+            Phase::Login(_) => {
+                let at = self.login_input(me, client, input, out);
+                if matches!(client.phase, Phase::Ready) {
+                    self.relay_client(me, client, servers, input, at, out)
+                } else {
+                    at
+                }
+            }
+            Phase::Waiting | Phase::Applying | Phase::Subscribing => 0,
+            Phase::Closed => input.bytes.len(),
+        }
+    }
+
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        match server.stage {
+            Stage::Ready => self.relay_server(me, server, clients, input, 0, out),
+            Stage::Login(_) => {
+                let at = self.server_login_input(me, server, input, out);
+                if matches!(server.stage, Stage::Ready) {
+                    self.relay_server(me, server, clients, input, at, out)
+                } else {
+                    at
+                }
+            }
+            Stage::Closed => input.bytes.len(),
+        }
+    }
+
+    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        assert!(client.lease.is_none() && server.holder.is_none(), "a lease is exclusive");
+        assert!(!matches!(server.stage, Stage::Login(_)), "only a ready server is granted");
+        client.lease = Some(tag);
+        server.begin_lease(me);
+        let closed = matches!(server.stage, Stage::Closed);
+        assert!(closed || (server.work.is_none() && server.exchange.is_settled()), "a granted server owes nothing");
+        match client.phase {
+            // It asked to be closed after it was given back: `server_gone` follows.
+            Phase::Login(_) if closed => {}
+            Phase::Waiting if closed => client.phase = Phase::Applying,
+            Phase::Login(_) => self.learn(me, client, tag, server, out),
+            Phase::Waiting => {
+                client.phase = Phase::Ready;
+                self.prepare_for(me, client, tag, server, out);
+            }
+            // It was sent away, or cancelled, while the grant was on its way.
+            Phase::Ready | Phase::Refused(_) | Phase::Closed => {
+                client.release(me, tag, server, seam::Verdict::Clean, out)
+            }
+            Phase::Applying | Phase::Subscribing => unreachable!("a client that is being served asks for no server"),
+        }
+    }
+
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, arrived: usize, out: &mut Outbox) {
+        self.no_lease(me, client, why, arrived, out);
+    }
+
+    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        self.hear(me, client, key, bytes, out);
+    }
+
+    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
+        if server.duty == Duty::Listens(key) {
+            self.look_after_hub(me, server, out);
+        } else {
+            self.go_on_deriving(me, server, key, out);
+        }
+    }
+
+    fn pool_forgotten(&self, pool: PoolId) {
+        self.parameters.forget(pool);
+        self.pins.forget(pool);
+        self.second_tries.forget(pool);
+    }
+
+    fn client_gone(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        self.lost_client(me, client, servers, out);
+    }
+
+    fn server_gone(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        self.lost_server(me, server, clients, out);
+    }
+
+    fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        self.turn_away(me, client, why, out);
+    }
+
+    fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.hub_outdated(me, server, out);
+    }
+
+    fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.reset_server(me, server, out);
+    }
+
+    fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.begin(me, Purpose::Check, &[b""], out);
+    }
+
+    fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if matches!(server.stage, Stage::Ready) {
+            out.insert(seam::Peer::Server(me), |to| wire::message::write(to, wire::message::front::TERMINATE, |_| {}));
+        }
+        server.stage = Stage::Closed;
+    }
+
+    fn cancel(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        secret: u64,
+        waiting: bool,
+        out: &mut Outbox,
+    ) {
+        self.cancel_client(me, client, servers, secret, waiting, out);
+    }
+
+    fn client_secured(&self, me: ClientTag, client: &mut Client, secured: Secured, out: &mut Outbox) {
+        self.login_secured(me, client, secured, out);
+    }
+
+    fn server_secured(&self, me: ServerTag, server: &mut Server, secured: Secured, out: &mut Outbox) {
+        self.server_login_secured(me, server, secured, out);
+    }
+
+    fn server_tls_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
+        self.server_handshake_failed(server, failure)
+    }
+
+    fn awaits_client(&self, client: &Client, server: &Server) -> bool {
+        awaits_client(client, server)
+    }
+
+    fn backend(&self, server: &Server) -> Option<u32> {
+        (!server.key.secret.is_empty()).then_some(server.key.pid)
+    }
+}

@@ -1,0 +1,560 @@
+//! A client's login: its first packets, the proof of who it is, and the parameters it is told. It asks the directory
+//! who may log in, and knows no configuration itself.
+
+use std::sync::Arc;
+
+use scram::Mechanism;
+use seam::{
+    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Outbox, Peer, Secured, ServerTag, Sessions, Standing,
+    Verdict,
+};
+
+use crate::{
+    Encryption, Look, Proof, Unknown,
+    random::{nonce, random},
+    session::{
+        client::{Client, Phase},
+        client_login::{Login, Step},
+        learned::Learned,
+        lookup::Lookup,
+        own_queries::Purpose,
+        refusal::send_away,
+        server::Server,
+        shared::Postgres,
+    },
+    wire::{
+        cancel_key, encryption,
+        error::{Failure, Report, Severity, code},
+        md5,
+        message::{
+            Header, IDLE, SMALL_LIMIT, back, front, take_text, take_u32, write, write_parameter, write_ready,
+            write_text,
+        },
+        startup::{self, Packet, Start, StartError},
+    },
+};
+
+/// How a step of the login ended.
+enum Progress {
+    /// So many bytes were consumed.
+    Consumed(usize),
+    /// More bytes are needed, or a server.
+    Wait,
+}
+
+impl Login {
+    /// Asks for the md5 hash of a stored hash and a salt.
+    fn challenge(&mut self, me: ClientTag, stored: Arc<str>, out: &mut Outbox) {
+        let salt = random();
+        self.step = Step::Md5 { stored, salt };
+        out.insert(Peer::Client(me), |to| write_authentication(to, 5, |to| to.extend_from_slice(&salt)));
+    }
+
+    /// Asks for a SCRAM exchange: bound to the TLS connection, if that can be.
+    fn offer(&mut self, me: ClientTag, exchange: scram::Server, out: &mut Outbox) {
+        let both = [Mechanism::Plus, Mechanism::Plain];
+        let mechanisms = if exchange.offers_channel() { &both[..] } else { &both[1..] };
+        out.insert(Peer::Client(me), |to| write_sasl_offer(to, mechanisms));
+        self.step = Step::SaslFirst(exchange);
+    }
+}
+
+impl Postgres {
+    /// Handles the input of a client that is not logged in; returns how much is consumed.
+    pub(crate) fn login_input(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
+        let mut at = 0;
+        loop {
+            let Phase::Login(login) = &client.phase else { return at };
+            let bytes = &input.bytes[at..];
+            let progress = match login.step {
+                Step::Packet => self.login_packet(me, client, bytes, out),
+                Step::Parameters | Step::Asking => Progress::Wait,
+                _ => self.login_answer(me, client, bytes, out),
+            };
+            match progress {
+                Progress::Consumed(count) => at += count,
+                Progress::Wait if matches!(client.phase, Phase::Closed) => return input.bytes.len(),
+                Progress::Wait => return at,
+            }
+        }
+    }
+
+    fn login_packet(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> Progress {
+        let (packet, length) = match startup::read(bytes) {
+            Ok(Some(read)) => read,
+            Ok(None) => return Progress::Wait,
+            Err(error) => {
+                refuse_start(me, client, &error, out);
+                return Progress::Wait;
+            }
+        };
+        match packet {
+            Packet::Cancel { pid, secret } => {
+                self.pass_on_cancel(me, client, pid, secret, out);
+                Progress::Wait
+            }
+            Packet::Terminate => {
+                client.close(me, CloseReason::Goodbye, out);
+                Progress::Wait
+            }
+            Packet::Tls => {
+                self.direct_tls(me, client, out);
+                Progress::Wait
+            }
+            Packet::Ssl if self.offers_tls(client) => {
+                if bytes.len() > length {
+                    refuse_start(me, client, &StartError::EarlyBytes, out);
+                    return Progress::Wait;
+                }
+                out.insert(Peer::Client(me), |to| to.push(encryption::AGREED));
+                out.push(Effect::StartTls { peer: Peer::Client(me) });
+                Progress::Consumed(length)
+            }
+            Packet::Ssl | Packet::Gss => {
+                let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+                if login.declined.contains(&packet) || login.secured.is_some() {
+                    refuse_start(me, client, &StartError::Malformed("encryption asked for twice"), out);
+                    return Progress::Wait;
+                }
+                login.declined.push(packet);
+                out.insert(Peer::Client(me), |to| to.push(encryption::DECLINED));
+                Progress::Consumed(length)
+            }
+            Packet::Start(start) => {
+                let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+                if let Some(why) = login.refusal.take() {
+                    send_away(me, client, why, out);
+                    client.close(me, CloseReason::Done, out);
+                    return Progress::Wait;
+                }
+                self.begin(me, client, *start, out);
+                if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(length) }
+            }
+        }
+    }
+
+    /// A cancel request is passed on to whom it is meant for; who sent it is closed when that is done.
+    fn pass_on_cancel(&self, me: ClientTag, client: &mut Client, pid: u32, secret: u64, out: &mut Outbox) {
+        match cancel_key::target(pid) {
+            Some((node, target)) if node == self.node => {
+                client.phase = Phase::Closed;
+                out.push(Effect::Cancel { asker: me, target, secret });
+            }
+            Some((node, _)) => {
+                let own = self.node;
+                let text = format!("a cancel request for node {node} came to node {own}; it is not passed on");
+                client.close(me, CloseReason::Error(Blame::Client, text), out);
+            }
+            None => client.close(me, CloseReason::Done, out),
+        }
+    }
+
+    /// Whether the client is answered with TLS if it asks for it.
+    fn offers_tls(&self, client: &Client) -> bool {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        login.secured.is_none() && self.directory.encryption(login.origin.listener) != Encryption::Off
+    }
+
+    /// The client has begun a TLS handshake without asking for one.
+    fn direct_tls(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let offered = self.offers_tls(client);
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        if !offered || !login.declined.is_empty() {
+            return refuse_start(me, client, &StartError::Tls, out);
+        }
+        login.direct = true;
+        out.push(Effect::StartTls { peer: Peer::Client(me) });
+    }
+
+    /// The client's TLS handshake is done.
+    pub(crate) fn login_secured(&self, me: ClientTag, client: &mut Client, secured: Secured, out: &mut Outbox) {
+        let Phase::Login(login) = &mut client.phase else { return };
+        let wrong = login.direct && !secured.alpn;
+        login.secured = Some(secured);
+        if wrong {
+            // Otherwise a browser could be made to speak to us.
+            let hint = "The client must name the application protocol \"postgresql\" (ALPN).";
+            fail(
+                me,
+                client,
+                code::PROTOCOL_VIOLATION,
+                "a direct TLS connection without its protocol's name",
+                hint,
+                out,
+            );
+        }
+    }
+
+    /// Decides how the client has to prove itself, and asks for the proof.
+    fn begin(&self, me: ClientTag, client: &mut Client, start: Start, out: &mut Outbox) {
+        if start.negotiate {
+            out.insert(Peer::Client(me), |to| write_negotiation(to, start.version, &start.unknown_options));
+        }
+        let login = Box::new((start.database.clone(), start.user.clone()));
+        out.push(Effect::Asks { client: me, login });
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        if login.secured.is_none() && self.directory.encryption(login.origin.listener) == Encryption::Require {
+            let hint = "Connect with sslmode=require, or a stricter one.";
+            return fail(me, client, code::INVALID_AUTHORIZATION, "TLS is required here", hint, out);
+        }
+        let found = self.directory.proof(login.origin, &start.database, &start.user);
+        login.start = start;
+        self.demand(me, client, found, out);
+    }
+
+    /// Asks the client for the proof that was found, or a server for what the proof is.
+    pub(crate) fn demand(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        let channel = login.secured.as_ref().and_then(|secured| secured.end_point.clone());
+        let proof = match found {
+            Ok(proof) => proof,
+            Err(Unknown::User) => {
+                let Start { database, user, .. } = &login.start;
+                return match self.look(database, user) {
+                    Look::Md5 => login.challenge(me, md5::no_hash(random()), out),
+                    Look::Scram(shape) => {
+                        let exchange = scram::Server::mock(&self.mock, user, shape, nonce());
+                        login.offer(me, exchange.offering_channel(channel), out);
+                    }
+                };
+            }
+            Err(why) => {
+                out.push(Effect::AuthFailed { client: me });
+                return refuse_route(me, client, why, out);
+            }
+        };
+        match proof {
+            Proof::Trust => self.authenticated(me, client, None, out),
+            Proof::Ask(ask) => {
+                login.step = Step::Asking;
+                self.ask_who(me, client, ask, out);
+            }
+            Proof::Md5(stored) => login.challenge(me, stored, out),
+            Proof::Scram(verifier) => {
+                login.offer(me, scram::Server::new(verifier, nonce()).offering_channel(channel), out);
+            }
+            Proof::Certificate => {
+                let shown = login.secured.as_ref().and_then(|secured| secured.peer_name.as_deref());
+                if shown == Some(&login.start.user) {
+                    return self.authenticated(me, client, None, out);
+                }
+                let message = format!("certificate authentication failed for user \"{}\"", login.start.user);
+                let hint = "Connect with TLS and a certificate (sslcert, sslkey) whose common name is the user's.";
+                out.push(Effect::AuthFailed { client: me });
+                fail(me, client, code::INVALID_AUTHORIZATION, &message, hint, out);
+            }
+        }
+    }
+
+    /// What somebody who does not exist is asked for: always the same under one name.
+    fn look(&self, database: &str, user: &str) -> Look {
+        let looks = self.directory.looks(database);
+        let label = |look: &Look| match look {
+            Look::Md5 => Vec::new(),
+            Look::Scram(scram::Shape { iterations, salt }) => format!("{iterations}:{salt}").into_bytes(),
+        };
+        let best = looks.into_iter().max_by_key(|look| self.mock.rank(user, &label(look)));
+        best.unwrap_or(Look::Scram(scram::Shape::default()))
+    }
+
+    /// Takes the client's answer to a challenge.
+    fn login_answer(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> Progress {
+        let Some(header) = Header::read(bytes) else { return Progress::Wait };
+        if header.kind != front::PASSWORD || !(4..=SMALL_LIMIT).contains(&header.length) {
+            let message = "expected a password or SASL response";
+            fail(me, client, code::PROTOCOL_VIOLATION, message, "", out);
+            return Progress::Wait;
+        }
+        let Some(body) = bytes.get(crate::wire::message::HEADER..header.total()) else { return Progress::Wait };
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        let mut keys = None;
+        let verified = match std::mem::replace(&mut login.step, Step::Parameters) {
+            Step::Md5 { stored, salt } => {
+                let answer = body.strip_suffix(&[0]).unwrap_or(body);
+                if scram::equal(answer, md5::answer(&stored, salt).as_bytes()) {
+                    Ok(())
+                } else {
+                    Err(scram::Error::WrongProof)
+                }
+            }
+            Step::SaslFirst(mut exchange) => match first_response(&mut exchange, body) {
+                Ok(challenge) => {
+                    login.step = Step::SaslLast(exchange);
+                    out.insert(Peer::Client(me), |to| {
+                        write_authentication(to, 11, |to| to.extend_from_slice(&challenge));
+                    });
+                    return Progress::Consumed(header.total());
+                }
+                Err(error) => Err(error),
+            },
+            Step::SaslLast(mut exchange) => exchange.last(body).map(|proof| {
+                keys = exchange.take_keys();
+                out.insert(Peer::Client(me), |to| write_authentication(to, 12, |to| to.extend_from_slice(&proof)));
+            }),
+            Step::Packet | Step::Parameters | Step::Asking => unreachable!("no answer is awaited"),
+        };
+        match verified {
+            Ok(()) => {
+                self.authenticated(me, client, keys, out);
+                if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(header.total()) }
+            }
+            Err(error) => {
+                let user = &login.start.user;
+                let (code, message) = match error {
+                    scram::Error::WrongProof => {
+                        self.directory.refuted(&login.start.database, user);
+                        (code::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+                    }
+                    _ => (code::PROTOCOL_VIOLATION, error.to_string()),
+                };
+                out.push(Effect::AuthFailed { client: me });
+                fail(me, client, code, &message, "", out);
+                Progress::Wait
+            }
+        }
+    }
+
+    /// The client is who it says. Its parameters are known, or a server is asked for them.
+    fn authenticated(&self, me: ClientTag, client: &mut Client, keys: Option<scram::LoginKeys>, out: &mut Outbox) {
+        let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
+        login.step = Step::Parameters;
+        match self.directory.route(&login.start.database, &login.start.user) {
+            Ok(route) => {
+                client.pool = route.pool;
+                client.mode = route.mode;
+                client.retried = false;
+                if route.add_host {
+                    startup::add_host(&mut login.start, login.origin);
+                }
+                if let Some(keys) = keys.filter(|_| route.pass_through) {
+                    self.keyring.learn(&login.start.user, keys);
+                }
+            }
+            Err(why) => return refuse_route(me, client, why, out),
+        }
+        match self.parameters.outcome(client.pool, &login.start.settings) {
+            Some(learned) => complete(self.node, me, client, learned, out),
+            None => out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive }),
+        }
+    }
+
+    /// The pool that a client which logs in was to have a server of is forgotten. There is another one for it by now.
+    pub(crate) fn begin_elsewhere(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        match login.asked() {
+            Some(asked) => {
+                let found = self.directory.proof(asked.origin, &asked.database, &asked.user);
+                self.demand(me, client, found, out);
+            }
+            None => self.authenticated(me, client, None, out),
+        }
+    }
+
+    /// A server was granted to learn the parameters from: it is given the client's settings.
+    pub(crate) fn learn(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        if let Some(asked) = login.asked() {
+            if let Some(found) = self.look_up(me, client, tag, server, asked, out) {
+                self.go_on(me, client, found, out);
+            }
+            return;
+        }
+        let want = server.defaults.overlaid(&login.start.settings);
+        let mut sql = Vec::new();
+        // A value may be given in part, like DateStyle's, and then keeps the rest of what was there before.
+        server.settings.write_change(&server.defaults, &mut sql);
+        server.defaults.write_change(&want, &mut sql);
+        if sql.is_empty() && !self.parameters.is_old(&server.clock) {
+            server.settings = self.with_set(server, &self.parameters.intern(want));
+            self.learned(me, client, tag, server, out);
+        } else {
+            // Even one that has nothing to do tells what is new.
+            server.begin(tag, Purpose::Learn(want.extras), &[&sql], out);
+        }
+    }
+
+    /// A server was asked who may log in, and has answered.
+    pub(crate) fn lookup_answered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        (lookup, failure): (Lookup, Option<Failure>),
+        out: &mut Outbox,
+    ) {
+        if let Some((tag, found)) = self.looked_up(me, server, clients, lookup, failure, out) {
+            self.go_on(tag, clients.get(tag).expect("the holder of a server has a session"), found, out);
+        }
+    }
+
+    fn go_on(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
+        self.demand(me, client, found, out);
+        // What the client has sent meanwhile was not consumed.
+        out.push(Effect::Wake { client: me });
+    }
+
+    /// The server has the client's settings, in its own spelling: the client is told, and the server given back.
+    pub(crate) fn learned(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        out: &mut Outbox,
+    ) {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        let (settings, base, facts) = (server.settings.clone(), server.defaults.clone(), server.facts.clone());
+        let learned = Learned { settings, base, facts };
+        self.parameters.answered(&server.clock);
+        if server.is_explained() {
+            self.parameters.learn(server.pool, &login.start.settings, learned.clone());
+        }
+        client.tries = 0;
+        client.release(me, tag, server, Verdict::Clean, out);
+        complete(self.node, me, client, learned, out);
+        // What the client has sent meanwhile was not consumed.
+        out.push(Effect::Wake { client: me });
+    }
+}
+
+/// Ends the login: the client is told its parameters and may go ahead.
+pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outbox) {
+    let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+    client.secret = cancel_key::new_secret(login.start.version, random());
+    // First: what follows waits for a place, if need be.
+    out.push(Effect::LoggedIn { client: me, pool: client.pool, user: login.start.user.as_str().into() });
+    out.insert(Peer::Client(me), |to| {
+        write_authentication(to, 0, |_| {});
+        for (name, value) in learned.facts.iter().chain(learned.settings.reported.iter()) {
+            write_parameter(to, name, value);
+        }
+        write(to, back::BACKEND_KEY_DATA, |to| {
+            to.extend_from_slice(&cancel_key::process_id(node, me).to_be_bytes());
+            cancel_key::write_secret(to, client.secret);
+        });
+        write_ready(to, IDLE);
+    });
+    client.base = Some(learned.base);
+    client.start = Some(learned.settings.clone());
+    client.settings = Some(learned.settings);
+    client.phase = Phase::Ready;
+    client.stand(me, Standing::Idle, out);
+}
+
+/// There is nothing to serve the client with, or not from where it comes.
+fn refuse_route(me: ClientTag, client: &mut Client, why: Unknown, out: &mut Outbox) {
+    let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+    let (database, user) = (&login.start.database, &login.start.user);
+    let (code, message, hint) = match why {
+        Unknown::Database => {
+            let hint = "Poolhouse serves no database of this name and has no \"*\" database.".to_owned();
+            (code::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"), hint)
+        }
+        Unknown::Full(what) => {
+            let hint =
+                "Unused ones are forgotten after pool_idle_time: try again then, or configure databases by name.";
+            let hint = hint.to_owned();
+            (code::TOO_MANY_CONNECTIONS, what, hint)
+        }
+        Unknown::User | Unknown::Forbidden(_) => {
+            let hint = if let Unknown::Forbidden(hint) = why { hint } else { String::new() };
+            let message = format!("user \"{user}\" may not connect to database \"{database}\" from here");
+            (code::INVALID_AUTHORIZATION, message, hint)
+        }
+    };
+    fail(me, client, code, &message, &hint, out);
+}
+
+fn fail(me: ClientTag, client: &mut Client, code: &str, message: &str, hint: &str, out: &mut Outbox) {
+    client.fail(me, &Report { severity: Severity::Fatal, code, message, hint }, Blame::Client, out);
+}
+
+fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mut Outbox) {
+    let (code, message, hint) = match error {
+        StartError::Http => {
+            let text = "This port speaks the PostgreSQL protocol, not HTTP.\n";
+            out.insert(Peer::Client(me), |to| {
+                let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n";
+                to.extend_from_slice(format!("{head}Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
+            });
+            return client.close(me, CloseReason::Error(Blame::Client, "an HTTP request".to_owned()), out);
+        }
+        StartError::Tls => {
+            let hint = "Connect without sslnegotiation=direct.";
+            (code::PROTOCOL_VIOLATION, "a TLS handshake where there is no TLS".to_owned(), hint)
+        }
+        StartError::EarlyBytes => {
+            let message = "received unencrypted data after a request for TLS".to_owned();
+            let hint = "The client is wrong, or somebody is between it and Poolhouse.";
+            (code::PROTOCOL_VIOLATION, message, hint)
+        }
+        StartError::Length(length) => {
+            let message = format!("invalid length {length} of the start-up packet (it is 8 to {SMALL_LIMIT})");
+            (code::PROTOCOL_VIOLATION, message, "The client does not speak the PostgreSQL protocol.")
+        }
+        StartError::Version(major, minor) => {
+            let message = format!("unsupported frontend protocol {major}.{minor}: Poolhouse supports 3.0 to 3.2");
+            (code::FEATURE_NOT_SUPPORTED, message, "")
+        }
+        StartError::Malformed(why) => (code::PROTOCOL_VIOLATION, format!("invalid start-up packet: {why}"), ""),
+        StartError::NoUser => {
+            let message = "no PostgreSQL user name specified in startup packet".to_owned();
+            (code::INVALID_AUTHORIZATION, message, "")
+        }
+        StartError::Replication => {
+            let message = "replication connections cannot be pooled".to_owned();
+            (code::FEATURE_NOT_SUPPORTED, message, "Connect to the database directly.")
+        }
+        StartError::Option(option) => {
+            let message = format!("unsupported word in the start-up parameter \"options\": {option}");
+            let hint =
+                "Use -c name=value or --name=value, or a switch of `postgres` for a session's settings (-e, -S 8MB).";
+            (code::INVALID_PARAMETER_VALUE, message, hint)
+        }
+    };
+    fail(me, client, code, &message, hint, out);
+}
+
+fn first_response(exchange: &mut scram::Server, mut body: &[u8]) -> Result<Vec<u8>, scram::Error> {
+    let mechanism = take_text(&mut body).ok_or(scram::Error::Malformed("a SASL mechanism"))?;
+    let mechanism = Mechanism::named(mechanism)?;
+    let length = take_u32(&mut body).ok_or(scram::Error::Malformed("a SASL initial response"))?;
+    if length as usize != body.len() {
+        return Err(scram::Error::Malformed("a SASL initial response of the length it tells"));
+    }
+    match mechanism {
+        Mechanism::Plain => exchange.first(body),
+        Mechanism::Plus => exchange.first_bound(body),
+    }
+}
+
+fn write_authentication(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+    write(to, back::AUTHENTICATION, |to| {
+        to.extend_from_slice(&kind.to_be_bytes());
+        body(to);
+    });
+}
+
+fn write_sasl_offer(to: &mut Vec<u8>, mechanisms: &[Mechanism]) {
+    write_authentication(to, 10, |to| {
+        mechanisms.iter().for_each(|mechanism| write_text(to, mechanism.name()));
+        to.push(0);
+    });
+}
+
+fn write_negotiation(to: &mut Vec<u8>, version: u32, unknown_options: &[String]) {
+    write(to, back::NEGOTIATE_PROTOCOL_VERSION, |to| {
+        to.extend_from_slice(&version.to_be_bytes());
+        to.extend_from_slice(&(unknown_options.len() as u32).to_be_bytes());
+        for option in unknown_options {
+            write_text(to, option);
+        }
+    });
+}

@@ -1,0 +1,58 @@
+//! The operator's SQL on each new server: it runs before the server is used, and what it has set is what all clients of the
+//! pool start with. What the SQL is for is the operator's business.
+
+use seam::{CloseReason, Effect, Outbox, Peer, ServerTag};
+
+use crate::{
+    session::{
+        own_queries::Purpose,
+        server::{Server, Stage},
+        shared::Postgres,
+        survey::{self, Statements, Survey},
+    },
+    sql::{parameters::Settings, scan::scan, suspects::Suspects},
+    wire::error::Failure,
+};
+
+/// How the last error of a pool begins whose `connect_query` the database refuses.
+pub(crate) const FAILED: &str = "connect_query failed";
+
+impl Postgres {
+    /// The SQL has run, or the question what it has set was answered.
+    pub(crate) fn connect_query_ready(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        set: Option<&Survey>,
+        failure: Option<Failure>,
+        out: &mut Outbox,
+    ) {
+        match (set, failure) {
+            (_, Some(failure)) => {
+                server.stage = Stage::Closed;
+                let message = format!("{FAILED}: {}", failure.text());
+                let reason = CloseReason::StartFailed { permanent: failure.is_permanent(), message };
+                out.push(Effect::Close { peer: Peer::Server(me), reason });
+            }
+            (None, None) => {
+                let found = server.connect_query.as_ref().map(|text| scan(text.as_bytes())).unwrap_or_default();
+                // What it does behind its text has to be done again.
+                server.connect_makes = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
+                let hidden = if server.connect_makes { Suspects::HIDDEN } else { Suspects::NONE };
+                let asked = Suspects::SETTINGS.and(found.suspects.of(Suspects::MAY_CHANGE_ROLE)).and(hidden);
+                let sql = survey::write(asked, &found.custom, Statements::OfSql);
+                let survey = Survey::new(asked, Vec::new(), &found.custom, Statements::OfSql);
+                server.begin(me, Purpose::Connected(survey), &[&sql], out);
+            }
+            (Some(set), None) => {
+                let Settings { reported, .. } = &*server.settings;
+                server.connect_makes |= set.pin.is_some() || !set.channels.is_empty() || set.too_long;
+                match set.settings(reported, &server.settings, server.user.as_deref()) {
+                    Some((there, _)) => server.settings = self.parameters.intern(there),
+                    None => server.connect_makes = true,
+                }
+                self.server_usable(me, server, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Asking a database who may log in: while a client waits, a query of the configuration is run with the client's user name
+//! as its parameter on a server that is borrowed for it. What the answer means is for the directory to say.
+
+use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, ServerTag, Sessions, Verdict};
+
+use crate::{
+    Ask, Proof, Unknown,
+    session::{
+        client::{Client, Phase},
+        client_login::Asked,
+        lookup::{Lookup, write_question},
+        own_queries::Purpose,
+        server::Server,
+        shared::Postgres,
+    },
+    wire::error::{Failure, Report, Severity, code},
+};
+
+impl Postgres {
+    /// The client's proof must be asked of a server first.
+    pub(crate) fn ask_who(&self, me: ClientTag, client: &mut Client, ask: Ask, out: &mut Outbox) {
+        client.pool = ask.pool;
+        client.retried = false;
+        out.push(Effect::Lease { client: me, pool: ask.pool, kind: LeaseKind::Exclusive });
+    }
+
+    /// A server was granted to ask. Somebody else may have got the answer meanwhile: then it is given back.
+    pub(crate) fn look_up(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        server: &mut Server,
+        asked: Asked,
+        out: &mut Outbox,
+    ) -> Option<Result<Proof, Unknown>> {
+        match self.directory.proof(asked.origin, &asked.database, &asked.user) {
+            // The configuration may have changed, and another server be the one to ask.
+            Ok(Proof::Ask(ask)) if ask.pool == client.pool => {
+                let Asked { database, user, .. } = asked;
+                let question = |to: &mut Vec<u8>| write_question(to, &ask.query, &user);
+                let lookup = Lookup::new(database, user.clone());
+                server.begin_with(tag, Purpose::Lookup(lookup), 1, question, out);
+                None
+            }
+            found => {
+                client.release(me, tag, server, Verdict::Clean, out);
+                Some(found)
+            }
+        }
+    }
+
+    /// The server has answered: what that means for whom, if he still wants to know.
+    pub(crate) fn looked_up(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        lookup: Lookup,
+        failure: Option<Failure>,
+        out: &mut Outbox,
+    ) -> Option<(ClientTag, Result<Proof, Unknown>)> {
+        let found = lookup.found(failure);
+        let outcome = found.map(|found| self.directory.answered(&lookup.database, &lookup.user, found));
+        if lookup.abandoned {
+            out.push(Effect::Ready { server: me });
+        }
+        let tag = server.holder?;
+        let client = clients.get(tag).expect("the holder of a server has a session");
+        client.release(tag, me, server, Verdict::Clean, out);
+        if matches!(client.phase, Phase::Closed) {
+            return None;
+        }
+        match outcome {
+            Ok(found) => Some((tag, found)),
+            Err(why) => {
+                cannot_ask(tag, client, &lookup.user, &why, out);
+                None
+            }
+        }
+    }
+}
+
+/// Nobody could be asked who the client is. It is not told why: it may be a stranger.
+pub(crate) fn cannot_ask(me: ClientTag, client: &mut Client, user: &str, why: &str, out: &mut Outbox) {
+    let report = Report {
+        severity: Severity::Fatal,
+        code: code::CANNOT_CONNECT_NOW,
+        message: "authentication is not possible now",
+        hint: "The database could not be asked who may log in; Poolhouse's log says why.",
+    };
+    out.insert(Peer::Client(me), |to| report.write(to));
+    let text = format!("auth_query for user \"{}\" failed: {why}", user.escape_debug());
+    client.close(me, CloseReason::Error(Blame::Server, text), out);
+}

@@ -1,0 +1,585 @@
+//! Logging in to a server: TLS where it is wanted, the start-up message, the proof of who we are, and what the server reports of itself.
+
+use std::{sync::Arc, time::Duration};
+
+use scram::{ChannelBinding, Mechanism};
+use seam::{CloseReason, Effect, Input, Outbox, Peer, PoolId, Secured, ServerTag, TlsFailure};
+
+use crate::{
+    directory::target::{Fit, QUESTION, Target, Traits},
+    random::nonce,
+    session::{
+        defaults::Then,
+        own_queries::Purpose,
+        plans::Plans,
+        server::{CancelKey, Server, Stage},
+        server_login::{Deriving, Login, Proof, Step},
+        shared::Postgres,
+        version::Version,
+    },
+    sql::parameters::{MAX_SET, Pairs, Settings, is_fact},
+    wire::{
+        encryption::{self, Binding, Tls, Wire},
+        error::{Failure, code},
+        md5,
+        message::{
+            HEADER, Header, PROTOCOL_3_0, back, front, take_text, take_u32, write, write_query, write_sized, write_text,
+        },
+    },
+};
+
+/// Longest message of a server during its start-up.
+const MAX_LOGIN_MESSAGE: u32 = 64 * 1024;
+
+/// Most messages of a server during its start-up: PostgreSQL sends about 20, and notices of what runs at a login.
+const MAX_LOGIN_MESSAGES: u32 = 1000;
+
+/// What follows from an authentication request.
+enum Answer {
+    /// A message with this body.
+    Send(Vec<u8>),
+    Nothing,
+    /// One that takes some time; the key under which it is gone on with.
+    Later(u64),
+    /// The server has let us in.
+    Accepted,
+}
+
+/// How a login goes wrong.
+struct Refused {
+    permanent: bool,
+    message: String,
+    /// The server does not let us in from here: another way of connecting may do.
+    turned_away: bool,
+    /// The server does not know the database.
+    unknown: bool,
+}
+
+impl Refused {
+    /// Nothing changes until somebody changes something.
+    fn forever(message: impl Into<String>) -> Self {
+        Self { permanent: true, message: message.into(), turned_away: false, unknown: false }
+    }
+
+    /// It may go better next time.
+    fn for_now(message: impl Into<String>) -> Self {
+        Self { permanent: false, message: message.into(), turned_away: false, unknown: false }
+    }
+}
+
+impl Postgres {
+    /// A server that has just been connected to.
+    pub(crate) fn new_server(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        let how = self.directory.server_login(pool);
+        let catalogue = self.catalogues.of(&how.database_id);
+        let mut login = Login {
+            how,
+            step: Step::Asked,
+            secured: None,
+            bound: false,
+            scram: None,
+            deriving: None,
+            proof: Proof::None,
+            parameters: Pairs::default(),
+            asked: None,
+            messages: 0,
+        };
+        let second = self.second_tries.has(pool);
+        match (login.how.encryption.tls, login.how.encryption.direct) {
+            (Tls::Require, true) => {
+                login.step = Step::Handshake;
+                out.push(Effect::StartTls { peer: Peer::Server(me) });
+            }
+            (Tls::Require, false) => login.ask(me, out),
+            (Tls::Allow, _) if second => login.ask(me, out),
+            (Tls::Prefer, _) if !second => login.ask(me, out),
+            (Tls::Never | Tls::Allow | Tls::Prefer, _) => login.start(me, out),
+        }
+        Server::new(pool, login, catalogue)
+    }
+
+    /// Has the server go on whose turn it is to derive a part of its keys.
+    pub(crate) fn derive_next(&self, now: Duration, out: &mut Outbox) {
+        if let Some((server, key)) = self.derivations.next(now) {
+            let end = out.inserted.len();
+            out.push(Effect::Post { to: Peer::Server(server), key, bytes: end..end });
+        }
+    }
+
+    /// Derives one more part, if that was posted to a server that waits for it.
+    pub(crate) fn go_on_deriving(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
+        let Stage::Login(login) = &server.stage else { return };
+        if login.deriving.as_ref().is_some_and(|deriving| deriving.key == key) && self.derive_part(me, server, out) {
+            self.derivations.again((me, key));
+        }
+    }
+
+    /// Derives all parts that a server waits for, where no other connection waits meanwhile.
+    pub(crate) fn derive_all(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        while self.derive_part(me, server, out) {}
+        self.derivations.clear();
+    }
+
+    /// Derives one more part, and answers the server's challenge if it was the last. True if parts are left.
+    fn derive_part(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
+        let Stage::Login(login) = &mut server.stage else { return false };
+        let Some(deriving) = &mut login.deriving else { return false };
+        if !deriving.derivation.go_on(&self.keys) {
+            return true;
+        }
+        let challenge = std::mem::take(&mut deriving.challenge);
+        login.deriving = None;
+        match login.sasl_respond(self, &challenge) {
+            Ok(body) => send(me, &body, out),
+            Err(refused) => self.fail(me, server, refused, out),
+        }
+        false
+    }
+
+    /// Handles the input of a server that is not ready; returns how much is consumed.
+    pub(crate) fn server_login_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let mut at = 0;
+        while let Stage::Login(login) = &mut server.stage {
+            let bytes = &input.bytes[at..];
+            if login.step != Step::Started {
+                let Some(answer) = bytes.first() else { return at };
+                match login.answered(me, *answer, bytes.len() > 1, out) {
+                    Ok(()) => at += 1,
+                    Err(refused) => {
+                        self.fail(me, server, refused, out);
+                        return input.bytes.len();
+                    }
+                }
+                continue;
+            }
+            let Some(header) = Header::read(bytes) else { return at };
+            let taken = if !(4..=MAX_LOGIN_MESSAGE).contains(&header.length) {
+                Err(Refused::for_now("the server does not speak the PostgreSQL protocol"))
+            } else if login.messages >= MAX_LOGIN_MESSAGES {
+                let text = format!("the server has sent {MAX_LOGIN_MESSAGES} messages and is not ready");
+                Err(Refused::for_now(text))
+            } else if let Some(body) = bytes.get(HEADER..header.total()) {
+                match header.kind {
+                    back::AUTHENTICATION => login.authentication(self, body).map(|answer| {
+                        match answer {
+                            Answer::Send(body) => send(me, &body, out),
+                            Answer::Nothing => {}
+                            Answer::Later(key) => self.derivations.add((me, key)),
+                            Answer::Accepted => out.push(Effect::Authenticated { server: me }),
+                        }
+                        false
+                    }),
+                    back::BACKEND_KEY_DATA => {
+                        let mut secret = body;
+                        match take_u32(&mut secret) {
+                            Some(pid) => {
+                                server.key = CancelKey { pid, secret: secret.into() };
+                                Ok(false)
+                            }
+                            None => Err(Refused::for_now("the server sent a malformed BackendKeyData")),
+                        }
+                    }
+                    kind => login.report(kind, body),
+                }
+            } else {
+                return at;
+            };
+            login.messages += 1;
+            match taken {
+                Ok(false) => {}
+                Ok(true) => match login.fit() {
+                    Ok(Fit::Yes) => self.server_ready(me, server, out),
+                    Ok(Fit::Unknown) => {
+                        login.asked = Some(Traits::default());
+                        out.insert(Peer::Server(me), |to| write_query(to, QUESTION));
+                    }
+                    Err(why) => {
+                        self.fail(me, server, Refused::for_now(why), out);
+                        return input.bytes.len();
+                    }
+                },
+                Err(refused) => {
+                    self.fail(me, server, refused, out);
+                    return input.bytes.len();
+                }
+            }
+            at += header.total();
+        }
+        at
+    }
+
+    fn server_ready(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        let Stage::Login(login) = std::mem::replace(&mut server.stage, Stage::Ready) else {
+            unreachable!("the server is logging in")
+        };
+        let mut sorted: Vec<_> = login.parameters.iter().collect();
+        sorted.sort();
+        let (facts, settings): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(name, _)| is_fact(name));
+        let reported = settings.into_iter().collect();
+        server.facts = Arc::new(facts.into_iter().collect());
+        server.own_facts = server.facts.clone();
+        server.version = Version::read(server.facts.get(b"server_version").unwrap_or_default());
+        server.user = server.facts.get(b"session_authorization").map(Into::into);
+        server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
+        server.own = server.settings.clone();
+        server.odd_strings = server.settings.reported.get(b"standard_conforming_strings") != Some(&b"on"[..]);
+        match server.connect_query.clone() {
+            Some(sql) => server.begin(me, Purpose::Connect, &[sql.as_bytes()], out),
+            None => self.server_usable(me, server, out),
+        }
+    }
+
+    /// The server has what all servers of its pool have.
+    pub(crate) fn server_usable(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.defaults = server.settings.clone();
+        server.plans = Plans::new(&server.defaults);
+        server.user = server.facts.get(b"session_authorization").map(Into::into);
+        server.epoch = self.parameters.epoch();
+        if self.parameters.are_defaults(server.pool, &server.defaults) {
+            self.parameters.begin_with(server.pool, &server.defaults, &server.facts, None);
+            server.clock = self.parameters.clock(server.pool);
+            self.server_begins(me, server, out);
+        } else {
+            server.ask_defaults(me, Then::Start, out);
+        }
+    }
+
+    /// It is known what the server has of itself.
+    pub(crate) fn server_begins(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        if !server.ask_catalogue(me, None, out) {
+            server.become_ready(me, out);
+        }
+    }
+
+    /// The connection has ended during the login.
+    pub(crate) fn server_login_lost(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.fail(me, server, Refused::for_now("the server closed the connection during its start-up"), out);
+    }
+
+    /// The TLS handshake is done: the login begins.
+    pub(crate) fn server_login_secured(&self, me: ServerTag, server: &mut Server, secured: Secured, out: &mut Outbox) {
+        let Stage::Login(login) = &mut server.stage else { return };
+        assert!(login.step == Step::Handshake, "a handshake that was asked for is done once");
+        let direct = login.how.encryption.direct;
+        server.wire = if direct { Wire::Direct } else { Wire::Asked };
+        if direct && !secured.alpn {
+            let refused = "the server does not know its protocol's name (ALPN), which sslnegotiation=direct needs";
+            return self.fail(me, server, Refused::forever(refused), out);
+        }
+        login.secured = Some(secured);
+        login.start(me, out);
+    }
+
+    /// The TLS handshake failed. What that means for the pool.
+    pub(crate) fn server_handshake_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
+        let TlsFailure { certificate: permanent, message } = failure;
+        let Stage::Login(login) = &server.stage else { return CloseReason::StartFailed { permanent, message } };
+        let again = self.second_tries.turned_away(server.pool, login.how.encryption.tls, true);
+        CloseReason::StartFailed { permanent: permanent && !again, message }
+    }
+
+    fn fail(&self, me: ServerTag, server: &mut Server, refused: Refused, out: &mut Outbox) {
+        let again = match &server.stage {
+            Stage::Login(login) if refused.turned_away => {
+                let (tls, secured) = (login.how.encryption.tls, login.secured.is_some());
+                self.second_tries.turned_away(server.pool, tls, secured)
+            }
+            _ => false,
+        };
+        server.stage = Stage::Closed;
+        let message = refused.message;
+        let reason = match refused.unknown {
+            true => CloseReason::Unknown { message },
+            false => CloseReason::StartFailed { permanent: refused.permanent && !again, message },
+        };
+        out.push(Effect::Close { peer: Peer::Server(me), reason });
+    }
+}
+
+impl Server {
+    /// Whatever it is, it will do.
+    pub(crate) fn accept_any(&mut self) {
+        if let Stage::Login(login) = &mut self.stage {
+            login.how.target = Target::Any;
+        }
+    }
+}
+
+impl Login {
+    /// Whether the server is what was wanted.
+    fn fit(&self) -> Result<Fit, String> {
+        let reported = |name: &str| self.parameters.get(name.as_bytes());
+        let reported = Traits::reported(reported("in_hot_standby"), reported("default_transaction_read_only"));
+        match self.how.target.judge(self.asked.as_ref().unwrap_or(&reported))? {
+            Fit::Unknown if self.asked.is_some() => Err("the server does not say whether it is a standby".to_owned()),
+            fit => Ok(fit),
+        }
+    }
+
+    /// Asks for TLS.
+    fn ask(&mut self, me: ServerTag, out: &mut Outbox) {
+        self.step = Step::Asked;
+        out.insert(Peer::Server(me), |to| _ = encryption::write_request(to));
+    }
+
+    /// Takes the answer to that. `more`: something came behind it.
+    fn answered(&mut self, me: ServerTag, answer: u8, more: bool, out: &mut Outbox) -> Result<(), Refused> {
+        match answer {
+            // Whatever stands behind it is not encrypted, and so need not come from the server.
+            encryption::AGREED if more => {
+                Err(Refused::for_now("received unencrypted data behind the answer to the request for TLS"))
+            }
+            encryption::AGREED => {
+                self.step = Step::Handshake;
+                out.push(Effect::StartTls { peer: Peer::Server(me) });
+                Ok(())
+            }
+            encryption::DECLINED if self.how.encryption.tls == Tls::Require => {
+                Err(Refused::forever("the server does not support TLS, but the sslmode of the url demands it"))
+            }
+            encryption::DECLINED => {
+                self.start(me, out);
+                Ok(())
+            }
+            // Its text is not encrypted either, and not repeated.
+            back::ERROR_RESPONSE => {
+                Err(Refused::for_now("the server answered the request for TLS with an error; see its log"))
+            }
+            _ => Err(Refused::for_now("the server does not speak the PostgreSQL protocol")),
+        }
+    }
+
+    /// Sends the start-up message.
+    fn start(&mut self, me: ServerTag, out: &mut Outbox) {
+        self.step = Step::Started;
+        let how = &self.how;
+        out.insert(Peer::Server(me), |to| {
+            write_sized(to, |to| {
+                to.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
+                let own = [("user", how.user.as_str()), ("database", how.database.as_str())];
+                let further = how.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                for (name, value) in own.into_iter().chain(further.filter(|(name, _)| !name.is_empty())) {
+                    write_text(to, name);
+                    write_text(to, value);
+                }
+                to.push(0);
+            });
+        });
+    }
+
+    /// Takes a message that is not about authentication; true when the server is ready.
+    fn report(&mut self, kind: u8, mut body: &[u8]) -> Result<bool, Refused> {
+        match kind {
+            back::ERROR_RESPONSE => {
+                let failure = Failure::read(body);
+                let turned_away = failure.code == code::INVALID_AUTHORIZATION;
+                let unknown = failure.code == code::INVALID_CATALOG_NAME;
+                // Clients hear it in the server's words.
+                let message = match unknown && !failure.message.is_empty() {
+                    true => failure.message.clone(),
+                    false => failure.text(),
+                };
+                Err(Refused { permanent: failure.is_permanent(), message, turned_away, unknown })
+            }
+            back::PARAMETER_STATUS => {
+                let (Some(name), Some(value)) = (take_text(&mut body), take_text(&mut body)) else {
+                    return Err(Refused::for_now("the server sent a malformed ParameterStatus"));
+                };
+                let parameters = self.parameters.with(name, value);
+                if parameters == self.parameters && parameters.get(name) != Some(value) {
+                    return Err(Refused::for_now(format!(
+                        "the server reports more than {MAX_SET} bytes of parameters"
+                    )));
+                }
+                self.parameters = parameters;
+                Ok(false)
+            }
+            back::NOTICE_RESPONSE | back::NEGOTIATE_PROTOCOL_VERSION => Ok(false),
+            back::ROW_DESCRIPTION | back::COMMAND_COMPLETE if self.asked.is_some() => Ok(false),
+            back::DATA_ROW if self.asked.is_some() => {
+                self.asked = Traits::answered(body).or(self.asked);
+                Ok(false)
+            }
+            back::READY_FOR_QUERY if self.proof != Proof::Done => {
+                Err(Refused::for_now("the server was ready before it accepted us"))
+            }
+            back::READY_FOR_QUERY => Ok(true),
+            kind => {
+                Err(Refused::for_now(format!("the server sent an unexpected message of type 0x{kind:02X} at start-up")))
+            }
+        }
+    }
+
+    /// Takes an authentication request and gives the answer.
+    fn authentication(&mut self, postgres: &Postgres, mut body: &[u8]) -> Result<Answer, Refused> {
+        let kind = take_u32(&mut body).ok_or_else(|| Refused::for_now("the server sent a malformed request"))?;
+        if self.deriving.is_some() {
+            return Err(Refused::for_now("the server went on asking before it had our answer"));
+        }
+        if self.proof == Proof::Done && !(kind == 0 && self.scram.is_some()) {
+            return Err(Refused::for_now("the server went on asking after it had accepted us"));
+        }
+        if matches!(kind, 0 | 3 | 5) && self.how.encryption.binding == Binding::Require && !self.is_bound() {
+            return Err(Refused::forever("channel_binding=require: the server asks for a login that cannot be bound"));
+        }
+        match kind {
+            3 | 5 if self.proof == Proof::Shown => {
+                Err(Refused::for_now("the server asked for the password again after it had been told"))
+            }
+            3 | 5 if self.proof == Proof::Owed => {
+                Err(Refused::forever("the server changed the authentication method halfway"))
+            }
+            0 if self.proof == Proof::Owed => {
+                Err(Refused::forever("the server accepted us without proving that it knows the password"))
+            }
+            0 => {
+                self.proof = Proof::Done;
+                self.scram = None;
+                Ok(Answer::Accepted)
+            }
+            3 => {
+                self.proof = Proof::Shown;
+                Ok(Answer::Send(with_zero(self.password()?.as_bytes())))
+            }
+            5 => {
+                self.proof = Proof::Shown;
+                let salt = body.first_chunk().ok_or_else(|| Refused::for_now("the server sent no md5 salt"))?;
+                let stored = match (&self.how.password, &self.how.md5_hash) {
+                    (None, Some(hash)) => hash.to_string(),
+                    _ => md5::md5_hash(self.password()?, &self.how.user),
+                };
+                Ok(Answer::Send(with_zero(md5::answer(&stored, *salt).as_bytes())))
+            }
+            10 => {
+                if self.how.password.is_none() && !postgres.keyring.knows(&self.how.user) {
+                    self.password()?;
+                }
+                self.sasl_first(body).map(Answer::Send)
+            }
+            11 => match self.slow_part(postgres, body) {
+                Some(deriving) => {
+                    let key = deriving.key;
+                    self.deriving = Some(deriving);
+                    Ok(Answer::Later(key))
+                }
+                None => self.sasl_respond(postgres, body).map(Answer::Send),
+            },
+            12 => {
+                let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL outcome out of turn"))?;
+                scram.verify(body).map_err(|error| Refused::forever(error.to_string()))?;
+                self.proof = Proof::Done;
+                Ok(Answer::Nothing)
+            }
+            _ => Err(Refused::forever(format!(
+                "the server asks for authentication method {kind}, which is not supported (use SCRAM, md5 or password)"
+            ))),
+        }
+    }
+
+    /// The login has proved that nobody is in between.
+    fn is_bound(&self) -> bool {
+        self.bound && self.proof == Proof::Done
+    }
+
+    fn sasl_first(&mut self, mut mechanisms: &[u8]) -> Result<Vec<u8>, Refused> {
+        let (mut plain, mut plus) = (false, false);
+        while let Some(mechanism) = take_text(&mut mechanisms) {
+            plain |= mechanism == Mechanism::Plain.name().as_bytes();
+            plus |= mechanism == Mechanism::Plus.name().as_bytes();
+        }
+        if self.scram.is_some() || self.proof == Proof::Shown || !(plain || plus) {
+            return Err(Refused::forever("the server does not offer SCRAM-SHA-256"));
+        }
+        let binding = self.channel_binding(plus)?;
+        if !plain && binding.mechanism() == Mechanism::Plain {
+            return Err(Refused::forever("the server offers only SCRAM-SHA-256-PLUS, which cannot be used here"));
+        }
+        self.bound = binding.mechanism() == Mechanism::Plus;
+        let mut body = with_zero(binding.mechanism().name().as_bytes());
+        let (scram, first) = scram::Client::bound(nonce(), binding);
+        self.scram = Some(scram);
+        self.proof = Proof::Owed;
+        body.extend_from_slice(&(first.len() as u32).to_be_bytes());
+        body.extend_from_slice(&first);
+        Ok(body)
+    }
+
+    /// What has to be derived before the challenge can be answered, and takes long.
+    fn slow_part(&self, postgres: &Postgres, challenge: &[u8]) -> Option<Box<Deriving>> {
+        let password = self.how.password.as_deref().filter(|_| self.scram.is_some())?;
+        let derivation = postgres.keys.slow(scram::Hash::Sha256, challenge, password)?;
+        Some(Box::new(Deriving { key: postgres.hubs.key(), derivation, challenge: challenge.into() }))
+    }
+
+    /// Answers the challenge with the password, or with the keys of the user's own login.
+    fn sasl_respond(&mut self, postgres: &Postgres, challenge: &[u8]) -> Result<Vec<u8>, Refused> {
+        let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL challenge out of turn"))?;
+        let user = &self.how.user;
+        let answer = match &self.how.password {
+            Some(password) => scram.respond(challenge, password, &postgres.keys),
+            None => scram.respond_with(challenge, |salt, rounds| postgres.keyring.find(user, salt, rounds)),
+        };
+        answer.map_err(|error| match error {
+            scram::Error::NoKeys => Refused::forever(format!(
+                "the server's SCRAM verifier of user \"{user}\" has another salt or number of iterations than the one that \
+                 clients are checked against, so their logins do not open the server: configure the very verifier that \
+                 is in pg_authid there; after a change of the password the user must log in again"
+            )),
+            error => Refused::forever(error.to_string()),
+        })
+    }
+
+    /// What to bind the login to. `offered`: the server can.
+    fn channel_binding(&self, offered: bool) -> Result<ChannelBinding, Refused> {
+        let wanted = self.how.encryption.binding;
+        let Some(secured) = &self.secured else {
+            return match (offered, wanted) {
+                (_, Binding::Never) => Ok(ChannelBinding::Unsupported),
+                (true, _) => {
+                    Err(Refused::forever("the server offers channel binding without TLS: somebody is in between"))
+                }
+                (_, Binding::Require) => Err(Refused::forever("channel_binding=require needs TLS")),
+                _ => Ok(ChannelBinding::Unsupported),
+            };
+        };
+        match (&secured.end_point, wanted) {
+            (_, Binding::Never) => Ok(ChannelBinding::Unsupported),
+            (Some(end_point), _) if offered => Ok(ChannelBinding::Bound(end_point.clone())),
+            (_, Binding::Require) if !offered => {
+                Err(Refused::forever("channel_binding=require, but the server does not offer SCRAM-SHA-256-PLUS"))
+            }
+            (None, Binding::Require) => Err(Refused::forever(
+                "channel_binding=require, but the server's certificate has a signature that cannot be bound to",
+            )),
+            (None, _) => Ok(ChannelBinding::Unsupported),
+            (Some(_), _) => Ok(ChannelBinding::Unused),
+        }
+    }
+
+    fn password(&self) -> Result<&str, Refused> {
+        self.how.password.as_deref().ok_or_else(|| {
+            let known = match self.how.md5_hash {
+                Some(_) => {
+                    "only an md5 hash is known: configure the password itself, or its SCRAM verifier as in pg_authid"
+                }
+                None => "none is configured",
+            };
+            Refused::forever(format!("the server asks for a password of user \"{}\" and {known}", self.how.user))
+        })
+    }
+}
+
+/// Sends what proves who we are.
+fn send(me: ServerTag, body: &[u8], out: &mut Outbox) {
+    out.insert(Peer::Server(me), |to| write(to, front::PASSWORD, |to| to.extend_from_slice(body)));
+}
+
+fn with_zero(text: &[u8]) -> Vec<u8> {
+    text.iter().copied().chain([0]).collect()
+}

@@ -1,0 +1,75 @@
+//! What a server sends on its way to the client that holds it.
+
+use seam::{ClientTag, Effect, Outbox, Peer, ServerTag, Sessions};
+
+use crate::session::{
+    client::{Client, may_release},
+    server::Server,
+    shared::Postgres,
+};
+
+/// What to do with a message.
+pub(crate) enum Step {
+    /// More of it is needed.
+    Wait,
+    Forward,
+    Drop,
+    /// Everything up to its end has been handled.
+    Handled,
+    /// The server broke the protocol.
+    Broken(String),
+    /// The session is over.
+    Over,
+}
+
+/// What a relay of one input shares between its steps.
+pub(crate) struct Relay<'a, 'b> {
+    pub(crate) me: ServerTag,
+    pub(crate) clients: &'a mut dyn Sessions<ClientTag, Client>,
+    pub(crate) bytes: &'b [u8],
+    pub(crate) full: bool,
+    /// Handled so far.
+    pub(crate) at: usize,
+    /// What is to be forwarded and has not been yet begins here and ends at `at`.
+    pub(crate) run: usize,
+    /// A request has been answered, to its last message.
+    pub(crate) ended: bool,
+    pub(crate) out: &'a mut Outbox,
+}
+
+impl Relay<'_, '_> {
+    /// Forwards the run up to `end` and begins another there.
+    pub(crate) fn flush(&mut self, server: &Server, end: usize) {
+        if let Some(holder) = server.holder {
+            self.out.span(Peer::Client(holder), self.run..end);
+        }
+        self.run = end;
+    }
+
+    /// A message that came in parts is complete. The client may have been done before it was.
+    pub(crate) fn completed(&mut self, postgres: &Postgres, server: &mut Server) {
+        if !(server.body_to_client && server.exchange.is_settled() && server.serves_client()) {
+            return;
+        }
+        self.flush(server, self.at);
+        let tag = server.holder.expect("a client is served");
+        let client = self.clients.get(tag).expect("the holder of a server has a session");
+        if may_release(client, server) {
+            client.mid_message = false;
+            postgres.finish(tag, client, self.me, server, self.out);
+        }
+    }
+
+    /// Something was answered that the holder's next request may wait for.
+    pub(crate) fn wake_holder(&mut self, server: &Server) {
+        if let Some(tag) = server.holder
+            && std::mem::take(&mut self.client(tag).awaits_answers)
+        {
+            self.out.push(Effect::Wake { client: tag });
+        }
+    }
+
+    pub(crate) fn client(&mut self, tag: ClientTag) -> &mut Client {
+        self.clients.get(tag).expect("the holder of a server has a session")
+    }
+}

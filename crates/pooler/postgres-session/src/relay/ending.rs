@@ -1,0 +1,274 @@
+//! Leases that fail and connections that end, on either side and for any reason: what the other side is told, and in
+//! which state a server is left behind.
+
+use seam::{
+    Blame, ClientTag, CloseReason, Effect, LeaseFailure, LeaseKind, Outbox, Peer, Refusal, ServerTag, Sessions, Verdict,
+};
+
+use crate::{
+    directory::PoolMode,
+    login::{client::complete, connect_query, lookup::cannot_ask},
+    session::{
+        client::{Client, Phase},
+        listen::Duty,
+        own_queries::Purpose,
+        refusal::{seconds, send_away},
+        server::{Server, Stage, cancel},
+        shared::Postgres,
+    },
+    wire::{
+        error::{CANCELLED, Report, Severity, code},
+        message::IDLE,
+    },
+};
+
+impl Postgres {
+    /// The client's lease is not to be had; so much of its input has arrived.
+    pub(crate) fn no_lease(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        why: LeaseFailure,
+        arrived: usize,
+        out: &mut Outbox,
+    ) {
+        if let (LeaseFailure::Forgotten, Phase::Login(_)) = (&why, &client.phase) {
+            return self.begin_elsewhere(me, client, out);
+        }
+        let (code, message, hint, blame) = match why {
+            LeaseFailure::WaitTimeout { waited, shortage } => (
+                code::TOO_MANY_CONNECTIONS,
+                format!("no server became free within {} ({shortage})", seconds(waited)),
+                format!("Make transactions shorter, or {}; `poolhouse doctor` tells which.", shortage.limit.remedy()),
+                Blame::Exhausted,
+            ),
+            LeaseFailure::QueueFull => (
+                code::TOO_MANY_CONNECTIONS,
+                "too many clients are waiting for a server".to_owned(),
+                "Raise max_size or max_waiters.".to_owned(),
+                Blame::Exhausted,
+            ),
+            LeaseFailure::Unavailable { waited, last_error, outage } => (
+                code::CANNOT_CONNECT_NOW,
+                match &last_error {
+                    Some(error) => format!("the database is unavailable, waited {}: {error}", seconds(waited)),
+                    None => format!("the database is unavailable, waited {}", seconds(waited)),
+                },
+                match last_error {
+                    Some(error) if error.starts_with(connect_query::FAILED) => {
+                        "Correct connect_query of the [[database]].".to_owned()
+                    }
+                    _ => outage.remedy().to_owned(),
+                },
+                Blame::Server,
+            ),
+            LeaseFailure::Unknown { said } => (
+                code::INVALID_CATALOG_NAME,
+                said.map_or_else(|| "the database does not exist".to_owned(), |said| said.to_string()),
+                String::new(),
+                Blame::Client,
+            ),
+            // A pool to which a client has logged in is not forgotten.
+            LeaseFailure::Closed | LeaseFailure::Forgotten => (
+                code::CANNOT_CONNECT_NOW,
+                "the pool of this database was closed".to_owned(),
+                "Connect again.".to_owned(),
+                Blame::Exhausted,
+            ),
+        };
+        if let Phase::Login(login) = &client.phase
+            && let Some(asked) = login.asked()
+        {
+            return cannot_ask(me, client, &asked.user, &message, out);
+        }
+        if let Phase::Login(login) = &client.phase
+            && code == code::TOO_MANY_CONNECTIONS
+            && let Some(learned) = self.parameters.remembered(client.pool, &login.start.settings, true)
+        {
+            // It need not be asked for what is not told from memory alone for long.
+            complete(self.node, me, client, learned, out);
+            return out.push(Effect::Wake { client: me });
+        }
+        let stays =
+            matches!(client.phase, Phase::Waiting) && blame == Blame::Exhausted && code != code::CANNOT_CONNECT_NOW;
+        let severity = if stays { Severity::Error } else { Severity::Fatal };
+        let report = Report { severity, code, message: &message, hint: &hint };
+        if stays {
+            client.decline(me, &report, out);
+            client.phase = Phase::Refused(u32::try_from(arrived).unwrap_or(u32::MAX));
+            client.stand(me, seam::Standing::Idle, out);
+        } else if !matches!(client.phase, Phase::Closed) {
+            client.fail(me, &report, blame, out);
+        }
+    }
+
+    /// The client's connection has ended.
+    pub(crate) fn lost_client(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        client.phase = Phase::Closed;
+        if client.listening.is_some() {
+            self.unlisten_all(client, out);
+        }
+        let Some(tag) = client.lease else { return self.forget_pin(client) };
+        let server = servers.get(tag).expect("a leased server has a session");
+        if server.fatal.is_none() && server.work.as_mut().is_some_and(|work| work.lookup().is_some()) {
+            // It answers for nobody and is free then: a stranger who hangs up costs no connection.
+            return client.release(me, tag, server, Verdict::Reset, out);
+        }
+        let whole = !client.owes_server() && server.body == 0 && server.work.is_none();
+        let verdict = if !whole || !server.exchange.is_settled() || server.fatal.is_some() {
+            // A cancel ends one request, and PostgreSQL goes on with the next: outside of the transaction that the first was to begin, or
+            // without its settings. Then it does what it does with a client of its own that has gone: all that has come, in order.
+            if server.exchange.is_running() && (server.work.is_some() || server.exchange.is_last()) {
+                cancel(tag, server, out);
+            }
+            server.stage = Stage::Closed;
+            Verdict::Discard
+        } else if server.exchange.status() != IDLE || client.mode == PoolMode::Session {
+            Verdict::Reset
+        } else {
+            Verdict::Clean
+        };
+        self.unpin(client, tag, out);
+        client.release(me, tag, server, verdict, out);
+    }
+
+    /// The server's connection has ended.
+    pub(crate) fn lost_server(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        match std::mem::replace(&mut server.stage, Stage::Closed) {
+            stage @ Stage::Login(_) => {
+                server.stage = stage;
+                return self.server_login_lost(me, server, out);
+            }
+            Stage::Ready | Stage::Closed => {}
+        }
+        let work = server.work.take();
+        let ours = work.is_some();
+        if server.duty != Duty::Serves {
+            let why = server.fatal.take().unwrap_or_else(|| "it closed the connection unexpectedly".into());
+            return self.hub_lost(server, &why, out);
+        }
+        let Some(tag) = server.holder.take() else { return };
+        let client = clients.get(tag).expect("the holder of a server has a session");
+        client.lease = None;
+        let prefaced = matches!(&work, Some(work) if matches!(work.purpose, Purpose::Preface(_)));
+        let untouched = (matches!(client.phase, Phase::Applying) || (prefaced && client.ahead == 0))
+            && client.pin.is_none()
+            && server.exchange.status() == IDLE
+            && work.is_none_or(|work| work.precedes_request());
+        self.forget_pin(client);
+        // A part of a message has reached the client: only the end of the connection can tell it.
+        client.mid_message = server.owes_client();
+        let message = match &server.fatal {
+            Some(text) => format!("the server closed the connection: {text}"),
+            None => "the server closed the connection unexpectedly".to_owned(),
+        };
+        if matches!(client.phase, Phase::Closed) {
+            // It has been told to go.
+        } else if untouched && !client.retried {
+            // Nothing of its request has been sent, and nothing of the client was there: it asks again.
+            client.retried = true;
+            client.phase = Phase::Ready;
+            out.push(Effect::Wake { client: tag });
+        } else if matches!(client.phase, Phase::Login(_)) && !client.retried {
+            // It only asked for its parameters, which another server knows, too.
+            client.retried = true;
+            out.push(Effect::Lease { client: tag, pool: client.pool, kind: LeaseKind::Exclusive });
+        } else if let Phase::Login(login) = &client.phase
+            && let Some(asked) = login.asked()
+        {
+            cannot_ask(tag, client, &asked.user, &message, out);
+        } else if server.fatal.is_some() && !ours {
+            // It has told the client itself.
+            client.close(tag, CloseReason::Error(Blame::Server, message), out);
+        } else {
+            let hint = "The outcome of a transaction under way is unknown. Connect again.";
+            let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &message, hint };
+            client.fail(tag, &report, Blame::Server, out);
+        }
+    }
+
+    /// A client must go. It is told now, or when it has said what it wants.
+    pub(crate) fn turn_away(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        let later = matches!(why, Refusal::TooManyClients { .. } | Refusal::Throttled { .. } | Refusal::ShuttingDown);
+        let why = match &mut client.phase {
+            Phase::Login(login) if later => login.defer(why),
+            _ => Some(why),
+        };
+        if let Some(why) = why {
+            send_away(me, client, why, out);
+        }
+    }
+
+    /// Somebody wants to cancel what the client does.
+    pub(crate) fn cancel_client(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        secret: u64,
+        waiting: bool,
+        out: &mut Outbox,
+    ) {
+        if client.settings.is_none() || !scram::equal(&client.secret.to_be_bytes(), &secret.to_be_bytes()) {
+            return;
+        }
+        if let Some(tag) = client.lease {
+            let server = servers.get(tag).expect("a leased server has a session");
+            match &mut server.work {
+                Some(work) => {
+                    let prefaced = matches!(work.purpose, Purpose::Preface(_));
+                    work.cancelled = prefaced || matches!(client.phase, Phase::Applying);
+                    if client.ahead_ended {
+                        server.cancel_ahead(tag, out);
+                    }
+                }
+                None if server.exchange.is_running() => cancel(tag, server, out),
+                None => {}
+            }
+        } else if waiting && matches!(client.phase, Phase::Waiting) {
+            out.push(Effect::Withdraw { client: me });
+            client.decline(me, &CANCELLED, out);
+            client.stand(me, seam::Standing::Idle, out);
+        }
+    }
+
+    /// The server cannot be understood any more: it is closed, and its holder with it.
+    pub(crate) fn broken(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        what: &str,
+        out: &mut Outbox,
+    ) {
+        server.stage = Stage::Closed;
+        server.work = None;
+        let text = format!("the server broke the protocol: {what}");
+        let Some(tag) = server.holder else {
+            let reason = CloseReason::Error(Blame::Server, text);
+            out.push(Effect::Close { peer: Peer::Server(me), reason });
+            return;
+        };
+        let client = clients.get(tag).expect("the holder of a server has a session");
+        // The server's last message was complete.
+        client.mid_message = false;
+        let hint = "The outcome of a transaction under way is unknown.";
+        let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &text, hint };
+        if !matches!(client.phase, Phase::Closed) {
+            client.fail(tag, &report, Blame::Server, out);
+        }
+        client.release(tag, me, server, Verdict::Discard, out);
+    }
+}

@@ -1,0 +1,253 @@
+//! How a request of a client's ended, where that means more than being passed on: errors, completions that tell what
+//! the server has forgotten, or that the client is to be told otherwise, and the ReadyForQuery behind it.
+
+use seam::{Blame, ClientTag, Effect, Peer, Standing, Verdict};
+
+use crate::{
+    directory::{OnState, PoolMode},
+    exchange::Note,
+    features::prepared::named,
+    relay::answer::{Relay, Step},
+    session::{
+        client::{Phase, end_pipeline, may_release},
+        prepared::OwnNames,
+        reset::Told,
+        server::{Server, Stage},
+        shared::Postgres,
+    },
+    sql::{reset::Tag, suspects::Suspects},
+    wire::{
+        error::{Failure, Report, Severity, code},
+        message::{HEADER, IDLE, back, front, write, write_ready},
+    },
+};
+
+impl Postgres {
+    /// A CommandComplete whose tag may be of interest.
+    pub(crate) fn done(&self, relay: &mut Relay<'_, '_>, server: &mut Server, end: usize) -> Step {
+        let note = server.exchange.answered(back::COMMAND_COMPLETE);
+        let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
+        let told = match (note, &mut server.amended_requests) {
+            // Another tag is that of a statement which took the place of the amended one.
+            (Some(Note::Amended(own)), _) if matches!(tag, b"" | b"DO\0" | b"SET\0") => Told::As(own),
+            (_, Some(requests)) => requests.tell(tag),
+            _ => Told::Same,
+        };
+        match told {
+            Told::Same => {}
+            Told::Nothing => return Step::Drop,
+            Told::As(_) if tag.is_empty() => {
+                return Step::Broken("a CommandComplete that is too long".to_owned());
+            }
+            Told::As(told) => {
+                relay.flush(server, relay.at);
+                relay.run = end;
+                let told: &[u8] = if told == Tag::Reset { b"RESET\0" } else { b"SET\0" };
+                let holder = server.holder.expect("a client is served");
+                relay.out.insert(Peer::Client(holder), |to| {
+                    write(to, back::COMMAND_COMPLETE, |to| to.extend_from_slice(told));
+                });
+                return Step::Handled;
+            }
+        }
+        let forgets = server.suspects.any(Suspects::FORGET);
+        match tag {
+            b"DISCARD ALL\0" if forgets => self.forgotten(relay, server, true),
+            // In session mode its statements are its own business.
+            b"DISCARD ALL\0" => server.discarded |= server.suspects.any(Suspects::RESET),
+            b"DEALLOCATE ALL\0" if forgets => self.forgotten(relay, server, false),
+            // Of a statement that is not known by its name: it may have been one of ours.
+            b"DEALLOCATE\0" | b"DO\0" if forgets => {
+                server.prepared.iter_mut().for_each(|prepared| prepared.doubt_all());
+            }
+            b"COMMIT\0" => server.committed |= server.suspects.any(Suspects::RESET),
+            b"ROLLBACK\0" if server.exchange.is_last() => server.unlistens.clear(),
+            _ => {}
+        }
+        match note {
+            None | Some(Note::Amended(_)) => Step::Forward,
+            Some(_) => Step::Broken("a Parse or Close answered by a CommandComplete".to_owned()),
+        }
+    }
+
+    /// The server has forgotten all prepared statements; with `all`, everything else, too.
+    fn forgotten(&self, relay: &mut Relay<'_, '_>, server: &mut Server, all: bool) {
+        if let Some(prepared) = &mut server.prepared {
+            prepared.clear();
+        }
+        server.own_names = OwnNames::default();
+        server.discarded |= all;
+        let tag = server.holder.expect("a client is served");
+        let client = relay.client(tag);
+        if let Some(named) = &mut client.named {
+            named.clear();
+        }
+        if all && client.listening.is_some() {
+            let client = relay.clients.get(tag).expect("the holder of a server has a session");
+            self.unlisten_all(client, relay.out);
+        }
+    }
+
+    /// An ErrorResponse for the holder.
+    pub(crate) fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
+        let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
+        let repeated = server.is_to_repeat(body.unwrap_or_default());
+        let prepared = server.exchange.is_extended();
+        let syncs = server.exchange.failed();
+        if server.exchange.is_last() && !server.discarded {
+            // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD ALL, which is
+            // committed at once. (What does either is the last under way: what follows waits.)
+            server.unlistens.clear();
+            server.suspects.remove(Suspects::RESET);
+            if server.committed {
+                // A transaction that goes on, after AND CHAIN, must not be asked: a question would be its first statement,
+                // and SET TRANSACTION too late.
+                server.reset_in_doubt = true;
+            } else {
+                server.resets.clear();
+            }
+        }
+        if let Some(body) = body {
+            server.note_fatal(body);
+            if server.for_writes && Failure::read(body).code == code::READ_ONLY_SQL_TRANSACTION {
+                relay.out.push(Effect::Outdated { server: relay.me });
+            }
+        }
+        let tag = server.holder.expect("a client is served");
+        let client = relay.clients.get(tag).expect("the holder of a server has a session");
+        client.copies.failed();
+        let mut renamed = named::failed(body, prepared, client, server);
+        for _ in 0..syncs {
+            // Behind a COPY that failed before more data came, they mean something again.
+            relay.out.insert(Peer::Server(relay.me), |to| write(to, front::SYNC, |_| {}));
+            server.exchange.sync();
+            end_pipeline(client, server);
+        }
+        if repeated {
+            return Step::Drop;
+        }
+        if let Some(requests) = &server.amended_requests {
+            renamed = renamed.as_deref().or(body).and_then(|body| requests.relocate(body)).or(renamed);
+        }
+        let Some(renamed) = renamed else { return Step::Forward };
+        relay.flush(server, relay.at);
+        relay.run = end;
+        relay.out.insert(Peer::Client(tag), |to| {
+            write(to, back::ERROR_RESPONSE, |to| to.extend_from_slice(&renamed));
+        });
+        Step::Handled
+    }
+
+    /// A ReadyForQuery for the holder has been entered.
+    #[inline]
+    pub(crate) fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
+        let settled = server.exchange.is_settled();
+        if let Some(requests) = &mut server.amended_requests {
+            requests.end_query();
+        }
+        let tag = server.holder.expect("somebody holds the server");
+        if !server.exchange.discarded().is_empty() {
+            // It has answered less than it was asked.
+            named::settle_discarded(relay.client(tag), server);
+        }
+        relay.wake_holder(server);
+        if !settled && status == IDLE {
+            return Step::Forward;
+        }
+        let me = relay.me;
+        if status != IDLE && relay.client(tag).mode == PoolMode::Statement {
+            relay.flush(server, relay.at);
+            relay.run = end;
+            return self.refuse_transaction(relay, server, tag, settled);
+        }
+        if !settled {
+            return Step::Forward;
+        }
+        relay.client(tag).copies.settled();
+        if status == IDLE
+            && let Some(prepared) = &mut server.prepared
+        {
+            prepared.begin_transaction();
+        }
+        server.copies &= status != IDLE;
+        if status == IDLE && std::mem::take(&mut server.reset_in_doubt) {
+            server.suspects.add(Suspects::RESET);
+        }
+        let corrected = server.suspects.any(Suspects::RESET)
+            && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
+            && status != b'E';
+        let listens = status == IDLE && server.suspects.any(Suspects::LISTEN) && Self::shares_listening(server);
+        let awaited = status == IDLE && relay.client(tag).listening.is_some();
+        let lacks_pin = status == IDLE
+            && server.suspects != Suspects::NONE
+            && relay.clients.get(tag).is_some_and(|client| self.may_lack_pin(client, server));
+        if corrected || listens || awaited || lacks_pin {
+            // What it says of its parameters is yet to be corrected, or what it listens to is heard elsewhere, or it may have to go.
+            relay.flush(server, relay.at);
+            relay.run = end;
+            server.ready_withheld = Some(status);
+        } else {
+            relay.flush(server, end);
+        }
+        let client = relay.clients.get(tag).expect("the holder of a server has a session");
+        if server.told_mid {
+            server.told_mid = false;
+            client.mid_message = false;
+        }
+        if status != IDLE {
+            client.stand(tag, Standing::InTransaction, relay.out);
+            if corrected && !client.owes_server() && !server.owes_client() {
+                self.survey_in_transaction(client, me, server, relay.out);
+            }
+        } else if may_release(client, server) {
+            self.finish(tag, client, me, server, relay.out);
+        } else if !client.owes_server() {
+            client.stand(tag, Standing::Idle, relay.out);
+            if corrected && !server.owes_client() {
+                self.survey_in_transaction(client, me, server, relay.out);
+            }
+        }
+        if matches!(client.phase, Phase::Ready) && server.ready_withheld.is_some() {
+            if awaited && !client.owes_server() {
+                self.tell_in_time(tag, client, server, relay.out);
+            } else {
+                server.tell_ready(Some(tag), relay.out);
+            }
+        }
+        Step::Handled
+    }
+
+    /// A transaction stays open in statement mode: it is rolled back and the client told.
+    fn refuse_transaction(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &mut Server,
+        tag: ClientTag,
+        settled: bool,
+    ) -> Step {
+        let client = relay.clients.get(tag).expect("the holder of a server has a session");
+        client.mid_message = false;
+        server.told_mid = false;
+        self.unpin(client, relay.me, relay.out);
+        let stays = settled && !client.owes_server();
+        let report = Report {
+            severity: if stays { Severity::Error } else { Severity::Fatal },
+            code: code::FEATURE_NOT_SUPPORTED,
+            message: "transactions of several statements are not allowed in statement mode",
+            hint: "The transaction was rolled back. Use mode = \"transaction\" for this database.",
+        };
+        if stays {
+            relay.out.insert(Peer::Client(tag), |to| {
+                report.write(to);
+                write_ready(to, IDLE);
+            });
+            client.release(tag, relay.me, server, Verdict::Reset, relay.out);
+            Step::Handled
+        } else {
+            client.fail(tag, &report, Blame::Client, relay.out);
+            client.release(tag, relay.me, server, Verdict::Discard, relay.out);
+            server.stage = Stage::Closed;
+            Step::Over
+        }
+    }
+}

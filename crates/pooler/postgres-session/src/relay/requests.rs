@@ -1,0 +1,228 @@
+//! A client's message on its way to the server it holds: what must be known of it before it is forwarded, and in which form
+//! it is. Only texts and names are looked at; everything else passes by.
+
+use std::ops::Range;
+
+use seam::{ClientTag, Outbox, ServerTag};
+
+use crate::{
+    directory::{OnState, PoolMode},
+    features::{
+        plans,
+        prepared::{deallocate, named, told, unnamed},
+        rejection::reject,
+        sequences,
+        settings::{
+            bound_names::{note_bound_name, note_bound_names, values},
+            reset,
+        },
+    },
+    session::{
+        client::{Client, end_pipeline},
+        request::{Arrived, Step},
+        server::Server,
+        shared::Postgres,
+        soil::Soil,
+    },
+    sql::{
+        harmless,
+        scan::{scan, scan_beginning},
+        suspects::{ALL_CHANNELS, Findings, Suspects},
+    },
+    wire::message::{front, take_text, take_u32},
+};
+
+/// Looks at a message, before it is entered into the exchange. `kept` is the span of an unnamed Parse that has not been
+/// bound.
+#[inline]
+pub(crate) fn look(
+    postgres: &Postgres,
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> Step {
+    if server.is_about_to_repeat() {
+        client.awaits_answers = true;
+        return Step::Wait;
+    }
+    if client.copies.follow(client.mode, message) {
+        server.copies = true;
+    }
+    if server.suspects.any(Suspects::OF_INTEREST)
+        && let Some(step) = reset::before(client, server, message)
+    {
+        return step;
+    }
+    if client.mode == PoolMode::Session {
+        if matches!(message.header.kind, front::QUERY | front::PARSE | front::FUNCTION_CALL)
+            && !server.soil.has(Soil::BEYOND)
+        {
+            if message.may_wait() {
+                return Step::Wait;
+            }
+            watch_session(client, server, message);
+        }
+        return reset::in_session(client, (tag, server), message, out);
+    }
+    server.keep_more(message);
+    if message.header.kind == front::BIND {
+        server.bound_last = None;
+    }
+    match message.header.kind {
+        front::SYNC => {
+            end_pipeline(client, server);
+            Step::Forward
+        }
+        // The server discards it.
+        _ if server.exchange.is_skipping() => Step::Forward,
+        front::QUERY => query(postgres, (me, client), (tag, server), message, kept, out),
+        front::FUNCTION_CALL => {
+            if message.may_wait() {
+                return Step::Wait;
+            }
+            function_call(server, message);
+            Step::Forward
+        }
+        front::BIND if server.suspects.any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
+        front::DESCRIBE if server.bound_last.is_some() && message.body().first() == Some(&b'P') => {
+            if message.may_wait() {
+                return Step::Wait;
+            }
+            if told::describe_portal(client, server, message) { Step::Replaced(message.at) } else { Step::Forward }
+        }
+        front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && message.passes_by() => {
+            if message.header.kind == front::BIND {
+                *kept = None;
+                note_bound_names(server, message);
+                server.note_bound(message, client.unnamed_forgets);
+            }
+            Step::Forward
+        }
+        front::EXECUTE if !server.forgetting.is_empty() => {
+            named::execute(client, server, message);
+            Step::Forward
+        }
+        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => match message.statement_name() {
+            None if message.may_wait() => Step::Wait,
+            None | Some(None) => Step::Forward,
+            Some(Some(name)) if name.is_empty() => {
+                unnamed::follow(postgres, (me, client), (tag, server), message, kept, out)
+            }
+            Some(Some(name)) => named::follow(postgres, (me, client), (tag, server), message, name, out),
+        },
+        _ => Step::Forward,
+    }
+}
+
+/// A text of a client that keeps its server to its end: what matters is whether that can be cleaned then.
+fn watch_session(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
+    if message.header.kind == front::FUNCTION_CALL {
+        return watch_call(server, message);
+    }
+    let mut text = message.body();
+    if message.header.kind == front::PARSE && take_text(&mut text).is_none() {
+        return;
+    }
+    if !message.is_whole() {
+        return;
+    }
+    let mut findings = scan(text);
+    server.note_reading(&findings);
+    if findings.unlistens.iter().any(|channel| **channel == *ALL_CHANNELS) {
+        client.habits.listen_alone(false);
+    } else if findings.suspects.any(Suspects::LISTEN) && !findings.suspects.any(Suspects::HIDDEN) {
+        client.habits.listen_alone(true);
+    }
+    let named = server.catalogue.look_for_names(text, &mut findings.calls);
+    if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) || named || server.catalogue.may_go_beyond() {
+        server.soil.add(Soil::BEYOND);
+    }
+}
+
+/// A FunctionCall: some leave behind what no cleaning takes away.
+fn watch_call(server: &mut Server, message: &Arrived<'_>) {
+    if take_u32(&mut message.body()).is_none_or(harmless::is_number_beyond_cleaning) {
+        server.soil.add(Soil::BEYOND);
+    }
+}
+
+/// A FunctionCall: of a function that is known by its number to be harmless, or it may do anything.
+fn function_call(server: &mut Server, message: &Arrived<'_>) {
+    let mut body = message.body();
+    if take_u32(&mut body).is_some_and(harmless::is_harmless_number) {
+        return;
+    }
+    watch_call(server, message);
+    server.suspect(&Findings::of_call());
+    if !message.is_whole() {
+        return server.suspects.add(Suspects::UNNAMED);
+    }
+    // Format codes and arguments are as those of a Bind.
+    for value in values(body).into_iter().flatten() {
+        note_bound_name(server, value);
+    }
+}
+
+/// A simple query.
+fn query(
+    postgres: &Postgres,
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> Step {
+    if message.may_wait() {
+        return Step::Wait;
+    }
+    let mut amended = None;
+    let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
+    if looks && !server.exchange.is_skipping() {
+        let text = message.is_whole().then(|| message.body());
+        let findings = text.map_or_else(|| scan_beginning(message.body()), scan);
+        let mut findings = server.judge(findings, text.unwrap_or_default());
+        if message.is_whole()
+            && let Some(given_up) = deallocate::gives_up(client, server, message.body())
+        {
+            // Though a message has come in part, such as the one that began a COPY which has ended on the client's side.
+            if server.exchange.is_between() {
+                client.awaits_answers = true;
+                return Step::Wait;
+            }
+            if !client.mid_message && server.exchange.is_settled() && server.exchange.status() != b'E' {
+                *kept = None;
+                return deallocate::settle((me, client), (tag, server), message, &given_up, out);
+            }
+        }
+        if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
+            return step;
+        }
+        if let Some(step) = plans::before(client, (tag, server), &findings, out) {
+            return step;
+        }
+        if let Some(text) = text
+            && let Some(step) = postgres.pin_before((me, client), (tag, server), (&findings, text), message, out)
+        {
+            return step;
+        }
+        if findings.suspects != Suspects::NONE {
+            if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
+                reject(tag, server, front::QUERY, out);
+                return Step::Replaced(message.end());
+            }
+            if server.policy.on_state != OnState::Allow {
+                amended = reset::query(client, (tag, server), message, &mut findings, out);
+            }
+            if matches!(amended, Some(Step::Wait)) {
+                return Step::Wait;
+            }
+            server.suspect(&findings);
+        }
+    }
+    if let Some(step) = unnamed::query(&postgres.texts, (me, client), (tag, server), message, kept, out) {
+        return step;
+    }
+    amended.unwrap_or(Step::Forward)
+}

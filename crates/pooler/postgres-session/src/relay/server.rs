@@ -1,0 +1,403 @@
+//! A server's session: what it sends goes to the client that holds it, settles its exchange, and ends the lease. How it
+//! logs in and what Poolhouse itself asks of it is told elsewhere.
+
+use std::sync::Arc;
+
+use seam::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions};
+
+use crate::{
+    exchange::Note,
+    features::prepared::{
+        deallocate,
+        named::{self, Answer},
+    },
+    relay::answer::{Relay, Step},
+    session::{
+        client::Client,
+        listen::Duty,
+        server::{Server, Stage},
+        shared::Postgres,
+    },
+    sql::{
+        parameters::{Settings, is_fact},
+        suspects::Suspects,
+    },
+    wire::{
+        error::Failure,
+        message::{HEADER, Header, back, take_text, write_parse_complete},
+    },
+};
+
+/// The fact that no client can change, and a promotion does.
+const IN_HOT_STANDBY: &[u8] = b"in_hot_standby";
+
+/// Longest message of a server: the length is a signed number.
+const MAX_LENGTH: u32 = i32::MAX as u32;
+
+impl Server {
+    /// Remembers a ParameterStatus; returns false if it is malformed.
+    pub(crate) fn record(&mut self, postgres: &Postgres, mut body: &[u8]) -> bool {
+        let (Some(name), Some(value), []) = (take_text(&mut body), take_text(&mut body), body) else { return false };
+        if is_fact(name) {
+            if self.facts.get(name) != Some(value) {
+                if name == IN_HOT_STANDBY {
+                    postgres.parameters.fact_changed(self.pool, name, value);
+                }
+                self.facts = Arc::new(self.facts.with(name, value));
+            }
+        } else if self.settings.reported.get(name) != Some(value) {
+            self.note_reported(name);
+            self.heard = true;
+            if name == b"standard_conforming_strings" {
+                self.odd_strings = value != b"on";
+            }
+            let reported = self.settings.reported.with(name, value);
+            self.settings = postgres.parameters.intern(Settings::new(reported, self.settings.extras.clone()));
+        }
+        true
+    }
+}
+
+impl Postgres {
+    /// Handles a server's input from `at` on; returns how much is consumed in all.
+    pub(crate) fn relay_server(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        at: usize,
+        out: &mut Outbox,
+    ) -> usize {
+        let mut relay = Relay { me, clients, bytes: input.bytes, full: input.full, at, run: at, ended: false, out };
+        loop {
+            if server.body > 0 {
+                let part = (server.body as usize).min(relay.bytes.len() - relay.at);
+                if !server.body_to_client {
+                    relay.flush(server, relay.at);
+                    relay.run += part;
+                }
+                relay.at += part;
+                server.body -= part as u32;
+                if server.body > 0 {
+                    break;
+                }
+                relay.completed(self, server);
+            }
+            let Some(header) = Header::read(&relay.bytes[relay.at..]) else { break };
+            let end = relay.at + header.total();
+            if header.kind == back::DATA_ROW && (4..=MAX_LENGTH).contains(&header.length) && server.serves_client() {
+                // Most messages are rows: they only have to be stepped over.
+                let here = end.min(relay.bytes.len());
+                server.body = (end - here) as u32;
+                server.body_to_client = true;
+                relay.at = here;
+                continue;
+            }
+            let step = if !(4..=MAX_LENGTH).contains(&header.length) {
+                Step::Broken(format!("a message of length {}", header.length))
+            } else if server.work.is_some() {
+                self.for_us(&mut relay, server, header, end)
+            } else if server.holder.is_some() {
+                self.for_client(&mut relay, server, header, end)
+            } else {
+                self.for_nobody(&mut relay, server, header, end)
+            };
+            let here = end.min(relay.bytes.len());
+            if server.exchange.take_moved() {
+                relay.wake_holder(server);
+            }
+            match step {
+                Step::Forward => server.body_to_client = true,
+                Step::Drop => {
+                    relay.flush(server, relay.at);
+                    relay.run = here;
+                    server.body_to_client = false;
+                }
+                Step::Handled => {
+                    assert!(relay.run == end, "a handled message leaves no run behind");
+                    server.body_to_client = false;
+                }
+                Step::Wait => {
+                    relay.out.need = if end > relay.bytes.len() { header.total() } else { 0 };
+                    break;
+                }
+                Step::Broken(what) => {
+                    relay.flush(server, relay.at);
+                    self.broken(me, server, relay.clients, &what, relay.out);
+                    return input.bytes.len();
+                }
+                Step::Over => return input.bytes.len(),
+            }
+            server.body = (end - here) as u32;
+            relay.at = here;
+        }
+        relay.flush(server, relay.at);
+        if relay.ended && server.serves_client() && server.exchange.is_running() {
+            let client = server.holder.expect("a client is served");
+            relay.out.push(Effect::Progress { client });
+        }
+        let mid = server.owes_client();
+        if mid != server.told_mid
+            && let Some(holder) = server.holder
+        {
+            server.told_mid = mid;
+            relay.client(holder).mid_message = mid;
+        }
+        relay.at
+    }
+
+    /// A message while a client holds the server.
+    #[inline]
+    fn for_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+        let whole = end <= relay.bytes.len();
+        relay.ended |= match header.kind {
+            back::READY_FOR_QUERY => true,
+            back::COMMAND_COMPLETE => server.exchange.is_extended(),
+            _ => false,
+        };
+        match header.kind {
+            back::COPY_DATA | back::NOTICE_RESPONSE => Step::Forward,
+            back::NOTIFICATION_RESPONSE => notification(relay, server, whole, end),
+            back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
+                Ok(status) if server.exchange.ready(status) => {
+                    server.unsynced = false;
+                    if server.repeat(relay.me, relay.out) {
+                        relay.wake_holder(server);
+                        Step::Drop
+                    } else {
+                        self.ready(relay, server, status, end)
+                    }
+                }
+                Ok(_) => Step::Broken("a ReadyForQuery that nobody asked for".to_owned()),
+                Err(step) => step,
+            },
+            back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
+            back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
+            back::ERROR_RESPONSE => self.error(relay, server, whole, end),
+            back::PARSE_COMPLETE | back::CLOSE_COMPLETE => {
+                let Some(note) = server.exchange.answered(header.kind) else { return Step::Forward };
+                let client = server.holder.and_then(|tag| relay.clients.get(tag));
+                match named::settle(note, true, client, server) {
+                    Answer::Same => Step::Forward,
+                    Answer::Nothing => Step::Drop,
+                    answer @ (Answer::ParseComplete | Answer::Deallocated { .. }) => {
+                        relay.flush(server, relay.at);
+                        relay.run = end;
+                        let tag = server.holder.expect("a client is served");
+                        relay.out.insert(Peer::Client(tag), |to| match answer {
+                            Answer::Deallocated { all } => deallocate::write_complete(to, all),
+                            _ => write_parse_complete(to),
+                        });
+                        if whole { Step::Handled } else { Step::Broken("a CloseComplete with a body".to_owned()) }
+                    }
+                }
+            }
+            back::COMMAND_COMPLETE if server.suspects.any(Suspects::TELLING) || !server.unlistens.is_empty() => {
+                if !whole && !relay.full {
+                    return Step::Wait;
+                }
+                self.done(relay, server, end)
+            }
+            back::BIND_COMPLETE => match server.exchange.answered(header.kind) {
+                None => Step::Forward,
+                Some(Note::Swallowed) => Step::Drop,
+                Some(_) => Step::Broken("a Parse or Close answered by a BindComplete".to_owned()),
+            },
+            back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
+                if server.exchange.describing().is_some() =>
+            {
+                self.described(relay, server, header, end)
+            }
+            back::COPY_IN_RESPONSE if server.exchange.copy_begins() => Step::Forward,
+            back::COPY_IN_RESPONSE => Step::Broken("a COPY that no request has begun".to_owned()),
+            back::COMMAND_COMPLETE
+            | back::COPY_DONE
+            | back::COPY_OUT_RESPONSE
+            | back::EMPTY_QUERY_RESPONSE
+            | back::FUNCTION_CALL_RESPONSE
+            | back::NO_DATA
+            | back::PARAMETER_DESCRIPTION
+            | back::PORTAL_SUSPENDED
+            | back::ROW_DESCRIPTION => passed_on(server, header.kind),
+            kind => Step::Broken(unexpected(kind)),
+        }
+    }
+
+    /// A part of the answer to a Describe that is looked at.
+    fn described(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+        if end > relay.bytes.len() && !relay.full {
+            return Step::Wait;
+        }
+        let has_come = relay.bytes.get(relay.at + HEADER..end.min(relay.bytes.len())).unwrap_or_default();
+        let client = server.holder.and_then(|tag| relay.clients.get(tag));
+        if self.description(client, server, (header.kind, has_come, header.total() - HEADER)) {
+            return Step::Forward;
+        }
+        if header.kind != back::PARAMETER_DESCRIPTION {
+            relay.wake_holder(server);
+        }
+        Step::Drop
+    }
+
+    /// A ParameterStatus: it holds for the server and for who holds it.
+    fn parameter(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
+        match (whole, relay.full) {
+            (false, false) => return Step::Wait,
+            (false, true) => return Step::Broken("a ParameterStatus without an end".to_owned()),
+            (true, _) => {}
+        }
+        if !server.record(self, &relay.bytes[relay.at + HEADER..end]) {
+            return Step::Broken("a malformed ParameterStatus".to_owned());
+        }
+        match server.holder {
+            Some(tag) if server.work.is_none() => {
+                relay.client(tag).settings = Some(server.settings.clone());
+                Step::Forward
+            }
+            _ => Step::Drop,
+        }
+    }
+
+    /// A message while the server answers a query of ours.
+    fn for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+        let whole = end <= relay.bytes.len();
+        let prefaces = server.is_prefaced();
+        let work = server.work.as_mut().expect("the server is at work for us");
+        match header.kind {
+            back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
+                Ok(status) => {
+                    relay.flush(server, relay.at);
+                    relay.run = end;
+                    self.work_ready(relay.me, server, relay.clients, status, relay.out);
+                    if matches!(server.stage, Stage::Closed) { Step::Over } else { Step::Handled }
+                }
+                Err(step) => step,
+            },
+            back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
+            back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
+            back::ERROR_RESPONSE => {
+                work.answered = true;
+                let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
+                work.failure.get_or_insert(failure);
+                if whole {
+                    server.note_fatal(&relay.bytes[relay.at + HEADER..end]);
+                }
+                // Even a FATAL one tells that nothing behind it was carried out.
+                if prefaces {
+                    let failure = server.work.as_mut().and_then(|work| work.failure.take()).expect("just set");
+                    self.preface_failed(relay.me, server, relay.clients, failure, relay.out);
+                    return Step::Over;
+                }
+                Step::Drop
+            }
+            back::PARSE_COMPLETE | back::BIND_COMPLETE if prefaces => Step::Drop,
+            back::PARSE_COMPLETE | back::BIND_COMPLETE | back::CLOSE_COMPLETE if work.is_lookup() => Step::Drop,
+            back::CLOSE_COMPLETE if !prefaces => Step::Broken(unexpected(header.kind)),
+            back::COMMAND_COMPLETE | back::CLOSE_COMPLETE if prefaces && !whole => Step::Wait,
+            back::COMMAND_COMPLETE | back::EMPTY_QUERY_RESPONSE | back::CLOSE_COMPLETE => {
+                work.answered = true;
+                if !prefaces {
+                    return Step::Drop;
+                }
+                relay.flush(server, relay.at);
+                relay.run = end;
+                self.stepped(relay.me, server, relay.clients, relay.out);
+                Step::Handled
+            }
+            back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
+            back::DATA_ROW => {
+                if !work.row(relay.bytes.get(relay.at + HEADER..end)) {
+                    return Step::Broken("a malformed DataRow".to_owned());
+                }
+                Step::Drop
+            }
+            back::NOTIFICATION_RESPONSE => self.heard(relay, server, whole, end),
+            back::ROW_DESCRIPTION | back::NOTICE_RESPONSE => Step::Drop,
+            kind => Step::Broken(unexpected(kind)),
+        }
+    }
+
+    /// A message while nobody holds the server: it may only be asynchronous.
+    fn for_nobody(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+        let whole = end <= relay.bytes.len();
+        match header.kind {
+            back::NOTIFICATION_RESPONSE => self.heard(relay, server, whole, end),
+            back::NOTICE_RESPONSE => Step::Drop,
+            back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
+            back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
+            back::ERROR_RESPONSE => {
+                let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
+                server.fatal = Some(failure.text().into());
+                server.stage = Stage::Closed;
+                let reason = CloseReason::Error(Blame::Server, failure.text());
+                relay.out.push(Effect::Close { peer: Peer::Server(relay.me), reason });
+                Step::Over
+            }
+            kind => Step::Broken(unexpected(kind)),
+        }
+    }
+
+    /// A notification while the server serves no client: it is for those for whom the server listens, or for the holder, which
+    /// may have been told already that its transaction is over.
+    fn heard(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
+        let for_all = matches!(server.duty, Duty::Listens(_));
+        let for_holder = server.holder.is_some_and(|tag| Self::listens_alone(relay.client(tag), server));
+        match (whole, relay.full) {
+            _ if !for_all && !for_holder => Step::Drop,
+            (false, false) => Step::Wait,
+            (false, true) => Step::Broken("a notification without an end".to_owned()),
+            (true, _) if for_all => {
+                self.fan_out(server, &relay.bytes[relay.at..end], relay.out);
+                Step::Drop
+            }
+            (true, _) => notification(relay, server, whole, end),
+        }
+    }
+}
+
+/// A notification for the holder, unless it gets the same from a server that listens for it.
+fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
+    let holder = server.holder.expect("a client is served");
+    if relay.client(holder).listening.is_none() {
+        return Step::Forward;
+    }
+    if !whole && !relay.full {
+        return Step::Wait;
+    }
+    // The process that notifies comes before the channel.
+    let mut body = relay.bytes.get(relay.at + HEADER + 4..end).unwrap_or_default();
+    let known = take_text(&mut body).is_some_and(|channel| relay.client(holder).hears(channel));
+    if known { Step::Drop } else { Step::Forward }
+}
+
+/// What becomes of an answer of this type, which is none to a Parse or Close.
+#[inline]
+fn passed_on(server: &mut Server, kind: u8) -> Step {
+    match server.exchange.answered(kind) {
+        None | Some(Note::Amended(_)) => Step::Forward,
+        Some(_) => Step::Broken(format!("a Parse or Close answered by 0x{kind:02X}")),
+    }
+}
+
+/// The status in a ReadyForQuery.
+fn ready_status(relay: &Relay<'_, '_>, header: Header, whole: bool) -> Result<u8, Step> {
+    if header.length != 5 {
+        return Err(Step::Broken(format!("a ReadyForQuery of length {}", header.length)));
+    }
+    if !whole {
+        return Err(Step::Wait);
+    }
+    match relay.bytes[relay.at + HEADER] {
+        status @ (b'I' | b'T' | b'E') => Ok(status),
+        status => Err(Step::Broken(format!("a ReadyForQuery of unknown status 0x{status:02X}"))),
+    }
+}
+
+fn unexpected(kind: u8) -> String {
+    if kind.is_ascii_graphic() {
+        format!("an unexpected message of type '{}'", char::from(kind))
+    } else {
+        format!("an unexpected message of type 0x{kind:02X}")
+    }
+}

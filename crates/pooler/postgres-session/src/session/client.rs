@@ -1,0 +1,359 @@
+//! The state of a client's connection, and what it does whatever it asks for: it is told, gives its server back, and goes.
+
+use std::sync::Arc;
+
+use seam::{
+    Blame, ClientTag, CloseReason, Effect, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Standing, Verdict,
+};
+
+use crate::{
+    directory::PoolMode,
+    session::{
+        client_login::Login,
+        copy::Copies,
+        listen::{Listening, OUTDATED, post},
+        pins::Pin,
+        server::Server,
+        statements::Named,
+        texts::Text,
+        unnamed::Owner,
+    },
+    sql::parameters::Settings,
+    wire::{
+        error::{Report, Severity, code},
+        message::IDLE,
+    },
+};
+
+/// The state of one client's connection. Small, since tens of thousands are idle; what only the login needs is in a
+/// box that goes away with it.
+pub struct Client {
+    pub(crate) phase: Phase,
+    pub(crate) standing: Standing,
+    /// The pool it uses; meaningless during login.
+    pub(crate) pool: PoolId,
+    pub(crate) mode: PoolMode,
+    /// Proof of the right to cancel its work.
+    pub(crate) secret: u64,
+    /// The server it holds.
+    pub(crate) lease: Option<ServerTag>,
+    /// Bytes of the current message of the client that are still to come.
+    pub(crate) body: u32,
+    /// They go to the server, otherwise nowhere.
+    pub(crate) body_to_server: bool,
+    /// The client has received a part of a message of its server: nothing can be inserted now.
+    pub(crate) mid_message: bool,
+
+    // Of its requests.
+    /// What remains of a request that was answered with an error instead of being forwarded.
+    pub(crate) skip: Skip,
+    /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
+    pub(crate) asked_alone: bool,
+    /// Its next request waits for the answers to earlier ones.
+    pub(crate) awaits_answers: bool,
+    /// Which of its statements may be a COPY.
+    pub(crate) copies: Copies,
+    /// A server was lost before it got anything of the present request.
+    pub(crate) retried: bool,
+    /// Its next server has to be one that nobody has had.
+    pub(crate) wants_unused: bool,
+
+    // Of `features::pins`.
+    /// Why it keeps its server beyond its transactions.
+    pub(crate) pin: Option<Pin>,
+
+    // Of `features::settings`.
+    /// What it has, and was told; known from the end of its login on.
+    pub(crate) settings: Option<Arc<Settings>>,
+    /// What it has when it has set nothing since its login: RESET leads back there.
+    pub(crate) start: Option<Arc<Settings>>,
+    /// What it would have if it had asked for nothing either: the defaults of the server that it had last.
+    pub(crate) base: Option<Arc<Settings>>,
+
+    // Of `features::listen`.
+    /// What it listens to on a server that it shares with others.
+    pub(crate) listening: Option<Box<Listening>>,
+    // Of `features::sequences`, and of listeners in session mode.
+    pub(crate) habits: Habits,
+
+    // Of `features::prepared`.
+    /// Its named statements, if it has any.
+    pub(crate) named: Option<Box<Named>>,
+    /// The Parse of its unnamed statement, if it may be needed again.
+    pub(crate) unnamed: Option<Arc<Text>>,
+    /// The message of which a part was forwarded is that Parse.
+    pub(crate) unnamed_grows: bool,
+    /// No Sync has come since that Parse.
+    pub(crate) unnamed_is_new: bool,
+    /// That has the server forget all prepared statements.
+    pub(crate) unnamed_forgets: bool,
+    /// Counts its unnamed statements.
+    pub(crate) unnamed_version: u32,
+
+    // Of `features::preface`.
+    /// Bytes of its input that were sent ahead of the outcome of a preface, and are still with the driver.
+    pub(crate) ahead: u32,
+    /// No more may be sent ahead.
+    pub(crate) ahead_ended: bool,
+    /// Servers that failed to take its settings, one after the other.
+    pub(crate) tries: u8,
+}
+
+/// Where a client's session is.
+pub(crate) enum Phase {
+    /// Not yet logged in.
+    Login(Box<Login>),
+    /// Its requests are handled as they come.
+    Ready,
+    /// A request got no server, and its end has not come yet. So many bytes, from the next one on, were sent before it was told.
+    Refused(u32),
+    /// A lease was asked for.
+    Waiting,
+    /// The server it was granted is being brought to the client's settings.
+    Applying,
+    /// It is to hear notifications, and the server that is to listen for it does not yet.
+    Subscribing,
+    /// It was told to go.
+    Closed,
+}
+
+/// What is to be ignored of the client's input.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Skip {
+    Nothing,
+    /// One message.
+    Message,
+    /// Everything up to a Sync.
+    ToSync,
+}
+
+/// What its texts have shown of a client for good, in one byte.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Habits(u8);
+
+impl Habits {
+    const LAST_VALUES: u8 = 1;
+    const LISTENS_ALONE: u8 = 2;
+
+    /// It asks for last values of sequences.
+    pub(crate) fn asks_last_values(self) -> bool {
+        self.0 & Self::LAST_VALUES != 0
+    }
+
+    /// It asks for last values of sequences from now on.
+    pub(crate) fn ask_last_values(&mut self) {
+        self.0 |= Self::LAST_VALUES;
+    }
+
+    /// It listens on the server that is its own.
+    pub(crate) fn listens_alone(self) -> bool {
+        self.0 & Self::LISTENS_ALONE != 0
+    }
+
+    /// It listens on the server that is its own, or does so no longer.
+    pub(crate) fn listen_alone(&mut self, listens: bool) {
+        self.0 = (self.0 & !Self::LISTENS_ALONE) | if listens { Self::LISTENS_ALONE } else { 0 };
+    }
+}
+
+impl Client {
+    /// One that has just connected.
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self {
+            phase: Phase::Login(Box::new(Login::new(origin))),
+            lease: None,
+            settings: None,
+            start: None,
+            base: None,
+            named: None,
+            pin: None,
+            awaits_answers: false,
+            wants_unused: false,
+            copies: Copies::default(),
+            habits: Habits::default(),
+            listening: None,
+            unnamed: None,
+            unnamed_grows: false,
+            unnamed_is_new: false,
+            unnamed_forgets: false,
+            unnamed_version: 0,
+            pool: PoolId(u32::MAX),
+            secret: 0,
+            body: 0,
+            body_to_server: false,
+            mid_message: false,
+            skip: Skip::Nothing,
+            retried: false,
+            ahead: 0,
+            ahead_ended: false,
+            tries: 0,
+            asked_alone: false,
+            mode: PoolMode::Transaction,
+            standing: Standing::Login,
+        }
+    }
+
+    /// A part of a message has been forwarded, and its server waits for the rest.
+    pub(crate) fn owes_server(&self) -> bool {
+        self.body > 0 && self.body_to_server
+    }
+
+    /// Changes its standing.
+    #[inline]
+    pub(crate) fn stand(&mut self, me: ClientTag, standing: Standing, out: &mut Outbox) {
+        if self.standing != standing && !matches!(self.phase, Phase::Closed) {
+            self.standing = standing;
+            let waits = standing == Standing::Idle && self.hears_others();
+            out.push(Effect::Standing { client: me, standing: if waits { Standing::Subscribed } else { standing } });
+            if standing == Standing::Idle && self.listening.is_some() {
+                self.tell_pending(me, out);
+            }
+        }
+    }
+
+    /// Notifications come for it while it has nothing in progress.
+    fn hears_others(&self) -> bool {
+        self.listening.is_some() || self.habits.listens_alone() || self.pin == Some(Pin::Listen)
+    }
+
+    /// Gives the server back; if something may have been left behind in it, to be cleaned of everything.
+    pub(crate) fn release(
+        &mut self,
+        me: ClientTag,
+        tag: ServerTag,
+        server: &mut Server,
+        verdict: Verdict,
+        out: &mut Outbox,
+    ) {
+        server.soil_at_release();
+        let verdict = server.worse(verdict);
+        self.part(server);
+        server.give_back(tag, verdict, out);
+        if !matches!(self.phase, Phase::Login(_)) {
+            self.stand(me, Standing::Idle, out);
+        }
+    }
+
+    /// It and its server have nothing more to do with each other.
+    pub(crate) fn part(&mut self, server: &mut Server) {
+        self.lease = None;
+        server.holder = None;
+        server.pinned = false;
+        server.told_mid = false;
+        server.copies = false;
+        server.exchange.shrink();
+        server.settle_change();
+    }
+
+    /// Tells the client why and closes its connection. The driver releases what it holds through `client_gone`.
+    pub(crate) fn fail(&mut self, me: ClientTag, report: &Report<'_>, blame: Blame, out: &mut Outbox) {
+        if !self.mid_message {
+            out.insert(Peer::Client(me), |to| report.write(to));
+        }
+        self.close(me, CloseReason::Error(blame, report.message.to_owned()), out);
+    }
+
+    /// Closes the connection.
+    pub(crate) fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
+        self.phase = Phase::Closed;
+        out.push(Effect::Close { peer: Peer::Client(me), reason });
+    }
+
+    /// Closes the connection because the client broke the protocol.
+    pub(crate) fn violation(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
+        let hint = "The client and Poolhouse no longer agree where a message begins.";
+        let report = Report { severity: Severity::Fatal, code: code::PROTOCOL_VIOLATION, message, hint };
+        self.fail(me, &report, Blame::Client, out);
+    }
+
+    /// The request the client waits with is answered with an error; the client stays. Its input is to be handed to
+    /// it again, so that the request can be skipped.
+    pub(crate) fn decline(&mut self, me: ClientTag, report: &Report<'_>, out: &mut Outbox) {
+        assert!(matches!(self.phase, Phase::Waiting), "only a waiting request is declined");
+        out.insert(Peer::Client(me), |to| report.write(to));
+        self.skip = if self.asked_alone { Skip::Message } else { Skip::ToSync };
+        self.phase = Phase::Ready;
+        out.push(Effect::Wake { client: me });
+    }
+
+    /// Asks for a server.
+    pub(crate) fn wish(&mut self, me: ClientTag) -> Effect {
+        let unused = std::mem::take(&mut self.wants_unused);
+        let kind = if unused { LeaseKind::Unused } else { LeaseKind::Exclusive };
+        Effect::Lease { client: me, pool: self.pool, kind }
+    }
+
+    /// Whom its unnamed statement is found with at a server.
+    #[inline]
+    pub(crate) fn unnamed_owner(&self, me: ClientTag) -> Owner {
+        Owner::new(me, self.secret, self.unnamed_version)
+    }
+
+    /// Its unnamed statement is gone, or another one now: servers that have the one it had no longer have its own.
+    #[inline]
+    pub(crate) fn drop_unnamed(&mut self) {
+        self.unnamed = None;
+        self.unnamed_version = self.unnamed_version.wrapping_add(1);
+    }
+
+    /// Whether it is told of notifications on this channel by the shared server.
+    pub(crate) fn hears(&self, channel: &[u8]) -> bool {
+        self.listening.as_ref().is_some_and(|listening| listening.channels.iter().any(|name| **name == *channel))
+    }
+
+    /// Its transaction is over: it gets what has waited for that.
+    #[cold]
+    pub(crate) fn tell_pending(&mut self, me: ClientTag, out: &mut Outbox) {
+        if let Some(listening) = &mut self.listening {
+            let pending = std::mem::take(&mut listening.pending);
+            out.insert(Peer::Client(me), |to| to.extend_from_slice(&pending));
+            if std::mem::take(&mut listening.outdated) {
+                post(me, listening.key, &[OUTDATED], out);
+            }
+        }
+    }
+}
+
+/// Whether a client may give its server back now: nobody owes anything, no message is under way, and no transaction is
+/// open.
+pub(crate) fn may_release(client: &Client, server: &Server) -> bool {
+    client.mode != PoolMode::Session
+        && !client.owes_server()
+        && server.exchange.is_settled()
+        && server.exchange.status() == IDLE
+        && !server.owes_client()
+        && server.work.is_none()
+}
+
+/// Whether the server has nothing to do for the client until more comes from it, though a request is under way.
+pub(crate) fn awaits_client(client: &Client, server: &Server) -> bool {
+    matches!(client.phase, Phase::Ready)
+        && server.work.is_none()
+        && server.ready_withheld.is_none()
+        && server.body == 0
+        && server.exchange.awaits_client(client.owes_server())
+}
+
+/// A Sync is forwarded.
+#[inline]
+pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
+    if let Some(prepared) = &mut server.prepared {
+        prepared.end_pipeline();
+    }
+    server.unnamed.end_pipeline();
+    if let Some(named) = &mut client.named {
+        named.end_pipeline();
+    }
+    client.unnamed_is_new = false;
+    server.mid_pipeline = false;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_small() {
+        assert!(size_of::<Client>() <= 120, "{}", size_of::<Client>());
+    }
+}

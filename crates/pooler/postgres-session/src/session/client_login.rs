@@ -1,0 +1,80 @@
+//! What is known of a client that is logging in.
+
+use std::sync::Arc;
+
+use seam::{Origin, Refusal, Secured};
+
+use crate::wire::startup::{Packet, Start};
+
+/// What is needed of a client until it is logged in.
+pub(crate) struct Login {
+    pub(crate) origin: Origin,
+    pub(crate) step: Step,
+    pub(crate) start: Start,
+    /// What its TLS handshake has shown.
+    pub(crate) secured: Option<Secured>,
+    /// It began with that handshake.
+    pub(crate) direct: bool,
+    /// Requests for encryption already declined: one of each kind is allowed.
+    pub(crate) declined: Vec<Packet>,
+    /// It is to be turned away once it has said what it wants: before that it would not understand.
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// What of it comes next.
+pub(crate) enum Step {
+    /// Its first packet is awaited.
+    Packet,
+    /// The answer to an md5 challenge is awaited.
+    Md5 { stored: Arc<str>, salt: [u8; 4] },
+    /// SASLInitialResponse is awaited.
+    SaslFirst(scram::Server),
+    /// SASLResponse is awaited.
+    SaslLast(scram::Server),
+    /// A server is awaited or at work that is asked who may log in.
+    Asking,
+    /// It is authenticated; a server to learn the parameters from is awaited or at work.
+    Parameters,
+}
+
+/// Whom a server is asked about.
+pub(crate) struct Asked {
+    pub(crate) origin: Origin,
+    pub(crate) database: String,
+    pub(crate) user: String,
+}
+
+impl Login {
+    /// Of a client that has just connected.
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            step: Step::Packet,
+            start: Start::default(),
+            secured: None,
+            direct: false,
+            declined: Vec::new(),
+            refusal: None,
+        }
+    }
+
+    /// The client has not said yet what it wants, so an error could be taken for the answer to a request for
+    /// encryption.
+    pub(crate) fn defer(&mut self, why: Refusal) -> Option<Refusal> {
+        if !matches!(self.step, Step::Packet) {
+            return Some(why);
+        }
+        self.refusal = Some(why);
+        None
+    }
+
+    /// Whom a server is asked about, if it is.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        let Start { database, user, .. } = &self.start;
+        matches!(self.step, Step::Asking).then(|| Asked {
+            origin: self.origin,
+            database: database.clone(),
+            user: user.clone(),
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! The question what of a session's reported parameters is its server's own: a value that was reported may have been set in the
+//! session, or may be what all sessions begin with now, after a reload of the database's configuration. It knows no connection.
+//!
+//! PostgreSQL reports only what differs from its last report, and an idle session reports nothing. So a report is at first this
+//! server's value, and whose it is has to be asked.
+
+use seam::Verdict;
+
+use crate::{
+    sql::parameters::{Pairs, Settings, write_literal},
+    wire::message::take_u32,
+};
+
+/// Where a value comes from that was set in the session.
+const SESSION: &[u8] = b"session";
+
+/// Where values come from that a role or a database has.
+const OF_ROLE: [&[u8]; 3] = [b"database", b"user", b"database user"];
+
+/// What is done behind the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Then {
+    /// The server has just logged in, and begins otherwise than those before it.
+    Start,
+    /// The server is ready.
+    Ready,
+    /// It goes back to its pool.
+    Release(Verdict),
+    /// Its holder is done, and gives it back.
+    Finish,
+    /// Its holder has just been granted it.
+    Grant,
+}
+
+/// The question, and what was answered so far.
+pub(crate) struct Question {
+    pub(crate) then: Then,
+    /// Names that the server has told of.
+    told: Vec<Box<[u8]>>,
+    /// Names of what was set in the session, or of what cannot be said to be otherwise.
+    set: Vec<Box<[u8]>>,
+    /// Names of what a role or a database has.
+    pub(crate) of_role: Vec<Box<[u8]>>,
+}
+
+/// The question's text for a session with these settings.
+pub(crate) fn write(settings: &Settings) -> Vec<u8> {
+    let names: Vec<&[u8]> = settings.reported.iter().map(|(name, _)| name).filter(|name| is_plain(name)).collect();
+    // Where a value is spelt in two ways, case is the difference.
+    let mut sql = b"/* poolhouse: defaults */ SELECT name, source, \
+        pg_catalog.lower(setting) OPERATOR(pg_catalog.=) pg_catalog.lower(reset_val) \
+        FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) ANY ("
+        .to_vec();
+    write_literal(&mut sql, &[&b"{"[..], &names.join(&b','), &b"}"[..]].concat());
+    sql.extend_from_slice(b"::pg_catalog.text[])");
+    sql
+}
+
+fn is_plain(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+}
+
+impl Question {
+    pub(crate) fn new(then: Then) -> Self {
+        Self { then, told: Vec::new(), set: Vec::new(), of_role: Vec::new() }
+    }
+
+    /// Takes the body of a DataRow; `None` if it is malformed.
+    pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
+        let (count, mut rest) = body.split_first_chunk::<2>()?;
+        let mut columns = [None; 3];
+        if *count != [0, 3] {
+            return None;
+        }
+        for column in &mut columns {
+            let length = take_u32(&mut rest)?;
+            if length != u32::MAX {
+                let (value, after) = rest.split_at_checked(length as usize)?;
+                *column = Some(value);
+                rest = after;
+            }
+        }
+        let (name, source) = (columns[0]?, columns[1].unwrap_or_default());
+        self.told.push(name.into());
+        if source == SESSION || columns[2] != Some(b"t") {
+            self.set.push(name.into());
+        } else if OF_ROLE.contains(&source) {
+            self.of_role.push(name.into());
+        }
+        Some(())
+    }
+
+    /// What of these settings was set in the session, of what the server reports.
+    pub(crate) fn set_of(&self, settings: &Settings) -> Pairs {
+        let is_of = |names: &[Box<[u8]>], name: &[u8]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        settings.reported.iter().filter(|(name, _)| is_of(&self.set, name) || !is_of(&self.told, name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(columns: [&str; 3]) -> Vec<u8> {
+        let mut body = 3u16.to_be_bytes().to_vec();
+        for text in columns {
+            body.extend((text.len() as u32).to_be_bytes());
+            body.extend(text.as_bytes());
+        }
+        body
+    }
+
+    #[test]
+    fn what_is_not_known_to_be_the_servers_own_counts_as_set() {
+        let pairs =
+            [("DateStyle", "ISO, DMY"), ("TimeZone", "CET"), ("IntervalStyle", "postgres"), ("x", "1"), ("y", "2")];
+        let reported = pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+        let settings = Settings::new(reported, Pairs::default());
+        let mut question = Question::new(Then::Ready);
+        question.row(&row(["DateStyle", "configuration file", "t"])).unwrap();
+        question.row(&row(["TimeZone", "session", "t"])).unwrap();
+        question.row(&row(["IntervalStyle", "user", "t"])).unwrap();
+        question.row(&row(["x", "default", "f"])).unwrap();
+        let set: Vec<_> = question.set_of(&settings).iter().map(|(name, _)| name.to_vec()).collect();
+        assert_eq!(set, [b"TimeZone".to_vec(), b"x".to_vec(), b"y".to_vec()]);
+        assert_eq!(question.of_role, [Box::from(*b"IntervalStyle")]);
+        for bad in [&b""[..], b"\0\x02", b"\0\x03\0\0\0\x09ab"] {
+            assert!(question.row(bad).is_none());
+        }
+        assert!(write(&settings).ends_with(b"ANY ('{DateStyle,TimeZone,IntervalStyle,x,y}'::pg_catalog.text[])"));
+    }
+}

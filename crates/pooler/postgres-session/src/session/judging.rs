@@ -1,0 +1,259 @@
+//! What the texts that were forwarded to a server may have done to its session, and what is left of that for whoever comes next.
+
+use seam::Verdict;
+
+use crate::{
+    directory::{OnState, PoolMode, ResetPolicy},
+    session::{listen::MAX_CHANNELS, server::Server, soil::Soil},
+    sql::{
+        parameter_names::rules_reading,
+        parameters::is_identity,
+        suspects::{ALL_PARAMETERS, Findings, Suspects},
+    },
+    wire::message::IDLE,
+};
+
+/// Most names of parameters noted of one transaction, of those set and of those set back.
+const MAX_NAMES: usize = 256;
+
+/// What rules how constants are read.
+const STRINGS: &[u8] = b"standard_conforming_strings";
+
+impl Server {
+    /// A text with these findings is forwarded.
+    pub(crate) fn suspect(&mut self, findings: &Findings) {
+        self.note_change(findings);
+        if self.policy.on_state == OnState::Allow {
+            // Only its prepared statements are of interest: they are ours.
+            if findings.suspects.any(Suspects::FORGET) {
+                self.suspects.add(Suspects::FORGET);
+            }
+            return;
+        }
+        self.note(findings);
+    }
+
+    /// What a text with these findings may do here and now; no text if it is not known.
+    #[inline]
+    pub(crate) fn judge(&self, mut findings: Findings, text: &[u8]) -> Findings {
+        // With odd strings the bodies of functions are read otherwise, too.
+        let known = !self.odd_strings && (self.suspects == Suspects::NONE || self.meaning_is_known());
+        let beyond =
+            self.catalogue.look_for_names(text, &mut findings.calls) && self.policy.reset != ResetPolicy::Never;
+        if (findings.is_plain() && known && !beyond) || self.policy.on_state == OnState::Allow {
+            return findings;
+        }
+        let mut judged = self.judge_odd(findings, known);
+        if beyond || (judged.is_unread() && self.policy.reset != ResetPolicy::Never && self.catalogue.has_beyond()) {
+            judged.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
+        }
+        judged
+    }
+
+    #[cold]
+    fn judge_odd(&self, mut findings: Findings, known: bool) -> Findings {
+        if !known {
+            findings.suspects.add(Suspects::HIDDEN);
+        }
+        if (findings.backslash && !self.strings_are_plain()) || (findings.wide && !self.letters_are_plain()) {
+            return Findings::misread(&findings);
+        }
+        if self.policy.reset == ResetPolicy::Never {
+            // Only what the text says counts.
+            findings.suspects.remove(Suspects::HIDDEN);
+        }
+        let judged = self.policy.reset != ResetPolicy::Never;
+        if judged && !findings.calls.is_empty() && !self.catalogue.knows(&findings.calls) {
+            findings.suspects.add(Suspects::HIDDEN);
+        }
+        findings
+    }
+
+    /// Nothing under way may change how a text is read.
+    fn meaning_is_known(&self) -> bool {
+        self.exchange.is_settled() || !self.suspects.any(Suspects::MEANING.and(Suspects::ASKS_SETTINGS))
+    }
+
+    /// A backslash in a text constant of the plain kind is a backslash.
+    fn strings_are_plain(&self) -> bool {
+        !self.odd_strings && self.meaning_is_known()
+    }
+
+    /// A byte below 128 is always a character.
+    fn letters_are_plain(&self) -> bool {
+        const WIDE: [&[u8]; 7] = [b"SJIS", b"SHIFT_JIS_2004", b"BIG5", b"GBK", b"UHC", b"GB18030", b"JOHAB"];
+        let encoding = self.settings.reported.get(b"client_encoding");
+        self.meaning_is_known() && encoding.is_some_and(|encoding| !WIDE.contains(&encoding))
+    }
+
+    /// Something changes what the database consists of.
+    pub(crate) fn note_change(&mut self, findings: &Findings) {
+        if findings.suspects.any(Suspects::DDL) && !std::mem::replace(&mut self.changes, true) {
+            self.catalogue.change_begins();
+        }
+    }
+
+    /// What a transaction has changed is changed for all, or never was.
+    pub(crate) fn settle_change(&mut self) {
+        if std::mem::take(&mut self.changes) {
+            self.catalogue.change_ends();
+        }
+    }
+
+    /// Adds these findings to what is known.
+    pub(crate) fn note(&mut self, findings: &Findings) {
+        self.note_reading(findings);
+        self.note_listed(findings.suspects);
+        self.suspects.add(findings.suspects);
+        self.plans.temporary |= findings.suspects.any(Suspects::TEMPORARY.and(Suspects::HIDDEN));
+        // A name that cannot be seen may be that of the seed.
+        if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) {
+            self.soil.add(Soil::BEYOND);
+        } else if findings.suspects.any(Suspects::HIDDEN) && self.policy.reset != ResetPolicy::Never {
+            self.soil.add(Soil::ALL);
+        } else if findings.suspects.any(Suspects::DDL.and(Suspects::ACTING)) && self.policy.reset != ResetPolicy::Never
+        {
+            self.soil.add(Soil::STATE);
+        }
+        findings.custom.iter().for_each(|name| self.note_custom(name));
+        for name in &findings.resets {
+            let name = if self.resets.len() < MAX_NAMES { name } else { &Box::from(*ALL_PARAMETERS) };
+            if !self.resets.contains(name) {
+                self.resets.push(name.clone());
+            }
+        }
+        for name in &findings.unlistens {
+            // One more than there can be of channels does no harm: the client goes on hearing of it.
+            if self.unlistens.len() < MAX_CHANNELS && !self.unlistens.contains(name) {
+                self.unlistens.push(name.clone());
+            }
+        }
+    }
+
+    /// The survey tells whose the view is that a text has taken a parameter's name from, unless that may have been another's then.
+    fn note_listed(&mut self, found: Suspects) {
+        let mut others = found;
+        if found.any(Suspects::LISTED) {
+            // What it sets itself comes after it was read.
+            others.remove(Suspects::MEANING);
+            others.add(self.suspects);
+        } else if !self.suspects.any(Suspects::LISTED) {
+            return;
+        }
+        if others.any(Suspects::MAY_HIDE_VIEWS) {
+            self.suspects.add(Suspects::UNNAMED);
+        }
+    }
+
+    /// A custom parameter of this name may be set.
+    pub(crate) fn note_custom(&mut self, name: &[u8]) {
+        if !self.customs.iter().any(|known| **known == *name) && self.customs.len() < MAX_NAMES {
+            self.customs.push(name.into());
+        }
+        if self.custom.iter().any(|known| **known == *name) {
+            return;
+        }
+        if self.custom.len() < MAX_NAMES {
+            self.custom.push(name.into());
+        } else {
+            self.suspects.add(Suspects::UNNAMED);
+        }
+    }
+
+    /// Something of the client may have been left behind.
+    pub(crate) fn has_state(&self) -> bool {
+        self.pinned || self.suspects.any(Suspects::LASTING)
+    }
+
+    /// The present transaction is over: what it changed for itself is, too.
+    pub(crate) fn forget_suspects(&mut self) {
+        self.suspects = Suspects::NONE;
+        self.custom = Vec::new();
+        self.resets = Vec::new();
+        (self.committed, self.reset_in_doubt) = (false, false);
+        self.unlistens = Vec::new();
+        self.amended_requests = None;
+        self.settle_change();
+    }
+
+    /// This verdict, unless what is left in it makes it worse.
+    pub(crate) fn worse(&self, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Clean | Verdict::Soiled | Verdict::Reset if self.soil.has(Soil::BEYOND) => Verdict::Discard,
+            Verdict::Clean if self.soil.is_clean() && !self.unsynced => Verdict::Clean,
+            // It must say that it is ready, or it is not.
+            Verdict::Clean | Verdict::Soiled if self.unsynced => Verdict::Reset,
+            // What the operator's SQL makes is made in a round trip of its own.
+            Verdict::Clean if self.connect_makes || self.mode == PoolMode::Session => Verdict::Reset,
+            Verdict::Clean => Verdict::Soiled,
+            verdict => verdict,
+        }
+    }
+
+    /// Whether who acts may see less of the settings than who has set them.
+    pub(crate) fn may_not_see_all(&self) -> bool {
+        self.own_facts.get(b"is_superuser") == Some(&b"on"[..])
+            && self.settings.extras.iter().any(|(name, value)| is_identity(name) && *value != *b"none")
+    }
+
+    /// What may be left in it for whoever comes next, now that its client is done.
+    pub(crate) fn soil_at_release(&mut self) {
+        if self.has_state() {
+            self.soil.add(Soil::ALL);
+        }
+        let reads = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
+        let now = self.catalogue.version();
+        if reads && !(now.is_clean && now == self.catalogue_at_grant) {
+            let changed = now != self.catalogue_at_grant;
+            self.soil.add(if changed || self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
+            self.plans.temporary = true;
+        } else if self.policy.reset == ResetPolicy::Always {
+            self.soil.add(Soil::STATE);
+        }
+    }
+}
+
+impl Server {
+    /// A text with these findings is forwarded.
+    pub(crate) fn note_reading(&mut self, findings: &Findings) {
+        // Where it stands alone, nothing runs by settings that are not there at the end, when they are asked for.
+        let alone = findings.suspects.any(Suspects::SETTINGS)
+            && !findings.suspects.any(Suspects::HIDDEN)
+            && !findings.several
+            && findings.calls.is_empty()
+            && self.mode != PoolMode::Session
+            && self.exchange.is_settled()
+            && self.exchange.status() == IDLE;
+        self.plans.mixed |= findings.suspects.any(Suspects::READING) && !alone;
+        if findings.suspects.any(Suspects::STRINGS) {
+            self.mix_strings();
+        }
+    }
+
+    /// It reports another value of a parameter.
+    pub(crate) fn note_reported(&mut self, name: &[u8]) {
+        if self.holder.is_none() || self.work.is_some() || !rules_reading(name) {
+            return;
+        }
+        let asked_for = self.exchange.status() == IDLE && self.suspects.any(Suspects::ASKS_SETTINGS);
+        self.plans.mixed |= !asked_for;
+        if name == STRINGS && !asked_for {
+            self.mix_strings();
+        }
+    }
+
+    /// A text with these findings makes temporary objects, and there may be plans from a time when others had such.
+    #[inline]
+    pub(crate) fn needs_new_plans_for(&self, findings: &Findings) -> bool {
+        findings.suspects.any(Suspects::TEMPORARY)
+            && self.plans.temporary
+            && !findings.is_unread()
+            && self.catalogue.keeps_plans()
+    }
+
+    fn mix_strings(&mut self) {
+        if self.catalogue.keeps_plans() {
+            self.soil.add(Soil::BEYOND);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! What is known of parameters without asking: what the servers of each pool begin with now, and what a client gets that asks for more.
+//! Each set of parameters exists once in the process. It knows no connection.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use seam::PoolId;
+
+use crate::sql::parameters::{APPLICATION_NAME, Pairs, Settings};
+
+/// Most different sets remembered per process before those without a user are dropped; it doubles when all are used.
+const SWEEP_AT: usize = 1024;
+
+/// Most combinations of pool and start-up settings whose outcome is remembered; beyond it the memory starts anew.
+const MAX_LEARNED: usize = 4096;
+
+/// For how long a client that logs in is told from memory that its server takes no writes. Another one may have been promoted, or a fence
+/// taken away, and an idle server says nothing of it.
+const READ_ONLY_FROM_MEMORY_MS: u64 = 1000;
+
+/// Parameters that say that a server takes no writes, where they are on.
+const READ_ONLY: [&[u8]; 2] = [b"in_hot_standby", b"default_transaction_read_only"];
+
+/// Names of parameters.
+type Names = Vec<Box<[u8]>>;
+
+/// What a client that logs in with certain settings will have.
+#[derive(Clone)]
+pub(crate) struct Learned {
+    /// Its settings, in the server's spelling.
+    pub(crate) settings: Arc<Settings>,
+    /// What it would have if it had asked for nothing.
+    pub(crate) base: Arc<Settings>,
+    /// Facts about the server.
+    pub(crate) facts: Arc<Pairs>,
+}
+
+/// The parameter sets of the process: each exists once.
+#[derive(Default)]
+pub(crate) struct Parameters {
+    known: Mutex<Known>,
+    learned: Mutex<LearnedByPool>,
+    /// Counts how often it became known that servers of some pool begin with something else.
+    epoch: AtomicU64,
+    now_ms: AtomicU64,
+}
+
+#[derive(Default)]
+struct Known {
+    sets: HashSet<Arc<Settings>>,
+    sweep_at: usize,
+}
+
+#[derive(Default)]
+struct LearnedByPool {
+    defaults: HashMap<PoolId, Defaults>,
+    /// By pool and what a client asks for.
+    outcomes: HashMap<(PoolId, Pairs), Learned>,
+}
+
+/// What the servers of a pool begin with.
+struct Defaults {
+    settings: Arc<Settings>,
+    facts: Arc<Pairs>,
+    /// Names of parameters that are so because of the role or the database: an old session never gets them.
+    of_role: Names,
+    /// When a server has last answered: what it had to tell was told.
+    told_ms: Arc<AtomicU64>,
+}
+
+impl Parameters {
+    /// The one copy of a set.
+    pub(crate) fn intern(&self, mut settings: Settings) -> Arc<Settings> {
+        settings.compute_context();
+        let mut known = lock(&self.known);
+        if let Some(set) = known.sets.get(&settings) {
+            return set.clone();
+        }
+        if known.sets.len() >= known.sweep_at.max(SWEEP_AT) {
+            known.sets.retain(|set| Arc::strong_count(set) > 1);
+            known.sweep_at = known.sets.len() * 2;
+        }
+        let set = Arc::new(settings);
+        known.sets.insert(set.clone());
+        set
+    }
+
+    /// What time it is.
+    pub(crate) fn tell_time(&self, now_ms: u64) {
+        self.now_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Becomes another when servers of any pool begin with something else.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether the pool's servers begin with these settings, as far as is known.
+    pub(crate) fn are_defaults(&self, pool: PoolId, settings: &Arc<Settings>) -> bool {
+        lock(&self.learned).defaults.get(&pool).is_none_or(|known| Arc::ptr_eq(&known.settings, settings))
+    }
+
+    /// What the pool's servers begin with, and the names of what of it is so because of the role or the database.
+    pub(crate) fn defaults(&self, pool: PoolId) -> Option<(Arc<Settings>, Names)> {
+        lock(&self.learned).defaults.get(&pool).map(|known| (known.settings.clone(), known.of_role.clone()))
+    }
+
+    /// The servers of the pool begin with these from now on; if they are not what was known, what was learned is void. `of_role`: see
+    /// [`Parameters::defaults`]; `None` if that is as it was.
+    pub(crate) fn begin_with(
+        &self,
+        pool: PoolId,
+        settings: &Arc<Settings>,
+        facts: &Arc<Pairs>,
+        of_role: Option<Names>,
+    ) {
+        let mut known = lock(&self.learned);
+        let old = known.defaults.remove(&pool);
+        let same = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.settings, settings));
+        if !same || old.as_ref().is_some_and(|old| old.facts != *facts) {
+            known.outcomes.retain(|(of, _), _| *of != pool);
+        }
+        let (old_of_role, told_ms) = old.map(|old| (old.of_role, old.told_ms)).unwrap_or_default();
+        let of_role = of_role.unwrap_or(old_of_role);
+        self.answered(&told_ms);
+        known.defaults.insert(pool, Defaults { settings: settings.clone(), facts: facts.clone(), of_role, told_ms });
+        if !same {
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// A pool is gone.
+    pub(crate) fn forget(&self, pool: PoolId) {
+        let mut known = lock(&self.learned);
+        if known.defaults.remove(&pool).is_some() {
+            known.outcomes.retain(|(of, _), _| *of != pool);
+        }
+    }
+
+    /// A server of the pool has told another value of a fact.
+    pub(crate) fn fact_changed(&self, pool: PoolId, name: &[u8], value: &[u8]) {
+        let mut known = lock(&self.learned);
+        if let Some(defaults) = known.defaults.get_mut(&pool) {
+            defaults.facts = Arc::new(defaults.facts.with(name, value));
+            known.outcomes.retain(|(of, _), _| *of != pool);
+        }
+    }
+
+    /// Where it is noted when a server of the pool has last answered.
+    pub(crate) fn clock(&self, pool: PoolId) -> Arc<AtomicU64> {
+        lock(&self.learned).defaults.get(&pool).map(|known| known.told_ms.clone()).unwrap_or_default()
+    }
+
+    /// A server that notes it here has just answered.
+    #[inline]
+    pub(crate) fn answered(&self, clock: &AtomicU64) {
+        let now = self.now_ms.load(Ordering::Relaxed);
+        // Many do so in the same millisecond.
+        if clock.load(Ordering::Relaxed) != now {
+            clock.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// None has for so long that something may be new.
+    pub(crate) fn is_old(&self, clock: &AtomicU64) -> bool {
+        self.now_ms.load(Ordering::Relaxed) >= clock.load(Ordering::Relaxed) + READ_ONLY_FROM_MEMORY_MS
+    }
+
+    /// What a client of the pool that asks for `wanted` will have, if that is known well enough without asking a server.
+    pub(crate) fn outcome(&self, pool: PoolId, wanted: &[(String, String)]) -> Option<Learned> {
+        self.remembered(pool, wanted, false)
+    }
+
+    /// The same, however long ago it was told.
+    pub(crate) fn remembered(&self, pool: PoolId, wanted: &[(String, String)], even_if_old: bool) -> Option<Learned> {
+        let (key, name) = split(wanted);
+        let known = lock(&self.learned);
+        let defaults = known.defaults.get(&pool)?;
+        let (settings, facts) = (defaults.settings.clone(), defaults.facts.clone());
+        let own = Learned { base: settings.clone(), settings, facts };
+        let base = if key == Pairs::default() { own } else { known.outcomes.get(&(pool, key))?.clone() };
+        let old = !even_if_old && self.is_old(&defaults.told_ms);
+        let is_on = |name: &[u8]| base.facts.get(name).or(base.settings.reported.get(name)) == Some(&b"on"[..]);
+        if old && READ_ONLY.iter().any(|name| is_on(name)) {
+            return None;
+        }
+        drop(known);
+        let Some(name) = name else { return Some(base) };
+        base.settings.reported.get(APPLICATION_NAME)?;
+        let settings = base.settings.overlaid(&[("application_name".to_owned(), name.to_owned())]);
+        Some(Learned { settings: self.intern(settings), ..base })
+    }
+
+    /// A client of the pool asked for `wanted` and got this.
+    pub(crate) fn learn(&self, pool: PoolId, wanted: &[(String, String)], learned: Learned) {
+        let (key, name) = split(wanted);
+        let mut base = learned;
+        if name.is_some() {
+            // Remembered with the application's name of the pool, which is replaced for each client.
+            let Some(default) = base.base.reported.get(APPLICATION_NAME) else { return };
+            let reported = base.settings.reported.with(APPLICATION_NAME, default);
+            let extras = base.settings.extras.without(APPLICATION_NAME);
+            base.settings = self.intern(Settings::new(reported, extras));
+        }
+        let mut known = lock(&self.learned);
+        let current = known.defaults.get(&pool).is_some_and(|known| Arc::ptr_eq(&known.settings, &base.base));
+        if key == Pairs::default() || !current {
+            return;
+        }
+        if known.outcomes.len() >= MAX_LEARNED {
+            known.outcomes.clear();
+        }
+        known.outcomes.insert((pool, key), base);
+    }
+}
+
+/// Longest application name that PostgreSQL keeps.
+const MAX_APPLICATION_NAME: usize = 63;
+
+/// Splits off an application name that the server will take as it is: that one need not be learned. The rest is
+/// brought into a form that is the same for the same settings.
+fn split(wanted: &[(String, String)]) -> (Pairs, Option<&str>) {
+    let verbatim =
+        |value: &str| value.len() <= MAX_APPLICATION_NAME && value.bytes().all(|b| (b' '..=b'~').contains(&b));
+    let mut name = None;
+    let mut rest = Vec::new();
+    for (key, value) in wanted {
+        if key.as_bytes().eq_ignore_ascii_case(APPLICATION_NAME) && verbatim(value) {
+            name = Some(value.as_str());
+        } else {
+            rest.push((key.to_ascii_lowercase(), value));
+        }
+    }
+    rest.sort();
+    (rest.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())).collect(), name)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
+        pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
+    }
+
+    fn wanted(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn equal_sets_are_one_set() {
+        let parameters = Parameters::default();
+        let set = |value| Settings::new(pairs(&[("TimeZone", value)]), Pairs::default());
+        assert!(Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("UTC"))));
+        assert!(!Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("CET"))));
+    }
+
+    #[test]
+    fn sets_that_nobody_uses_are_dropped() {
+        let parameters = Parameters::default();
+        for i in 0..3 * SWEEP_AT {
+            parameters.intern(Settings::new(pairs(&[("a", &i.to_string())]), Pairs::default()));
+        }
+        assert!(lock(&parameters.known).sets.len() <= SWEEP_AT);
+    }
+
+    #[test]
+    fn the_application_name_does_not_change_what_a_text_means() {
+        let parameters = Parameters::default();
+        let context = |name, zone| {
+            parameters
+                .intern(Settings::new(pairs(&[("application_name", name), ("TimeZone", zone)]), Pairs::default()))
+                .context()
+        };
+        assert_eq!(context("a", "UTC"), context("b", "UTC"));
+        assert_ne!(context("a", "UTC"), context("a", "CET"));
+    }
+
+    #[test]
+    fn what_was_learned_is_known_for_every_application_name() {
+        let parameters = Parameters::default();
+        let pool = PoolId(1);
+        let reported = pairs(&[("application_name", "ph"), ("TimeZone", "UTC")]);
+        let defaults = parameters.intern(Settings::new(reported, Pairs::default()));
+        let facts = Arc::new(pairs(&[("server_version", "17")]));
+        assert!(parameters.outcome(pool, &[]).is_none());
+        parameters.begin_with(pool, &defaults, &facts, None);
+        assert!(Arc::ptr_eq(&parameters.outcome(pool, &[]).unwrap().settings, &defaults));
+        let psql = parameters.outcome(pool, &wanted(&[("application_name", "psql")])).unwrap();
+        assert_eq!(psql.settings.reported, pairs(&[("application_name", "psql"), ("TimeZone", "UTC")]));
+        assert!(parameters.outcome(pool, &wanted(&[("application_name", "\u{e4}")])).is_none());
+
+        let asked = wanted(&[("timezone", "utc"), ("application_name", "one")]);
+        assert!(parameters.outcome(pool, &asked).is_none());
+        let settings = parameters.intern(defaults.overlaid(&wanted(&[("application_name", "one")])));
+        parameters.learn(pool, &asked, Learned { settings, base: defaults, facts });
+        let two = parameters.outcome(pool, &wanted(&[("application_name", "two"), ("TimeZone", "utc")])).unwrap();
+        assert_eq!(two.settings.reported, pairs(&[("application_name", "two"), ("TimeZone", "UTC")]));
+        let plain = parameters.outcome(pool, &wanted(&[("timezone", "utc")])).unwrap();
+        assert_eq!(plain.settings.reported.get(b"application_name"), Some(&b"ph"[..]));
+    }
+
+    #[test]
+    fn a_server_that_starts_otherwise_voids_what_was_learned() {
+        let parameters = Parameters::default();
+        let set = |value| parameters.intern(Settings::new(pairs(&[("TimeZone", value)]), Pairs::default()));
+        let start = |value| parameters.begin_with(PoolId(1), &set(value), &Arc::default(), None);
+        start("UTC");
+        let learned = Learned { settings: set("UTC"), base: set("UTC"), facts: Arc::default() };
+        parameters.learn(PoolId(1), &wanted(&[("a", "b")]), learned.clone());
+        start("UTC");
+        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_some());
+        start("CET");
+        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_none());
+        parameters.learn(PoolId(1), &wanted(&[("a", "b")]), learned);
+        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_none(), "it is of before");
+    }
+
+    #[test]
+    fn that_no_writes_are_taken_is_not_told_from_memory_for_long() {
+        let parameters = Parameters::default();
+        let settings = parameters.intern(Settings::new(pairs(&[("TimeZone", "UTC")]), Pairs::default()));
+        let facts = |value| Arc::new(pairs(&[("in_hot_standby", value)]));
+        parameters.begin_with(PoolId(1), &settings, &facts("on"), None);
+        assert!(parameters.outcome(PoolId(1), &[]).is_some());
+        parameters.tell_time(READ_ONLY_FROM_MEMORY_MS);
+        assert!(parameters.outcome(PoolId(1), &[]).is_none());
+        assert!(parameters.remembered(PoolId(1), &[], true).is_some());
+        parameters.answered(&parameters.clock(PoolId(1)));
+        assert!(parameters.outcome(PoolId(1), &[]).is_some());
+        parameters.tell_time(3 * READ_ONLY_FROM_MEMORY_MS);
+        parameters.fact_changed(PoolId(1), b"in_hot_standby", b"off");
+        assert_eq!(parameters.outcome(PoolId(1), &[]).unwrap().facts, facts("off"));
+    }
+
+    #[test]
+    fn other_defaults_begin_another_epoch() {
+        let parameters = Parameters::default();
+        let set = |zone| parameters.intern(Settings::new(pairs(&[("TimeZone", zone)]), Pairs::default()));
+        parameters.begin_with(PoolId(1), &set("UTC"), &Arc::default(), Some(vec![Box::from(*b"TimeZone")]));
+        let before = parameters.epoch();
+        parameters.begin_with(PoolId(1), &set("UTC"), &Arc::default(), None);
+        assert_eq!((parameters.epoch(), parameters.defaults(PoolId(1)).unwrap().1.len()), (before, 1));
+        parameters.begin_with(PoolId(1), &set("CET"), &Arc::default(), Some(Vec::new()));
+        assert!(parameters.epoch() != before && parameters.are_defaults(PoolId(1), &set("CET")));
+        assert!(!parameters.are_defaults(PoolId(1), &set("UTC")));
+    }
+}

@@ -1,0 +1,105 @@
+//! Clients that listen and have ended a transaction: they are told that they may go on when the server that listens for them
+//! has answered a question asked after that. PostgreSQL sends a session what was committed before it says ReadyForQuery, so what
+//! comes behind that answer was committed later.
+//!
+//! One question is under way at a time, for all who wait when it is asked, on whichever worker they live.
+
+use seam::ClientTag;
+
+/// Milliseconds that a client waits at most for its notifications; then it goes on without them, and nobody waits for that server until it has
+/// answered.
+const PATIENCE_MS: u64 = 500;
+
+/// Who waits for the server that listens.
+#[derive(Default)]
+pub(crate) struct InTime {
+    /// Those whose question is under way.
+    asked: Group,
+    /// Those who came since.
+    next: Group,
+    /// It has not answered in time, and not since either.
+    late: bool,
+}
+
+#[derive(Default)]
+struct Group {
+    clients: Vec<(u64, ClientTag)>,
+    /// When the first of them came.
+    since_ms: u64,
+}
+
+impl InTime {
+    /// A client is to wait. False if it need not.
+    pub(crate) fn wait(&mut self, key: u64, tag: ClientTag, now_ms: u64) -> bool {
+        if self.late {
+            return false;
+        }
+        if self.next.clients.is_empty() {
+            self.next.since_ms = now_ms;
+        }
+        self.next.clients.push((key, tag));
+        true
+    }
+
+    /// The server can be asked now. True if somebody waits for that.
+    pub(crate) fn ask(&mut self) -> bool {
+        self.late = false;
+        if self.asked.clients.is_empty() {
+            std::mem::swap(&mut self.asked, &mut self.next);
+        }
+        !self.asked.clients.is_empty()
+    }
+
+    /// The server has answered what it was asked: who may go on.
+    pub(crate) fn answered(&mut self) -> Vec<(u64, ClientTag)> {
+        self.late = false;
+        std::mem::take(&mut self.asked.clients)
+    }
+
+    /// Who may go on because time is up.
+    pub(crate) fn overdue(&mut self, now_ms: u64) -> Vec<(u64, ClientTag)> {
+        let due = |group: &Group| !group.clients.is_empty() && now_ms.saturating_sub(group.since_ms) >= PATIENCE_MS;
+        if !due(&self.asked) && !due(&self.next) {
+            return Vec::new();
+        }
+        self.late = true;
+        let mut all = std::mem::take(&mut self.asked.clients);
+        all.append(&mut self.next.clients);
+        all
+    }
+
+    /// Nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.asked.clients.is_empty() && self.next.clients.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: (u64, ClientTag) = (1, ClientTag(1));
+    const B: (u64, ClientTag) = (2, ClientTag(2));
+
+    #[test]
+    fn who_comes_while_a_question_is_under_way_waits_for_the_next() {
+        let mut waiting = InTime::default();
+        assert!(waiting.wait(A.0, A.1, 0) && waiting.ask());
+        assert!(waiting.wait(B.0, B.1, 0));
+        assert_eq!(waiting.answered(), [A]);
+        assert!(waiting.ask());
+        assert_eq!(waiting.answered(), [B]);
+        assert!(!waiting.ask() && waiting.is_empty());
+    }
+
+    #[test]
+    fn nobody_waits_for_longer_than_that_or_again_for_a_server_that_was_late() {
+        let mut waiting = InTime::default();
+        assert!(waiting.wait(A.0, A.1, 10) && waiting.ask() && waiting.wait(B.0, B.1, 300));
+        assert_eq!(waiting.overdue(10 + PATIENCE_MS - 1), []);
+        assert_eq!(waiting.overdue(10 + PATIENCE_MS), [A, B]);
+        assert!(!waiting.wait(A.0, A.1, 700), "it is late");
+        assert_eq!(waiting.answered(), []);
+        assert!(waiting.wait(A.0, A.1, 800));
+    }
+}

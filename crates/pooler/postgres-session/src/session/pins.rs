@@ -1,0 +1,74 @@
+//! Clients that keep their servers beyond their transactions: why, and how many servers of a pool are kept so. It knows
+//! no connection.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use seam::PoolId;
+
+/// Why a client keeps its server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pin {
+    Temporary,
+    Cursor,
+    Lock,
+    Listen,
+    Prepare,
+    Sequence,
+    Settings,
+    /// It acts in a role, and with another session authorization than that of its login.
+    Identity,
+    /// A parameter was set whose name could not be seen.
+    UnknownSetting,
+}
+
+impl Pin {
+    /// The word for metrics and logs.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Pin::Temporary => "temporary_object",
+            Pin::Cursor => "with_hold_cursor",
+            Pin::Lock => "advisory_lock",
+            Pin::Listen => "listen",
+            Pin::Prepare => "sql_prepare",
+            Pin::Sequence => "sequence",
+            Pin::Settings => "settings",
+            Pin::Identity => "identity",
+            Pin::UnknownSetting => "unknown_setting",
+        }
+    }
+}
+
+/// How many servers are pinned, by pool.
+#[derive(Default)]
+pub(crate) struct Pins(Mutex<HashMap<PoolId, u32>>);
+
+impl Pins {
+    /// Whether one more may be pinned.
+    pub(crate) fn has_room(&self, pool: PoolId, max: u32) -> bool {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(&pool).copied().unwrap_or_default() < max
+    }
+
+    /// One more, unless there are `max`.
+    pub(crate) fn add(&self, pool: PoolId, max: u32) -> bool {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(pool).or_default();
+        let room = *count < max;
+        *count += u32::from(room);
+        room
+    }
+
+    /// A pool is gone.
+    pub(crate) fn forget(&self, pool: PoolId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&pool);
+    }
+
+    pub(crate) fn remove(&self, pool: PoolId) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.get_mut(&pool).expect("a pin was counted");
+        *count -= 1;
+    }
+}

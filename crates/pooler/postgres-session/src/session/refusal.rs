@@ -1,0 +1,94 @@
+//! What a client is told that must go.
+
+use std::time::Duration;
+
+use seam::{ClientTag, Outbox, Peer, Refusal};
+
+use crate::{
+    session::client::{Client, Phase},
+    wire::error::{Report, Severity, code},
+};
+
+/// Tells a client why it must go; the driver closes it.
+pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+    let hint_of_full;
+    let (code, message, hint) = match why {
+        Refusal::Full { of, limit } => {
+            hint_of_full = format!("Raise hard_limit of its {}.", of.section());
+            (code::TOO_MANY_CONNECTIONS, format!("too many clients of {of} (hard_limit = {limit})"), &*hint_of_full)
+        }
+        Refusal::TooManyClients { limit } => {
+            (code::TOO_MANY_CONNECTIONS, format!("too many clients (hard_limit = {limit})"), "Raise hard_limit.")
+        }
+        Refusal::Throttled { retry_after } => (
+            code::INVALID_AUTHORIZATION,
+            format!("too many failed logins from this address, try again in {}", seconds(retry_after)),
+            "",
+        ),
+        Refusal::LoginTimeout => (code::PROTOCOL_VIOLATION, "login took too long".to_owned(), ""),
+        Refusal::IdleTimeout => {
+            let message = "terminating connection due to client_idle_time".to_owned();
+            (code::IDLE_SESSION_TIMEOUT, message, "")
+        }
+        Refusal::Evicted => (
+            code::IDLE_SESSION_TIMEOUT,
+            "terminating connection: it was idle longest, and there are more clients than soft_limit".to_owned(),
+            "Raise soft_limit.",
+        ),
+        Refusal::QueryTimeout => (code::QUERY_CANCELED, "terminating connection due to query_time".to_owned(), ""),
+        Refusal::TransactionIdleTimeout => {
+            (code::IDLE_IN_TRANSACTION_TIMEOUT, "terminating connection due to transaction_idle_time".to_owned(), "")
+        }
+        Refusal::ShuttingDown => {
+            (code::ADMIN_SHUTDOWN, "terminating connection: Poolhouse is shutting down".to_owned(), "Connect again.")
+        }
+        Refusal::Drained { .. } => (
+            code::ADMIN_SHUTDOWN,
+            "terminating connection: an administrator drains this database".to_owned(),
+            "Connect again later.",
+        ),
+        Refusal::Crowded => (
+            code::TOO_MANY_CONNECTIONS,
+            "too many clients, and this one took long to log in or shares its address with most of those who do"
+                .to_owned(),
+            "Connect again.",
+        ),
+        Refusal::Killed => (code::ADMIN_SHUTDOWN, "terminating connection due to administrator command".to_owned(), ""),
+    };
+    if !client.mid_message && !matches!(client.phase, Phase::Closed) {
+        let report = Report { severity: Severity::Fatal, code, message: &message, hint };
+        out.insert(Peer::Client(me), |to| report.write(to));
+    }
+    client.phase = Phase::Closed;
+}
+
+/// A time for people.
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use seam::Origin;
+
+    use super::*;
+
+    #[test]
+    fn a_client_is_told_why_it_is_sent_away() {
+        for (why, code) in [
+            (Refusal::Evicted, "57P05"),
+            (Refusal::IdleTimeout, "57P05"),
+            (Refusal::QueryTimeout, "57014"),
+            (Refusal::TransactionIdleTimeout, "25P03"),
+            (Refusal::ShuttingDown, "57P01"),
+            (Refusal::Killed, "57P01"),
+            (Refusal::Crowded, "53300"),
+        ] {
+            let mut client = Client::new(Origin { listener: 0, address: None, port: 0 });
+            let mut out = Outbox::new();
+            send_away(ClientTag(1), &mut client, why, &mut out);
+            let told = String::from_utf8_lossy(&out.inserted);
+            assert!(told.contains(&format!("SFATAL\0VFATAL\0C{code}\0")), "{told}");
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The state of a server's connection, and what it does whatever its client wants: it is asked for something, and given back.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use seam::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Verdict};
+
+use crate::{
+    directory::{OnState, PoolMode, ResetPolicy, StatePolicy},
+    exchange::Exchange,
+    session::{
+        defaults::{self, Question, Then},
+        listen::Duty,
+        own_queries::{OwnQueries, Purpose},
+        plans::Plans,
+        prepared::{BoundLast, OwnNames, Prepared},
+        replan::Replan,
+        reset::AmendedRequests,
+        server_login::Login,
+        soil::Soil,
+        unnamed::Unnamed,
+        version::Version,
+    },
+    sql::{
+        catalogue::{Catalogue, Version as CatalogueVersion},
+        parameters::{Pairs, Settings},
+        suspects::Suspects,
+    },
+    wire::{
+        encryption::Wire,
+        error::Failure,
+        message::{IDLE, write_cancel, write_query, write_ready},
+    },
+};
+
+/// The state of one server's connection.
+pub struct Server {
+    pub(crate) stage: Stage,
+    pub(crate) pool: PoolId,
+    pub(crate) mode: PoolMode,
+    pub(crate) policy: StatePolicy,
+    /// Its pool wants servers that take writes.
+    pub(crate) for_writes: bool,
+    pub(crate) key: CancelKey,
+    /// How its connection is encrypted.
+    pub(crate) wire: Wire,
+    /// Which PostgreSQL it is.
+    pub(crate) version: Version,
+    /// Who it logged in as, in the server's spelling.
+    pub(crate) user: Option<Box<[u8]>>,
+    /// What it reports about itself.
+    pub(crate) facts: Arc<Pairs>,
+    /// What it reported about itself when it started.
+    pub(crate) own_facts: Arc<Pairs>,
+    /// It has sent a FATAL error and will close.
+    pub(crate) fatal: Option<Box<str>>,
+    /// Bytes of its current message that are still to come.
+    pub(crate) body: u32,
+    /// They go to the client, otherwise nowhere.
+    pub(crate) body_to_client: bool,
+
+    // Of its holder, and of what is owed to whom.
+    /// Whose it is.
+    pub(crate) holder: Option<ClientTag>,
+    /// The holder knows that it has received a part of a message.
+    pub(crate) told_mid: bool,
+    /// What it owes its holder.
+    pub(crate) exchange: Exchange,
+    /// A portal of its holder's transaction may be a COPY.
+    pub(crate) copies: bool,
+    /// A message of the extended protocol was forwarded, and no Sync since: what comes next may be skipped.
+    pub(crate) mid_pipeline: bool,
+    /// What Poolhouse itself has asked of it; its answers are nobody else's.
+    pub(crate) work: Option<Box<OwnQueries>>,
+    /// It has carried out steps, and not been sent a Sync since.
+    pub(crate) unsynced: bool,
+    /// A ReadyForQuery of this status is kept back until a survey is over.
+    pub(crate) ready_withheld: Option<u8>,
+
+    // Of `login::connect_query`.
+    /// SQL that it runs when it is new, and after everything in it was discarded.
+    pub(crate) connect_query: Option<Arc<str>>,
+    /// The connect_query makes more than settings: it has to run again after a cleaning.
+    pub(crate) connect_makes: bool,
+
+    // Of `features::pins`.
+    /// Its holder keeps it.
+    pub(crate) pinned: bool,
+
+    // Of what may be left behind in it: `judging`, and `features::cleaning`.
+    /// What has been forwarded since it was granted, or last surveyed, may have left this behind.
+    pub(crate) suspects: Suspects,
+    /// What may have been left in it since it was cleaned: it is cleaned before another client gets it.
+    pub(crate) soil: Soil,
+    /// For whom it was prepared last: what is left in it since is of that client.
+    pub(crate) held_last: Option<ClientId>,
+    /// What is known of its database.
+    pub(crate) catalogue: Arc<Catalogue>,
+    /// What was known of its database when its holder got it.
+    pub(crate) catalogue_at_grant: CatalogueVersion,
+    /// Functions that the configuration calls harmless.
+    pub(crate) trusted: Arc<[String]>,
+    /// The transaction that is open has changed what the database consists of.
+    pub(crate) changes: bool,
+
+    // Of `features::listen`.
+    /// Whether it serves clients one by one.
+    pub(crate) duty: Duty,
+    /// Channels that the texts that were forwarded stop listening to, unless the transaction fails.
+    pub(crate) unlistens: Vec<Box<[u8]>>,
+
+    // Of `features::settings`.
+    /// What is set in it now.
+    pub(crate) settings: Arc<Settings>,
+    /// What it has of itself, before any SQL: RESET leads back there.
+    pub(crate) own: Arc<Settings>,
+    /// What is set in it when it starts, or after a cleaning.
+    pub(crate) defaults: Arc<Settings>,
+    /// Since it was last looked at what it begins with, it has reported another value, or something was set back in it.
+    pub(crate) heard: bool,
+    /// When that was looked at: see `Parameters::epoch`.
+    pub(crate) epoch: u64,
+    /// Where it notes that it has answered: see `Parameters::clock`.
+    pub(crate) clock: Arc<AtomicU64>,
+    /// Backslashes escape in text constants of the plain kind, or nobody knows.
+    pub(crate) odd_strings: bool,
+    /// Names of custom parameters in the texts that were forwarded since it was granted, or last surveyed.
+    pub(crate) custom: Vec<Box<[u8]>>,
+    /// Names of parameters that those texts set back.
+    pub(crate) resets: Vec<Box<[u8]>>,
+    /// A COMMIT was answered since something may have set them back.
+    pub(crate) committed: bool,
+    /// An error came behind that: whether they were set back is asked when no transaction is open.
+    pub(crate) reset_in_doubt: bool,
+    /// Names of custom parameters seen since it was cleaned.
+    pub(crate) customs: Vec<Box<[u8]>>,
+    /// Its holder has discarded everything since the last survey.
+    pub(crate) discarded: bool,
+    /// What was forwarded in a form that is not the client's, if anything was.
+    pub(crate) amended_requests: Option<Box<AmendedRequests>>,
+
+    // Of `features::plans`.
+    /// By which settings its plans may have been made.
+    pub(crate) plans: Plans,
+
+    // Of `features::sequences`.
+    /// Whose last values of sequences it knows, if of nobody else's.
+    pub(crate) sequences_of: Option<ClientId>,
+    /// Its holder, which asks for last values, may have advanced a sequence since.
+    pub(crate) advanced: bool,
+
+    // Of `features::prepared`.
+    /// Its named statements, once it has had any.
+    pub(crate) prepared: Option<Box<Prepared>>,
+    /// Names of statements that its holder may have there under its own names.
+    pub(crate) own_names: OwnNames,
+    /// The portal bound last, and the client's name of its statement, where a Describe of it may tell what the client was not told before.
+    pub(crate) bound_last: Option<Box<BoundLast>>,
+    /// Its unnamed statement.
+    pub(crate) unnamed: Unnamed,
+    /// Portals of statements that forget all prepared statements.
+    pub(crate) forgetting: Vec<Box<[u8]>>,
+    /// The last request, if it may have to be repeated.
+    pub(crate) replan: Option<Box<Replan>>,
+}
+
+/// Where a server's session is.
+pub(crate) enum Stage {
+    Login(Box<Login>),
+    Ready,
+    Closed,
+}
+
+/// BackendKeyData.
+#[derive(Default)]
+pub(crate) struct CancelKey {
+    pub(crate) pid: u32,
+    /// Four bytes, or more in newer protocol versions; empty if the server sent none.
+    pub(crate) secret: Box<[u8]>,
+}
+
+/// A client: its tag, which may be reused, and its secret.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ClientId(pub(crate) ClientTag, pub(crate) u64);
+
+impl Server {
+    /// One that has just been connected to.
+    pub(crate) fn new(pool: PoolId, login: Login, catalogue: Arc<Catalogue>) -> Self {
+        let (mode, policy, for_writes) = (login.how.mode, login.how.state, login.how.target.is_for_writes());
+        let (connect_query, trusted) = (login.how.connect_query.clone(), login.how.trusted_functions.clone());
+        Self {
+            stage: Stage::Login(Box::new(login)),
+            pool,
+            mode,
+            for_writes,
+            holder: None,
+            exchange: Exchange::new(),
+            copies: false,
+            work: None,
+            body: 0,
+            body_to_client: false,
+            unnamed: Unnamed::default(),
+            forgetting: Vec::new(),
+            mid_pipeline: false,
+            held_last: None,
+            prepared: None,
+            own_names: OwnNames::default(),
+            bound_last: None,
+            policy,
+            suspects: Suspects::NONE,
+            custom: Vec::new(),
+            resets: Vec::new(),
+            committed: false,
+            reset_in_doubt: false,
+            unlistens: Vec::new(),
+            duty: Duty::default(),
+            sequences_of: None,
+            advanced: false,
+            replan: None,
+            amended_requests: None,
+            ready_withheld: None,
+            pinned: false,
+            soil: Soil::default(),
+            catalogue_at_grant: catalogue.version(),
+            catalogue,
+            unsynced: false,
+            odd_strings: false,
+            plans: Plans::default(),
+            trusted,
+            changes: false,
+            customs: Vec::new(),
+            own: Arc::default(),
+            connect_makes: false,
+            discarded: false,
+            user: None,
+            told_mid: false,
+            fatal: None,
+            settings: Arc::default(),
+            defaults: Arc::default(),
+            heard: false,
+            epoch: 0,
+            clock: Arc::default(),
+            facts: Arc::default(),
+            version: Version::default(),
+            own_facts: Arc::default(),
+            key: CancelKey::default(),
+            connect_query,
+            wire: Wire::Clear,
+        }
+    }
+
+    /// A client gets it.
+    #[inline]
+    pub(crate) fn begin_lease(&mut self, client: ClientTag) {
+        self.holder = Some(client);
+        self.catalogue_at_grant = self.catalogue.version();
+        self.ready_withheld = None;
+        self.mid_pipeline = false;
+        self.forgetting = Vec::new();
+        self.own_names = OwnNames::default();
+        self.bound_last = None;
+        self.unnamed.begin_lease();
+        if let Some(prepared) = &mut self.prepared {
+            prepared.begin_transaction();
+        }
+    }
+
+    /// A part of a message has been forwarded, and its client waits for the rest.
+    pub(crate) fn owes_client(&self) -> bool {
+        self.body > 0 && self.body_to_client
+    }
+
+    /// What it sends is for a client.
+    pub(crate) fn serves_client(&self) -> bool {
+        self.holder.is_some() && self.work.is_none()
+    }
+
+    /// Sends the ReadyForQuery that was kept back, if one was.
+    pub(crate) fn tell_ready(&mut self, holder: Option<ClientTag>, out: &mut Outbox) {
+        if let (Some(status), Some(tag)) = (self.ready_withheld.take(), holder) {
+            out.insert(Peer::Client(tag), |to| write_ready(to, status));
+        }
+    }
+
+    pub(crate) fn note_fatal(&mut self, body: &[u8]) {
+        let failure = Failure::read(body);
+        if failure.fatal {
+            self.fatal = Some(failure.text().into());
+        }
+    }
+
+    /// Ready, and not asked for anything.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.work.is_none()
+            && self.exchange.is_settled()
+            && self.exchange.status() == IDLE
+            && matches!(self.stage, Stage::Ready)
+    }
+}
+
+impl Server {
+    /// Sends queries of ours.
+    pub(crate) fn begin(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
+        let write = |to: &mut Vec<u8>| queries.iter().for_each(|sql| write_query(to, sql));
+        let text = if purpose.may_be_repeated() { queries.join(&b';').into() } else { Box::default() };
+        self.begin_with(me, purpose, queries.len() as u8, write, out);
+        if let Some(work) = &mut self.work {
+            work.text = text;
+        }
+    }
+
+    /// A time-out of the client's, or a cancel request that came late, has ended what is ours: it is done again, where no time-out of a session holds.
+    pub(crate) fn begin_again(&mut self, me: ServerTag, work: OwnQueries, out: &mut Outbox) {
+        let guarded = [b"BEGIN;SET LOCAL statement_timeout = 0;", &work.text[..], b";COMMIT"].concat();
+        // If the guard itself was too slow.
+        self.begin(me, work.purpose, &[&guarded, b"ROLLBACK"], out);
+        if let Some(again) = &mut self.work {
+            (again.text, again.tries, again.cancelled) = (work.text, work.tries + 1, work.cancelled);
+        }
+    }
+
+    /// Sends messages that are answered by `pending` ReadyForQuery.
+    pub(crate) fn begin_with(
+        &mut self,
+        me: ServerTag,
+        purpose: Purpose,
+        pending: u8,
+        write: impl FnOnce(&mut Vec<u8>),
+        out: &mut Outbox,
+    ) {
+        if matches!(self.stage, Stage::Closed) {
+            // It has asked to be closed since it was given back.
+            return;
+        }
+        assert!(self.work.is_none(), "a server is at work for one purpose at a time");
+        assert!(matches!(self.stage, Stage::Ready), "only a ready server is put to work");
+        out.insert(Peer::Server(me), write);
+        self.unnamed.owner = None;
+        self.work = Some(Box::new(OwnQueries {
+            purpose,
+            pending,
+            answered: false,
+            failure: None,
+            cancelled: false,
+            text: Box::default(),
+            tries: 0,
+        }));
+    }
+}
+
+impl Server {
+    /// Nothing of what clients have left in it so far matters any more.
+    pub(crate) fn forget_soil(&mut self) {
+        self.soil = Soil::default();
+        self.customs = Vec::new();
+        self.sequences_of = None;
+    }
+
+    /// Gives it back to its pool, perhaps after a look at its database's catalogue.
+    pub(crate) fn give_back(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
+        let usable = verdict != Verdict::Discard && matches!(self.stage, Stage::Ready) && self.work.is_none();
+        let at_rest = usable && self.exchange.status() == IDLE && self.exchange.is_settled();
+        let mark = out.effects.len();
+        out.push(Effect::Keep { server: me, briefly: true });
+        let asked = at_rest
+            && if verdict == Verdict::Reset || self.is_explained() {
+                self.ask_catalogue(me, Some(verdict), out)
+            } else {
+                self.ask_defaults(me, Then::Release(verdict), out);
+                true
+            };
+        if !asked {
+            out.effects.truncate(mark);
+            out.push(Effect::Release { server: me, verdict });
+        }
+    }
+
+    /// What it reports is what it has of itself, or was set in it.
+    #[inline]
+    pub(crate) fn is_explained(&self) -> bool {
+        !self.heard || self.settings.unset().all(|(name, value)| self.own.reported.get(name) == Some(value))
+    }
+
+    /// Asks what of that is its own now.
+    #[cold]
+    pub(crate) fn ask_defaults(&mut self, me: ServerTag, then: Then, out: &mut Outbox) {
+        let sql = defaults::write(&self.settings);
+        self.begin(me, Purpose::Defaults(Box::new(Question::new(then))), &[&sql], out);
+    }
+
+    /// It may be used, unless it has to be asked first what it begins with.
+    pub(crate) fn become_ready(&mut self, me: ServerTag, out: &mut Outbox) {
+        if self.is_explained() {
+            self.heard = false;
+            out.push(Effect::Ready { server: me });
+        } else {
+            self.ask_defaults(me, Then::Ready, out);
+        }
+    }
+
+    /// It goes back to its pool, and was kept for an answer; unless it has to be asked first what it begins with.
+    pub(crate) fn release_kept(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
+        if verdict == Verdict::Reset || self.is_explained() {
+            self.soil_at_release();
+            out.push(Effect::Release { server: me, verdict: self.worse(verdict) });
+        } else {
+            self.ask_defaults(me, Then::Release(verdict), out);
+        }
+    }
+
+    /// Asks what its database could do to sessions, if that is to be known. True if it is at work then.
+    pub(crate) fn ask_catalogue(&mut self, me: ServerTag, verdict: Option<Verdict>, out: &mut Outbox) -> bool {
+        let of_interest = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
+        if !of_interest {
+            return false;
+        }
+        let Some(reading) = Catalogue::ask(&self.catalogue, self.trusted.clone()) else { return false };
+        let sql = reading.question(self.version.major);
+        self.begin(me, Purpose::Catalogue(Box::new(reading), verdict), &[&sql, b"ROLLBACK"], out);
+        true
+    }
+}
+
+/// Asks the database to stop what it does for this server.
+pub(crate) fn cancel(tag: ServerTag, server: &Server, out: &mut Outbox) {
+    if server.key.secret.is_empty() {
+        return;
+    }
+    let start = out.inserted.len();
+    write_cancel(&mut out.inserted, server.key.pid, &server.key.secret);
+    let bytes = start..out.inserted.len();
+    let upgrade = server.wire.upgrade(out);
+    out.push(Effect::SideConnection { server: tag, bytes, upgrade });
+}

@@ -1,0 +1,82 @@
+//! What all sessions share.
+
+use std::sync::Arc;
+
+use seam::ServerTag;
+
+use crate::{
+    directory::Directory,
+    random::random,
+    session::{keyring::Keyring, learned::Parameters, listen::Hubs, pins::Pins, statements::Statements, texts::Texts},
+    sql::catalogue::Catalogues,
+    wire::{cancel_key::MAX_NODE, encryption::SecondTries},
+};
+
+/// The protocol, as the driver sees it: shared by all workers.
+pub struct Postgres {
+    pub(crate) directory: Arc<dyn Directory>,
+    /// Stands in for users who do not exist.
+    pub(crate) mock: scram::Mock,
+    /// What was derived from passwords for servers.
+    pub(crate) keys: scram::KeyCache,
+    /// Servers whose keys are derived part by part.
+    pub(crate) derivations: scram::Turns<(ServerTag, u64)>,
+    /// What was learned from clients that logged in.
+    pub(crate) keyring: Keyring,
+    pub(crate) parameters: Parameters,
+    pub(crate) statements: Arc<Statements>,
+    pub(crate) texts: Texts,
+    pub(crate) pins: Pins,
+    pub(crate) hubs: Hubs,
+    pub(crate) catalogues: Catalogues,
+    pub(crate) second_tries: SecondTries,
+    /// Which of several Poolhouses behind one address this is.
+    pub(crate) node: u8,
+}
+
+/// What is held of clients' statements.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// Bytes of the texts of named statements that clients or servers have, and of some that none has any more.
+    pub named_bytes: u64,
+    /// Bytes of long unnamed statements between their Parse and their Bind.
+    pub unnamed_bytes: u64,
+    /// Long unnamed statements that were forgotten because there were too many bytes of them.
+    pub unnamed_forgotten: u64,
+}
+
+impl Postgres {
+    /// A protocol that asks `directory` who may log in, and how to log in.
+    pub fn new(directory: Arc<dyn Directory>) -> Self {
+        Self {
+            directory,
+            mock: scram::Mock::new(random()),
+            keys: scram::KeyCache::default(),
+            derivations: scram::Turns::default(),
+            keyring: Keyring::default(),
+            parameters: Parameters::default(),
+            statements: Arc::default(),
+            texts: Texts::default(),
+            pins: Pins::default(),
+            hubs: Hubs::default(),
+            catalogues: Catalogues::default(),
+            second_tries: SecondTries::default(),
+            node: 0,
+        }
+    }
+
+    /// Tells what is held of clients' statements whenever it is called.
+    pub fn memory(&self) -> impl Fn() -> Memory + Send + Sync + 'static {
+        let (statements, texts) = (Arc::clone(&self.statements), self.texts.clone());
+        move || {
+            let (bytes, unnamed_forgotten) = texts.told();
+            Memory { named_bytes: statements.bytes() as u64, unnamed_bytes: bytes as u64, unnamed_forgotten }
+        }
+    }
+
+    /// The same as one of several behind one address: cancel keys carry its number, at most [`MAX_NODE`].
+    pub fn with_node(self, node: u8) -> Self {
+        assert!(node <= MAX_NODE, "a node id is at most {MAX_NODE}");
+        Self { node, ..self }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a server has for an unnamed statement, and whose it is. What is done about it is told in the feature of the same name.
+//! It knows no connection.
+//!
+//! What stands behind something else in its pipeline may be skipped because of an error there, and then the statement is what it was
+//! before. Where that matters, what was before is remembered until the answers have come ([`Doubt`]).
+
+use std::{collections::VecDeque, sync::Arc};
+
+use seam::ClientTag;
+
+use crate::session::{prepared::Likeness, texts::Text};
+
+/// Most bytes of Parses that are remembered of a pipeline in case what is behind them is skipped, but for those that are counted elsewhere.
+const MAX_DOUBTED: usize = 256 * 1024;
+
+/// Whose statement a server has, and which of its statements: servers that it used before may have older ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner {
+    client: ClientTag,
+    /// A tag may be reused.
+    secret: u64,
+    version: u32,
+}
+
+impl Owner {
+    #[inline]
+    pub(crate) fn new(client: ClientTag, secret: u64, version: u32) -> Self {
+        Self { client, secret, version }
+    }
+}
+
+/// What a server has for an unnamed statement.
+#[derive(Default)]
+pub(crate) struct Unnamed {
+    /// Whose statement it is, once all that was forwarded has been done. `None`: anybody's, perhaps one of ours. Of a client that has no
+    /// statement the server has none, either.
+    pub(crate) owner: Option<Owner>,
+    /// Noted requests about it that have no answer yet, but for those of the doubt.
+    pending: u32,
+    doubt: Option<Box<Doubt>>,
+    /// Whether it is what the client was told.
+    pub(crate) likeness: Likeness,
+    /// What has come of a description of it.
+    pub(crate) parameters: Option<Box<[u8]>>,
+}
+
+/// Requests of one pipeline that may be skipped, and what there was before.
+pub(crate) struct Doubt {
+    /// Noted requests that come before these.
+    earlier: u32,
+    /// The server has the client's statement, as far as these are answered.
+    at_hand: bool,
+    /// The end of their pipeline was forwarded: what follows may find the one statement or the other.
+    ended: bool,
+    /// One of them was skipped, and with it all behind it.
+    skipped: bool,
+    /// Oldest first.
+    asked: VecDeque<Asked>,
+    /// Bytes of the texts in that.
+    bytes: usize,
+}
+
+/// A noted request.
+enum Asked {
+    /// One of ours, which has the server have what the client has.
+    Bring,
+    /// The client's: it replaces or destroys its statement. The Parse of the one before, if that was kept.
+    Replace(Option<Arc<Text>>),
+}
+
+impl Unnamed {
+    /// A client gets the server, which owes nothing.
+    pub(crate) fn begin_lease(&mut self) {
+        (self.pending, self.doubt) = (0, None);
+        if std::mem::take(&mut self.likeness) != Likeness::Same {
+            // It has to be compared with what the client was told.
+            self.owner = None;
+        }
+    }
+
+    /// The end of a pipeline is forwarded.
+    #[inline]
+    pub(crate) fn end_pipeline(&mut self) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.ended = true;
+        }
+    }
+
+    /// Which statement the client has depends on answers to an earlier pipeline.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.doubt.as_ref().is_some_and(|doubt| doubt.ended)
+    }
+
+    /// Requests that may be skipped are under way.
+    #[inline]
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    /// The client's request to replace or destroy its statement is noted, and will not be skipped.
+    pub(crate) fn ask(&mut self) {
+        self.pending += 1;
+    }
+
+    /// What is forwarded now is done for sure: nothing of what is in doubt matters any more.
+    pub(crate) fn supersede(&mut self) {
+        if let Some(doubt) = self.doubt.take() {
+            self.pending = doubt.earlier + doubt.asked.len() as u32;
+        }
+    }
+
+    /// What is noted next may be skipped.
+    pub(crate) fn doubt(&mut self, at_hand: bool) -> &mut Doubt {
+        let earlier = if self.doubt.is_none() { std::mem::take(&mut self.pending) } else { 0 };
+        let new = || Doubt { earlier, at_hand, ended: false, skipped: false, asked: VecDeque::new(), bytes: 0 };
+        self.doubt.get_or_insert_with(|| Box::new(new()))
+    }
+
+    /// A noted request was answered, or (not `done`) it failed, or was skipped because of an error before it; `reached`: it is not known
+    /// to be the latter. `holder` has the server: who that is, with which statement, and its Parse.
+    pub(crate) fn settle(&mut self, done: bool, reached: bool, holder: Option<(Owner, &mut Option<Arc<Text>>)>) {
+        let Some(doubt) = &mut self.doubt else {
+            self.pending -= 1;
+            if let Some((_, parse)) = holder
+                && !done
+                && self.pending == 0
+            {
+                *parse = None;
+            }
+            return;
+        };
+        if doubt.earlier > 0 {
+            doubt.earlier -= 1;
+            if let Some(Asked::Replace(before)) = doubt.asked.front_mut()
+                && !done
+                && doubt.earlier == 0
+            {
+                *before = None;
+            }
+            return;
+        }
+        let asked = doubt.asked.pop_front().expect("only what was asked is settled");
+        let Some((owner, parse)) = holder else { return };
+        doubt.at_hand |= done;
+        if let Asked::Replace(before) = asked
+            && !done
+            && !doubt.skipped
+        {
+            doubt.skipped = true;
+            // Before a Parse that has something to replace stands a message that is answered if the Parse is read.
+            let failed = reached && before.is_some();
+            doubt.at_hand |= failed;
+            *parse = before.filter(|_| !failed);
+        }
+        if doubt.asked.is_empty() {
+            self.owner = doubt.at_hand.then_some(owner);
+            self.doubt = None;
+        }
+    }
+}
+
+impl Doubt {
+    /// The client's statement is replaced.
+    pub(crate) fn replace(&mut self, before: Option<Arc<Text>>) {
+        let before = before.filter(|parse| self.bytes + parse.uncounted() <= MAX_DOUBTED);
+        self.bytes += before.as_ref().map_or(0, |parse| parse.uncounted());
+        self.asked.push_back(Asked::Replace(before));
+    }
+
+    /// The server is made to have what the client has.
+    pub(crate) fn bring(&mut self) {
+        self.asked.push_back(Asked::Bring);
+    }
+}

@@ -1,0 +1,54 @@
+//! Who is let in over HTTP.
+
+use std::sync::Arc;
+
+use http_sansio::{Denied, Door};
+use seam::PoolId;
+
+use crate::{Client, Directory, HttpRules, Version, rest::rules::Access};
+
+/// Asks the directory while a client's bytes are read. What that means for the client is done after.
+pub(super) struct Doorkeeper<'d> {
+    directory: &'d dyn Directory,
+    listener: u16,
+    version: Version,
+    /// The client has shown no token yet.
+    stranger: bool,
+    /// The first token that the client has shown lets it in, and there is a pool for it.
+    pub(super) entered: Option<(Arc<Access>, PoolId)>,
+    /// A token was wrong.
+    pub(super) has_refused: bool,
+}
+
+impl<'d> Doorkeeper<'d> {
+    pub(super) fn new(directory: &'d dyn Directory, client: &mut Client) -> Self {
+        let (listener, version, stranger) = (client.http().listener, client.version, client.stranger);
+        Self { directory, listener, version, stranger, entered: None, has_refused: false }
+    }
+}
+
+impl Door for Doorkeeper<'_> {
+    type Caller = Arc<Access>;
+
+    fn rules(&self) -> Option<Arc<HttpRules>> {
+        self.directory.http(self.listener)
+    }
+
+    fn recognise(&mut self, token: &[u8]) -> Option<Arc<Access>> {
+        let access = self.directory.access(token);
+        self.has_refused |= access.is_none();
+        access
+    }
+
+    fn enter(&mut self, access: &Arc<Access>) -> Result<(), Denied> {
+        if self.stranger {
+            let pool = self
+                .directory
+                .route(&access.user, access.database, self.version)
+                .map_err(|why| Denied::new(503, format!("ERR Poolhouse: {why}")))?;
+            self.entered = Some((Arc::clone(access), pool));
+            self.stranger = false;
+        }
+        Ok(())
+    }
+}

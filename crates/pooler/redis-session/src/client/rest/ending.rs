@@ -1,0 +1,124 @@
+//! How connections that speak HTTP end, and how requests do that cannot be carried out.
+
+use http_sansio::{Denied, End};
+use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal};
+
+use super::{super::Lease, Client};
+use crate::{refusal, server::LOST};
+
+/// Bytes that a client is sent before it has taken all that it was sent before. The rest of an answer waits here. The driver bounds what
+/// comes for a client that shares a server; so much does not trouble it.
+const MAX_UNTAKEN: usize = 128 * 1024;
+
+impl Client {
+    /// Sends what there is to send, as far as the client takes it, forgets streams that have ended, and ends the connection if it is over.
+    pub(super) fn flush(&mut self, me: ClientTag, out: &mut Outbox) {
+        self.flush_up_to(MAX_UNTAKEN, me, out);
+    }
+
+    /// All that was sent to the client has left.
+    pub(crate) fn on_sent(&mut self, me: ClientTag, out: &mut Outbox) {
+        let rest = self.http();
+        (rest.asked, rest.untaken) = (false, 0);
+        self.flush(me, out);
+    }
+
+    fn flush_up_to(&mut self, most: usize, me: ClientTag, out: &mut Outbox) {
+        let rest = self.http();
+        let most = most.saturating_sub(rest.untaken);
+        let before = out.inserted.len();
+        out.insert(Peer::Client(me), |to| rest.connection.flush(to, most));
+        rest.untaken = rest.untaken.saturating_add(out.inserted.len() - before);
+        if rest.connection.has_more() && !std::mem::replace(&mut rest.asked, true) {
+            out.push(Effect::TellSent { client: me });
+        }
+        let held = rest.weight();
+        rest.connection.count(held);
+        let ended = rest.connection.ended();
+        rest.feeds.forget(&ended);
+        let reason = match rest.connection.end() {
+            None => return self.flushed(!ended.is_empty(), me, out),
+            Some(End::Done) => CloseReason::Done,
+            Some(End::Fault(why)) => CloseReason::Error(Blame::Client, why),
+        };
+        self.close(me, reason, out);
+    }
+
+    /// What may be done now that something was flushed. `freed`: subscriptions may be of use to nobody any more.
+    fn flushed(&mut self, freed: bool, me: ClientTag, out: &mut Outbox) {
+        let rest = self.http();
+        let blocked = rest.blocked;
+        rest.blocked &= rest.connection.is_behind();
+        if freed || blocked && !rest.blocked {
+            out.push(Effect::Wake { client: me });
+        }
+        let unread = rest.connection.unread();
+        let reads = unread < std::mem::replace(&mut rest.unread, unread);
+        if reads && rest.works.is_empty() && self.lease == Lease::None {
+            out.push(Effect::Standing { client: me, standing: self.standing() });
+        }
+    }
+
+    /// [`fail`](Client::fail) in HTTP. False if the client does not speak it.
+    pub(crate) fn fail_http(&mut self, me: ClientTag, error: &str, out: &mut Outbox) -> bool {
+        let Some(rest) = &mut self.rest else { return false };
+        rest.works.clear();
+        rest.connection.fail(&Denied::new(400, error));
+        self.flush(me, out);
+        true
+    }
+
+    /// The server is gone that replies were due from, or that was in a transaction of the client's. False if the client does not speak HTTP.
+    pub(crate) fn lose_http(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
+        let Some(rest) = &mut self.rest else { return false };
+        if rest.listening.is_some() {
+            self.close(me, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
+            return true;
+        }
+        for work in &mut rest.works {
+            if work.needs_its_server() {
+                work.lose();
+            }
+        }
+        self.answer(me, out);
+        true
+    }
+
+    /// The client has to go. False if it does not speak HTTP.
+    pub(crate) fn refuse_http(&mut self, me: ClientTag, why: &Refusal, out: &mut Outbox) -> bool {
+        let Some(rest) = &mut self.rest else { return false };
+        let mut denied = Denied::new(503, refusal::of_refusal(why));
+        match why {
+            // It is told in the answer to what it asks first.
+            Refusal::TooManyClients { .. } => {
+                denied.retry_after = Some(1);
+                rest.connection.refuse(denied);
+                return true;
+            }
+            Refusal::Throttled { retry_after } => {
+                denied.status = 429;
+                denied.retry_after = Some(retry_after.as_secs_f64().ceil() as u64);
+                rest.connection.refuse(denied);
+                return true;
+            }
+            Refusal::Full { .. } => denied.retry_after = Some(1),
+            Refusal::QueryTimeout => denied.status = 504,
+            _ => {}
+        }
+        if matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. }) {
+            // Whether these were executed is not known.
+            for work in &mut rest.works {
+                if work.needs_its_server() {
+                    work.lose();
+                }
+            }
+            self.answer(me, out);
+        }
+        let Some(rest) = &mut self.rest else { return true };
+        rest.works.clear();
+        rest.connection.close(&denied);
+        // It goes now, however much of it there is.
+        self.flush_up_to(usize::MAX, me, out);
+        true
+    }
+}

@@ -1,0 +1,186 @@
+//! Streams of messages over HTTP/2, beside other requests of the same connection.
+//!
+//! What all streams have subscribed to are the subscriptions of one client, to which messages come together. Here they are told apart again.
+
+use std::{collections::HashSet, sync::Arc};
+
+use http_sansio::{Connection, Denied, Stream};
+use seam::{ClientTag, Outbox};
+
+use super::{Client, revoking::REVOKED};
+use crate::{
+    Redis,
+    command::{Subscription, Topic},
+    hub::Name,
+    resp::{self, Said},
+    rest::{
+        denied_by,
+        messages::{Made, Messages},
+        rules::Access,
+    },
+};
+
+type Http = Connection<Arc<Access>>;
+
+/// The streams of a connection.
+#[derive(Default)]
+pub(super) struct Feeds {
+    list: Vec<Feed>,
+    /// Streams have ended: their subscriptions may be of use to nobody.
+    untidy: bool,
+}
+
+/// Messages for one request.
+struct Feed {
+    stream: Stream,
+    access: Arc<Access>,
+    /// Events are said. Otherwise nothing has been answered: it waits for its subscription. There is one such stream at a time.
+    open: bool,
+    what: Subscription,
+    names: HashSet<Box<[u8]>>,
+}
+
+impl Redis {
+    /// Subscribes to what a request wants to hear of, as soon as that can be done. True if the request is over with that: then the next
+    /// one has its place.
+    pub(super) fn open_stream(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        number: usize,
+        what: Subscription,
+        out: &mut Outbox,
+    ) -> bool {
+        if client.has_wish() {
+            return false;
+        }
+        let access = Arc::clone(&client.http().works[number].access);
+        let work = client.http().works.remove(number).expect("seen by the caller");
+        let words = resp::parts(&work.call.wire);
+        let names = words[1..].iter().map(|name| Box::from(*name)).collect();
+        let pool = self.directory.route(&client.user, client.database, client.version);
+        client.http().feeds.list.push(Feed { stream: work.stream, access, open: false, what, names });
+        let denied = match (pool, client.subscribed_in()) {
+            (Ok(pool), Some(other)) if pool != other => {
+                let why =
+                    "ERR messages for a token with another database come over this connection already: use another one";
+                Some(Denied::new(409, why))
+            }
+            _ => self.change_subscriptions(me, client, what, &words[1..], out).err().map(|why| Denied::new(503, why)),
+        };
+        if let Some(denied) = &denied {
+            let rest = client.http();
+            rest.feeds.refuse_asking(denied, &mut rest.connection);
+        }
+        denied.is_some()
+    }
+
+    /// Ends subscriptions of streams that have ended.
+    pub(crate) fn tidy(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        if client.has_wish() || !client.rest.as_ref().is_some_and(|rest| rest.feeds.untidy) {
+            return;
+        }
+        for topic in [Topic::Channel, Topic::Pattern] {
+            let mut names: Vec<Name> = client.subscribed_to(topic).cloned().collect();
+            names.retain(|name| !client.http().feeds.list.iter().any(|feed| feed.hears(topic, name)));
+            if !names.is_empty() {
+                let names: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
+                let what = Subscription { begins: false, topic };
+                // What is subscribed to can be ended.
+                let _ = self.change_subscriptions(me, client, what, &names, out);
+                return;
+            }
+        }
+        client.http().feeds.untidy = false;
+    }
+}
+
+impl Feed {
+    fn hears(&self, topic: Topic, name: &[u8]) -> bool {
+        self.what.topic == topic && self.names.contains(name)
+    }
+}
+
+impl Feeds {
+    /// Messages have come, for those that hear of this.
+    pub(super) fn hear_made(&self, made: &Made<'_>, http: &mut Http) {
+        let hear = self.list.iter().filter(|feed| feed.open && feed.hears(made.topic, made.name));
+        http.say(hear.map(|feed| feed.stream), made.events);
+    }
+
+    /// It is said what became of a wish.
+    pub(super) fn hear(&mut self, bytes: &[u8], http: &mut Http) {
+        match resp::said(bytes) {
+            Some(Said::Done(Subscription { begins: true, .. })) => {
+                let Some(at) = self.asking() else { return };
+                let (feed, mut told) = (&mut self.list[at], Vec::new());
+                feed.open = http.open(feed.stream);
+                if !feed.open {
+                    // The client has given the request up.
+                    self.list.swap_remove(at);
+                    self.untidy = true;
+                } else if Messages::default().take(bytes, &mut told).is_ok() {
+                    http.say([feed.stream], &told);
+                }
+            }
+            Some(Said::Refused(why)) => self.refuse_asking(&denied_by(why), http),
+            _ => {}
+        }
+    }
+
+    /// Whether they are of another user than the holder of this token.
+    pub(super) fn are_of_another_user(&self, access: &Access) -> bool {
+        self.list.iter().any(|feed| feed.access.user != access.user)
+    }
+
+    /// Streams have ended.
+    pub(super) fn forget(&mut self, ended: &[Stream]) {
+        self.list.retain(|feed| !(feed.open && ended.contains(&feed.stream)));
+        self.untidy |= !ended.is_empty();
+    }
+
+    /// Ends those that are no longer let hear anything: `lets` says it of a token and a command.
+    pub(super) fn revoke(&mut self, lets: impl Fn(&Access, &'static str) -> bool, http: &mut Http) {
+        let ends = |feed: &Feed| !lets(&feed.access, feed.what.name());
+        if self.asking().is_some_and(|at| ends(&self.list[at])) {
+            self.refuse_asking(&Denied::new(401, REVOKED), http);
+            self.untidy = true;
+        }
+        for feed in self.list.extract_if(.., |feed| ends(feed)) {
+            http.reset(feed.stream);
+            self.untidy = true;
+        }
+    }
+
+    /// All subscriptions are lost.
+    fn lose(&mut self, why: &str, http: &mut Http) {
+        self.refuse_asking(&Denied::new(503, format!("ERR Poolhouse: {why}")), http);
+        for feed in std::mem::take(&mut self.list) {
+            http.reset(feed.stream);
+        }
+    }
+
+    /// The stream that waits for its subscription does not get it.
+    fn refuse_asking(&mut self, denied: &Denied, http: &mut Http) {
+        let Some(at) = self.asking() else { return };
+        let feed = self.list.swap_remove(at);
+        http.deny(feed.stream, denied);
+    }
+
+    fn asking(&self) -> Option<usize> {
+        self.list.iter().position(|feed| !feed.open)
+    }
+}
+
+impl Client {
+    /// The subscriptions of all streams are lost. False if the client does not speak HTTP/2: then its connection has to end.
+    pub(crate) fn lose_streams(&mut self, me: ClientTag, why: &str, out: &mut Outbox) -> bool {
+        if !self.has_streams() {
+            return false;
+        }
+        let rest = self.http();
+        rest.feeds.lose(why, &mut rest.connection);
+        self.flush(me, out);
+        true
+    }
+}

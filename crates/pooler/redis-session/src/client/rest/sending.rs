@@ -1,0 +1,316 @@
+//! The commands of requests go to servers; their replies become answers.
+
+use std::sync::Arc;
+
+use http_sansio::{Denied, Stream};
+use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions};
+
+use super::{
+    super::{Lease, passing::STREAM_FROM},
+    Client, Listening, Work,
+    revoking::REVOKED,
+};
+use crate::{
+    Redis, Server,
+    command::{Kind, Subscription, kind},
+    resp,
+    rest::{
+        call::{Call, Command, Shape},
+        messages::{Made, Messages},
+        rules::Access,
+    },
+    server::Due,
+};
+
+/// Bytes of results from which on there has to be room for them.
+const LARGE: usize = 64 * 1024;
+
+/// Bytes of commands that are sent before the replies to them have come. The driver takes no more than so much for a server at a time, and
+/// requests may have waited for a server until they are many.
+const MAX_UNANSWERED: usize = 32 * 1024 * 1024;
+
+/// What a request is told while messages come for another user, who has the connection's place in all limits.
+const OF_ANOTHER_USER: &str =
+    "ERR messages for a token with another user come over this connection: use another connection";
+
+impl Redis {
+    /// Sends what can be sent now: nothing, if a server has been asked for. (More of HTTP/2 may be read in the same turn.)
+    pub(super) fn send_all(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        if matches!(client.lease, Lease::Asked(..)) {
+            return;
+        }
+        self.tidy(me, client, out);
+        let rest = client.http();
+        rest.blocked = rest.connection.is_behind();
+        let Some(mut number) = rest.works.iter().position(|work| !work.is_sent()) else { return };
+        while let Some(work) = client.http().works.get_mut(number) {
+            // A transaction that has begun is finished: until then a server is kept for it.
+            let (goes_on, listens) = (work.is_in_transaction(), work.call.shape == Shape::Events);
+            if client.http().blocked && !goes_on {
+                return;
+            }
+            if listens && !self.may_begin_events(me, client, number) {
+                let work = &mut client.http().works[number];
+                work.deny(401, REVOKED);
+                work.give_up(REVOKED);
+                number += 1;
+                continue;
+            }
+            let rest = client.http();
+            let work = &mut rest.works[number];
+            if rest.feeds.are_of_another_user(&work.access) {
+                work.deny(409, OF_ANOTHER_USER);
+                work.give_up(OF_ANOTHER_USER);
+                number += 1;
+                continue;
+            }
+            if let Some(what) = work.call.subscription() {
+                let access = Arc::clone(&work.access);
+                if client.has_streams() && client.has_wish() {
+                    return;
+                }
+                match self.acts_as(me, client, &access, out) {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => {
+                        client.http().works[number].give_up(&error);
+                        number += 1;
+                        continue;
+                    }
+                }
+                match self.begin_events(me, client, number, what, out) {
+                    true => continue,
+                    false => return,
+                }
+            }
+            // It is out of the client's hands meanwhile.
+            let mut call = std::mem::take(&mut work.call);
+            let (mut next, access, begun) = (work.next, Arc::clone(&work.access), work.known > 0);
+            let outcome = self.send(me, client, &mut call, &mut next, &access, begun, servers, out);
+            let keeping = client.keeping;
+            let work = &mut client.http().works[number];
+            (work.call, work.next) = (call, next);
+            match outcome {
+                Ok(true) if keeping => {
+                    let work = client.http().works.pop_back().expect("it was just sent");
+                    client.listen(work.stream, work.access, "monitor");
+                    return;
+                }
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => work.give_up(&error),
+            }
+            number += 1;
+        }
+    }
+
+    /// Begins to pass on messages. True if there will be none, and the next request may be carried out.
+    fn begin_events(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        number: usize,
+        what: Subscription,
+        out: &mut Outbox,
+    ) -> bool {
+        if client.has_streams() {
+            return self.open_stream(me, client, number, what, out);
+        }
+        // In HTTP/1.1 the request is the only one of its connection.
+        let work = client.http().works.pop_back().expect("a request that was just seen");
+        client.listen(work.stream, Arc::clone(&work.access), what.name());
+        let words = resp::parts(&work.call.wire);
+        if let Err(why) = self.change_subscriptions(me, client, what, &words[1..], out) {
+            client.http().connection.fail(&Denied::new(503, why));
+            client.flush(me, out);
+        }
+        false
+    }
+
+    /// Sends a request's commands. `Ok(false)`: the rest has to wait; `Err`: there is no server for it, and why. `begun`: its first reply
+    /// has come.
+    #[allow(clippy::too_many_arguments)]
+    fn send(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        call: &mut Call,
+        next: &mut usize,
+        access: &Access,
+        begun: bool,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) -> Result<bool, Box<str>> {
+        if !self.acts_as(me, client, access, out)? {
+            return Ok(false);
+        }
+        let last = call.commands.len().saturating_sub(1);
+        let alone = call.wire.len() as u64 >= STREAM_FROM;
+        while let Some(command) = call.commands.get(*next) {
+            let Command::Send(span) = command else {
+                *next += 1;
+                continue;
+            };
+            // If MULTI is refused, what follows would be executed outside of the transaction.
+            if call.shape == Shape::Transaction && *next == 1 && !begun {
+                client.held_back = true;
+                return Ok(false);
+            }
+            if client.has_unanswered(span.len()) {
+                client.held_back = true;
+                return Ok(false);
+            }
+            let kind = match call.shape {
+                Shape::Transaction if *next == 0 => Kind::Multi,
+                Shape::Transaction if *next == last => Kind::Ending,
+                Shape::Events => Kind::Keeping,
+                _ => kind_of(&call.wire[span.clone()]),
+            };
+            let due = match kind {
+                Kind::Publish(_) | Kind::Rescue => match resp::beginning(&call.wire[span.clone()]) {
+                    Some(begins) => self.due_of(client, kind, &[begins.name, begins.second.unwrap_or_default()]),
+                    None => Due::Plain,
+                },
+                _ => Due::Plain,
+            };
+            match self.server_for(me, client, servers, kind, alone, out) {
+                Some((tag, server)) => {
+                    client.note(me, tag, server, kind, due, out);
+                    out.insert(Peer::Server(tag), |to| to.extend_from_slice(&call.wire[span.clone()]));
+                    client.http().unanswered += span.len();
+                    *next += 1;
+                }
+                None => return client.failing.take().map_or(Ok(false), Err),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Has the client go on, and count, as the user of the next request. `Ok(false)`: the replies to the requests of another have to come first.
+    ///
+    /// # Errors
+    /// There is no pool for it, and why.
+    fn acts_as(&self, me: ClientTag, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
+        if client.user != access.user || client.database != access.database {
+            if client.lease != Lease::None {
+                client.held_back = true;
+                return Ok(false);
+            }
+            let pool = self.directory.route(&access.user, access.database, client.version);
+            let pool = pool.map_err(|why| format!("ERR Poolhouse: {why}"))?;
+            client.database = access.database;
+            client.enter(me, Arc::clone(&access.user), pool, out);
+        }
+        Ok(true)
+    }
+}
+
+/// What a command is whose reply may count subscribers, or a script; all others are ordinary ones here.
+fn kind_of(bytes: &[u8]) -> Kind {
+    let kind = resp::beginning(bytes).map(|beginning| kind(beginning.name, beginning.second.as_slice()));
+    kind.filter(|kind| matches!(kind, Kind::Publish(_) | Kind::Audience(_) | Kind::Script | Kind::Rescue))
+        .unwrap_or(Kind::Ordinary)
+}
+
+impl Client {
+    /// A part of a reply, if the client speaks HTTP. False if it does not: then the bytes are its own.
+    pub(crate) fn hear(&mut self, bytes: &[u8], over: bool) -> bool {
+        let Some(rest) = &mut self.rest else { return false };
+        let Some(at) = rest.works.iter_mut().position(Work::is_waiting) else { return true };
+        rest.works[at].hear(bytes, over);
+        if rest.works[at].held() > LARGE {
+            let held = rest.weight();
+            if !rest.connection.may_hold(held) {
+                rest.works[at].drop_results();
+            }
+        }
+        true
+    }
+
+    /// Whether so many bytes more have to wait for the replies to those that were sent.
+    fn has_unanswered(&mut self, more: usize) -> bool {
+        if self.due == 0 {
+            self.http().unanswered = 0;
+        }
+        self.due > 0 && self.http().unanswered + more > MAX_UNANSWERED
+    }
+
+    fn listen(&mut self, stream: Stream, access: Arc<Access>, command: &'static str) {
+        let listening = Listening { stream, access, command, begun: false, messages: Messages::default() };
+        self.http().listening = Some(Box::new(listening));
+    }
+
+    /// What comes from a server that is the client's own or holds its subscriptions, if the client speaks HTTP. False if it does not.
+    pub(crate) fn hear_events(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
+        let Some(rest) = &mut self.rest else { return false };
+        if self.closing {
+            return true;
+        }
+        let Some(listening) = &mut rest.listening else {
+            rest.feeds.hear(bytes, &mut rest.connection);
+            self.flush(me, out);
+            return true;
+        };
+        let mut told = Vec::new();
+        let outcome = listening.messages.take(bytes, &mut told);
+        if !told.is_empty() {
+            if !std::mem::replace(&mut listening.begun, true) {
+                rest.connection.open(listening.stream);
+            }
+            rest.connection.say([listening.stream], &told);
+        }
+        match outcome {
+            Err(denied) if listening.begun => {
+                self.flush(me, out);
+                self.close(me, CloseReason::Error(Blame::Server, denied.error), out);
+            }
+            Err(denied) => {
+                rest.connection.fail(&denied);
+                self.flush(me, out);
+            }
+            Ok(()) => self.flush(me, out),
+        }
+        true
+    }
+
+    /// Messages have come to which its requests have subscribed.
+    pub(crate) fn hear_made(&mut self, me: ClientTag, made: &Made<'_>, out: &mut Outbox) {
+        let Some(rest) = self.rest.as_mut().filter(|_| !self.closing) else { return };
+        match &mut rest.listening {
+            Some(listening) => {
+                if !std::mem::replace(&mut listening.begun, true) {
+                    rest.connection.open(listening.stream);
+                }
+                rest.connection.say([listening.stream], made.events);
+            }
+            None => rest.feeds.hear_made(made, &mut rest.connection),
+        }
+        self.flush(me, out);
+    }
+
+    /// Answers requests all of whose results are known.
+    pub(crate) fn answer(&mut self, me: ClientTag, out: &mut Outbox) {
+        let Some(rest) = &mut self.rest else { return };
+        let mut answered = false;
+        while rest.works.front_mut().is_some_and(Work::is_done) {
+            let work = rest.works.pop_front().expect("seen above");
+            answered = true;
+            let stream = work.stream;
+            match work.answer() {
+                Ok(answer) => rest.connection.answer(stream, answer),
+                Err(denied) => rest.connection.deny(stream, &denied),
+            }
+        }
+        let all = answered && rest.works.is_empty();
+        self.flush(me, out);
+        if all && !self.closing && self.lease == Lease::None {
+            out.push(Effect::Standing { client: me, standing: self.standing() });
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Who is there: CLIENT LIST, INFO and KILL, of Poolhouse's clients; the server's connections are nobody's. A client sees, and closes,
+//! those of its own user only, since Poolhouse does not know which users Redis would let see others.
+
+use std::io::Write;
+
+use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
+
+use super::{Client, Lease, Purpose, Taken};
+use crate::{
+    Redis,
+    command::Roster,
+    resp::{self, Limits, Request},
+};
+
+/// What is written of a client that is to be closed, and of one that closes itself.
+const CLOSED: u8 = b'x';
+const CLOSES_ITSELF: u8 = b'!';
+
+/// The same of a client that waited for a server to block on, and waits no more.
+const LET_GO: u8 = b'w';
+
+/// Clients that a command may name: each of all clients looks through these.
+const MAX_IDS: usize = 256;
+
+/// Which clients are meant.
+#[derive(Default, Debug, PartialEq, Eq)]
+struct Filter<'a> {
+    /// Any if there are none.
+    ids: Vec<i64>,
+    pubsub: Option<bool>,
+    /// Of a kind that Poolhouse never has: replicas and masters.
+    none: bool,
+    address: Option<&'a [u8]>,
+    listener: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
+    /// At least so old, in seconds.
+    age: Option<i64>,
+    /// The one who asks is not meant.
+    skips_me: bool,
+}
+
+impl Redis {
+    /// Asks all clients.
+    pub(super) fn call_roll(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        what: Roster,
+        arguments: &[&[u8]],
+        out: &mut Outbox,
+    ) -> Taken {
+        let given = &arguments[2..];
+        let id = client.id.to_string();
+        // INFO is a list of oneself.
+        let own = [&b"ID"[..], id.as_bytes()];
+        let (words, what) = match (what, given) {
+            (Roster::Info, []) => (&own[..], what),
+            (Roster::Info, _) => return client.wrong_arity(me, "client|info", out),
+            (Roster::Kill, []) => return client.wrong_arity(me, "client|kill", out),
+            (Roster::Kill, [_]) => (given, Roster::KillOne),
+            (Roster::Unblock, [_] | [_, _]) => {
+                client.unblocks_with_error = given.get(1).is_some_and(|how| how.eq_ignore_ascii_case(b"ERROR"));
+                (given, what)
+            }
+            (Roster::Unblock, _) => return client.wrong_arity(me, "client|unblock", out),
+            _ => (given, what),
+        };
+        match Filter::read(what, words) {
+            Err(error) => return client.say_error(me, &error, out),
+            Ok(Filter { ids, .. }) if ids.len() > MAX_IDS => {
+                return client.say_error(me, &format!("ERR Poolhouse: name {MAX_IDS} clients at most"), out);
+            }
+            // It sees those of its own only.
+            Ok(Filter { user: Some(user), .. }) if user != client.user_name().as_bytes() => {
+                return client.say_error(me, &format!("ERR No such user '{}'", user.escape_ascii()), out);
+            }
+            Ok(_) => {}
+        }
+        if what == Roster::Unblock {
+            return self.ask_to_unblock(me, client, given[0], out);
+        }
+        client.ask_all(me, what, words, out);
+        out.push(Effect::Standing { client: me, standing: Standing::Active });
+        Taken::Yes
+    }
+
+    /// Somebody calls the roll: what this client has to say.
+    pub(crate) fn answer_roll(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        seen: &Seen<'_>,
+        question: &[u8],
+        answer: &mut Vec<u8>,
+        out: &mut Outbox,
+    ) {
+        let Ok(Request::Command(_, words)) = resp::read(question, &Limits::OPEN) else {
+            unreachable!("the question was written here")
+        };
+        let words: Vec<&[u8]> = words.collect();
+        let [asker, user, what, words @ ..] = words.as_slice() else { unreachable!("the question was written here") };
+        // Who has not logged in, or comes over HTTP, is nobody's connection.
+        if client.stranger || client.rest.is_some() || client.closing || client.user.as_bytes() != *user {
+            return;
+        }
+        let what = Roster::of(what);
+        let Ok(filter) = Filter::read(what, words) else { unreachable!("it was read before it was asked") };
+        let itself = client.id.to_string().as_bytes() == *asker;
+        if !filter.holds(client, seen, itself) {
+            return;
+        }
+        match what {
+            Roster::List | Roster::Info => client.describe(seen, itself.then_some(what), answer),
+            Roster::Unblock if client.waits_to_block() => {
+                let is_error = words.get(1).is_some_and(|how| how.eq_ignore_ascii_case(b"ERROR"));
+                self.let_go(me, client, is_error, out);
+                answer.push(LET_GO);
+            }
+            Roster::Unblock => {
+                client.named |= client.blocked.is_some();
+                answer.extend(client.blocked.unwrap_or_default().to_string().bytes());
+            }
+            Roster::Kill | Roster::KillOne if itself => answer.push(CLOSES_ITSELF),
+            Roster::Kill | Roster::KillOne => {
+                answer.push(CLOSED);
+                let message = format!("closed by CLIENT KILL of client {}", String::from_utf8_lossy(asker));
+                client.close(me, CloseReason::Error(Blame::Client, message), out);
+            }
+        }
+    }
+
+    /// Everybody has answered.
+    pub(crate) fn end_roll(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
+        let what = client.roll.take().expect("it was asked");
+        let itself = answer.contains(&CLOSES_ITSELF);
+        match what {
+            Roster::List | Roster::Info => {
+                out.insert(Peer::Client(me), |to| resp::verbatim(to, answer, client.version));
+            }
+            Roster::Kill => out.insert(Peer::Client(me), |to| {
+                to.extend_from_slice(format!(":{}\r\n", answer.len()).as_bytes());
+            }),
+            Roster::KillOne if answer.is_empty() => {
+                out.insert(Peer::Client(me), |to| resp::error(to, "ERR No such client"));
+            }
+            Roster::KillOne => out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n")),
+            Roster::Unblock => return client.unblock(me, answer, out),
+        }
+        if itself && matches!(what, Roster::Kill | Roster::KillOne) {
+            return client.close(me, CloseReason::Done, out);
+        }
+        out.push(Effect::Standing { client: me, standing: client.standing() });
+        out.push(Effect::Wake { client: me });
+    }
+
+    /// Asks for a server by which Redis can be told to let somebody go on. Where that client waits is asked when the server is there: what
+    /// was true before may have become another client's connection.
+    fn ask_to_unblock(&self, me: ClientTag, client: &mut Client, whom: &[u8], out: &mut Outbox) -> Taken {
+        match self.directory.route(&client.user, 0, client.version) {
+            Ok(pool) => client.ask(me, pool, LeaseKind::Exclusive, Purpose::Unblock(Box::from(whom)), out),
+            Err(why) => return client.say_error(me, &format!("ERR Poolhouse: {why}"), out),
+        }
+        client.elsewhere = true;
+        Taken::Yes
+    }
+}
+
+impl Client {
+    /// Asks all clients, itself included.
+    pub(super) fn ask_all(&mut self, me: ClientTag, what: Roster, words: &[&[u8]], out: &mut Outbox) {
+        self.roll = Some(what);
+        let (id, start) = (self.id.to_string(), out.inserted.len());
+        let question = [&[id.as_bytes(), self.user.as_bytes(), what.name().as_bytes()], words].concat();
+        resp::command(&mut out.inserted, &question);
+        out.push(Effect::Survey { client: me, question: start..out.inserted.len() });
+    }
+
+    /// Has Redis let the client go on that waits on this connection of its; on none, if it does not wait. The reply is due already.
+    fn unblock(&mut self, me: ClientTag, connection: &[u8], out: &mut Outbox) {
+        self.unblocked = connection == [LET_GO];
+        let connection = if self.unblocked { b"" } else { connection };
+        // It may have been lost meanwhile, and the client been told so.
+        if let Lease::Held(tag) = self.lease {
+            let connection = if connection.is_empty() { b"0" } else { connection };
+            let how: &[u8] = if self.unblocks_with_error { b"ERROR" } else { b"TIMEOUT" };
+            out.insert(Peer::Server(tag), |to| resp::command(to, &[b"CLIENT", b"UNBLOCK", connection, how]));
+        }
+        out.push(Effect::Wake { client: me });
+    }
+
+    /// As Redis calls it.
+    fn user_name(&self) -> &str {
+        if self.user.is_empty() { "default" } else { &self.user }
+    }
+
+    /// A line as Redis has it: all of its fields in its order, because libraries read them by their names. What Poolhouse does not know
+    /// has the value that a client without it has. `asks`: this is what it asks; of others the last command is not known.
+    fn describe(&self, seen: &Seen<'_>, asks: Option<Roster>, to: &mut Vec<u8>) {
+        let [sub, psub, ssub] = self.subscribed();
+        let mut flags = String::new();
+        for (flag, holds) in
+            [("P", sub + psub + ssub > 0), ("x", self.multi), ("b", self.blocked.is_some() || self.waits_to_block())]
+        {
+            flags.push_str(if holds { flag } else { "" });
+        }
+        let flags = if flags.is_empty() { "N" } else { &flags };
+        let text = |text: Option<&[u8]>| String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
+        let lib = self.lib.as_deref();
+        writeln!(
+            to,
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} multi={} \
+             watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} user={} \
+             redir=-1 resp={} lib-name={} lib-ver={} io-thread=0 tot-net-in=0 tot-net-out=0 tot-cmds=0",
+            self.id,
+            seen.address,
+            seen.listener,
+            text(self.name.as_deref()),
+            seen.age.as_secs(),
+            seen.idle.as_secs(),
+            self.database,
+            if self.multi { 0 } else { -1 },
+            u8::from(self.watching),
+            asks.map_or_else(|| "NULL".to_owned(), |what| format!("client|{}", what.name().to_ascii_lowercase())),
+            self.user_name(),
+            self.version.number(),
+            text(lib.map(|lib| &*lib.name)),
+            text(lib.map(|lib| &*lib.version)),
+        )
+        .expect("memory takes it");
+    }
+}
+
+impl<'a> Filter<'a> {
+    /// Reads what stands behind the subcommand.
+    ///
+    /// # Errors
+    /// In Redis's words.
+    fn read(what: Roster, mut words: &[&'a [u8]]) -> Result<Self, String> {
+        const SYNTAX: &str = "ERR syntax error";
+        let mut filter = Self { skips_me: what == Roster::Kill, ..Self::default() };
+        if what == Roster::KillOne {
+            let [address] = words else { return Err(SYNTAX.to_owned()) };
+            filter.address = Some(address);
+            return Ok(filter);
+        }
+        if let (Roster::Unblock, [given, how @ ..]) = (what, words) {
+            filter.ids.push(resp::integer(given).ok_or("ERR value is not an integer or out of range")?);
+            let known = |how: &&[u8]| how.eq_ignore_ascii_case(b"TIMEOUT") || how.eq_ignore_ascii_case(b"ERROR");
+            if !how.iter().all(known) {
+                return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".to_owned());
+            }
+            return Ok(filter);
+        }
+        while let [option, behind @ ..] = words {
+            let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+            let (value, behind) = behind.split_first().ok_or(SYNTAX)?;
+            words = behind;
+            if is("ID") {
+                filter.ids.push(id(what, value)?);
+                // A list takes many.
+                while let (Roster::List | Roster::Info, [value, behind @ ..]) = (what, words) {
+                    filter.ids.push(id(what, value)?);
+                    words = behind;
+                }
+            } else if is("TYPE") {
+                filter.of_type(value)?;
+            } else if what == Roster::List || what == Roster::Info {
+                return Err(SYNTAX.to_owned());
+            } else if is("ADDR") {
+                filter.address = Some(value);
+            } else if is("LADDR") {
+                filter.listener = Some(value);
+            } else if is("USER") {
+                filter.user = Some(value);
+            } else if is("MAXAGE") {
+                filter.age = Some(resp::integer(value).ok_or("ERR maxage is not an integer or out of range")?);
+            } else if is("SKIPME") {
+                filter.skips_me = match value.to_ascii_lowercase().as_slice() {
+                    b"yes" => true,
+                    b"no" => false,
+                    _ => return Err(SYNTAX.to_owned()),
+                };
+            } else {
+                return Err(SYNTAX.to_owned());
+            }
+        }
+        Ok(filter)
+    }
+
+    fn of_type(&mut self, name: &[u8]) -> Result<(), String> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => self.pubsub = Some(false),
+            b"pubsub" => self.pubsub = Some(true),
+            b"master" | b"replica" | b"slave" => self.none = true,
+            _ => return Err(format!("ERR Unknown client type '{}'", name.escape_ascii())),
+        }
+        Ok(())
+    }
+
+    fn holds(&self, client: &Client, seen: &Seen<'_>, itself: bool) -> bool {
+        let user = client.user_name();
+        let is = |wanted: Option<&[u8]>, has: &str| wanted.is_none_or(|wanted| wanted == has.as_bytes());
+        let subscribes = || client.subscribed().iter().any(|count| *count > 0);
+        !(self.none || (self.skips_me && itself))
+            && (self.ids.is_empty() || self.ids.contains(&(client.id as i64)))
+            && self.pubsub.is_none_or(|pubsub| pubsub == subscribes())
+            && is(self.address, seen.address)
+            && is(self.listener, seen.listener)
+            && is(self.user, user)
+            && self.age.is_none_or(|age| seen.age.as_secs() as i64 >= age)
+    }
+}
+
+fn id(what: Roster, text: &[u8]) -> Result<i64, String> {
+    match (what, resp::integer(text)) {
+        (Roster::Kill, Some(id)) if id > 0 => Ok(id),
+        (Roster::List | Roster::Info, Some(id)) => Ok(id),
+        (Roster::Kill, _) => Err("ERR client-id should be greater than 0".to_owned()),
+        _ => Err("ERR Invalid client ID".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<'a>(what: Roster, words: &'a str) -> Result<Filter<'a>, String> {
+        let words: Vec<&[u8]> = words.split_whitespace().map(str::as_bytes).collect();
+        Filter::read(what, &words)
+    }
+
+    #[test]
+    fn lists_are_of_all_or_of_a_type_or_of_ids() {
+        assert_eq!(read(Roster::List, ""), Ok(Filter::default()));
+        assert_eq!(read(Roster::List, "id 3 4 5").unwrap().ids, [3, 4, 5]);
+        assert_eq!(read(Roster::List, "TYPE pubsub").unwrap().pubsub, Some(true));
+        assert!(read(Roster::List, "TYPE replica").unwrap().none);
+        for (words, part) in [
+            ("ID", "syntax"),
+            ("ID x", "Invalid client ID"),
+            ("ADDR a", "syntax"),
+            ("TYPE x", "Unknown client type 'x'"),
+        ] {
+            assert!(read(Roster::List, words).unwrap_err().contains(part), "{words}");
+        }
+    }
+
+    #[test]
+    fn who_is_to_be_closed_is_said_in_two_ways() {
+        let old = read(Roster::KillOne, "127.0.0.1:5").unwrap();
+        assert_eq!((old.address, old.skips_me), (Some(&b"127.0.0.1:5"[..]), false));
+        let new = read(Roster::Kill, "ID 7 USER app LADDR l MAXAGE 9").unwrap();
+        assert_eq!((new.ids, new.user, new.age, new.skips_me), (vec![7], Some(&b"app"[..]), Some(9), true));
+        assert!(!read(Roster::Kill, "ID 7 SKIPME no").unwrap().skips_me);
+        for (words, part) in [
+            ("ID 0", "greater than 0"),
+            ("ID 1 2", "syntax"),
+            ("SKIPME maybe", "syntax"),
+            ("MAXAGE x", "maxage"),
+            ("WHO me", "syntax"),
+        ] {
+            assert!(read(Roster::Kill, words).unwrap_err().contains(part), "{words}");
+        }
+    }
+}

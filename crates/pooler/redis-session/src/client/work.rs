@@ -1,0 +1,294 @@
+//! A request over HTTP that is being carried out: what of it has been sent, and what has come back.
+
+use std::sync::Arc;
+
+use http_sansio::{Answer, Denied, Stream};
+
+use crate::rest::{
+    MAX_ANSWER,
+    call::{Call, Command, Shape},
+    form::Form,
+    json, results,
+    rules::Access,
+};
+
+/// What is told when a server was lost with replies that were due.
+const UNKNOWN: &str = "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known";
+
+/// The same for a transaction whose EXEC had not been sent.
+const NOT_EXECUTED: &str = "ERR Poolhouse: the connection to Redis was lost before all of the transaction had been sent; nothing of it \
+                            was executed";
+
+/// What is told when results are dropped because all clients hold too much together.
+const NO_ROOM: &str = "ERR Poolhouse: the command was executed, but its results were dropped, because clients of HTTP hold as much \
+                       here as they may together: ask again, or for less at a time";
+
+/// A request.
+pub(super) struct Work {
+    /// Where its answer goes.
+    pub(super) stream: Stream,
+    pub(super) form: Form,
+    pub(super) call: Call,
+    /// Who asks.
+    pub(super) access: Arc<Access>,
+    /// The next command to send.
+    pub(super) next: usize,
+    /// Commands whose results are known.
+    pub(super) known: usize,
+    /// The beginning of a reply.
+    partial: Vec<u8>,
+    /// The results so far, as they will be sent.
+    body: Vec<u8>,
+    status: u16,
+    /// Why none of the results is told.
+    denied: Option<Denied>,
+    /// What names the state behind this request.
+    token: u64,
+}
+
+impl Work {
+    pub(super) fn new(stream: Stream, form: Form, call: Call, access: Arc<Access>, token: u64) -> Self {
+        Self {
+            stream,
+            form,
+            call,
+            access,
+            next: 0,
+            known: 0,
+            partial: Vec::new(),
+            body: Vec::new(),
+            status: 200,
+            denied: None,
+            token,
+        }
+    }
+
+    /// There is no server for what has not been sent.
+    pub(super) fn give_up(&mut self, error: &str) {
+        if self.call.shape != Shape::Pipeline {
+            self.deny(503, error);
+        }
+        for command in &mut self.call.commands[self.next..] {
+            *command = Command::Refused(error.to_owned());
+        }
+        self.next = self.call.commands.len();
+    }
+
+    pub(super) fn deny(&mut self, status: u16, error: &str) {
+        self.denied.get_or_insert_with(|| Denied::new(status, error));
+    }
+
+    /// There is no room for them.
+    pub(super) fn drop_results(&mut self) {
+        self.deny(507, NO_ROOM);
+        (self.body, self.partial) = (Vec::new(), Vec::new());
+    }
+
+    /// A part of a reply has come; with it the reply is `over`, or not.
+    pub(super) fn hear(&mut self, bytes: &[u8], over: bool) {
+        if self.body.len() + self.partial.len() + bytes.len() > MAX_ANSWER {
+            self.give_up_results();
+        }
+        if self.denied.is_some() {
+            self.partial = Vec::new();
+        } else if !over || !self.partial.is_empty() {
+            self.partial.extend_from_slice(bytes);
+        }
+        if over {
+            let reply = std::mem::take(&mut self.partial);
+            let reply = if reply.is_empty() { bytes } else { &reply };
+            // No byte becomes more than six, so that few replies have to be weighed.
+            if (self.body.len() + reply.len()) * 6 > MAX_ANSWER
+                && self.form != Form::Resp2
+                && self.body.len() + json::weight(reply, self.form) > MAX_ANSWER
+            {
+                self.give_up_results();
+            }
+            self.result(reply);
+        }
+    }
+
+    /// They have become too much.
+    fn give_up_results(&mut self) {
+        let why = format!(
+            "ERR Poolhouse: the command was executed, but its results were dropped, because they have more than {MAX_ANSWER} bytes: \
+             ask for less at a time"
+        );
+        self.deny(507, &why);
+        (self.body, self.partial) = (Vec::new(), Vec::new());
+    }
+
+    /// Bytes of results that it holds.
+    pub(super) fn held(&self) -> usize {
+        self.partial.len() + self.body.len()
+    }
+
+    /// Bytes of memory that it takes, commands and results.
+    pub(super) fn weight(&self) -> usize {
+        self.call.wire.len() + self.call.commands.len() * size_of::<Command>() + self.held()
+    }
+
+    /// The next command that was sent has this reply.
+    fn result(&mut self, reply: &[u8]) {
+        self.refusals();
+        self.known += 1;
+        match self.call.shape {
+            _ if self.denied.is_some() => {}
+            Shape::Transaction => self.step(reply),
+            _ => self.write(|to, form| match form {
+                Form::Resp2 => {
+                    to.extend_from_slice(reply);
+                    reply.starts_with(b"-")
+                }
+                _ => json::result(to, reply, form),
+            }),
+        }
+    }
+
+    /// One of a transaction's replies: what its commands did stands in the last one.
+    fn step(&mut self, reply: &[u8]) {
+        if self.known == self.call.commands.len() && json::results(&mut self.body, reply, self.form) {
+            return;
+        }
+        // A command that cannot be queued spoils it; EXEC only tells that this has happened.
+        if let Some(error) = reply.strip_prefix(b"-") {
+            let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
+            self.deny(400, &format!("EXECABORT Transaction discarded because of: {error}"));
+            if self.known == 1 {
+                // Not even MULTI was done, and nothing else has been sent: it would be executed outside of a transaction.
+                self.next = self.call.commands.len();
+                self.known = self.next;
+            }
+        } else if self.known == self.call.commands.len() {
+            self.deny(400, "EXECABORT Transaction discarded");
+        }
+    }
+
+    /// Writes the results of commands that were not sent and are next.
+    fn refusals(&mut self) {
+        while let Some(Command::Refused(error)) = self.call.commands[..self.next].get_mut(self.known) {
+            let error = std::mem::take(error);
+            self.known += 1;
+            self.write(|to, form| {
+                match form {
+                    Form::Resp2 => crate::resp::error(to, &error),
+                    _ => json::error(to, &error),
+                }
+                true
+            });
+        }
+    }
+
+    /// Writes one result; `write` says whether it is an error.
+    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>, Form) -> bool) {
+        let list = self.call.shape == Shape::Pipeline && self.form != Form::Resp2;
+        if list {
+            self.body.push(if self.body.is_empty() { b'[' } else { b',' });
+        }
+        if write(&mut self.body, self.form) && self.call.shape == Shape::Single {
+            self.status = 400;
+        }
+        if list && self.known == self.call.commands.len() {
+            self.body.push(b']');
+        }
+    }
+
+    /// The server is gone that was at it: replies that were due will not come, and a transaction cannot go on elsewhere.
+    pub(super) fn lose(&mut self) {
+        self.partial = Vec::new();
+        if self.call.shape != Shape::Pipeline {
+            self.deny(502, if self.is_in_transaction() { NOT_EXECUTED } else { UNKNOWN });
+            self.next = self.call.commands.len();
+            self.known = self.next;
+            return;
+        }
+        let sent = self.next;
+        for command in &mut self.call.commands[self.known..sent] {
+            if let Command::Send(_) = command {
+                *command = Command::Refused(UNKNOWN.to_owned());
+            }
+        }
+    }
+
+    pub(super) fn is_done(&mut self) -> bool {
+        if !self.is_sent() {
+            return false;
+        }
+        self.refusals();
+        self.known == self.call.commands.len()
+    }
+
+    /// Whether all of it has been sent that will be.
+    pub(super) fn is_sent(&self) -> bool {
+        self.next == self.call.commands.len()
+    }
+
+    /// Whether it has begun a transaction, and has to send more of it on the same server.
+    pub(super) fn is_in_transaction(&self) -> bool {
+        self.call.shape == Shape::Transaction && self.next > 0 && !self.is_sent()
+    }
+
+    /// Whether the loss of its server concerns it.
+    pub(super) fn needs_its_server(&mut self) -> bool {
+        self.is_waiting() || self.is_in_transaction()
+    }
+
+    /// Whether a reply is due to it.
+    pub(super) fn is_waiting(&mut self) -> bool {
+        self.refusals();
+        self.known < self.next
+    }
+
+    /// What it has come to.
+    ///
+    /// # Errors
+    /// None of the results is told, for this reason.
+    pub(super) fn answer(self) -> Result<Answer, Denied> {
+        match self.denied {
+            Some(denied) => Err(denied),
+            None => Ok(results(self.status, self.form, self.token, self.body)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transaction() -> Work {
+        let wire = b"*1\r\n$5\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nEXEC\r\n".to_vec();
+        let commands = [0..15, 15..36, 36..50].map(Command::Send).to_vec();
+        let call = Call { shape: Shape::Transaction, wire, commands, writes: true };
+        Work::new(Stream::default(), Form::Json, call, Arc::default(), 1)
+    }
+
+    /// What it is answered with once its server is lost.
+    fn lost(mut work: Work) -> Denied {
+        assert!(work.needs_its_server());
+        work.lose();
+        assert!(work.is_done(), "nothing of it is sent to another server");
+        let Err(denied) = work.answer() else { panic!("it has no results") };
+        denied
+    }
+
+    #[test]
+    fn a_transaction_that_has_begun_goes_on_with_no_other_server() {
+        let mut work = transaction();
+        assert!(!work.needs_its_server(), "it has not begun");
+        work.next = 1;
+        work.hear(b"+OK\r\n", true);
+        assert!(!work.is_waiting());
+        let denied = lost(work);
+        assert_eq!((denied.status, &*denied.error), (502, NOT_EXECUTED));
+    }
+
+    #[test]
+    fn what_became_of_a_transaction_is_unknown_once_all_of_it_was_sent() {
+        let mut work = transaction();
+        work.next = 1;
+        work.hear(b"+OK\r\n", true);
+        work.next = 3;
+        let denied = lost(work);
+        assert_eq!((denied.status, &*denied.error), (502, UNKNOWN));
+    }
+}

@@ -1,0 +1,407 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use seam::{Bytes, ServerTag};
+
+use super::*;
+use crate::resp::{self, Limits, Request};
+
+const POOL: PoolId = PoolId(0);
+const SERVER: ServerTag = ServerTag(7);
+
+/// Redis, as far as subscriptions go, and clients that note what they are told.
+struct World {
+    hubs: Hubs,
+    key: Option<u64>,
+    /// What Redis has subscribed to, once it has read all that was sent.
+    subscribed: BTreeSet<(Topic, Vec<u8>)>,
+    forbidden: BTreeSet<Vec<u8>>,
+    /// Redis's answers that have not been read.
+    answers: VecDeque<Vec<u8>>,
+    told: BTreeMap<u64, Vec<Vec<u8>>>,
+    notified: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            hubs: Hubs::default(),
+            key: None,
+            subscribed: BTreeSet::new(),
+            forbidden: BTreeSet::new(),
+            answers: VecDeque::new(),
+            told: BTreeMap::new(),
+            notified: 0,
+        }
+    }
+
+    fn run(&mut self, mut out: Outbox) {
+        for effect in std::mem::take(&mut out.effects) {
+            match effect {
+                Effect::Post { to: Peer::Client(_), key, bytes } => {
+                    self.told.entry(key).or_default().push(out.inserted[bytes].to_vec());
+                }
+                Effect::Post { to: Peer::Server(SERVER), .. } => self.notified += 1,
+                Effect::Send { to: Peer::Server(SERVER), bytes: Bytes::Insert(range) } => {
+                    let mut bytes = &out.inserted[range];
+                    while !bytes.is_empty() {
+                        let Ok(Request::Command(length, words)) = resp::read(bytes, &Limits::OPEN) else { panic!() };
+                        self.execute(words.map(<[u8]>::to_vec).collect());
+                        bytes = &bytes[length..];
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn execute(&mut self, words: Vec<Vec<u8>>) {
+        if words[1..].iter().any(|name| self.forbidden.contains(name)) && words[0].starts_with(b"S") {
+            return self.answers.push_back(b"-NOPERM no\r\n".to_vec());
+        }
+        if words == [b"PING"] {
+            self.answers.push_back(b"+PONG\r\n".to_vec());
+        }
+        for name in &words[1..] {
+            match words[0].as_slice() {
+                b"SUBSCRIBE" => self.subscribed.insert((Topic::Channel, name.clone())),
+                b"UNSUBSCRIBE" => self.subscribed.remove(&(Topic::Channel, name.clone())),
+                other => panic!("{other:?}"),
+            };
+            let mut answer = b"*3\r\n".to_vec();
+            resp::text(&mut answer, &words[0].to_ascii_lowercase());
+            resp::text(&mut answer, name);
+            answer.extend_from_slice(b":1\r\n");
+            self.answers.push_back(answer);
+        }
+    }
+
+    fn wish(&mut self, client: u64, begins: bool, names: &[&str]) {
+        let mut out = Outbox::new();
+        let names = names.iter().map(|name| name.as_bytes().into()).collect();
+        let wish = Wish { key: client, what: Subscription { begins, topic: Topic::Channel }, names };
+        if self.hubs.wish(POOL, ClientTag(client as u32), wish, &mut out) {
+            self.told.entry(client).or_default().push(vec![word::SEEK]);
+        }
+        self.run(out);
+    }
+
+    fn leave(&mut self, client: u64, names: &[&str]) {
+        let mut out = Outbox::new();
+        let names: Vec<Name> = names.iter().map(|name| name.as_bytes().into()).collect();
+        self.hubs.leave(POOL, client, names.iter().map(|name| (Topic::Channel, name)), &mut out);
+        self.run(out);
+    }
+
+    /// A client that was told to seek a server has it.
+    fn arrive(&mut self, client: u64) {
+        assert!(self.told.get_mut(&client).is_some_and(|told| told.pop() == Some(vec![word::SEEK])));
+        let mut out = Outbox::new();
+        self.key = self.hubs.arrive(POOL, client, SERVER);
+        assert!(self.key.is_some());
+        self.look(&mut out);
+        self.run(out);
+    }
+
+    fn look(&mut self, out: &mut Outbox) {
+        let Some(key) = self.key else { return };
+        if !self.hubs.serve(POOL, key, |hub| hub.look_after(SERVER, out)) {
+            self.key = None;
+            assert!(self.answers.is_empty(), "a server is given back that has been asked for something");
+        }
+    }
+
+    /// The server's session does what it is notified of, and reads one answer if there is any.
+    fn step(&mut self) {
+        let mut out = Outbox::new();
+        if let (Some(answer), Some(key)) = (self.answers.pop_front(), self.key) {
+            let said = resp::said(&answer).expect("an answer");
+            assert!(self.hubs.serve(POOL, key, |hub| hub.answered(SERVER, said, &mut out)));
+            self.notified += 1;
+        }
+        if std::mem::take(&mut self.notified) > 0 {
+            self.look(&mut out);
+        }
+        self.run(out);
+    }
+
+    fn settle(&mut self) {
+        while self.notified > 0 || !self.answers.is_empty() {
+            self.step();
+        }
+    }
+
+    fn lose(&mut self) {
+        let mut out = Outbox::new();
+        let key = self.key.take().expect("there is a server");
+        (self.answers, self.subscribed, self.notified) = (VecDeque::new(), BTreeSet::new(), 0);
+        self.hubs.serve(POOL, key, |hub| hub.lost(&mut out));
+        self.run(out);
+    }
+
+    fn publish(&mut self, channel: &str) {
+        let (Some(key), mut out) = (self.key, Outbox::new()) else { return };
+        self.hubs.serve(POOL, key, |hub| {
+            if hub.fan_out(Topic::Channel, channel.as_bytes(), b"*message", &mut out) {
+                let start = out.inserted.len();
+                out.inserted.extend_from_slice(b"dmade");
+                hub.fan_out_made(Topic::Channel, channel.as_bytes(), start..start + 5, &mut out);
+            }
+            true
+        });
+        self.run(out);
+    }
+
+    fn told(&mut self, client: u64) -> Vec<String> {
+        let told = self.told.remove(&client).unwrap_or_default();
+        told.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
+    }
+}
+
+#[test]
+fn those_that_hear_events_are_posted_what_was_made_once_for_all() {
+    let mut world = World::new();
+    let hears = [1, 2, 3].map(|client| client | OF_EVENTS);
+    for client in [1, hears[0], 2, hears[1], hears[2]] {
+        world.wish(client, true, &["a"]);
+    }
+    world.arrive(1);
+    (0..6).for_each(|_| world.step());
+    for client in [1, 2, hears[0], hears[1], hears[2]] {
+        assert_eq!(world.told(client), ["="]);
+    }
+    world.publish("a");
+    assert_eq!([1, 2].map(|client| world.told(client)), [["*message"], ["*message"]]);
+    assert_eq!(hears.map(|client| world.told(client)), [["dmade"], ["dmade"], ["dmade"]]);
+}
+
+#[test]
+fn a_client_is_told_when_redis_has_confirmed_and_the_next_one_at_once() {
+    let mut world = World::new();
+    world.wish(1, true, &["a", "b"]);
+    world.arrive(1);
+    world.step();
+    assert_eq!(world.told(1), [""; 0], "one of two names is not confirmed");
+    world.step();
+    assert_eq!(world.told(1), ["="]);
+    world.wish(2, true, &["b"]);
+    world.step();
+    assert_eq!(world.told(2), ["="]);
+    assert!(world.answers.is_empty(), "Redis is not asked again");
+    world.publish("a");
+    world.publish("b");
+    assert_eq!((world.told(1), world.told(2)), (vec!["*message".to_owned(); 2], vec!["*message".to_owned()]));
+}
+
+#[test]
+fn the_last_who_leaves_unsubscribes_and_the_server_is_given_back() {
+    let mut world = World::new();
+    world.wish(1, true, &["a"]);
+    world.arrive(1);
+    world.settle();
+    world.wish(2, true, &["a"]);
+    world.settle();
+    world.leave(1, &["a"]);
+    world.settle();
+    assert!(!world.subscribed.is_empty());
+    world.wish(2, false, &["a"]);
+    world.settle();
+    assert!(world.subscribed.is_empty());
+    assert!(world.key.is_some(), "it may subscribe again");
+    world.leave(2, &[]);
+    world.settle();
+    assert!(world.key.is_none());
+}
+
+#[test]
+fn what_is_published_before_a_client_unsubscribes_is_for_it_still() {
+    let mut world = World::new();
+    for client in [1, 2] {
+        world.wish(client, true, &["a"]);
+    }
+    world.arrive(1);
+    world.settle();
+    for (client, others) in [(1, vec!["*message".to_owned(); 2]), (2, vec![])] {
+        world.told.clear();
+        world.wish(client, false, &["a"]);
+        let mut out = Outbox::new();
+        world.look(&mut out);
+        world.run(out);
+        world.publish("a");
+        assert_eq!(world.told(client), ["*message"], "it comes from Redis before the answer to PING");
+        world.settle();
+        assert_eq!(world.told(client), ["="]);
+        world.publish("a");
+        assert_eq!(world.told(client), [""; 0]);
+        assert_eq!(world.told(3 - client), others);
+    }
+    assert!(world.subscribed.is_empty());
+}
+
+#[test]
+fn a_client_that_unsubscribes_while_the_server_is_lost_is_told_by_the_next() {
+    let mut world = World::new();
+    world.wish(1, true, &["a"]);
+    world.arrive(1);
+    world.settle();
+    world.wish(1, false, &["a"]);
+    let mut out = Outbox::new();
+    world.look(&mut out);
+    world.run(out);
+    world.lose();
+    assert_eq!(world.told[&1], [b"=", b"?"]);
+    world.arrive(1);
+    world.settle();
+    assert_eq!(world.told(1), ["=", "="]);
+    assert!(world.subscribed.is_empty());
+}
+
+#[test]
+fn a_refusal_reaches_only_who_asked() {
+    let mut world = World::new();
+    world.forbidden.insert(b"secret".to_vec());
+    world.wish(1, true, &["a"]);
+    world.arrive(1);
+    world.wish(2, true, &["a", "secret"]);
+    world.wish(3, true, &["a"]);
+    world.settle();
+    assert_eq!((world.told(1), world.told(2)), (vec!["=".to_owned()], vec!["-NOPERM no".to_owned()]));
+    assert_eq!(world.told(3), ["="]);
+    world.publish("a");
+    assert_eq!((world.told(1).len(), world.told(2).len(), world.told(3).len()), (1, 0, 1));
+}
+
+#[test]
+fn after_a_loss_names_and_wishes_are_asked_for_anew() {
+    let mut world = World::new();
+    world.wish(1, true, &["a", "b"]);
+    world.arrive(1);
+    world.settle();
+    world.wish(2, true, &["c"]);
+    world.step();
+    world.forbidden.insert(b"b".to_vec());
+    world.lose();
+    let seeker = if world.told[&1].last() == Some(&vec![word::SEEK]) { 1 } else { 2 };
+    world.arrive(seeker);
+    world.settle();
+    assert_eq!(world.told(1), ["=", "!NOPERM no"], "what Redis does not allow any more is lost, and only that");
+    assert_eq!(world.told(2), ["="]);
+    world.publish("a");
+    assert_eq!(world.told(1), ["*message"]);
+    assert_eq!(world.subscribed.len(), 2);
+}
+
+#[test]
+fn who_seeks_a_server_and_goes_leaves_that_to_another() {
+    let mut world = World::new();
+    world.wish(1, true, &["a"]);
+    world.wish(2, true, &["b"]);
+    world.leave(1, &[]);
+    world.arrive(2);
+    world.settle();
+    assert_eq!(world.told(2), ["="]);
+    assert_eq!(world.subscribed.len(), 1, "who has gone wants nothing");
+}
+
+#[test]
+fn where_no_server_is_to_be_had_all_are_told() {
+    let mut world = World::new();
+    world.wish(1, true, &["a"]);
+    world.wish(2, true, &["b"]);
+    let mut out = Outbox::new();
+    world.hubs.sought_in_vain(POOL, 2, "not the one who sought", &mut out);
+    assert!(out.effects.is_empty());
+    world.hubs.sought_in_vain(POOL, 1, "ERR no", &mut out);
+    world.run(out);
+    assert_eq!((world.told(1).pop(), world.told(2).pop()), (Some("!ERR no".to_owned()), Some("!ERR no".to_owned())));
+    world.wish(2, true, &["b"]);
+    assert_eq!(world.told(2), ["?"], "the next one seeks anew");
+}
+
+/// What each client has, and what it waits for.
+type Clients = BTreeMap<u64, (BTreeSet<&'static str>, Option<(bool, &'static str)>)>;
+
+/// A client hears what it is told, and seeks a server if it has to.
+fn hear(world: &mut World, clients: &mut Clients, key: u64) {
+    for told in world.told.remove(&key).unwrap_or_default() {
+        let (has, waits) = clients.get_mut(&key).expect("only who is there is told");
+        match told[0] {
+            word::DONE => match waits.take() {
+                Some((true, name)) => _ = has.insert(name),
+                Some((false, name)) => _ = has.remove(name),
+                None => panic!("nothing was wished"),
+            },
+            // It has left since, and another seeks.
+            word::SEEK if has.is_empty() && waits.is_none() => {}
+            word::SEEK => {
+                world.told.insert(key, vec![told]);
+                world.arrive(key);
+            }
+            _ => panic!("nothing is refused here"),
+        }
+        if has.is_empty() && waits.is_none() {
+            world.leave(key, &[]);
+        }
+    }
+}
+
+proptest! {
+    /// Whatever clients wish and when they go, whoever has been told that it has subscribed is heard by Redis, and Redis keeps nothing
+    /// that nobody wants.
+    #[test]
+    fn redis_has_what_clients_have(steps in proptest::collection::vec((0u64..4, 0usize..3, 0u8..8, 0u8..16), 1..80)) {
+        const NAMES: [&str; 3] = ["a", "b", "c"];
+        let mut world = World::new();
+        let mut clients = Clients::new();
+        let mut next = 10;
+        let mut keys = [0, 1, 2, 3];
+        for (client, name, action, hears) in steps {
+            let key = keys[client as usize];
+            let (has, waits) = clients.entry(key).or_default();
+            match action {
+                0..=2 if waits.is_none() => {
+                    *waits = Some((true, NAMES[name]));
+                    world.wish(key, true, &[NAMES[name]]);
+                }
+                3 if waits.is_none() && has.contains(NAMES[name]) => {
+                    *waits = Some((false, NAMES[name]));
+                    world.wish(key, false, &[NAMES[name]]);
+                }
+                4 => {
+                    // What it wished may have been done although it has not heard of it.
+                    let wished = waits.map(|(_, name)| name);
+                    let names: Vec<&str> = has.iter().copied().chain(wished).collect();
+                    world.leave(key, &names);
+                    clients.remove(&key);
+                    world.told.remove(&key);
+                    (keys[client as usize], next) = (next, next + 1);
+                }
+                5 if world.key.is_some() && name == 0 => world.lose(),
+                _ => world.step(),
+            }
+            for (place, key) in keys.into_iter().enumerate() {
+                if hears & 1 << place != 0 {
+                    hear(&mut world, &mut clients, key);
+                }
+            }
+            if world.key.is_some() {
+                for (has, waits) in clients.values() {
+                    // Its end may have come, and not have been heard of.
+                    for name in has.iter().filter(|name| *waits != Some((false, **name))) {
+                        prop_assert!(world.subscribed.contains(&(Topic::Channel, name.as_bytes().to_vec())), "{}", name);
+                    }
+                }
+            }
+        }
+        for _ in 0..20 {
+            world.settle();
+            for key in keys {
+                hear(&mut world, &mut clients, key);
+            }
+        }
+        let wanted: BTreeSet<_> =
+            clients.values().flat_map(|(has, _)| has.iter().map(|name| (Topic::Channel, name.as_bytes().to_vec()))).collect();
+        prop_assert!(clients.values().all(|(_, waits)| waits.is_none()));
+        prop_assert_eq!(wanted, std::mem::take(&mut world.subscribed));
+    }
+}

@@ -1,0 +1,325 @@
+//! Redis through the seam: what a client of Redis may ask, what Poolhouse answers itself, and what goes to a server.
+//!
+//! A client's state (who it is, its database, its version of the protocol, its name) lives with the client and is honoured on
+//! whatever server serves it. A server belongs to a client from its first unanswered command to its last reply; longer while the client
+//! has a transaction or watches keys; and for good once the client does what changes the connection itself, such as MONITOR. Subscriptions of
+//! all clients of a pool are held by one server (`hub`).
+//!
+//! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
+#![forbid(unsafe_code)]
+
+mod client;
+mod command;
+mod directory;
+mod glob;
+mod hello;
+mod hub;
+mod login;
+mod patience;
+mod refusal;
+mod replies;
+mod requester;
+mod resp;
+mod rest;
+mod sentinel;
+mod server;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use http_sansio::Room;
+use seam::{
+    ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen,
+    ServerTag, Sessions, TlsFailure,
+};
+
+#[doc(hidden)]
+pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
+use self::sentinel::Start;
+pub use self::{
+    client::Client,
+    directory::{Directory, OverRate, Sentinel, ServerLogin, Welcome},
+    requester::{ErrorReply, Fault, Requester, Verdict, Words},
+    resp::{Version, split},
+    rest::rules::{Access, Fingerprint, Rules},
+    server::Server,
+};
+/// What holds for the clients of a listener that speak HTTP.
+pub use http_sansio::{DEFAULT_MAX_REQUEST, Rules as HttpRules};
+
+/// Bytes that may wait for a client: what Redis itself lets wait for subscribers.
+const MAX_UNREAD: usize = 32 << 20;
+
+/// The protocol object.
+pub struct Redis {
+    directory: Arc<dyn Directory>,
+    /// What CLIENT ID tells the next client.
+    next_id: AtomicU64,
+    /// Requests over HTTP that may have changed something.
+    writes: AtomicU64,
+    /// Of each listener: whether its clients spoke HTTP at the start, and what those that do hold together.
+    rooms: Vec<(bool, Arc<Room>)>,
+    /// What clients have subscribed to.
+    hubs: hub::Hubs,
+    /// Who hears messages over HTTP.
+    streams: client::Streams,
+    /// How long clients wait for a server for a command that blocks.
+    patience: patience::Patience,
+    /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was behind a write on a
+    /// shared one would wait with it.
+    apart: AtomicU32,
+}
+
+/// What the clients of a listener hold that speak HTTP: bodies, requests, answers and messages that are not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HttpHeld {
+    /// Its number.
+    pub listener: u16,
+    /// Without the first 64 KB of each connection.
+    pub bytes: u64,
+    /// So much it may be.
+    pub most: u64,
+}
+
+/// How many these are. There is no telling when a pause is over.
+const APART_AFTER_PAUSE: u32 = 10_000;
+
+impl Redis {
+    /// Asks `directory` who may do what.
+    pub fn new(directory: Arc<dyn Directory>) -> Self {
+        Self {
+            directory,
+            next_id: AtomicU64::new(1),
+            writes: AtomicU64::new(0),
+            rooms: Vec::new(),
+            hubs: hub::Hubs::default(),
+            streams: client::Streams::default(),
+            patience: patience::Patience::default(),
+            apart: AtomicU32::new(0),
+        }
+    }
+
+    /// Of each listener, whether its clients speak HTTP.
+    pub fn with_http(mut self, listeners: &[bool]) -> Self {
+        let count = listeners.iter().filter(|speaks| **speaks).count();
+        self.rooms = listeners.iter().map(|speaks| (*speaks, Arc::new(Room::of_one_in(count)))).collect();
+        self
+    }
+
+    /// What clients of HTTP hold, at any time.
+    pub fn http_held(&self) -> impl Fn() -> Vec<HttpHeld> + Send + Sync + 'static {
+        let rooms = self.rooms.clone();
+        move || {
+            let of = |(listener, (_, room)): (usize, &(bool, Arc<Room>))| HttpHeld {
+                listener: listener as u16,
+                bytes: room.held() as u64,
+                most: room.most() as u64,
+            };
+            rooms.iter().enumerate().filter(|(_, (speaks, _))| *speaks).map(of).collect()
+        }
+    }
+
+    fn room(&self, listener: u16) -> Arc<Room> {
+        Arc::clone(&self.rooms[usize::from(listener)].1)
+    }
+
+    /// Whether the command at hand is one of those that have a server of their own after a pause.
+    fn keeps_apart(&self) -> bool {
+        let left = self.apart.load(Relaxed);
+        if left > 0 {
+            self.apart.store(left - 1, Relaxed);
+        }
+        left > 0
+    }
+
+    /// A client has paused Redis's clients, or ended that.
+    fn note_pause(&self, pauses: bool) {
+        self.apart.store(if pauses { APART_AFTER_PAUSE } else { 0 }, Relaxed);
+    }
+
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Relaxed)
+    }
+}
+
+impl Protocol for Redis {
+    type Client = Client;
+    type Server = Server;
+
+    fn client_rules(&self, listener: u16) -> ClientRules {
+        let speaks_http = self.rooms.get(usize::from(listener)).is_some_and(|(speaks, _)| *speaks);
+        ClientRules {
+            upstream_keeps_replies: true,
+            answers_half_closed: true,
+            session_keeps_replies: speaks_http,
+            max_unread: MAX_UNREAD,
+        }
+    }
+
+    fn tell_time(&self, _now: Duration, out: &mut Outbox) {
+        self.announce_configuration(out);
+    }
+
+    fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
+        self.welcome(me, origin, out)
+    }
+
+    fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        Server::start(me, Start::new(self.directory.server_login(pool)), out)
+    }
+
+    fn server_start_directed(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        Server::start(me, Start::at_master(self.directory.server_login(pool)), out)
+    }
+
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        self.requests(me, client, servers, input, out)
+    }
+
+    fn client_sent(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        client.on_sent(me, out);
+    }
+
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        if server.is_holding() {
+            self.hear_server(me, server, input, out)
+        } else {
+            self.hear_replies(me, server, clients, input, out)
+        }
+    }
+
+    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.on_granted(me, client, tag, server, out);
+    }
+
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
+        let words = refusal::of_failure(&why);
+        if !self.not_found(client, &words, out) && !self.goes_on_waiting(me, client, &why, out) {
+            client.on_lease_failed(me, &words, out);
+        }
+    }
+
+    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        self.hear_post(me, client, key, bytes, out);
+    }
+
+    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
+        self.on_notified(me, server, key, out);
+    }
+
+    fn surveyed(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        seen: &Seen<'_>,
+        question: &[u8],
+        answer: &mut Vec<u8>,
+        out: &mut Outbox,
+    ) {
+        self.answer_roll(me, client, seen, question, answer, out);
+    }
+
+    fn survey_done(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
+        self.end_roll(me, client, answer, out);
+    }
+
+    fn client_gone(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        self.leave_subscriptions(client, out);
+        self.forget_streams(client);
+        self.patience.end(client.id);
+        client.on_gone(me, servers, out);
+    }
+
+    fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.holder_outdated(me, server, out);
+    }
+
+    fn server_gone(
+        &self,
+        _me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        if !self.holder_lost(server, out) {
+            self.server_lost(server, clients, out);
+        }
+    }
+
+    fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        client.on_refused(me, &why, out);
+    }
+
+    fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        client.on_server_gone(me, out);
+    }
+
+    fn give_way(&self, me: ClientTag, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
+        self.ask_to_give_way(me, client, tag, pool, out)
+    }
+
+    fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.reset(me, out);
+    }
+
+    fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        server.check(me, out);
+    }
+
+    fn retire(&self, _me: ServerTag, _server: &mut Server, _out: &mut Outbox) {
+        // Redis needs no goodbye: QUIT is deprecated in favour of closing.
+    }
+
+    fn cancel(
+        &self,
+        _me: ClientTag,
+        _client: &mut Client,
+        _servers: &mut dyn Sessions<ServerTag, Server>,
+        _secret: u64,
+        _waiting: bool,
+        _out: &mut Outbox,
+    ) {
+        unreachable!("nobody asks to cancel: the protocol has no such request");
+    }
+
+    fn client_secured(&self, _me: ClientTag, _client: &mut Client, _secured: Secured, _out: &mut Outbox) {
+        // What a certificate says of the client is the listener's business; Redis knows users by their passwords.
+    }
+
+    fn server_secured(&self, me: ServerTag, server: &mut Server, _secured: Secured, out: &mut Outbox) {
+        server.secured(me, out);
+    }
+
+    fn server_tls_failed(&self, _server: &mut Server, failure: TlsFailure) -> CloseReason {
+        CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
+    }
+
+    fn awaits_client(&self, client: &Client, _server: &Server) -> bool {
+        client.leaves_command_open()
+    }
+
+    fn backend(&self, server: &Server) -> Option<u32> {
+        server.backend()
+    }
+}

@@ -1,0 +1,136 @@
+//! How long clients wait for a server for a command that blocks (`BLPOP key 5`), where all servers are taken: as long as the command itself
+//! would wait, and then they get the answer that it has for that. Knows times and clients' numbers, and no session.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use seam::LeaseFailure;
+
+/// A wait for a server that ended sooner is not begun anew: where `max_wait_time` is shorter, that would be done all the time.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+
+/// The waits of all clients, one each at most.
+#[derive(Default)]
+pub(crate) struct Patience {
+    /// How long each may go on, by the client's number.
+    left: Mutex<HashMap<u64, Duration>>,
+    /// How many there are: most clients never have one.
+    count: AtomicUsize,
+}
+
+/// What becomes of a wait whose lease has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// There is none, or waiting longer does not help.
+    Fails,
+    /// It goes on, for another server.
+    GoesOn,
+    /// Its time is over.
+    IsOver,
+}
+
+impl Patience {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Duration>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The client with this number begins to wait, for so long. One that waits already goes on as it does.
+    pub(crate) fn begin(&self, id: u64, time: Duration) {
+        if let Entry::Vacant(place) = self.lock().entry(id) {
+            place.insert(time);
+            self.count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The client waits no more.
+    pub(crate) fn end(&self, id: u64) {
+        if self.count.load(Relaxed) > 0 && self.lock().remove(&id).is_some() {
+            self.count.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// There was no server for the client.
+    pub(crate) fn failed(&self, id: u64, why: &LeaseFailure) -> Outcome {
+        let mut left = self.lock();
+        let (Some(left), LeaseFailure::WaitTimeout { waited, .. }) = (left.get_mut(&id), why) else {
+            return Outcome::Fails;
+        };
+        *left = left.saturating_sub(*waited);
+        match *waited >= SHORTEST_WAIT {
+            _ if left.is_zero() => Outcome::IsOver,
+            true => Outcome::GoesOn,
+            false => Outcome::Fails,
+        }
+    }
+}
+
+/// How long a blocking command waits by itself; `None` if it waits for ever, or does not say how long in what is there.
+pub(crate) fn own_time(arguments: &[&[u8]]) -> Option<Duration> {
+    let name = arguments.first()?.to_ascii_uppercase();
+    let seconds = |text: &[u8]| Duration::try_from_secs_f64(std::str::from_utf8(text).ok()?.parse().ok()?).ok();
+    let time = match name.as_slice() {
+        b"BLMPOP" | b"BZMPOP" => seconds(arguments.get(1)?)?,
+        b"XREAD" | b"XREADGROUP" => {
+            let at = arguments.iter().position(|word| word.eq_ignore_ascii_case(b"BLOCK"))?;
+            Duration::from_millis(std::str::from_utf8(arguments.get(at + 1)?).ok()?.parse().ok()?)
+        }
+        _ => seconds(arguments.last()?)?,
+    };
+    (!time.is_zero()).then_some(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use seam::{Limit, Shortage};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn busy(waited: Duration) -> LeaseFailure {
+        let shortage = Shortage { in_use: 2, connecting: 0, between: 0, left: 0, limit: Limit::Setting("max_size") };
+        LeaseFailure::WaitTimeout { waited, shortage }
+    }
+
+    #[test]
+    fn a_wait_goes_on_until_its_own_time_is_over() {
+        let patience = Patience::default();
+        patience.begin(7, 5 * SECOND);
+        patience.begin(7, 50 * SECOND);
+        for _ in 0..2 {
+            assert_eq!(patience.failed(7, &busy(2 * SECOND)), Outcome::GoesOn);
+        }
+        assert_eq!(patience.failed(7, &busy(Duration::ZERO)), Outcome::Fails, "that would be asked for all the time");
+        assert_eq!(patience.failed(7, &LeaseFailure::QueueFull), Outcome::Fails);
+        assert_eq!(patience.failed(8, &busy(SECOND)), Outcome::Fails);
+        assert_eq!(patience.failed(7, &busy(2 * SECOND)), Outcome::IsOver);
+        patience.end(7);
+        patience.end(7);
+        assert_eq!((patience.failed(7, &busy(SECOND)), patience.count.load(Relaxed)), (Outcome::Fails, 0));
+    }
+
+    #[test]
+    fn each_command_says_how_long_it_waits_in_its_own_way() {
+        for (words, millis) in [
+            ("BRPOP a b 1.5", Some(1500)),
+            ("blpop a 0", None),
+            ("BLPOP a -1", None),
+            ("BLPOP a nan", None),
+            ("BLPOP a 1e400", None),
+            ("BLMOVE a b LEFT RIGHT 2", Some(2000)),
+            ("BLMPOP 3 1 a LEFT", Some(3000)),
+            ("XREAD COUNT 2 BLOCK 250 STREAMS s $", Some(250)),
+            ("XREADGROUP GROUP g c BLOCK 0 STREAMS s >", None),
+            ("XREAD STREAMS s 0", None),
+        ] {
+            let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+            assert_eq!(own_time(&words), millis.map(Duration::from_millis), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Brings what servers say to the clients for whom it is: replies, and the news that a server is lost.
+
+use seam::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
+
+use crate::{
+    Client, Redis, Server,
+    command::Topic,
+    hub::Hubs,
+    server::{Due, Says, Whom},
+};
+
+impl Redis {
+    /// Takes what a server says that holds no subscriptions.
+    pub(crate) fn hear_replies(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let mut at = 0;
+        while at < input.bytes.len() {
+            let bytes = &input.bytes[at..];
+            let used = match server.says() {
+                Says::Stream(holder) => {
+                    if let Some(holder) = holder
+                        && !clients.get(holder).is_some_and(|client| client.hear_events(holder, bytes, out))
+                    {
+                        out.span(Peer::Client(holder), at..input.bytes.len());
+                    }
+                    return input.bytes.len();
+                }
+                Says::Replies => self.pass_reply(me, server, clients, bytes, at, out),
+                Says::Own => server.own_reply(me, bytes, out),
+                Says::Nothing => return input.bytes.len(),
+            };
+            match used {
+                Ok(0) => break,
+                Ok(used) => at += used,
+                Err(message) => {
+                    let reason = CloseReason::Error(Blame::Server, message);
+                    out.push(Effect::Close { peer: Peer::Server(me), reason });
+                    return input.bytes.len();
+                }
+            }
+        }
+        if at == 0 && input.full {
+            let reason = CloseReason::Error(Blame::Server, "a line of the server's has no end".to_owned());
+            out.push(Effect::Close { peer: Peer::Server(me), reason });
+            return input.bytes.len();
+        }
+        at
+    }
+
+    /// Passes on a reply, or a part of one.
+    fn pass_reply(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        bytes: &[u8],
+        at: usize,
+        out: &mut Outbox,
+    ) -> Result<usize, String> {
+        let Some(part) = server.read_reply(me, bytes, out)? else { return Ok(0) };
+        let reply = &bytes[..part.taken];
+        let mut counted = match part.due {
+            Due::More(more) if part.begins && part.over => counted(reply, more),
+            Due::Audience(topic) if part.begins && part.over => audience(reply, topic, &self.hubs),
+            _ => None,
+        };
+        let mut whom = part.whom.and_then(|whom| alive(clients, whom));
+        if part.due == Due::Unblock && whom.as_mut().is_some_and(|(_, client)| client.has_let_go()) {
+            counted = self::counted(reply, 1);
+        }
+        let is_whole = part.begins && part.over && part.due == Due::Endless;
+        let goes = is_whole && whom.as_ref().is_some_and(|(_, client)| client.goes_at(reply));
+        if goes {
+            // An answer that its command never has, since it has no time-out.
+        } else if let Some((tag, client)) = &mut whom
+            && let Some(counted) = &counted
+        {
+            if !client.hear(counted, true) {
+                out.insert(Peer::Client(*tag), |to| to.extend_from_slice(counted));
+                client.on_reply_part(*tag, true, out);
+            }
+        } else if let Some((tag, client)) = &mut whom
+            && !client.hear(reply, part.over)
+        {
+            out.span(Peer::Client(*tag), at..at + part.taken);
+            client.on_reply_part(*tag, part.over, out);
+        }
+        if part.over {
+            server.end_reply();
+            if let (Due::Pause(pauses), false) = (part.due, server.has_refused()) {
+                self.note_pause(pauses);
+            }
+            if part.due == Due::Entering {
+                let error = reply.strip_prefix(b"-");
+                let error = error.map(|error| String::from_utf8_lossy(error.trim_ascii_end()).into_owned());
+                self.tell_entered(me, server, clients, error.as_deref(), out);
+            } else if let Some((tag, client)) = whom {
+                if server.is_closing() {
+                    let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
+                    client.close(tag, reason, out);
+                } else if client.on_reply(tag, part.due, server.has_refused(), out) {
+                    // Behind the last reply of all nothing can be meant for the next client.
+                    let unasked = server.runs() == 0 && part.taken < bytes.len();
+                    client.part(tag, me, server, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
+                }
+                if goes {
+                    client.go_for_others(tag, out);
+                }
+                client.answer(tag, out);
+            }
+            server.end_draining(me, out);
+        }
+        Ok(part.taken)
+    }
+
+    /// A server has answered whether its database is selected. Those who wait for it ask for a server anew, or have their commands
+    /// told why not.
+    fn tell_entered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        error: Option<&str>,
+        out: &mut Outbox,
+    ) {
+        for whom in server.entered(error.is_none()) {
+            if let Some((tag, client)) = alive(clients, whom)
+                && client.has(me)
+            {
+                client.on_entered(self, tag, me, server, error, out);
+                out.push(Effect::Wake { client: tag });
+            }
+        }
+    }
+
+    /// A server is lost that held no subscriptions.
+    pub(crate) fn server_lost(
+        &self,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        // Those who share it hear of it one by one.
+        if let Some(tag) = server.lose() {
+            clients.get(tag).expect("a holder lives").on_server_gone(tag, out);
+        }
+    }
+}
+
+/// The client that is meant, if it is still there and listens.
+fn alive(clients: &mut dyn Sessions<ClientTag, Client>, (tag, id): Whom) -> Option<(ClientTag, &mut Client)> {
+    let client = clients.get(tag)?;
+    (client.id == id && !client.is_closing()).then_some((tag, client))
+}
+
+/// A number that is so much more, if the reply is one.
+fn counted(reply: &[u8], more: i32) -> Option<Vec<u8>> {
+    let number: i64 = std::str::from_utf8(reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?).ok()?.parse().ok()?;
+    Some(format!(":{}\r\n", (number + i64::from(more)).max(0)).into_bytes())
+}
+
+/// Names and numbers, with those subscribers that Redis does not know of; `None` if it is something else.
+fn audience(reply: &[u8], topic: Topic, hubs: &Hubs) -> Option<Vec<u8>> {
+    let line = |at: usize| {
+        let length = reply.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
+        Some((&reply[at..at + length], at + length + 2))
+    };
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
+    let (head, mut at) = line(0)?;
+    number(head.strip_prefix(b"*")?)?;
+    let mut told = reply[..at].to_vec();
+    while at < reply.len() {
+        let (length, begin) = line(at)?;
+        let end = begin.checked_add(usize::try_from(number(length.strip_prefix(b"$")?)?).ok()?)?;
+        let name = reply.get(begin..end)?;
+        let (count, next) = line(end + 2)?;
+        told.extend_from_slice(&reply[at..end + 2]);
+        let count = number(count.strip_prefix(b":")?)? + i64::from(hubs.more_subscribed(topic, name));
+        told.extend_from_slice(format!(":{}\r\n", count.max(0)).as_bytes());
+        at = next;
+    }
+    Some(told)
+}

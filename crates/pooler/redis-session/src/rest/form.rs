@@ -1,0 +1,63 @@
+//! How a request wants its results written.
+
+use http_sansio::Denied;
+
+/// The header field that asks for base64.
+pub(super) const ENCODING: &str = "upstash-encoding";
+
+/// The header field that asks for RESP2.
+pub(super) const FORMAT: &str = "upstash-response-format";
+
+/// How results are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Form {
+    /// JSON.
+    #[default]
+    Json,
+    /// JSON, with strings in base64.
+    Base64,
+    /// As Redis said it, in RESP2.
+    Resp2,
+}
+
+impl Form {
+    /// What header fields ask for.
+    ///
+    /// # Errors
+    /// They contradict each other.
+    pub(crate) fn read(fields: &[(&str, Vec<u8>)]) -> Result<Self, Denied> {
+        let (mut base64, mut resp2) = (false, false);
+        for (name, value) in fields {
+            match *name {
+                ENCODING => base64 = value.eq_ignore_ascii_case(b"base64"),
+                FORMAT => resp2 = value.eq_ignore_ascii_case(b"resp2"),
+                _ => {}
+            }
+        }
+        match (base64, resp2) {
+            (true, true) => {
+                Err(Denied::new(400, "base64 is for JSON: leave Upstash-Encoding or Upstash-Response-Format out"))
+            }
+            (true, false) => Ok(Self::Base64),
+            (false, true) => Ok(Self::Resp2),
+            (false, false) => Ok(Self::Json),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_fields_say_how_results_are_written() {
+        let read = |fields: &[(&'static str, &str)]| {
+            let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_bytes().to_vec())).collect();
+            Form::read(&fields).map_err(|denied| denied.status)
+        };
+        assert_eq!(read(&[]), Ok(Form::Json));
+        assert_eq!(read(&[(ENCODING, "Base64")]), Ok(Form::Base64));
+        assert_eq!(read(&[(ENCODING, "gzip"), (FORMAT, "RESP2")]), Ok(Form::Resp2));
+        assert_eq!(read(&[(ENCODING, "base64"), (FORMAT, "resp2")]), Err(400));
+    }
+}

@@ -1,0 +1,419 @@
+//! The admin address: metrics, health and JSON views of a running driver over HTTP, and [`orders`], all behind a [`guard`].
+//! Asked questions block, so they are asked from threads of their own, few at a time.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    http::{
+        HeaderMap, HeaderValue, Method, StatusCode, Uri,
+        header::{CONTENT_ENCODING, CONTENT_TYPE, VARY},
+    },
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use driver::{PoolState, Which};
+use seam::PoolId;
+use serde_json::Value;
+use settings::Secret;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::MissedTickBehavior,
+};
+
+use self::{
+    body::Pieces,
+    findings::{Findings, Seen, Unseen},
+    gzip::Packed,
+    history::History,
+    metrics::{Metrics, Process},
+};
+use crate::config::Config;
+
+mod api;
+mod body;
+pub mod door;
+mod findings;
+mod guard;
+mod gzip;
+mod history;
+mod listed;
+mod metrics;
+mod orders;
+mod page;
+mod tuned;
+
+pub use api::{POOL_BYTES, POOL_VALUES};
+pub use metrics::Held;
+pub use orders::Control;
+
+/// Questions that may be in progress at once; further ones are answered with 503.
+const MAX_QUESTIONS: usize = 4;
+/// Long answers that may be on their way at once; further ones are 503. Each keeps a snapshot of all pools until it has been read.
+const MAX_LONG_ANSWERS: usize = 8;
+
+/// Entries of a list unless the question says otherwise.
+const DEFAULT_LIMIT: usize = 1_000;
+/// Entries of a list at most.
+pub const MAX_LIMIT: usize = 100_000;
+
+/// What the admin address looks at.
+#[derive(Clone)]
+pub struct Admin(Arc<Inner>);
+
+struct Inner {
+    handle: driver::Handle,
+    control: Control,
+    dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
+    held: Box<dyn Fn() -> Held + Send + Sync>,
+    /// Tells this process from those before and after it.
+    instance: String,
+    began: Instant,
+    draining: AtomicBool,
+    questions: Semaphore,
+    long_answers: Arc<Semaphore>,
+    findings: Findings,
+    history: History,
+}
+
+impl Inner {
+    /// As of now: a reload may change whatever is read from it.
+    fn config(&self) -> Arc<Config> {
+        self.control.reloader.in_force()
+    }
+
+    /// `/api/pools`, in pieces.
+    fn told(&self) -> impl Iterator<Item = Vec<u8>> + Send + Unpin + use<> {
+        let (reloader, tuners) = (Arc::clone(&self.control.reloader), self.control.tuning.tuners());
+        let about = move |id| (reloader.suspicious(id), tuners.get(&id).map(tuned::shown));
+        api::pools(self.handle.snapshot(), (&self.instance, self.began.elapsed()), about)
+    }
+
+    /// `/metrics`, in pieces.
+    fn metrics(&self) -> Metrics {
+        let reloader = &self.control.reloader;
+        let snapshot = self.handle.snapshot();
+        let suspicious = |id| (id, reloader.suspicious(id).len() as u64);
+        let process = Process {
+            dropped_log_lines: (self.dropped_log_lines)(),
+            held: (self.held)(),
+            reloads: reloader.count(),
+            suspicious: snapshot.pools.iter().map(|pool| suspicious(pool.id)).filter(|(_, count)| *count > 0).collect(),
+            tuners: self.control.tuning.tuners(),
+            history_bytes: self.history.bytes(),
+        };
+        Metrics::new(snapshot, self.config().admin.user_label, process)
+    }
+
+    /// What the doctor looks at, as it would be told to one outside.
+    fn seen(&self) -> Result<Seen, Unseen> {
+        let clients = |which, most| {
+            let told = api::clients(self.handle.clients(which, most)).collect::<Vec<_>>().concat();
+            serde_json::from_slice::<admin_api::Clients>(&told).map_err(|_| Unseen::Unread)
+        };
+        if self.handle.pool_count() > findings::MAX_POOLS {
+            return Err(Unseen::TooManyPools);
+        }
+        let told = self.told().collect::<Vec<_>>().concat();
+        Ok(Seen {
+            look: serde_json::from_slice(&told).map_err(|_| Unseen::Unread)?,
+            holders: clients(Which::Holders, findings::MAX_HOLDERS)?.clients,
+            clients: clients(Which::All, findings::MAX_CLIENTS)?.clients,
+        })
+    }
+
+    /// Databases that are configured by name, and not those that clients made up: the word of their protocol, and the name.
+    fn names(&self) -> HashSet<(&'static str, String)> {
+        self.config().databases.iter().map(|database| (database.kind.word(), database.name.clone())).collect()
+    }
+}
+
+impl Admin {
+    /// Looks at a driver, and steers it through `control`.
+    pub fn new(
+        handle: driver::Handle,
+        control: Control,
+        dropped_log_lines: impl Fn() -> u64 + Send + Sync + 'static,
+        held: impl Fn() -> Held + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            handle,
+            control,
+            dropped_log_lines: Box::new(dropped_log_lines),
+            held: Box::new(held),
+            instance: instance(),
+            began: Instant::now(),
+            draining: AtomicBool::new(false),
+            questions: Semaphore::new(MAX_QUESTIONS),
+            long_answers: Arc::new(Semaphore::new(MAX_LONG_ANSWERS)),
+            findings: Findings::default(),
+            history: History::default(),
+        }))
+    }
+
+    /// What it steers through.
+    pub fn control(&self) -> &Control {
+        &self.0.control
+    }
+
+    fn token(&self) -> Option<Secret> {
+        self.0.config().admin.token.clone()
+    }
+
+    /// From now on `/ready` says no.
+    pub fn set_draining(&self) {
+        self.0.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps the last hour of the pools, from now on and for ever.
+    pub async fn keep_history(self) {
+        let mut looks = tokio::time::interval(history::EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let Inner { handle, history, began, .. } = &*self.0;
+            let few = handle.pool_count() <= history::MAX_POOLS;
+            history.look(began.elapsed(), few.then(|| handle.snapshot().pools).as_deref());
+        }
+    }
+
+    /// What it answers to.
+    pub fn router(&self) -> Router {
+        Router::new()
+            .route("/", get(page))
+            .route("/health", get(health))
+            .route("/ready", get(ready))
+            .route("/metrics", get(metrics))
+            .route("/api/pools", get(pools))
+            .route("/api/clients", get(clients))
+            .route("/api/servers", get(servers))
+            .route("/api/findings", get(findings))
+            .route("/api/history", get(history))
+            .merge(orders::router(self))
+            .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; / lists all\n") })
+            .layer(from_fn_with_state(self.clone(), guarded))
+            .with_state(self.clone())
+    }
+
+    /// Asks the driver something that blocks; `None` when too many ask already.
+    async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Inner) -> T + Send + 'static) -> Option<T> {
+        let _permit = self.0.questions.try_acquire().ok()?;
+        let inner = Arc::clone(&self.0);
+        tokio::task::spawn_blocking(move || question(&inner)).await.ok()
+    }
+
+    /// The same where the answer is long, and made while it is read: with the place that it has until then.
+    async fn ask_long<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Inner) -> T + Send + 'static,
+    ) -> Option<(T, OwnedSemaphorePermit)> {
+        let place = Arc::clone(&self.0.long_answers).try_acquire_owned().ok()?;
+        Some((self.ask(question).await?, place))
+    }
+}
+
+fn instance() -> String {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).expect("the system has random numbers");
+    format!("{:016x}", u64::from_ne_bytes(random))
+}
+
+/// Orders have a guard of their own.
+async fn guarded(State(admin): State<Admin>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        let config = admin.0.config();
+        if let Err(why) = guard::may_look(request.headers(), config.admin.token.as_ref(), &config.admin.names) {
+            return (StatusCode::FORBIDDEN, format!("{why}\n")).into_response();
+        }
+    }
+    next.run(request).await
+}
+
+fn busy() -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, "too many questions at once\n").into_response()
+}
+
+fn json(value: Option<Value>) -> Response {
+    value.map_or_else(busy, |value| axum::Json(value).into_response())
+}
+
+/// JSON that is written while it is read.
+fn written<I>(told: Option<(I, OwnedSemaphorePermit)>) -> Response
+where
+    I: Iterator<Item = Vec<u8>> + Send + Unpin + 'static,
+{
+    let Some((pieces, place)) = told else { return busy() };
+    ([(CONTENT_TYPE, "application/json")], Body::new(Pieces::new(pieces, place))).into_response()
+}
+
+async fn page() -> Response {
+    (page::headers(), page::PAGE.as_str()).into_response()
+}
+
+/// The process lives and answers.
+async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// New clients are welcome: not draining, and not every upstream out of reach.
+async fn ready(State(admin): State<Admin>) -> Response {
+    if admin.0.draining.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
+    }
+    match admin.ask(|inner| unready(&inner.handle.pools(None), inner.handle.is_ending(), &inner.names())).await {
+        Some(None) => "ready\n".into_response(),
+        Some(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
+        None => busy(),
+    }
+}
+
+/// Why new clients had better go elsewhere. A database that is not configured by name says nothing until it has been
+/// reached once: a client may have made it up.
+fn unready(pools: &[PoolState], is_ending: bool, databases: &HashSet<(&'static str, String)>) -> Option<&'static str> {
+    if is_ending {
+        return Some("draining\n");
+    }
+    let named = |pool: &PoolState| databases.contains(&(pool.protocol, pool.database.clone()));
+    let counts = |pool: &&PoolState| pool.created > 0 || named(pool);
+    let mut pools = pools.iter().filter(counts).peekable();
+    (pools.peek().is_some() && pools.all(|pool| pool.unavailable)).then_some("no upstream can be reached\n")
+}
+
+async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    let Some((pieces, place)) = admin.ask_long(Inner::metrics).await else { return busy() };
+    let is_packed = gzip::is_taken(&headers);
+    let body = match is_packed {
+        true => Body::new(Pieces::new(Packed::new(pieces), place)),
+        false => Body::new(Pieces::new(pieces, place)),
+    };
+    let mut response = ([(CONTENT_TYPE, metrics::CONTENT), (VARY, "Accept-Encoding")], body).into_response();
+    if is_packed {
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
+}
+
+async fn pools(State(admin): State<Admin>) -> Response {
+    written(admin.ask_long(Inner::told).await)
+}
+
+/// What the doctor says, with a look of its own if the last one was some time ago.
+async fn findings(State(admin): State<Admin>) -> Response {
+    let asked = admin.ask(|inner| inner.findings.answer(Instant::now(), || inner.seen())).await;
+    if asked.as_ref().is_some_and(|(_, looked)| *looked) {
+        tokio::spawn(async move {
+            tokio::time::sleep(findings::FORGETS_AFTER).await;
+            admin.0.findings.tidy(Instant::now());
+        });
+    }
+    json(asked.map(|(told, _)| told))
+}
+
+/// The last hour of all pools, or of one.
+async fn history(State(admin): State<Admin>, uri: Uri) -> Response {
+    let query = uri.query().unwrap_or_default();
+    let only = query.strip_prefix("pool=").and_then(|id| id.parse().ok()).map(PoolId);
+    if only.is_none() && !query.is_empty() {
+        return (StatusCode::BAD_REQUEST, "the only parameter is pool=ID, of /api/pools\n").into_response();
+    }
+    let told = move |inner: &Inner| inner.history.told(only, (&inner.instance, inner.began.elapsed()));
+    written(admin.ask_long(told).await)
+}
+
+async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
+    match limit(&uri, true) {
+        Ok((limit, which)) => {
+            written(admin.ask_long(move |inner| api::clients(inner.handle.clients(which, limit))).await)
+        }
+        Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
+    }
+}
+
+async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
+    match limit(&uri, false) {
+        Ok((limit, _)) => written(admin.ask_long(move |inner| api::servers(inner.handle.servers(limit))).await),
+        Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
+    }
+}
+
+/// How many entries a list is to have, and of which clients, where that can be asked.
+fn limit(uri: &Uri, of_clients: bool) -> Result<(usize, Which), String> {
+    let (mut limit, mut which) = (DEFAULT_LIMIT, Which::All);
+    for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let number = pair.strip_prefix("limit=").and_then(|value| value.parse().ok());
+        match number.filter(|n| (1..=MAX_LIMIT).contains(n)) {
+            Some(number) => limit = number,
+            None if of_clients && pair == "busy=true" => which = Which::Busy,
+            None if of_clients && pair == "holders=true" => which = Which::Holders,
+            None if of_clients => {
+                return Err(format!("the parameters are limit=1..{MAX_LIMIT}, busy=true and holders=true\n"));
+            }
+            None => return Err(format!("the only parameter is limit=1..{MAX_LIMIT}\n")),
+        }
+    }
+    Ok((limit, which))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(pools: &[PoolState], is_ending: bool) -> Option<&'static str> {
+        unready(pools, is_ending, &HashSet::from([("postgres", "d".to_owned())]))
+    }
+
+    fn pool(database: &str, unavailable: bool, created: u64) -> PoolState {
+        PoolState {
+            id: seam::PoolId(0),
+            protocol: "postgres",
+            database: database.to_owned(),
+            user: "u".to_owned(),
+            counts: pool::Counts::default(),
+            clients: 1,
+            created,
+            unavailable,
+            paused: false,
+            drained: false,
+        }
+    }
+
+    #[test]
+    fn a_driver_without_pools_is_ready_and_a_draining_one_is_not() {
+        assert_eq!(why(&[], false), None);
+        assert_eq!(why(&[], true), Some("draining\n"));
+    }
+
+    #[test]
+    fn it_is_unready_only_when_no_upstream_can_be_reached() {
+        assert_eq!(why(&[pool("d", true, 0), pool("d", false, 0)], false), None);
+        assert!(why(&[pool("d", true, 0), pool("other", true, 1)], false).is_some());
+    }
+
+    #[test]
+    fn a_database_that_a_client_made_up_does_not_make_it_unready() {
+        assert_eq!(why(&[pool("made up", true, 0)], false), None);
+    }
+
+    #[test]
+    fn limits_of_lists_are_checked() {
+        let of = |query: &str, of_clients| limit(&format!("/api/clients{query}").parse().unwrap(), of_clients);
+        assert_eq!(of("", true), Ok((DEFAULT_LIMIT, Which::All)));
+        assert_eq!(of("?limit=5", false), Ok((5, Which::All)));
+        assert_eq!(of("?busy=true&limit=5", true), Ok((5, Which::Busy)));
+        assert_eq!(of("?holders=true", true), Ok((DEFAULT_LIMIT, Which::Holders)));
+        for wrong in ["?limit=0", "?limit=x", "?other=1", "?busy=1"] {
+            assert!(of(wrong, true).is_err() && of(wrong, false).is_err(), "{wrong}");
+        }
+        assert!(of("?busy=true", false).is_err(), "a server cannot be asked for so");
+    }
+}

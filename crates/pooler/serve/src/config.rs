@@ -1,0 +1,507 @@
+//! The configuration in force, as plain values: where from (`read`, [`from_url`]) is told by the modules below.
+//! Opens no socket and starts nothing.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use ::redis_session::HttpRules;
+use driver::{Hosts, PoolTimeouts, TenantLimits, Timeouts};
+use pool::{GateConfig, PoolConfig};
+use postgres_session::{OnState, Target};
+use settings::{Problem, Secret, Spots, choose};
+use upstream::{Ignored, Kind, MongoOptions, Sentinel, SrvName, UpstreamTls};
+
+use crate::Password;
+
+mod auth_query;
+mod endpoint;
+mod file;
+mod flags;
+mod http;
+mod keys;
+mod mongodb;
+mod options;
+pub(crate) mod pgbouncer;
+mod redis;
+mod tls;
+mod userlist;
+
+pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
+pub use endpoint::{Endpoint, parse_tcp};
+pub(crate) use file::{Intact, Reading, read};
+pub use flags::{Flags, from_url};
+pub use http::Token;
+pub(crate) use redis::DEFAULT_USER;
+pub use tls::{ClientAuth, ListenerTls};
+pub use userlist::{Entry, Unreadable, parse as parse_userlist};
+
+/// Everything that is configured.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file it was read from; `None` when it came from the command line.
+    pub source: Option<Source>,
+    /// The process.
+    pub serve: Serve,
+    /// The admin address.
+    pub admin: Admin,
+    /// Limits over all databases and users.
+    pub limits: Limits,
+    /// Let clients in from anywhere though no user has a password.
+    pub insecure_no_auth: bool,
+    /// Where clients come in; at least one.
+    pub listeners: Vec<Listener>,
+    /// What clients may ask for; at least one.
+    pub databases: Vec<Database>,
+    /// Who may ask; empty or without passwords when clients are not authenticated.
+    pub users: Vec<User>,
+    /// Who may ask over HTTP.
+    pub tokens: Vec<Token>,
+}
+
+impl Config {
+    /// Whether clients that speak this must prove who they are.
+    pub fn authenticates(&self, kind: Kind) -> bool {
+        let proves = |user: &User| user.password.is_some() || (user.certificate && kind == Kind::Postgres);
+        self.users.iter().any(proves) || self.databases_of(kind).any(|database| database.auth.is_some())
+    }
+
+    /// The databases of one kind.
+    pub fn databases_of(&self, kind: Kind) -> impl Iterator<Item = &Database> {
+        self.databases.iter().filter(move |database| database.kind == kind)
+    }
+
+    /// The problem at its place in the file, if it is there: `key` of a section, or the section as a whole.
+    pub fn locate(&self, problem: Problem, spots: &Spots, key: &'static str) -> Problem {
+        let span = spots.get(key).or_else(|| spots.get(""));
+        match (&self.source, span) {
+            (Some(source), Some(span)) => problem.at(&source.path, source.text.reveal(), span.clone()),
+            (Some(source), None) => problem.in_file(&source.path),
+            (None, _) => problem,
+        }
+    }
+}
+
+/// A configuration file as it was read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its path, as given.
+    pub path: PathBuf,
+    /// Its text, which may hold passwords.
+    pub text: Secret,
+    /// Files with passwords in them: this one, the user list, and those that `*_file` keys name.
+    pub secret_files: Vec<PathBuf>,
+}
+
+/// The process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Serve {
+    /// Worker threads; 0 is one per CPU.
+    pub workers: u32,
+    /// How long clients may take to finish when Poolhouse is asked to stop; `None` waits for ever.
+    pub drain_time: Option<Duration>,
+    /// How long clients may stay when another process has taken over; `None` is until they leave.
+    pub stay_time: Option<Duration>,
+    /// Failed logins a minute from one address before logins from there take turns.
+    pub max_auth_failures: u32,
+    /// Which of several Poolhouses behind one address this is: cancel keys carry it.
+    pub node_id: u8,
+    /// Each client that logs in is worth a line in the log.
+    pub log_connections: bool,
+    /// Each client that has logged in and goes is worth a line in the log.
+    pub log_disconnections: bool,
+}
+
+/// Less than the 30 s after which Kubernetes, and the 90 s after which systemd, kills a process that it has asked to stop.
+const DEFAULT_DRAIN_TIME: Duration = Duration::from_secs(25);
+
+impl Default for Serve {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            drain_time: Some(DEFAULT_DRAIN_TIME),
+            stay_time: None,
+            max_auth_failures: 10,
+            node_id: 0,
+            log_connections: false,
+            log_disconnections: false,
+        }
+    }
+}
+
+/// Most worker threads.
+pub const MAX_WORKERS: u32 = 255;
+
+/// The admin address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Admin {
+    /// Where it listens; `None` is off.
+    pub listen: Option<SocketAddr>,
+    /// Whether it was asked for: then failing to listen there is an error.
+    pub asked_for: bool,
+    /// Whether metrics carry the user.
+    pub user_label: bool,
+    /// What those must show who change something; `None` lets anybody on this machine.
+    pub token: Option<Secret>,
+    /// Names by which it may be asked, beside addresses and `localhost`.
+    pub names: Vec<String>,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 9930));
+        Self {
+            listen: Some(listen),
+            asked_for: false,
+            user_label: true,
+            token: None,
+            names: Vec::new(),
+            spots: Spots::new(),
+        }
+    }
+}
+
+/// Limits over all databases and users; 0 is unlimited.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// Servers in all.
+    pub max_server_connections: u32,
+    /// Servers of each user over all databases, unless the user has a limit of its own.
+    pub max_user_connections: u32,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+/// Where clients come in.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The kind of database that its clients ask.
+    pub kind: Kind,
+    /// The address.
+    pub listen: Endpoint,
+    /// Permissions of a Unix socket.
+    pub socket_mode: u32,
+    /// Soft and hard limit of clients.
+    pub gate: GateConfig,
+    /// Time-outs of clients.
+    pub timeouts: Timeouts,
+    /// TLS, if clients get it here.
+    pub tls: Option<ListenerTls>,
+    /// Its clients speak HTTP, under these rules.
+    pub http: Option<Arc<HttpRules>>,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+/// A database that clients may ask for.
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// Which kind of database it is.
+    pub kind: Kind,
+    /// What clients call it; `*` is whatever no other one is called.
+    pub name: String,
+    /// Where it is.
+    pub hosts: Hosts,
+    /// These hosts are sentinels, to be asked for the master.
+    pub sentinel: Option<Sentinel>,
+    /// What is MongoDB's alone.
+    pub mongo: MongoOptions,
+    /// Which of these hosts will do.
+    pub target: Target,
+    /// What it is called there; `None` is what the client called it.
+    pub database: Option<String>,
+    /// Whom to log in as there; `None` is the client's own user with its own password.
+    pub user: Option<String>,
+    /// With which password.
+    pub password: Option<Secret>,
+    /// TLS towards it.
+    pub tls: UpstreamTls,
+    /// Further start-up parameters.
+    pub parameters: Vec<(String, String)>,
+    /// The rules of each of its pools.
+    pub pool: PoolSettings,
+    /// How its users are looked up there, if they are.
+    pub auth: Option<AuthQuery>,
+    /// Servers of this database over all users; 0 is unlimited.
+    pub max_connections: u32,
+    /// Servers of this database for each user; 0 is unlimited.
+    pub max_user_connections: u32,
+    /// How many clients it may have, over all listeners.
+    pub clients: Option<TenantLimits>,
+    /// What of its URL is for drivers and says nothing here.
+    pub ignored: Vec<Ignored>,
+    /// The name whose hosts are looked up.
+    pub srv: Option<SrvName>,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+/// The name of the fallback database.
+pub const FALLBACK: &str = "*";
+
+/// The rules of a pool.
+#[derive(Clone, Debug)]
+pub struct PoolSettings {
+    /// When a server returns to its pool.
+    pub mode: Mode,
+    /// Sizes and times. With a size that is tuned, `max_size` is what it begins with.
+    pub config: PoolConfig,
+    /// Whether the size is tuned, and how.
+    pub auto: AutoSize,
+    /// What becomes of what sessions leave behind.
+    pub state: StateSettings,
+    /// Time-outs of clients, where they are not the listener's.
+    pub timeouts: PoolTimeouts,
+    /// SQL that is run on each new connection before it is used.
+    pub connect_query: Option<Arc<str>>,
+    /// Functions of the database that are taken to leave nothing behind in sessions.
+    pub trusted_functions: Arc<[String]>,
+    /// A client's address and port are appended to its `application_name`.
+    pub application_name_add_host: bool,
+    /// After so long without use a pool is forgotten whose name or user is not configured; `None`: never.
+    pub pool_idle_time: Option<Duration>,
+}
+
+/// See [`PoolSettings::pool_idle_time`].
+const DEFAULT_POOL_IDLE_TIME: Duration = Duration::from_secs(600);
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            config: PoolConfig::default(),
+            auto: AutoSize::default(),
+            state: StateSettings::default(),
+            timeouts: PoolTimeouts::default(),
+            connect_query: None,
+            trusted_functions: Arc::default(),
+            application_name_add_host: false,
+            pool_idle_time: Some(DEFAULT_POOL_IDLE_TIME),
+        }
+    }
+}
+
+/// Whether the size of a pool is tuned while it runs (`max_size = "auto"`), and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AutoSize {
+    /// It is.
+    pub on: bool,
+    /// The smallest size.
+    pub least: u32,
+    /// The largest size; `None`: [`AutoSize::MOST`], or what limits leave.
+    pub most: Option<u32>,
+    /// The size that a pool begins with; `None`: the default of `max_size`.
+    pub start: Option<u32>,
+    /// How long a size is watched before another one has its turn, while the best one is searched for.
+    pub window: Duration,
+}
+
+impl AutoSize {
+    /// The largest size unless another is named.
+    pub const MOST: u32 = 60;
+
+    /// The size that a pool begins with which always keeps so many servers.
+    pub fn begins_with(&self, min_size: u32) -> u32 {
+        let start = self.start.unwrap_or(PoolConfig::default().max_size);
+        start.max(min_size).max(self.least).min(self.most.unwrap_or(Self::MOST))
+    }
+
+    /// The largest size in words, by the name that its bound has where it was, or could have been, written.
+    pub fn bound(&self, name: &str) -> String {
+        self.most.map_or_else(|| format!("{name}, which is {} by default", Self::MOST), |most| format!("{name} {most}"))
+    }
+}
+
+impl Default for AutoSize {
+    fn default() -> Self {
+        Self { on: false, least: 1, most: None, start: None, window: Duration::from_secs(4) }
+    }
+}
+
+/// What becomes of what sessions leave behind, in transaction and statement mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StateSettings {
+    /// What is done about it.
+    pub on_session_state: OnState,
+    /// When servers are cleaned before another client gets them.
+    pub reset: Reset,
+    /// Most pinned servers of a pool; half of max_size by default, at least one.
+    pub max_pinned: Option<u32>,
+    /// Most prepared statements kept on a server.
+    pub max_prepared_statements: Option<u32>,
+}
+
+/// The words of `on_session_state`.
+pub const ON_STATE_WORDS: &[(&str, OnState)] =
+    &[("replay", OnState::Replay), ("pin", OnState::Pin), ("reject", OnState::Reject), ("allow", OnState::Allow)];
+
+/// When servers are cleaned between clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reset {
+    /// Unless all that ran on it is known to leave nothing behind.
+    #[default]
+    Auto,
+    /// Whenever it changes hands.
+    Always,
+    /// Only after a client that kept it, or that vanished.
+    Never,
+}
+
+impl Reset {
+    /// The words of the configuration.
+    pub const WORDS: &[(&'static str, Self)] =
+        &[("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)];
+}
+
+/// When a server returns to its pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// At the end of each transaction.
+    #[default]
+    Transaction,
+    /// When the client leaves.
+    Session,
+    /// After each statement.
+    Statement,
+}
+
+impl Mode {
+    /// The words of configuration and command line.
+    pub const WORDS: &[(&'static str, Self)] =
+        &[("transaction", Self::Transaction), ("session", Self::Session), ("statement", Self::Statement)];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        let word = Self::WORDS.iter().find(|(_, mode)| *mode == self);
+        word.expect("each mode has a word").0
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        choose(text, Self::WORDS)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl PoolSettings {
+    /// Between which sizes a pool is tuned, if it is. There may be `room` servers for other reasons; 0 is any number.
+    pub fn tuning(&self, room: u32) -> Option<tuner::Limits> {
+        let AutoSize { on, least, most, window, start: _ } = self.auto;
+        let least = least.max(self.config.min_size);
+        let room = if room == 0 { u32::MAX } else { room };
+        let most = most.unwrap_or(AutoSize::MOST.min(room)).max(least);
+        on.then_some(tuner::Limits { least, most, window })
+    }
+
+    /// Most servers that a pool may ever have.
+    pub fn most_servers(&self) -> u32 {
+        self.tuning(0).map_or(self.config.effective_max_size(), |limits| limits.most)
+    }
+
+    /// Most servers at a time under the limits that the pool shares with others, of which the least is this; 0: there is none.
+    pub fn fitting(&self, room: u32) -> u32 {
+        let own = self.config.effective_max_size();
+        if room == 0 { own } else { own.min(room) }
+    }
+
+    /// Most pinned servers under these limits.
+    pub fn max_pinned(&self, room: u32) -> u32 {
+        self.state.max_pinned.unwrap_or((self.fitting(room) / 2).max(1))
+    }
+}
+
+/// A set of defaults for one kind of client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preset {
+    /// Functions that come in floods, freeze and never say goodbye: idle clients are closed after 310 s, just later
+    /// than the platforms end idle containers (300 s). The driver sees to it that the kernel does not declare them dead before.
+    Serverless,
+}
+
+impl Preset {
+    /// The words of configuration and command line.
+    pub const WORDS: &[(&'static str, Self)] = &[("serverless", Self::Serverless)];
+
+    /// What idle clients get.
+    pub fn client_idle_time(self) -> Duration {
+        match self {
+            Self::Serverless => Duration::from_secs(310),
+        }
+    }
+}
+
+impl std::str::FromStr for Preset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        choose(text, Self::WORDS)
+    }
+}
+
+/// Somebody who may log in, or rules for a user of that name.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// What proves it; `None` only where nobody has one.
+    pub password: Option<Password>,
+    /// A client certificate with this name proves it, and nothing else does.
+    pub certificate: bool,
+    /// Overrides the database's mode.
+    pub mode: Option<Mode>,
+    /// Overrides the database's `max_size`.
+    pub max_size: Option<u32>,
+    /// Overrides the database's `min_size`.
+    pub min_size: Option<u32>,
+    /// Overrides the database's `max_wait_time`; `Some(None)` is off.
+    pub max_wait_time: Option<Option<Duration>>,
+    /// Override those of databases and listeners.
+    pub timeouts: PoolTimeouts,
+    /// Servers of this user over all databases; overrides the limit of all users.
+    pub max_user_connections: Option<u32>,
+    /// How many clients it may have, over all listeners.
+    pub clients: Option<TenantLimits>,
+    /// Where its keys stand.
+    pub spots: Spots,
+}
+
+impl User {
+    /// Somebody with a password and no rules of his own.
+    pub fn with_password(name: impl Into<String>, password: Option<Password>) -> Self {
+        Self {
+            name: name.into(),
+            password,
+            certificate: false,
+            mode: None,
+            max_size: None,
+            min_size: None,
+            max_wait_time: None,
+            timeouts: PoolTimeouts::default(),
+            max_user_connections: None,
+            clients: None,
+            spots: Spots::new(),
+        }
+    }
+}
+
+/// Clients of a listener unless told otherwise.
+pub const DEFAULT_HARD_LIMIT: u32 = 12_500;
+
+/// For so long a newcomer waits for a place at the hard limit unless told otherwise: longer than [`EVICT_MIN_IDLE`].
+pub const NEWCOMER_WAIT: Duration = Duration::from_secs(6);
+
+/// No client idle for less is evicted unless told otherwise.
+pub const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
+
+/// The soft limit that belongs to a hard one: 80% of it, at least 1.
+pub fn default_soft_limit(hard_limit: u32) -> u32 {
+    (u64::from(hard_limit) * 4 / 5).max(1) as u32
+}

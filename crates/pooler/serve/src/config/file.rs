@@ -1,0 +1,561 @@
+//! A configuration file, read into a [`Config`] or into the list of everything that is wrong with it.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::{Path, PathBuf},
+};
+
+use driver::{PoolTimeouts, Timeouts};
+use pool::GateConfig;
+use settings::{Document, Problem, Secret, Section, Variables, choose, read_in_part};
+use upstream::{Kind, UpstreamUrl};
+
+use super::{
+    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset, Serve,
+    Source, Token, User,
+    auth_query::{AUTH_QUERY_KEYS, AuthKeys},
+    endpoint::parse_tcp,
+    http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
+    keys::{self, ADMIN_KEYS, AUTH_KEYS, DATABASE_KEYS, LIMITS_KEYS, LISTENER_KEYS, ROOT_KEYS, SERVE_KEYS, USER_KEYS},
+    mongodb,
+    options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
+    redis,
+    tls::{LISTENER_TLS_KEYS, listener_tls},
+    userlist,
+};
+use crate::Password;
+
+/// Bytes that a file of users may have.
+const MAX_USERLIST: u64 = 16 * 1024 * 1024;
+
+/// What could be made of a file.
+pub struct Reading {
+    /// The configuration; where something is wrong, what could be read of it. `None` for a text that is no TOML.
+    pub config: Option<Config>,
+    /// Which sections of it are as they are in the file.
+    pub intact: Intact,
+    /// What is wrong, in the order of the text.
+    pub problems: Vec<Problem>,
+}
+
+/// Sections in which nothing is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Intact {
+    /// All of `[[database]]`, and `[pool]`.
+    pub databases: bool,
+    /// All of `[[listener]]`.
+    pub listeners: bool,
+    /// All of `[[user]]`, and `[auth]`.
+    pub users: bool,
+}
+
+/// Reads the text of a file that may itself not exist; relative paths in it start at its folder.
+pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
+    let mut intact = Intact { databases: true, listeners: true, users: true };
+    let foreign = keys::advice;
+    let (config, problems) = read_in_part(path, text, variables, foreign, &[ROOT_KEYS], |document, root| {
+        let mut reader = Reader { document, secret_files: vec![path.to_owned()], intact };
+        let config = reader.config(root);
+        intact = reader.intact;
+        let source = Source { path: path.to_owned(), text: Secret::new(text), secret_files: reader.secret_files };
+        Config { source: Some(source), ..config }
+    });
+    Reading { config, intact, problems }
+}
+
+struct Reader<'d> {
+    document: &'d Document<'d>,
+    secret_files: Vec<PathBuf>,
+    intact: Intact,
+}
+
+impl Reader<'_> {
+    fn config(&mut self, root: &Section<'_>) -> Config {
+        let at_first = self.wrong();
+        let general = root.table("pool", &[POOL_KEYS]);
+        let none = PoolSettings::default();
+        let pool = general.as_ref().map_or(PoolSettings::default(), |section| pool_settings(section, &none));
+        let before_auth = self.wrong();
+        let auth = root.table("auth", &[AUTH_KEYS, AUTH_QUERY_KEYS]);
+        if let Some(auth) = &auth {
+            self.note_files(auth, &["auth_password_file"]);
+        }
+        let asked = auth.as_ref().map(AuthKeys::read).unwrap_or_default();
+        let auth_is_intact = before_auth == self.wrong();
+        let served = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, AUTH_QUERY_KEYS]);
+        let mut kinds = Kinds::default();
+        let databases: Vec<_> =
+            served.iter().filter_map(|section| self.database(section, &pool, &asked, &mut kinds)).collect();
+        let (kinds, before_listeners) = (kinds, self.wrong());
+        if !root.has("database") {
+            root.error("", "no [[database]] is configured");
+        }
+        let listeners = root.tables("listener", &[LISTENER_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]);
+        let mut listeners: Vec<_> = listeners.iter().map(|section| listener(section, &kinds)).collect();
+        if !root.has("listener") {
+            let place = |kind| Endpoint::Tcp(([127, 0, 0, 1], default_port(kind)).into());
+            listeners.extend(kinds.all().map(|kind| Listener::new(kind, place(kind))));
+        }
+        let listeners_are_intact = before_listeners == self.wrong();
+        if listeners_are_intact {
+            self.refuse_unreachable(&databases, &listeners);
+        }
+        let before_users = self.wrong();
+        let known = root.tables("user", &[USER_KEYS]);
+        let users: Vec<_> = known.iter().filter_map(|section| self.user(section)).collect();
+        let users = match &auth {
+            Some(auth) => self.listed_users(auth, users),
+            None => users,
+        };
+        let databases_are_intact = at_first == before_listeners;
+        // Users that a database was to be asked for may be unknown.
+        let all_asked_for = databases_are_intact || !served.iter().any(|section| section.has("auth_query"));
+        self.intact = Intact {
+            databases: databases_are_intact,
+            listeners: listeners_are_intact,
+            users: auth_is_intact && all_asked_for && before_users == self.wrong(),
+        };
+        self.refuse_duplicates(&databases, &users);
+        let tokens = self.tokens(root, &kinds, &listeners, &users, &databases);
+        if !kinds.has(Kind::Postgres) {
+            self.refuse_of_postgres(&kinds, general.iter().chain(&auth).chain(&known), &users);
+            if !kinds.has(Kind::MongoDb) {
+                general.iter().for_each(|section| redis::refuse_auto(section, &pool));
+            }
+        }
+        if databases.iter().all(|database| database.auth.is_none()) {
+            self.refuse_users_without_password(&users);
+        }
+        let limits = root.table("limits", &[LIMITS_KEYS]).map(|section| limits(&section)).unwrap_or_default();
+        self.refuse_monitors_only(&limits, &databases);
+        Config {
+            source: None,
+            serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
+            admin: root.table("admin", &[ADMIN_KEYS]).map(|s| self.admin(&s)).unwrap_or_default(),
+            limits,
+            insecure_no_auth: false,
+            listeners,
+            databases,
+            users,
+            tokens,
+        }
+    }
+
+    /// What only PostgreSQL has, in a file without one.
+    fn refuse_of_postgres<'s, 'd: 's>(
+        &self,
+        kinds: &Kinds,
+        sections: impl Iterator<Item = &'s Section<'d>>,
+        users: &[User],
+    ) {
+        let but: &[&str] = if kinds.has(Kind::MongoDb) { &["max_pinned"] } else { &[] };
+        sections.for_each(|section| redis::refuse_foreign(section, but));
+        redis::refuse_hashed(users, |user, message| {
+            let span = user.spots.get("password").or_else(|| user.spots.get("name")).cloned().unwrap_or_default();
+            self.document.error(span, message);
+        });
+    }
+
+    /// How much was found to be wrong so far.
+    fn wrong(&self) -> usize {
+        self.document.problems.borrow().len()
+    }
+
+    fn tokens(
+        &mut self,
+        root: &Section<'_>,
+        kinds: &Kinds,
+        listeners: &[Listener],
+        users: &[User],
+        databases: &[Database],
+    ) -> Vec<Token> {
+        let sections = root.tables("token", &[TOKEN_KEYS]);
+        sections.iter().for_each(|section| self.note_files(section, &["token_file"]));
+        let tokens: Vec<_> = sections.iter().filter_map(http::token).collect();
+        let http = listeners.iter().find(|listener| listener.http.is_some());
+        if let (Some(section), true) = (sections.first(), !kinds.has(Kind::Redis)) {
+            section.error("", "tokens are for Redis over HTTP");
+        }
+        if let (Some(listener), true) = (http, sections.is_empty()) {
+            let span = listener.spots.get("protocol").cloned().unwrap_or_default();
+            let problem = Problem::error("nobody can ask here: there is no [[token]]");
+            self.document.report(span, problem.hint("see docs/rest.md for one"));
+        }
+        http::refuse_impossible(&tokens, users, databases, |token, key, message| {
+            let span = token.spots.get(key).or_else(|| token.spots.get("")).cloned().unwrap_or_default();
+            self.document.error(span, message);
+        });
+        tokens
+    }
+
+    fn database(
+        &mut self,
+        section: &Section<'_>,
+        pool: &PoolSettings,
+        asked: &AuthKeys,
+        kinds: &mut Kinds,
+    ) -> Option<Database> {
+        self.note_files(section, &["url_file", "password_file", "auth_password_file"]);
+        let mut settings = pool_settings(section, pool);
+        let max_connections = section.number("max_connections", 0..=MAX_COUNT).unwrap_or(0);
+        let max_user_connections = section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0);
+        let name = section.string("name");
+        let password = section.secret("password", "password_file", false);
+        let key = if section.has("url_file") { "url_file" } else { "url" };
+        if !section.has(key) {
+            section.error("", "this [[database]] has no `url`");
+        }
+        let url = section
+            .secret("url", "url_file", true)
+            .and_then(|url| UpstreamUrl::parse_any(url.reveal()).map_err(|message| section.error(key, message)).ok());
+        let Some(url) = url else {
+            kinds.is_one_unread = true;
+            return None;
+        };
+        kinds.note(url.kind);
+        if section.has("name") && name.is_none() {
+            return None;
+        }
+        let kind = url.kind;
+        let own = match kind {
+            Kind::Postgres => url.database.clone(),
+            Kind::Redis | Kind::MongoDb => Some(FALLBACK.to_owned()),
+        };
+        let Some(name) = name.or(own).filter(|name| !name.is_empty()) else {
+            section.error(if section.has("name") { "name" } else { "" }, "this [[database]] has no `name`");
+            return None;
+        };
+        if kind == Kind::Postgres && name == FALLBACK && url.database.is_some() {
+            section.error(key, "the database \"*\" passes the client's name on: take the database's name off the url");
+        }
+        if password.is_some() && url.password.is_some() {
+            section.error("password", "the url has a password already");
+        }
+        if let (Some(time), false) = (url.connect_time, section.has("connect_time")) {
+            settings.config.connect_timeout = time;
+        }
+        let auth = AuthKeys::read(section).resolve(asked, section, &name, &url);
+        let database = url.database.or_else(|| (name != FALLBACK).then(|| name.clone()));
+        let database = Database {
+            kind,
+            name,
+            hosts: url.hosts,
+            sentinel: url.sentinel,
+            mongo: url.mongo,
+            target: url.target,
+            database,
+            user: url.user,
+            password: password.or(url.password),
+            tls: url.tls.within(&self.document.resolve("")),
+            parameters: url.parameters,
+            pool: settings,
+            auth,
+            max_connections,
+            max_user_connections,
+            clients: tenant_limits(section),
+            ignored: url.ignored,
+            srv: url.srv,
+            spots: section.spots(),
+        };
+        match kind {
+            Kind::Postgres => Some(database),
+            Kind::Redis => redis::database(section, key, database),
+            Kind::MongoDb => mongodb::database(section, database),
+        }
+    }
+
+    fn user(&mut self, section: &Section<'_>) -> Option<User> {
+        self.note_files(section, &["password_file"]);
+        let stored = section.secret("password", "password_file", false);
+        let key = if section.has("password_file") { "password_file" } else { "password" };
+        let password = stored.and_then(|stored| {
+            Password::parse(&stored).map_err(|message| section.error(key, format!("`password`: {message}"))).ok()
+        });
+        let user = User {
+            name: String::new(),
+            password,
+            certificate: section.truth("certificate").unwrap_or(false),
+            mode: section.choice("mode", Mode::WORDS),
+            max_size: section.number("max_size", 1..=MAX_COUNT),
+            min_size: section.number("min_size", 0..=MAX_COUNT),
+            max_wait_time: section.duration("max_wait_time"),
+            timeouts: own_timeouts(section, &PoolTimeouts::default()),
+            max_user_connections: section.number("max_user_connections", 0..=MAX_COUNT),
+            clients: tenant_limits(section),
+            spots: section.spots(),
+        };
+        match section.string("name").filter(|name| !name.is_empty()) {
+            Some(name) => Some(User { name, ..user }),
+            None => {
+                section.error("name", "this [[user]] has no `name`");
+                None
+            }
+        }
+    }
+
+    /// The users of `[auth] file`, under the rules of the `[[user]]` of the same name; its own password wins.
+    fn listed_users(&mut self, auth: &Section<'_>, mut users: Vec<User>) -> Vec<User> {
+        let Some(path) = auth.string("file").map(|path| self.document.resolve(&path)) else { return users };
+        self.secret_files.push(path.clone());
+        let text = match read_userlist(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                auth.error("file", format!("cannot read {}: {error}", path.display()));
+                return users;
+            }
+        };
+        let report = |span, message: &str| {
+            self.document.problems.borrow_mut().push(Problem::error(message).at(&path, &text, span));
+        };
+        let mut known: HashMap<String, usize> =
+            users.iter().enumerate().map(|(i, user)| (user.name.clone(), i)).collect();
+        let entries = userlist::parse(&text).unwrap_or_else(|errors| {
+            errors.into_iter().for_each(|error| report(error.span, error.message));
+            Vec::new()
+        });
+        for entry in entries {
+            let password = match Password::parse(&entry.password) {
+                Ok(password) => password,
+                Err(message) => {
+                    report(entry.span, &message);
+                    continue;
+                }
+            };
+            let index = *known.entry(entry.name.clone()).or_insert(users.len());
+            match users.get_mut(index) {
+                Some(user) if user.password.is_none() => user.password = Some(password),
+                Some(_) => {}
+                None => users.push(User::with_password(entry.name, Some(password))),
+            }
+        }
+        users
+    }
+
+    fn admin(&mut self, section: &Section<'_>) -> Admin {
+        self.note_files(section, &["token_file"]);
+        let default = Admin::default();
+        let listen = section.text("listen", |text| match text {
+            "off" => Ok(None),
+            _ => parse_tcp(text).map(Some),
+        });
+        let token = section.secret("token", "token_file", false);
+        if token.as_ref().is_some_and(|token| token.reveal().len() < MIN_TOKEN) {
+            let key = if section.has("token_file") { "token_file" } else { "token" };
+            let problem = Problem::error(format!("the token has fewer than {MIN_TOKEN} characters"));
+            section.report(key, problem.hint("make one: openssl rand -hex 32"));
+        }
+        Admin {
+            asked_for: listen.is_some(),
+            listen: listen.unwrap_or(default.listen),
+            user_label: section.truth("user_label").unwrap_or(default.user_label),
+            token,
+            names: section.texts("names").unwrap_or_default(),
+            spots: section.spots(),
+        }
+    }
+
+    fn note_files(&mut self, section: &Section<'_>, keys: &[&'static str]) {
+        let paths = keys.iter().filter_map(|key| section.string(key));
+        self.secret_files.extend(paths.map(|path| self.document.resolve(&path)));
+    }
+
+    /// A database is of no use where no listener speaks its protocol.
+    fn refuse_unreachable(&self, databases: &[Database], listeners: &[Listener]) {
+        let speaks = |kind| listeners.iter().any(|listener| listener.kind == kind);
+        for database in databases.iter().filter(|database| !listeners.is_empty() && !speaks(database.kind)) {
+            let name = database.kind.name();
+            let span =
+                database.spots.get("url").or_else(|| database.spots.get("url_file")).cloned().unwrap_or_default();
+            let problem = Problem::error(format!("no [[listener]] is for clients of {name}"));
+            let hint = format!("add one with protocol = \"{}\"", database.kind.word());
+            self.document.report(span, problem.hint(hint));
+        }
+    }
+
+    /// Each host of MongoDB has a connection that asks what it is, which counts as any other.
+    fn refuse_monitors_only(&self, limits: &Limits, databases: &[Database]) {
+        let of_mongodb = databases.iter().filter(|database| database.kind == Kind::MongoDb);
+        let hosts: usize = of_mongodb.map(|database| database.hosts.addresses.len()).sum();
+        let most = limits.max_server_connections as usize;
+        if most == 0 || most > hosts {
+            return;
+        }
+        let span = limits.spots.get("max_server_connections").cloned().unwrap_or_default();
+        let problem = Problem::error(format!(
+            "with max_server_connections = {most} nobody is served: a connection to each of the {hosts} hosts of MongoDB asks what it is"
+        ));
+        self.document.report(span, problem.hint(format!("write {} or more", hosts + 1)));
+    }
+
+    fn refuse_duplicates(&self, databases: &[Database], users: &[User]) {
+        let mut seen = HashMap::new();
+        let named = databases.iter().map(|d| ("database", Some(d.kind), &d.name, &d.spots));
+        for (what, kind, name, spots) in named.chain(users.iter().map(|u| ("user", None, &u.name, &u.spots))) {
+            if seen.insert((kind, name.clone()), ()).is_some() {
+                let span = spots.get("name").or_else(|| spots.get("")).cloned().unwrap_or_default();
+                self.document.error(span, format!("the {what} `{}` is configured twice", name.escape_debug()));
+            }
+        }
+    }
+
+    /// Users without a password are only rules, which is fine while nobody has one.
+    fn refuse_users_without_password(&self, users: &[User]) {
+        if users.iter().all(|user| user.password.is_none() && !user.certificate) {
+            return;
+        }
+        // One that cannot be read is told as that.
+        let has_key = |user: &User| ["password", "password_file"].iter().any(|key| user.spots.contains_key(key));
+        let without = |user: &&User| user.password.is_none() && !user.certificate && !has_key(user);
+        for user in users.iter().filter(without) {
+            let span = user.spots.get("name").cloned().unwrap_or_default();
+            let problem = Problem::error(format!("the user `{}` has no password, though others have", user.name));
+            self.document.report(span, problem.hint("give it one, here or in the [auth] file"));
+        }
+    }
+}
+
+/// The kinds of databases in a file.
+#[derive(Default)]
+struct Kinds {
+    known: BTreeSet<Kind>,
+    /// There is a database of a kind that is not known, because its URL is at fault.
+    is_one_unread: bool,
+}
+
+impl Kinds {
+    fn note(&mut self, kind: Kind) {
+        self.known.insert(kind);
+    }
+
+    /// Whether there is, or may be, a database of this kind. Of a file without a database, which is at fault anyway, it is taken to be for
+    /// PostgreSQL.
+    fn has(&self, kind: Kind) -> bool {
+        self.is_one_unread || self.all().any(|known| known == kind)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Kind> {
+        let none = self.known.is_empty().then(Kind::default);
+        self.known.iter().copied().chain(none)
+    }
+
+    /// The only one, if there is no other.
+    fn only(&self) -> Option<Kind> {
+        if self.known.len() > 1 { None } else { self.all().next() }
+    }
+}
+
+/// Where clients come in unless told otherwise: a thousand above the port of the database itself.
+pub fn default_port(kind: Kind) -> u16 {
+    match kind {
+        Kind::Postgres => 6432,
+        Kind::Redis => 7379,
+        Kind::MongoDb => 28_017,
+    }
+}
+
+impl Listener {
+    /// A listener with the defaults of such clients.
+    pub fn new(kind: Kind, listen: Endpoint) -> Self {
+        let hard_limit = super::DEFAULT_HARD_LIMIT;
+        let soft_limit = super::default_soft_limit(hard_limit);
+        let mut timeouts = Timeouts { newcomer_wait: Some(super::NEWCOMER_WAIT), ..Timeouts::default() };
+        if kind == Kind::Redis {
+            timeouts.client_idle = Some(Preset::Serverless.client_idle_time());
+        }
+        Self {
+            kind,
+            listen,
+            socket_mode: 0o770,
+            gate: GateConfig { soft_limit, hard_limit, evict_min_idle: super::EVICT_MIN_IDLE },
+            timeouts,
+            tls: None,
+            http: None,
+            spots: HashMap::new(),
+        }
+    }
+
+    /// What its clients speak, in the word of metrics and of the admin address.
+    pub fn protocol(&self) -> &'static str {
+        if self.http.is_some() { "http" } else { self.kind.word() }
+    }
+}
+
+fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
+    let protocols = [
+        ("postgres", (Kind::Postgres, false)),
+        ("redis", (Kind::Redis, false)),
+        ("mongodb", (Kind::MongoDb, false)),
+        ("http", (Kind::Redis, true)),
+    ];
+    let protocol = section.text("protocol", |text| choose(text, &protocols));
+    let kind = match protocol {
+        Some((kind, _)) => Some(kind),
+        None if section.has("protocol") => None,
+        None => kinds.only().or_else(|| {
+            let problem = Problem::error("this [[listener]] does not say which `protocol` its clients speak");
+            section.report("", problem.hint("this file has databases of several kinds"));
+            None
+        }),
+    };
+    if let Some(kind) = kind.filter(|kind| !kinds.has(*kind)) {
+        section.error("protocol", format!("no [[database]] in this file is of {}", kind.name()));
+    }
+    let listen = section.text("listen", Endpoint::parse);
+    if !section.has("listen") {
+        section.error("", "this [[listener]] has no `listen`");
+    }
+    // One without an address is an error already; all else in it is read, too.
+    let anywhere = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
+    let is_tcp = matches!(listen, Some(Endpoint::Tcp(_)));
+    let mut listener = Listener::new(kind.unwrap_or_default(), listen.unwrap_or(anywhere));
+    listener_limits(section, &mut listener);
+    if let Some(mode) = section.text("socket_mode", parse_mode) {
+        listener.socket_mode = mode;
+        if is_tcp {
+            section.error("socket_mode", "socket_mode is for Unix sockets only");
+        }
+    }
+    listener.tls = listener_tls(section, &listener.listen);
+    match protocol {
+        Some((_, true)) => listener.http = Some(http::rules(section)),
+        _ => http::refuse_keys(section),
+    }
+    listener.spots = section.spots();
+    listener
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "file permissions are three octal digits, such as \"0770\"".to_owned())
+}
+
+fn limits(section: &Section<'_>) -> Limits {
+    Limits {
+        max_server_connections: section.number("max_server_connections", 0..=MAX_COUNT).unwrap_or(0),
+        max_user_connections: section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0),
+        spots: section.spots(),
+    }
+}
+
+fn serve(section: &Section<'_>) -> Serve {
+    let default = Serve::default();
+    Serve {
+        workers: section.number("workers", 0..=MAX_WORKERS).unwrap_or(default.workers),
+        drain_time: section.duration("drain_time").unwrap_or(default.drain_time),
+        stay_time: section.duration("stay_time").unwrap_or(default.stay_time),
+        max_auth_failures: section.number("max_auth_failures", 1..=MAX_COUNT).unwrap_or(default.max_auth_failures),
+        node_id: section
+            .number("node_id", 0..=u32::from(postgres_session::MAX_NODE))
+            .map_or(default.node_id, |n| n as u8),
+        log_connections: section.truth("log_connections").unwrap_or(default.log_connections),
+        log_disconnections: section.truth("log_disconnections").unwrap_or(default.log_disconnections),
+    }
+}
+
+/// A list of users may be larger than other secret files.
+fn read_userlist(path: &Path) -> std::io::Result<String> {
+    match std::fs::metadata(path)?.len() > MAX_USERLIST {
+        true => Err(std::io::Error::other("it is too large for a list of users")),
+        false => std::fs::read_to_string(path),
+    }
+}

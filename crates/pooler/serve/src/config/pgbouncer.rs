@@ -1,0 +1,92 @@
+//! Names of PgBouncer in a file of Poolhouse: what to write in their place. docs/from-pgbouncer.md says more of each.
+
+/// The page that says what replaces PgBouncer's settings.
+const PAGE: &str = "docs/from-pgbouncer.md";
+
+/// PgBouncer's sections and keys, and where the same is said here.
+const NAMES: &[(&str, &str)] = &[
+    ("databases", "a `[[database]]` for each"),
+    ("users", "a `[[user]]` for each"),
+    ("pgbouncer", "in `[[listener]]`, `[pool]`, `[auth]`, `[limits]`, `[serve]` and `[admin]`"),
+    ("listen_addr", "`listen` in a `[[listener]]`, with the port; for `*` two listeners, 0.0.0.0 and [::]"),
+    ("listen_port", "`listen` in a `[[listener]]`, with the address"),
+    ("unix_socket_dir", "`listen` in a `[[listener]]`, with the path of the socket"),
+    ("unix_socket_mode", "`socket_mode` in a `[[listener]]`"),
+    ("pool_mode", "`mode` in `[pool]`, a `[[database]]` or a `[[user]]`"),
+    ("max_client_conn", "`hard_limit` in a `[[listener]]`, with `soft_limit`"),
+    ("default_pool_size", "`max_size` in `[pool]`"),
+    ("pool_size", "`max_size` in a `[[database]]` or a `[[user]]`"),
+    ("min_pool_size", "`min_size` in `[pool]`, a `[[database]]` or a `[[user]]`"),
+    ("max_db_connections", "`max_connections` in a `[[database]]`"),
+    ("max_db_client_connections", "`hard_limit` in a `[[database]]`, with `soft_limit`"),
+    ("max_user_client_connections", "`hard_limit` in a `[[user]]`, with `soft_limit`"),
+    ("peer_id", "`node_id` in `[serve]`"),
+    ("so_reuseport", "`workers` in `[serve]`"),
+    ("auth_file", "`file` in `[auth]`"),
+    ("auth_type", "not needed: it follows from what is stored for the user"),
+    ("auth_dbname", "`auth_database` in `[auth]` or a `[[database]]`"),
+    ("admin_users", "`token` or `token_file` in `[admin]`"),
+    ("server_reset_query", "`reset` in `[pool]` or a `[[database]]`"),
+    ("server_reset_query_always", "`reset = \"always\"` in `[pool]` or a `[[database]]`"),
+    ("server_check_delay", "`check_after_idle` in `[pool]` or a `[[database]]`"),
+    ("server_lifetime", "`max_life_time` in `[pool]` or a `[[database]]`"),
+    ("server_idle_timeout", "`max_idle_time` in `[pool]` or a `[[database]]`"),
+    ("server_connect_timeout", "`connect_time` in `[pool]` or a `[[database]]`"),
+    ("client_login_timeout", "`login_time` in a `[[listener]]`"),
+    ("query_timeout", "`query_time` in a `[[listener]]`, `[pool]`, a `[[database]]` or a `[[user]]`"),
+    (
+        "query_wait_timeout",
+        "`max_wait_time` in `[pool]`, a `[[database]]` or a `[[user]]`, and `unavailable_wait_time`",
+    ),
+    ("client_idle_timeout", "`client_idle_time` in a `[[listener]]`, `[pool]`, a `[[database]]` or a `[[user]]`"),
+    (
+        "idle_transaction_timeout",
+        "`transaction_idle_time` in a `[[listener]]`, `[pool]`, a `[[database]]` or a `[[user]]`",
+    ),
+    ("client_tls_sslmode", "`tls` in a `[[listener]]`"),
+    ("client_tls_cert_file", "`tls_cert` in a `[[listener]]`"),
+    ("client_tls_key_file", "`tls_key` in a `[[listener]]`"),
+    ("client_tls_ca_file", "`tls_client_ca` in a `[[listener]]`"),
+    ("server_tls_sslmode", "`?sslmode=` in the url of a `[[database]]`"),
+    ("server_tls_ca_file", "`sslrootcert=` in the url of a `[[database]]`"),
+    ("server_tls_cert_file", "`sslcert=` in the url of a `[[database]]`"),
+    ("server_tls_key_file", "`sslkey=` in the url of a `[[database]]`"),
+    ("ignore_startup_parameters", "not needed: start-up parameters are applied"),
+    ("reserve_pool_size", "not supported: make `max_size` the sum"),
+    ("reserve_pool_timeout", "not supported: make `max_size` of the pool the sum"),
+];
+
+/// What to write in place of a key of PgBouncer.
+pub(super) fn advice(key: &str) -> Option<String> {
+    let (_, here) = NAMES.iter().find(|(name, _)| *name == key)?;
+    Some(format!("PgBouncer's `{key}` is here: {here}; see {PAGE}"))
+}
+
+/// Whether a text, which is no TOML, has a section that PgBouncer's file has.
+pub(crate) fn is_its_file(text: &str) -> bool {
+    text.lines().any(|line| matches!(line.trim(), "[pgbouncer]" | "[databases]"))
+}
+
+/// What is said of such a file.
+pub(crate) fn not_read() -> (&'static str, String) {
+    (
+        "this is a file of PgBouncer's, and Poolhouse reads its own: a poolhouse.toml",
+        format!("{PAGE} says what replaces each setting"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_explained_on_the_page() {
+        let page = include_str!("../../../../../docs/from-pgbouncer.md");
+        for (name, here) in NAMES {
+            let named = [format!("`{name}"), format!("`[{name}]")];
+            assert!(named.iter().any(|word| page.contains(word.as_str())), "{name}");
+            let word = here.split('`').nth(1).unwrap_or_default().trim_matches(['[', ']']);
+            assert!(here.starts_with("not ") || page.contains(word), "{name}: {word}");
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! Configurations that follow each other: the pools of the one in force, and those of earlier ones for as long as somebody
+//! uses them, or has used them for `pool_idle_time`. The driver and the protocol know a pool by one id through all of them. Reads no file.
+//!
+//! A pool whose database (and user) is still there follows the new configuration. One whose database or user is gone
+//! keeps the rules it had: it takes no new clients, and those it has may go on. Where the new configuration makes servers differently
+//! (another host, login or mode), the driver raises the pool's generation: present servers end with their transactions, and no client is
+//! touched.
+
+mod mongodb;
+mod redis;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Relaxed, Release},
+        },
+    },
+};
+
+use driver::{PoolSpec, TenantLimits, Upstreams};
+use postgres_session::{Ask, Directory, Encryption, Look, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use seam::{Origin, PoolId, Tenant};
+use upstream::Kind;
+
+use crate::pools::{MAX_POOLS, Pools};
+
+/// Most pools of all configurations together: those that are configured no longer go when they are unused.
+const MAX_OF_ALL: usize = 4 * MAX_POOLS;
+
+/// See the file's head.
+pub struct Generations {
+    /// Those that the listeners were opened under, whose places in it clients come with.
+    first: Arc<Pools>,
+    table: RwLock<Table>,
+    /// Counts the configurations.
+    epoch: AtomicU64,
+    /// By database: what in it could touch sessions behind the text of a statement.
+    suspicious: RwLock<HashMap<Arc<str>, Arc<[String]>>>,
+    /// The hosts of MongoDB through all configurations.
+    mongodb_hosts: Mutex<mongodb::Hosts>,
+}
+
+struct Table {
+    current: Arc<Pools>,
+    /// By the id that the driver knows. An id is not used again.
+    entries: BTreeMap<PoolId, Entry>,
+    /// The number of the next pool.
+    next: u32,
+    /// From an id of the current pools to that.
+    ids: HashMap<PoolId, PoolId>,
+    /// A reload has made one of two pools.
+    merged: bool,
+}
+
+/// A pool through all configurations.
+#[derive(Clone)]
+struct Entry {
+    /// The last pools in which it was there.
+    pools: Arc<Pools>,
+    /// Its id in these.
+    id: PoolId,
+    /// Counts how often its servers had to be made anew.
+    revision: u64,
+    /// Its id was handed out since the driver last wished to forget it.
+    handed_out: Arc<AtomicBool>,
+}
+
+/// What a new configuration meant for the pools.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Succession {
+    /// Pools that follow it.
+    pub followed: usize,
+    /// Of these, pools whose servers are made anew.
+    pub renewed: usize,
+    /// Pools that are no longer configured.
+    pub left_behind: usize,
+}
+
+impl Generations {
+    /// The first configuration.
+    pub fn new(first: Pools) -> Self {
+        let first = Arc::new(first);
+        let table = Table {
+            current: Arc::clone(&first),
+            entries: BTreeMap::new(),
+            next: 0,
+            ids: HashMap::new(),
+            merged: false,
+        };
+        let (epoch, suspicious, mongodb_hosts) = (AtomicU64::new(0), RwLock::default(), Mutex::default());
+        Self { first, table: RwLock::new(table), epoch, suspicious, mongodb_hosts }
+    }
+
+    /// Puts another configuration in force for whoever asks from now on.
+    pub fn succeed(&self, next: Pools) -> Succession {
+        let next = Arc::new(next.after(&self.current()));
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut told = Succession::default();
+        let mut ids = HashMap::new();
+        let table = &mut *table;
+        for (known, entry) in &mut table.entries {
+            let Some(id) = next.successor(&entry.pools, entry.id) else {
+                told.left_behind += 1;
+                continue;
+            };
+            told.followed += 1;
+            let are_same = same_servers(&entry.pools, entry.id, &next, id);
+            entry.revision += u64::from(!are_same);
+            // Where the hosts are others, the driver makes the servers anew by itself.
+            let are_there = entry.pools.spec(entry.id).hosts == next.spec(id).hosts;
+            told.renewed += usize::from(!(are_same && are_there));
+            (entry.pools, entry.id) = (Arc::clone(&next), id);
+            // Two may be one from now on: then no client comes to the younger one any more.
+            table.merged |= *ids.entry(id).or_insert(*known) != *known;
+        }
+        (table.current, table.ids) = (next, ids);
+        self.epoch.fetch_add(1, Release);
+        told
+    }
+
+    /// What in the database of a pool could touch sessions behind the text of a statement, as far as is known.
+    pub fn suspicious(&self, pool: PoolId) -> Arc<[String]> {
+        if self.suspicious.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return Arc::default();
+        }
+        let Some(database) = self.look_at(pool, |pools, id| pools.server_login(id).database_id) else {
+            return Arc::default();
+        };
+        let known = self.suspicious.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&database).cloned().unwrap_or_default()
+    }
+
+    /// Between which sizes a pool is tuned, if it is.
+    pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
+        self.look_at(pool, Pools::tuning)?
+    }
+
+    /// Whether any pool could be tuned by the configuration in force.
+    pub fn tunes(&self) -> bool {
+        self.current().tunes()
+    }
+
+    /// The kind of database that a pool is for.
+    pub fn kind(&self, pool: PoolId) -> Kind {
+        let entry = self.entry(pool);
+        entry.pools.kind(entry.id)
+    }
+
+    fn current(&self) -> Arc<Pools> {
+        Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner).current)
+    }
+
+    /// Panics for an id that was never handed out, or of a pool that is forgotten: for who asks about a pool that has a server, or a client.
+    fn entry(&self, id: PoolId) -> Entry {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.entries.get(&id).expect("the pool's id was handed out here, and it is in use").clone()
+    }
+
+    /// Something about a pool, by its last pools and its id in these; `None` if it is forgotten, which it is not while that is found out.
+    fn look_at<T>(&self, id: PoolId, look: impl FnOnce(&Pools, PoolId) -> T) -> Option<T> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.entries.get(&id).map(|entry| look(&entry.pools, entry.id))
+    }
+
+    /// Has the configuration in force name a pool, and tells the id that the driver knows of it.
+    fn find<T>(
+        &self,
+        name: impl Fn(&Pools) -> Result<T, Unknown>,
+        id: impl Fn(&T) -> PoolId,
+    ) -> Result<(T, PoolId), Unknown> {
+        loop {
+            let pools = self.current();
+            let named = name(&pools)?;
+            if let Some(known) = self.known_as(&pools, id(&named))? {
+                return Ok((named, known));
+            }
+            // It was forgotten in between.
+        }
+    }
+
+    /// The id that the driver knows of a pool of these pools; `None` if that is forgotten.
+    fn known_as(&self, pools: &Arc<Pools>, id: PoolId) -> Result<Option<PoolId>, Unknown> {
+        {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = table.ids.get(&id).filter(|_| Arc::ptr_eq(&table.current, pools)) {
+                table.entries[known].handed_out.store(true, Relaxed);
+                return Ok(Some(*known));
+            }
+        }
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let Table { current, entries, next, ids, .. } = &mut *table;
+        if !pools.has(id) {
+            return Ok(None);
+        }
+        // The configuration may have changed since the question was asked; the answer is then by the old one.
+        let is_current = Arc::ptr_eq(current, pools);
+        if let Some(known) = ids.get(&id).filter(|_| is_current) {
+            entries[known].handed_out.store(true, Relaxed);
+            return Ok(Some(*known));
+        }
+        if entries.len() >= MAX_OF_ALL {
+            return Err(Unknown::Full(format!(
+                "there are {MAX_OF_ALL} pools, with those that are configured no longer"
+            )));
+        }
+        let known = PoolId(*next);
+        *next = next.checked_add(1).ok_or_else(|| Unknown::Full("there are no numbers left for pools".to_owned()))?;
+        entries.insert(
+            known,
+            Entry { pools: Arc::clone(pools), id, revision: 0, handed_out: Arc::new(AtomicBool::new(true)) },
+        );
+        if is_current {
+            ids.insert(id, known);
+        }
+        Ok(Some(known))
+    }
+}
+
+impl Table {
+    /// Whether clients may still come to a pool: whether the configuration in force leads to it.
+    fn leads_to(&self, known: PoolId, entry: &Entry) -> bool {
+        Arc::ptr_eq(&entry.pools, &self.current) && self.ids.get(&entry.id) == Some(&known)
+    }
+}
+
+/// Whether servers made under the one would be made the same way under the other.
+fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
+    // Taken apart completely, so that nothing new is forgotten here.
+    let ServerLogin {
+        database,
+        user,
+        password,
+        md5_hash,
+        // What it consists of is compared, too.
+        database_id: _,
+        parameters,
+        connect_query,
+        mode,
+        state,
+        trusted_functions,
+        target,
+        encryption,
+    } = a.server_login(of_a);
+    let other = b.server_login(of_b);
+    // These follow max_size, and a larger pool is no reason to make all servers anew: new ones will know.
+    let StatePolicy { max_pinned, share_listener, .. } = other.state;
+    let state = StatePolicy { max_pinned, share_listener, ..state };
+    let login = (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash);
+    login
+        && (parameters, connect_query, mode, state) == (other.parameters, other.connect_query, other.mode, other.state)
+        && (trusted_functions, target, encryption) == (other.trusted_functions, other.target, other.encryption)
+        && a.upstream_tls(of_a) == b.upstream_tls(of_b)
+        && a.sentinel(of_a) == b.sentinel(of_b)
+        && a.mongo_options(of_a) == b.mongo_options(of_b)
+}
+
+impl Directory for Generations {
+    fn encryption(&self, listener: u16) -> Encryption {
+        // A listener that was opened without a certificate has none to show, whatever the file says by now.
+        match (self.first.encryption(listener), self.first.listen(listener)) {
+            (Encryption::Off, _) | (_, None) => Encryption::Off,
+            (before, Some(listen)) => self.current().encryption_at(listen).unwrap_or(before),
+        }
+    }
+
+    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
+        loop {
+            let pools = self.current();
+            match pools.proof(origin, database, user)? {
+                Proof::Ask(ask) => {
+                    if let Some(pool) = self.known_as(&pools, ask.pool)? {
+                        return Ok(Proof::Ask(Ask { pool, ..ask }));
+                    }
+                }
+                proof => return Ok(proof),
+            }
+        }
+    }
+
+    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        self.current().answered(database, user, stored)
+    }
+
+    fn looks(&self, database: &str) -> Vec<Look> {
+        self.current().looks(database)
+    }
+
+    fn refuted(&self, database: &str, user: &str) {
+        self.current().refuted(database, user);
+    }
+
+    fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
+        let (route, pool) = self.find(|pools| pools.route(database, user), |route| route.pool)?;
+        Ok(Route { pool, ..route })
+    }
+
+    fn catalogue_read(&self, pool: PoolId, suspicious: &[String]) {
+        let entry = self.entry(pool);
+        entry.pools.catalogue_read(entry.id, suspicious);
+        let database = entry.pools.server_login(entry.id).database_id;
+        let mut known = self.suspicious.write().unwrap_or_else(PoisonError::into_inner);
+        if suspicious.is_empty() {
+            known.remove(&database);
+        } else {
+            known.insert(database, suspicious.into());
+        }
+    }
+
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
+        let entry = self.entry(pool);
+        entry.pools.server_login(entry.id)
+    }
+}
+
+impl Upstreams for Generations {
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = table.entries.get(&pool)?;
+        let mut spec = entry.pools.spec(entry.id);
+        spec.revision = entry.revision;
+        if !table.leads_to(pool, entry) {
+            // Nobody new comes: what is idle may go.
+            (spec.config.min_size, spec.config.on_proof, spec.sizes) = (0, true, None);
+            spec.unused_after = entry.pools.idle_time(entry.id);
+        }
+        Some(spec)
+    }
+
+    fn forget(&self, pool: PoolId) -> bool {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = table.entries.get(&pool) else { return true };
+        if entry.handed_out.swap(false, Relaxed) {
+            return false;
+        }
+        if table.leads_to(pool, entry) {
+            let id = entry.id;
+            table.ids.remove(&id);
+        }
+        let entry = table.entries.remove(&pool).expect("just seen");
+        let same = |other: &Entry| Arc::ptr_eq(&other.pools, &entry.pools) && other.id == entry.id;
+        if !table.merged || !table.entries.values().any(same) {
+            entry.pools.forget(entry.id);
+        }
+        // Redis's clients keep what they were told.
+        self.epoch.fetch_add(1, Release);
+        true
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        let pools = self.current();
+        pools.at_start().into_iter().filter_map(|id| self.known_as(&pools, id).ok().flatten()).collect()
+    }
+
+    fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+        let entry = self.entry(pool);
+        entry.pools.tenant(entry.id)
+    }
+
+    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        self.current().limits(tenant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Tls, read::from_text};
+    use std::path::Path;
+
+    fn config(text: &str) -> Pools {
+        let config = from_text(Path::new("p.toml"), text, &|_| None).unwrap();
+        let tls = Tls::load(&config).unwrap();
+        Pools::new(Arc::new(config), Arc::new(tls))
+    }
+
+    const USERS: &str = "[[user]]\nname = \"u\"\npassword = \"x\"\n[[user]]\nname = \"v\"\npassword = \"y\"\n";
+
+    fn with(databases: &str) -> Pools {
+        config(&format!("{USERS}{databases}"))
+    }
+
+    const SHOP: &str = "[[database]]\nname = \"shop\"\nurl = \"postgres://app:pw@h/d\"\n";
+
+    #[test]
+    fn a_pool_keeps_its_id_and_follows_the_new_rules() {
+        let pools = Generations::new(with(SHOP));
+        let id = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.spec(id).unwrap().config.max_size, 20);
+        let told = pools.succeed(with(&format!("{SHOP}max_size = 7\n")));
+        assert_eq!(told, Succession { followed: 1, renewed: 0, left_behind: 0 });
+        assert_eq!((pools.spec(id).unwrap().config.max_size, pools.spec(id).unwrap().revision), (7, 0));
+        assert_eq!(pools.route("shop", "v").unwrap().pool, id);
+    }
+
+    #[test]
+    fn a_made_up_pool_that_is_forgotten_is_as_if_it_had_never_been() {
+        let pools = Generations::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
+        let id = pools.route("made_up", "u").unwrap().pool;
+        let spec = pools.spec(id).unwrap();
+        assert_eq!((spec.unused_after, spec.config.on_proof), (Some(std::time::Duration::from_secs(600)), true));
+        assert!(!pools.forget(id), "a client that was just told of it is about to come");
+        assert!(pools.forget(id));
+        assert!(pools.spec(id).is_none() && pools.suspicious(id).is_empty() && pools.tuning(id).is_none());
+        let again = pools.route("made_up", "u").unwrap().pool;
+        assert_ne!(again, id, "an id is never another pool's");
+        assert_eq!(pools.spec(again).unwrap().database, "made_up");
+    }
+
+    #[test]
+    fn what_is_known_of_one_name_of_the_fallback_is_not_said_of_another() {
+        let pools = Generations::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
+        let [a, b] = ["a", "b"].map(|name| pools.route(name, "u").unwrap().pool);
+        assert_ne!(pools.server_login(a).database_id, pools.server_login(b).database_id);
+        pools.catalogue_read(a, &["public.f".to_owned()]);
+        assert_eq!((pools.suspicious(a).len(), pools.suspicious(b).len()), (1, 0));
+    }
+
+    #[test]
+    fn what_is_configured_stays_and_what_a_reload_has_removed_may_go() {
+        let pools = Generations::new(with(SHOP));
+        let id = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.spec(id).unwrap().unused_after, None);
+        pools.succeed(with(&SHOP.replace("\"shop\"", "\"other\"")));
+        let spec = pools.spec(id).unwrap();
+        assert!(spec.unused_after.is_some() && spec.config.on_proof);
+        assert!(!pools.forget(id) && pools.forget(id));
+        pools.succeed(with(SHOP));
+        assert_ne!(pools.route("shop", "u").unwrap().pool, id);
+    }
+
+    #[test]
+    fn pools_of_users_whom_no_server_logs_in_as_any_more_may_go() {
+        let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\n";
+        let pools = Generations::new(with(own));
+        let [u, v] = ["u", "v"].map(|user| pools.route("shop", user).unwrap().pool);
+        assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().unused_after.is_none()), "they are configured");
+        pools.succeed(with(SHOP));
+        assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().unused_after.is_some()));
+        let shared = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.route("shop", "v").unwrap().pool, shared);
+        assert!(pools.spec(shared).unwrap().unused_after.is_none());
+        assert!(!pools.forget(u) && pools.forget(u));
+        assert!(pools.spec(v).is_some() && pools.spec(shared).is_some());
+    }
+
+    #[test]
+    fn another_login_makes_the_servers_stale_and_leaves_the_clients_where_they_are() {
+        let pools = Generations::new(with(SHOP));
+        let id = pools.route("shop", "u").unwrap().pool;
+        let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
+        assert_eq!(told.renewed, 1);
+        let stricter = SHOP.replace("app:pw", "app2:other").replace("h/d", "h/d?sslmode=require");
+        assert_eq!(pools.succeed(with(&stricter)).renewed, 1);
+        let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
+        assert_eq!(told.renewed, 1);
+        let moved = SHOP.replace("app:pw@h/", "app2:other@elsewhere:5433/");
+        assert_eq!(pools.succeed(with(&moved)).renewed, 1, "the servers of another host are others");
+        let (spec, login) = (pools.spec(id).unwrap(), pools.server_login(id));
+        assert_eq!((spec.revision, spec.user.as_str()), (3, "app2"));
+        assert_eq!((login.user.as_str(), login.password.as_deref()), ("app2", Some("other")));
+        assert_eq!(pools.route("shop", "u").unwrap().pool, id);
+    }
+
+    #[test]
+    fn what_a_database_said_of_its_users_outlives_a_reload_if_it_is_asked_the_same() {
+        let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\nauth_user = \"lookup\"\n";
+        let local = Origin { listener: 0, address: None, port: 0 };
+        let pools = Generations::new(with(own));
+        let Ok(Proof::Ask(ask)) = pools.proof(local, "shop", "w") else { panic!("it must be asked") };
+        assert_eq!(pools.server_login(ask.pool).user, "lookup");
+        pools.answered("shop", "w", Some("md50123456789abcdef0123456789abcdef")).ok();
+        let id = pools.route("shop", "w").unwrap().pool;
+        assert_ne!(id, ask.pool);
+        let told = pools.succeed(with(&format!("{own}max_size = 7\n")));
+        assert_eq!(told, Succession { followed: 2, renewed: 0, left_behind: 0 });
+        assert!(matches!(pools.proof(local, "shop", "w"), Ok(Proof::Md5(_))));
+        assert!(pools.server_login(id).md5_hash.is_some());
+        pools.succeed(with(&own.replace("lookup", "other")));
+        let Ok(Proof::Ask(again)) = pools.proof(local, "shop", "w") else { panic!("it must be asked anew") };
+        assert_eq!((again.pool, pools.server_login(again.pool).user.as_str()), (ask.pool, "other"));
+        assert_eq!(
+            pools.succeed(with(&own.replace("lookup", "off").replace("auth_user", "auth_query"))).left_behind,
+            2
+        );
+    }
+
+    #[test]
+    fn a_database_that_is_gone_takes_nobody_and_keeps_who_is_there() {
+        let other = SHOP.replace("shop", "other");
+        let pools = Generations::new(with(&format!("{SHOP}min_size = 3\n")));
+        let id = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.succeed(with(&other)).left_behind, 1);
+        assert!(matches!(pools.route("shop", "u"), Err(Unknown::Database)));
+        assert_eq!((pools.server_login(id).user.as_str(), pools.spec(id).unwrap().config.min_size), ("app", 0));
+        // It may come back.
+        assert_eq!(pools.succeed(with(SHOP)).followed, 1);
+        assert_eq!(pools.route("shop", "u").unwrap().pool, id);
+    }
+
+    #[test]
+    fn a_user_who_is_gone_leaves_a_pool_of_his_own_behind() {
+        let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\n";
+        let pools = Generations::new(with(own));
+        let (u, v) = (pools.route("shop", "u").unwrap().pool, pools.route("shop", "v").unwrap().pool);
+        assert_ne!(u, v);
+        let told = pools.succeed(config(&format!("[[user]]\nname = \"u\"\npassword = \"changed\"\n{own}")));
+        assert_eq!(told, Succession { followed: 1, renewed: 1, left_behind: 1 });
+        assert_eq!(pools.server_login(v).password.as_deref(), Some("y"));
+        assert_eq!(pools.server_login(u).password.as_deref(), Some("changed"));
+    }
+
+    #[test]
+    fn a_database_of_its_own_takes_over_from_the_fallback() {
+        let fallback = "[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n";
+        let pools = Generations::new(with(fallback));
+        let id = pools.route("shop", "u").unwrap().pool;
+        assert_eq!(pools.succeed(with(&format!("{fallback}{SHOP}"))).renewed, 1, "it is called `d` there now");
+        assert_eq!(pools.server_login(id).database, "d");
+        assert_eq!(pools.route("shop", "u").unwrap().pool, id);
+    }
+}

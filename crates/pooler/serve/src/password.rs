@@ -1,0 +1,168 @@
+//! What is stored of a user's password, and the proof that a client must give. A plain password's SCRAM verifier is
+//! computed at its first use and kept, because computing it is slow on purpose.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use postgres_session::Look;
+use scram::{Shape, Verifier};
+use settings::Secret;
+
+/// A user's password as it is stored.
+#[derive(Clone)]
+pub enum Password {
+    /// The password itself, and its verifier once that was asked for.
+    Plain(Secret, Arc<OnceLock<Arc<Verifier>>>),
+    /// `md5` and 32 hexadecimal digits: the hash of password and user name.
+    Md5(Secret),
+    /// A SCRAM-SHA-256 verifier.
+    Scram(Arc<Verifier>),
+}
+
+/// Bytes of salt of the verifiers made here, as in PostgreSQL.
+const SALT_BYTES: usize = 16;
+
+/// Different looks of logins that are told apart.
+const MAX_LOOKS: usize = 16;
+
+impl Password {
+    /// Reads a stored password: a verifier, an md5 hash, or else the password itself.
+    pub fn parse(stored: &Secret) -> Result<Self, String> {
+        let text = stored.reveal();
+        if text.starts_with("SCRAM-SHA-256$") {
+            let verifier = Verifier::parse(text).map_err(|error| error.to_string())?;
+            return Ok(Self::Scram(Arc::new(verifier)));
+        }
+        let hash = text.strip_prefix("md5").filter(|hash| hash.len() == 32);
+        if hash.is_some_and(|hash| hash.bytes().all(|b| b.is_ascii_hexdigit())) {
+            return Ok(Self::Md5(Secret::new(text.to_ascii_lowercase())));
+        }
+        if text.is_empty() {
+            return Err(
+                "the password is empty, and lets no client in: give the user a password, or leave this out".to_owned()
+            );
+        }
+        Ok(Self::Plain(stored.clone(), Arc::default()))
+    }
+
+    /// The password itself, if it is known.
+    pub fn plain(&self) -> Option<&Secret> {
+        match self {
+            Self::Plain(secret, _) => Some(secret),
+            Self::Md5(_) | Self::Scram(_) => None,
+        }
+    }
+
+    /// Whether both are stored as the same text.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Plain(a, _), Self::Plain(b, _)) | (Self::Md5(a), Self::Md5(b)) => a == b,
+            (Self::Scram(a), Self::Scram(b)) => a == b,
+            _ => false,
+        }
+    }
+
+    /// The md5 hash, if that is what is stored.
+    pub fn md5(&self) -> Option<&Secret> {
+        match self {
+            Self::Md5(hash) => Some(hash),
+            Self::Plain(..) | Self::Scram(_) => None,
+        }
+    }
+
+    /// Notes what a login with it looks like, if that is not among `looks` yet and there is room.
+    pub fn note_look(&self, looks: &mut Vec<Look>) {
+        let look = match self {
+            Self::Plain(..) => Look::Scram(Shape { iterations: scram::DEFAULT_ITERATIONS, salt: SALT_BYTES }),
+            Self::Md5(_) => Look::Md5,
+            Self::Scram(verifier) => Look::Scram(verifier.shape()),
+        };
+        if looks.len() < MAX_LOOKS && !looks.contains(&look) {
+            looks.push(look);
+        }
+    }
+
+    /// Takes over the verifier of an earlier password, if it is the same: who logs in is shown no new salt.
+    pub fn go_on_as(&self, earlier: &Self) {
+        if let (Self::Plain(secret, cell), Self::Plain(same, before)) = (self, earlier)
+            && secret == same
+            && let Some(verifier) = before.get()
+        {
+            let _ = cell.set(Arc::clone(verifier));
+        }
+    }
+
+    /// The verifier of a plain or SCRAM password. The first call for a plain one takes some milliseconds.
+    pub fn verifier(&self) -> Option<Arc<Verifier>> {
+        match self {
+            Self::Plain(secret, cell) => Some(Arc::clone(cell.get_or_init(|| Arc::new(derive(secret))))),
+            Self::Scram(verifier) => Some(Arc::clone(verifier)),
+            Self::Md5(_) => None,
+        }
+    }
+}
+
+fn derive(secret: &Secret) -> Verifier {
+    let mut salt = [0; SALT_BYTES];
+    getrandom::fill(&mut salt).expect("the system gives random bytes");
+    Verifier::from_password(secret.reveal(), &salt, scram::DEFAULT_ITERATIONS)
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain(..) => "Plain(***)",
+            Self::Md5(_) => "Md5(***)",
+            Self::Scram(_) => "Scram(***)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Password, String> {
+        Password::parse(&Secret::new(text))
+    }
+
+    #[test]
+    fn the_three_stored_forms_are_told_apart() {
+        assert!(matches!(parse("md50123456789ABCDEF0123456789abcdef"), Ok(Password::Md5(_))));
+        assert!(matches!(parse("md5 is a word"), Ok(Password::Plain(..))));
+        assert!(parse("SCRAM-SHA-256$nonsense").is_err());
+        let verifier = Verifier::from_password("x", b"salt", 1).format();
+        assert!(matches!(parse(&verifier), Ok(Password::Scram(_))));
+    }
+
+    #[test]
+    fn each_look_of_a_login_is_noted_once() {
+        let verifier = |iterations| Verifier::from_password("x", b"0123456789abcdef", iterations).format();
+        let mut looks = Vec::new();
+        let stored = ["x", "y", &verifier(4096), &verifier(5), &verifier(5), "md50123456789abcdef0123456789abcdef"];
+        stored.iter().for_each(|text| parse(text).unwrap().note_look(&mut looks));
+        let shape = |iterations| Look::Scram(Shape { iterations, salt: 16 });
+        assert_eq!(looks, [shape(4096), shape(5), Look::Md5]);
+    }
+
+    #[test]
+    fn a_password_that_is_read_again_keeps_its_salt() {
+        let (before, after, other) = (parse("x").unwrap(), parse("x").unwrap(), parse("y").unwrap());
+        let verifier = before.verifier().unwrap();
+        after.go_on_as(&before);
+        other.go_on_as(&before);
+        assert!(Arc::ptr_eq(&verifier, &after.verifier().unwrap()));
+        assert!(other.verifier().unwrap().matches("y"));
+    }
+
+    #[test]
+    fn the_verifier_of_a_plain_password_is_computed_once() {
+        let password = parse("hunter2").unwrap();
+        let first = password.verifier().unwrap();
+        assert!(Arc::ptr_eq(&first, &password.clone().verifier().unwrap()));
+        assert!(first.matches("hunter2"));
+        assert!(!format!("{password:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,190 @@
+//! What the protocol asks: who may log in, which pool serves him, and how Poolhouse logs in itself. Makes no connection.
+
+use std::{sync::Arc, time::Instant};
+
+use postgres_session::{
+    Ask, Directory, Encryption, Look, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Unknown,
+};
+use seam::{Origin, PoolId};
+use settings::Secret;
+use upstream::Kind;
+
+use super::{Key, Lookups, MAX_NAME, Pools};
+use crate::{
+    Password,
+    config::{Mode, PoolSettings, Reset},
+};
+
+/// Most functions named in a line of the log.
+const MAX_SHOWN: usize = 10;
+
+impl Directory for Pools {
+    fn encryption(&self, listener: u16) -> Encryption {
+        match self.tls.acceptor(usize::from(listener)) {
+            Some(_) => self.listen(listener).and_then(|listen| self.encryption_at(listen)).unwrap_or_default(),
+            None => Encryption::Off,
+        }
+    }
+
+    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
+        if user.is_empty() || user.len() > MAX_NAME {
+            return Err(Unknown::User);
+        }
+        if self.config.authenticates(Kind::Postgres) {
+            if self.user(user).is_some_and(|user| user.certificate) {
+                return Ok(Proof::Certificate);
+            }
+            if let Some(password) = self.user(user).and_then(|user| user.password.as_ref()) {
+                return Ok(proof(password));
+            }
+            let Lookups { pool, auth, known } = self.lookups(database).ok_or(Unknown::User)?;
+            return match known.fresh(user, Instant::now()) {
+                Some(password) => password.map(|password| proof(&password)).ok_or(Unknown::User),
+                None => Ok(Proof::Ask(Ask { pool: *pool, query: Arc::clone(&auth.query) })),
+            };
+        }
+        match origin.is_local() || self.config.insecure_no_auth {
+            true => Ok(Proof::Trust),
+            false => Err(Unknown::Forbidden(
+                "no users are configured, so clients are let in from this machine only: add a [[user]] with a password"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        let Lookups { auth, known, .. } = self.lookups(database).ok_or(Unknown::User)?;
+        let password = stored.map(|stored| Password::parse(&Secret::new(stored))).transpose();
+        let password = password.unwrap_or_else(|error| {
+            tracing::warn!(user, "the auth_query gave a password that cannot be used: {error}");
+            None
+        });
+        let now = Instant::now();
+        match password {
+            Some(password) => Ok(proof(&known.found(user, password, now, auth.cache_time))),
+            None => {
+                known.missing(user, now, auth.failure_cache_time);
+                Err(Unknown::User)
+            }
+        }
+    }
+
+    fn looks(&self, database: &str) -> Vec<Look> {
+        let found = self.lookups(database).map(|lookups| lookups.known.looks()).unwrap_or_default();
+        // Where users are looked up, these are nearly all.
+        if found.is_empty() { self.looks.clone() } else { found }
+    }
+
+    fn refuted(&self, database: &str, user: &str) {
+        if let Some(lookups) = self.lookups(database) {
+            lookups.known.refuted(user, Instant::now());
+        }
+    }
+
+    fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
+        let index = self.database(database).ok_or(Unknown::Database)?;
+        let configured = &self.config.databases[index];
+        let server_user = configured.user.as_deref().unwrap_or(user);
+        let key = Key::Postgres { database: database.into(), user: server_user.into() };
+        let pool = self.pool_for(index, key, Some(user))?;
+        let pass_through = server_user == user && self.server_password(index, user).is_none();
+        let settings = self.settings(configured, server_user);
+        Ok(Route { pool, mode: mode(settings.mode), pass_through, add_host: settings.application_name_add_host })
+    }
+
+    fn catalogue_read(&self, id: PoolId, suspicious: &[String]) {
+        let (entry, _) = self.entry(id);
+        let (database, user) = (entry.key.label(), entry.key.user());
+        if suspicious.is_empty() {
+            tracing::info!(%database, %user, "nothing in this database can touch a session behind the text of a statement");
+            return;
+        }
+        let mut shown = suspicious.iter().take(MAX_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+        if suspicious.len() > MAX_SHOWN {
+            shown.push_str(&format!(" and {} more (see /api/pools)", suspicious.len() - MAX_SHOWN));
+        }
+        tracing::warn!(
+            %database, %user, functions = %shown,
+            "servers are cleaned whenever they change hands, because something in this database could touch a session behind the text \
+             of a statement; name in trusted_functions what is harmless"
+        );
+    }
+
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
+        let (entry, database) = self.entry(pool);
+        let text = |secret: Secret| Arc::clone(secret.reveal());
+        let lookups = self.lookups[entry.database].as_ref().filter(|_| matches!(entry.key, Key::Lookups { .. }));
+        if let Some(Lookups { auth, .. }) = lookups {
+            let own = || self.user(entry.key.user())?.password.as_ref()?.plain().cloned();
+            return ServerLogin {
+                database: auth.database.clone(),
+                user: entry.key.user().to_string(),
+                password: auth.password.clone().or_else(own).map(text),
+                parameters: database.parameters.clone(),
+                encryption: upstream::encryption(&database.hosts, &database.tls),
+                // Nobody but Poolhouse itself asks there.
+                state: StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() },
+                ..ServerLogin::default()
+            };
+        }
+        let user = entry.key.user();
+        let md5_hash = || self.stored(entry.database, user)?.md5().cloned();
+        let settings = self.settings(database, user);
+        let name = database.database.clone().unwrap_or_else(|| entry.key.label());
+        ServerLogin {
+            database: name.clone(),
+            user: user.to_string(),
+            password: self.server_password(entry.database, user).map(text),
+            md5_hash: md5_hash().map(text),
+            parameters: database.parameters.clone(),
+            connect_query: database.pool.connect_query.clone(),
+            database_id: format!(
+                "{:?} {:?} {:?} {}",
+                database.hosts,
+                name,
+                settings.trusted_functions,
+                matches!(settings.mode, Mode::Session)
+            )
+            .into(),
+            trusted_functions: settings.trusted_functions.clone(),
+            mode: mode(settings.mode),
+            state: state_policy(&settings, self.room(database, user)),
+            target: database.target,
+            encryption: upstream::encryption(&database.hosts, &database.tls),
+        }
+    }
+}
+
+fn mode(mode: Mode) -> PoolMode {
+    match mode {
+        Mode::Transaction => PoolMode::Transaction,
+        Mode::Session => PoolMode::Session,
+        Mode::Statement => PoolMode::Statement,
+    }
+}
+
+/// `room` is the least of the limits that the pool shares with others.
+fn state_policy(settings: &PoolSettings, room: u32) -> StatePolicy {
+    let state = &settings.state;
+    StatePolicy {
+        on_state: state.on_session_state,
+        reset: match state.reset {
+            Reset::Auto => ResetPolicy::Auto,
+            Reset::Always => ResetPolicy::Always,
+            Reset::Never => ResetPolicy::Never,
+        },
+        max_pinned: settings.max_pinned(room),
+        // One that listens for all must leave one for everything else.
+        share_listener: settings.fitting(room) > 1,
+        max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),
+    }
+}
+
+fn proof(password: &Password) -> Proof {
+    match password {
+        Password::Md5(hash) => Proof::Md5(Arc::clone(hash.reveal())),
+        Password::Plain(..) | Password::Scram(_) => {
+            Proof::Scram(password.verifier().expect("a plain or SCRAM password has a verifier"))
+        }
+    }
+}

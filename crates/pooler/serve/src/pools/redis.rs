@@ -1,0 +1,97 @@
+//! What the protocol of Redis asks: who may log in, which pool serves him, and how Poolhouse logs in itself.
+
+use std::{sync::Arc, time::Instant};
+
+use postgres_session::Unknown;
+use redis_session::{Access, Directory, HttpRules, OverRate, Sentinel, ServerLogin, Version, Welcome};
+use seam::{Encryption, Origin, PoolId};
+use settings::Secret;
+use subtle::ConstantTimeEq;
+use upstream::Kind;
+
+use super::{Key, Pools};
+use crate::config::DEFAULT_USER;
+
+impl Directory for Pools {
+    fn encryption(&self, listener: u16) -> Encryption {
+        postgres_session::Directory::encryption(self, listener)
+    }
+
+    fn welcome(&self, origin: Origin) -> Welcome {
+        if self.config.authenticates(Kind::Redis) {
+            return Welcome::Password;
+        }
+        match origin.is_local() || self.config.insecure_no_auth {
+            true => Welcome::Open,
+            false => Welcome::Forbidden(
+                "no password is configured, so clients are let in from this machine only: give the URL one".to_owned(),
+            ),
+        }
+    }
+
+    fn is_password(&self, user: &str, password: &[u8]) -> bool {
+        let known = self.user(user).and_then(|user| user.password.as_ref()?.plain());
+        // A user who does not exist is compared, too, with what nobody can have said.
+        let stored = known.map_or(&b"\0"[..], |secret| secret.reveal().as_bytes());
+        bool::from(stored.ct_eq(password)) && known.is_some()
+    }
+
+    fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {
+        self.redis_route(user, database, version).map_err(reason)
+    }
+
+    fn http(&self, listener: u16) -> Option<Arc<HttpRules>> {
+        self.http_at(self.listen(listener)?)
+    }
+
+    fn access(&self, token: &[u8]) -> Option<Arc<Access>> {
+        self.tokens.find(token)
+    }
+
+    fn renewed(&self, access: &Access) -> Option<Arc<Access>> {
+        self.tokens.renewed(access)
+    }
+
+    fn spend(&self, access: &Access, commands: u32) -> Result<(), OverRate> {
+        self.tokens.spend(access, commands, Instant::now())
+    }
+
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
+        let (entry, database) = self.entry(pool);
+        let Key::Redis { database: number, version, user } = entry.key else {
+            unreachable!("a server of Redis belongs to a pool of Redis")
+        };
+        let text = |secret: Secret| Arc::clone(secret.reveal());
+        // A server older than ACLs knows no name for the one user that it has.
+        let named = Some(&user).filter(|user| !user.is_empty() && &***user != DEFAULT_USER);
+        ServerLogin {
+            tls: upstream::uses_tls(&database.hosts, &database.tls),
+            user: named.cloned(),
+            password: self.server_password(entry.database, &user).map(text),
+            database: number,
+            version,
+            sentinel: database.sentinel.clone().map(|sentinel| Sentinel {
+                master: sentinel.master.into(),
+                user: sentinel.user.map(Into::into),
+                password: sentinel.password.map(text),
+            }),
+        }
+    }
+}
+
+impl Pools {
+    /// [`Directory::route`], with what may be wrong for its own sake.
+    pub(crate) fn redis_route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, Unknown> {
+        let index = self.redis.ok_or_else(|| Unknown::Forbidden("no Redis is configured any more".to_owned()))?;
+        let of_servers = self.config.databases[index].user.as_deref().unwrap_or(user).into();
+        self.pool_for(index, Key::Redis { database, version, user: of_servers }, Some(user))
+    }
+}
+
+/// Why there is no pool, for people.
+pub fn reason(unknown: Unknown) -> String {
+    match unknown {
+        Unknown::Forbidden(why) | Unknown::Full(why) => why,
+        _ => "there is no such database".to_owned(),
+    }
+}

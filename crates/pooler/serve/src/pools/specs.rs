@@ -1,0 +1,233 @@
+//! What the driver asks: where the servers of a pool are, and its rules and limits. Knows no password.
+
+use std::time::Duration;
+
+use ::pool::PoolConfig;
+use driver::{Hosts, PoolSpec, PoolTimeouts, TenantLimits};
+use seam::{PoolId, Tenant};
+use upstream::Kind;
+
+use super::{Entry, Key, Pools};
+use crate::config::{AuthQuery, Database, FALLBACK, PoolSettings};
+
+impl Pools {
+    /// What the driver must know of a pool.
+    pub fn spec(&self, pool: PoolId) -> PoolSpec {
+        let (entry, database) = self.entry(pool);
+        if let Some(lookups) =
+            self.lookups[entry.database].as_ref().filter(|_| matches!(entry.key, Key::Lookups { .. }))
+        {
+            return self.lookup_spec(&entry, database, &lookups.auth);
+        }
+        let settings = self.settings(database, entry.key.user());
+        if let Key::MongoDb { host, monitors, .. } = &entry.key {
+            return self.mongodb_spec(&entry, database, host, *monitors);
+        }
+        // Clients may make its name up, or the database alone knows its user.
+        let has_no_named_user = database.user.is_none() && self.user(entry.key.user()).is_none();
+        let of_postgres = entry.key.kind() == Kind::Postgres;
+        let on_proof = database.name == FALLBACK || (of_postgres && has_no_named_user);
+        let goes = (of_postgres && on_proof) || entry.key.is_made_up();
+        PoolSpec {
+            protocol: database.kind.word(),
+            database: entry.key.label(),
+            ordered_as: entry.key.ordered_as(),
+            user: entry.key.user().to_string(),
+            hosts: database.hosts.clone(),
+            tls: self.tls.connector(entry.database),
+            config: PoolConfig { on_proof, ..settings.config },
+            caps: self.caps(&entry, database),
+            sizes: self.sizes(&entry, database),
+            timeouts: settings.timeouts,
+            unused_after: settings.pool_idle_time.filter(|_| goes),
+            revision: 0,
+        }
+    }
+
+    /// After how long without use a pool is forgotten whose database or user is configured no more.
+    pub fn idle_time(&self, pool: PoolId) -> Option<Duration> {
+        self.entry(pool).1.pool.pool_idle_time
+    }
+
+    /// Pools whose login is known: of databases with a user of their own, and of users who are to have a `min_size`
+    /// of their own. What depends on a client's login starts with that.
+    pub fn at_start(&self) -> Vec<PoolId> {
+        let mut pools: Vec<PoolId> = self.mongodb.into_iter().flat_map(|index| self.monitors(index)).collect();
+        for (index, database) in self.config.databases.iter().enumerate().filter(|(_, d)| d.name != FALLBACK) {
+            let mut add = |user: &str| {
+                let known = self.server_password(index, user).is_some() || self.stored(index, user).is_none();
+                if known && self.settings(database, user).config.min_size > 0 {
+                    let key = Key::Postgres { database: database.name.as_str().into(), user: user.into() };
+                    pools.extend(self.pool(index, key));
+                }
+            };
+            match &database.user {
+                Some(user) => add(user),
+                None => self.config.users.iter().filter(|u| u.min_size.is_some()).for_each(|user| add(&user.name)),
+            }
+        }
+        pools
+    }
+
+    /// The database that a pool's clients count for. Each name that `*` serves is one of its own; those of Redis and of MongoDB have one for
+    /// all.
+    pub fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+        let (Entry { key, .. }, _) = self.entry(pool);
+        let name = match &key {
+            Key::Postgres { database, .. } => database.as_ref(),
+            Key::Redis { .. } | Key::MongoDb { monitors: false, .. } => "",
+            Key::MongoDb { monitors: true, .. } | Key::Lookups { .. } => return None,
+        };
+        Some(Tenant::Database { protocol: key.kind().word(), name: name.into() })
+    }
+
+    /// How many clients a database or a user may have, if that is limited.
+    pub fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        match tenant {
+            Tenant::Database { protocol, name } => {
+                let index = match *protocol {
+                    word if word == Kind::Redis.word() => self.redis,
+                    word if word == Kind::MongoDb.word() => self.mongodb,
+                    _ => self.database(name),
+                };
+                self.config.databases[index?].clients
+            }
+            Tenant::User(name) => self.user(name)?.clients,
+        }
+    }
+}
+
+impl Pools {
+    /// The database's settings under the rules of the user.
+    pub(super) fn settings(&self, database: &Database, user: &str) -> PoolSettings {
+        let mut settings = database.pool.clone();
+        if let Some(user) = self.user(user) {
+            settings.mode = user.mode.unwrap_or(settings.mode);
+            settings.config.max_size = user.max_size.unwrap_or(settings.config.max_size);
+            settings.auto.on &= user.max_size.is_none();
+            let min_size = user.min_size.unwrap_or(settings.config.min_size);
+            if settings.auto.on {
+                // What it begins with holds what is always kept.
+                settings.config.max_size = settings.config.max_size.max(min_size).min(settings.most_servers());
+            }
+            settings.config.min_size = min_size.min(settings.config.effective_max_size());
+            settings.config.max_wait_time = user.max_wait_time.unwrap_or(settings.config.max_wait_time);
+            let (own, general) = (user.timeouts, settings.timeouts);
+            settings.timeouts = PoolTimeouts {
+                client_idle: own.client_idle.or(general.client_idle),
+                query: own.query.or(general.query),
+                transaction_idle: own.transaction_idle.or(general.transaction_idle),
+            };
+        }
+        settings
+    }
+
+    /// Between which sizes a pool is tuned, if it is.
+    pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
+        let (entry, database) = self.entry(pool);
+        match entry.key {
+            Key::Lookups { .. } | Key::MongoDb { monitors: true, .. } => None,
+            _ => self.sizes_to_try(&entry, database),
+        }
+    }
+
+    /// Whether any pool could be tuned.
+    pub fn tunes(&self) -> bool {
+        self.config.databases.iter().any(|database| database.pool.auto.on)
+    }
+
+    fn sizes_to_try(&self, entry: &Entry, database: &Database) -> Option<tuner::Limits> {
+        let user = entry.key.user();
+        self.settings(database, user).tuning(self.room(database, user))
+    }
+
+    /// The least of the limits that a pool's servers share with those of others; 0: there is none.
+    pub(super) fn room(&self, database: &Database, user: &str) -> u32 {
+        let limits = [
+            self.config.limits.max_server_connections,
+            database.max_connections,
+            database.max_user_connections,
+            self.of_user(user),
+        ];
+        limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0)
+    }
+
+    fn sizes(&self, entry: &Entry, database: &Database) -> Option<(u32, u32)> {
+        self.sizes_to_try(entry, database).map(|limits| (limits.least, limits.most))
+    }
+
+    /// Servers of a user over all databases.
+    fn of_user(&self, user: &str) -> u32 {
+        let own = self.user(user).and_then(|user| user.max_user_connections);
+        own.unwrap_or(self.config.limits.max_user_connections)
+    }
+
+    /// The pool of one host of MongoDB. Whoever watches it does not count towards the limits of its clients.
+    fn mongodb_spec(&self, entry: &Entry, database: &Database, host: &str, monitors: bool) -> PoolSpec {
+        let mut settings = self.settings(database, entry.key.user());
+        let mut caps = self.caps(entry, database);
+        if monitors {
+            let config = &mut settings.config;
+            (config.min_size, config.max_size, config.max_life_time) = (1, 1, None);
+            caps.truncate(1);
+        }
+        let all = &database.hosts;
+        let addresses = all.addresses.iter().filter(|address| address.to_string() == host).cloned().collect();
+        PoolSpec {
+            protocol: database.kind.word(),
+            database: entry.key.label(),
+            ordered_as: entry.key.ordered_as(),
+            user: entry.key.user().to_string(),
+            hosts: Hosts { addresses, ..all.clone() },
+            tls: self.tls.connector(entry.database),
+            config: settings.config,
+            caps,
+            sizes: if monitors { None } else { self.sizes(entry, database) },
+            timeouts: settings.timeouts,
+            unused_after: None,
+            revision: 0,
+        }
+    }
+
+    /// The pool in which users are looked up: small, outside the limits of database and user, inside the process's.
+    fn lookup_spec(&self, entry: &Entry, database: &Database, auth: &AuthQuery) -> PoolSpec {
+        let mut config = database.pool.config.clone();
+        config.max_size = auth.pool_size;
+        config.min_size = 0;
+        config.max_connecting = config.max_connecting.min(auth.pool_size);
+        let process = self.config.limits.max_server_connections;
+        PoolSpec {
+            protocol: database.kind.word(),
+            database: entry.key.label(),
+            ordered_as: entry.key.ordered_as(),
+            user: entry.key.user().to_string(),
+            hosts: database.hosts.clone(),
+            tls: self.tls.connector(entry.database),
+            config,
+            caps: vec![("process".to_owned(), process)],
+            sizes: None,
+            timeouts: PoolTimeouts::default(),
+            unused_after: None,
+            revision: 0,
+        }
+    }
+
+    fn caps(&self, entry: &Entry, database: &Database) -> Vec<(String, u32)> {
+        let limits = &self.config.limits;
+        let (name, user) = (entry.key.to_string(), entry.key.user());
+        let of_user = self.of_user(user);
+        // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another process.
+        let size = self
+            .sizes_to_try(entry, database)
+            .map_or(self.settings(database, user).config.max_size, |limits| limits.most);
+        let of_pool = [size, database.max_user_connections].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
+        let caps = [
+            ("process".to_owned(), limits.max_server_connections),
+            (format!("database {name}"), database.max_connections),
+            (format!("user {user}"), of_user),
+            (format!("user {user} of database {name}"), of_pool),
+        ];
+        // Those without a limit, too: a reload may give them one.
+        caps.into()
+    }
+}

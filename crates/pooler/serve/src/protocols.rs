@@ -1,0 +1,318 @@
+//! All protocols of the process as one: who came in at a listener speaks what that is for, and a server speaks what its pool's clients speak.
+//! It knows no byte of any of them.
+
+mod only;
+
+use std::{sync::Arc, time::Duration};
+
+use mongodb_session::MongoDb;
+use postgres_session::Postgres;
+use redis_session::Redis;
+use seam::{
+    ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen,
+    ServerTag, Sessions, TlsFailure,
+};
+use upstream::Kind;
+
+use self::only::Only;
+use crate::generations::Generations;
+
+/// See the file's head.
+pub struct Protocols {
+    postgres: Postgres,
+    redis: Redis,
+    mongodb: MongoDb,
+    /// What the clients of each listener speak.
+    listeners: Vec<Kind>,
+    pools: Arc<Generations>,
+}
+
+/// A client's session. What is larger than PostgreSQL's has a box, so that it does not set everybody's size.
+pub enum Client {
+    Postgres(postgres_session::Client),
+    Redis(Box<redis_session::Client>),
+    MongoDb(Box<mongodb_session::Client>),
+}
+
+/// A server's session.
+#[expect(clippy::large_enum_variant, reason = "servers are few, and a box is one step more for each message")]
+pub enum Server {
+    Postgres(postgres_session::Server),
+    Redis(Box<redis_session::Server>),
+    MongoDb(Box<mongodb_session::Server>),
+}
+
+const MIXED: &str = "a client has servers of a pool of its own kind only";
+
+/// Calls the protocol of a session, of a client or a server.
+macro_rules! call {
+    ($this:ident, $kind:ident, $session:ident, $protocol:ident => $call:expr) => {
+        match $session {
+            $kind::Postgres($session) => {
+                let $protocol = &$this.postgres;
+                $call
+            }
+            $kind::Redis($session) => {
+                let $protocol = &$this.redis;
+                $call
+            }
+            $kind::MongoDb($session) => {
+                let $protocol = &$this.mongodb;
+                $call
+            }
+        }
+    };
+}
+
+impl Protocols {
+    /// Clients of the listeners speak these; `pools` are theirs.
+    pub fn new(
+        postgres: Postgres,
+        redis: Redis,
+        mongodb: MongoDb,
+        listeners: Vec<Kind>,
+        pools: Arc<Generations>,
+    ) -> Self {
+        Self { postgres, redis, mongodb, listeners, pools }
+    }
+
+    /// What clients of a listener speak.
+    fn spoken_at(&self, listener: u16) -> Kind {
+        self.listeners[usize::from(listener)]
+    }
+}
+
+impl Protocol for Protocols {
+    type Client = Client;
+    type Server = Server;
+
+    fn client_rules(&self, listener: u16) -> ClientRules {
+        match self.spoken_at(listener) {
+            Kind::Postgres => self.postgres.client_rules(listener),
+            Kind::Redis => self.redis.client_rules(listener),
+            Kind::MongoDb => self.mongodb.client_rules(listener),
+        }
+    }
+
+    fn tell_time(&self, now: Duration, out: &mut Outbox) {
+        self.postgres.tell_time(now, out);
+        self.redis.tell_time(now, out);
+        self.mongodb.tell_time(now, out);
+    }
+
+    fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
+        match self.spoken_at(origin.listener) {
+            Kind::Postgres => Client::Postgres(self.postgres.client_start(me, origin, out)),
+            Kind::Redis => Client::Redis(Box::new(self.redis.client_start(me, origin, out))),
+            Kind::MongoDb => Client::MongoDb(Box::new(self.mongodb.client_start(me, origin, out))),
+        }
+    }
+
+    fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        match self.pools.kind(pool) {
+            Kind::Postgres => Server::Postgres(self.postgres.server_start(me, pool, out)),
+            Kind::Redis => Server::Redis(Box::new(self.redis.server_start(me, pool, out))),
+            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start(me, pool, out))),
+        }
+    }
+
+    fn server_start_modest(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        match self.pools.kind(pool) {
+            Kind::Postgres => Server::Postgres(self.postgres.server_start_modest(me, pool, out)),
+            Kind::Redis => Server::Redis(Box::new(self.redis.server_start_modest(me, pool, out))),
+            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start_modest(me, pool, out))),
+        }
+    }
+
+    fn server_start_directed(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+        match self.pools.kind(pool) {
+            Kind::Postgres => Server::Postgres(self.postgres.server_start_directed(me, pool, out)),
+            Kind::Redis => Server::Redis(Box::new(self.redis.server_start_directed(me, pool, out))),
+            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start_directed(me, pool, out))),
+        }
+    }
+
+    #[inline]
+    fn client_input(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        call!(self, Client, client, protocol => protocol.client_input(me, client, &mut Only(servers), input, out))
+    }
+
+    fn client_sent(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.client_sent(me, client, out));
+    }
+
+    #[inline]
+    fn server_input(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        call!(self, Server, server, protocol => protocol.server_input(me, server, &mut Only(clients), input, out))
+    }
+
+    #[inline]
+    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        match (client, server) {
+            (Client::Postgres(client), Server::Postgres(server)) => {
+                self.postgres.granted(me, client, tag, server, out);
+            }
+            (Client::Redis(client), Server::Redis(server)) => self.redis.granted(me, client, tag, server, out),
+            (Client::MongoDb(client), Server::MongoDb(server)) => self.mongodb.granted(me, client, tag, server, out),
+            _ => unreachable!("{MIXED}"),
+        }
+    }
+
+    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, arrived: usize, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.lease_failed(me, client, why, arrived, out));
+    }
+
+    fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.outdated(me, server, out));
+    }
+
+    fn give_way(&self, me: ClientTag, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
+        call!(self, Client, client, protocol => protocol.give_way(me, client, tag, pool, out))
+    }
+
+    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.posted_to_client(me, client, key, bytes, out));
+    }
+
+    fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, bytes: &[u8], out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.posted_to_server(me, server, key, bytes, out));
+    }
+
+    fn surveyed(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        seen: &Seen<'_>,
+        question: &[u8],
+        answer: &mut Vec<u8>,
+        out: &mut Outbox,
+    ) {
+        // Only clients of Redis ask for each other.
+        if let Client::Redis(client) = client {
+            self.redis.surveyed(me, client, seen, question, answer, out);
+        }
+    }
+
+    fn survey_done(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.survey_done(me, client, answer, out));
+    }
+
+    fn client_gone(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        out: &mut Outbox,
+    ) {
+        call!(self, Client, client, protocol => protocol.client_gone(me, client, &mut Only(servers), out));
+    }
+
+    fn server_gone(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        call!(self, Server, server, protocol => protocol.server_gone(me, server, &mut Only(clients), out));
+    }
+
+    fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.share_ended(me, client, out));
+    }
+
+    fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.refuse(me, client, why, out));
+    }
+
+    fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.reset(me, server, out));
+    }
+
+    fn pool_forgotten(&self, pool: PoolId) {
+        // It is not known any more whose it was.
+        self.postgres.pool_forgotten(pool);
+        self.redis.pool_forgotten(pool);
+        self.mongodb.pool_forgotten(pool);
+    }
+
+    fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.check(me, server, out));
+    }
+
+    fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.retire(me, server, out));
+    }
+
+    fn cancel(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        secret: u64,
+        waiting: bool,
+        out: &mut Outbox,
+    ) {
+        // Whoever guesses at PostgreSQL's cancel keys may name any client.
+        if let Client::Postgres(client) = client {
+            self.postgres.cancel(me, client, &mut Only(servers), secret, waiting, out);
+        }
+    }
+
+    fn client_secured(&self, me: ClientTag, client: &mut Client, secured: Secured, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.client_secured(me, client, secured, out));
+    }
+
+    fn server_secured(&self, me: ServerTag, server: &mut Server, secured: Secured, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.server_secured(me, server, secured, out));
+    }
+
+    fn server_tls_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
+        call!(self, Server, server, protocol => protocol.server_tls_failed(server, failure))
+    }
+
+    fn awaits_client(&self, client: &Client, server: &Server) -> bool {
+        match (client, server) {
+            (Client::Postgres(client), Server::Postgres(server)) => self.postgres.awaits_client(client, server),
+            (Client::Redis(client), Server::Redis(server)) => self.redis.awaits_client(client, server),
+            (Client::MongoDb(client), Server::MongoDb(server)) => self.mongodb.awaits_client(client, server),
+            _ => unreachable!("{MIXED}"),
+        }
+    }
+
+    fn backend(&self, server: &Server) -> Option<u32> {
+        call!(self, Server, server, protocol => protocol.backend(server))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The names of the methods between this line and the end of its block.
+    fn methods(text: &'static str, begin: &str) -> BTreeSet<&'static str> {
+        let body = text.split(begin).nth(1).and_then(|rest| rest.split("\n}\n").next()).expect("the block is there");
+        body.lines().filter_map(|line| line.strip_prefix("    fn ")?.split(['(', '<']).next()).collect()
+    }
+
+    #[test]
+    fn every_question_to_a_protocol_is_passed_on() {
+        let asked = methods(include_str!("../../seam/src/session.rs"), "pub trait Protocol");
+        let passed_on = methods(include_str!("protocols.rs"), "impl Protocol for Protocols");
+        assert_eq!(asked, passed_on, "a default that is not passed on is every protocol's");
+    }
+}

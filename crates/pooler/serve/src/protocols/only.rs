@@ -1,0 +1,27 @@
+//! The sessions on the other side of a relay as one protocol sees them: only those of its own kind are there.
+
+use seam::{ClientTag, ServerTag, Sessions};
+
+use super::{Client, Server};
+
+/// Those of one kind.
+pub struct Only<'a, Tag, S>(pub &'a mut dyn Sessions<Tag, S>);
+
+/// Those of one protocol, clients or servers.
+macro_rules! only {
+    ($tag:ident, $all:ident, $kind:ident, $session:ty) => {
+        impl Sessions<$tag, $session> for Only<'_, $tag, $all> {
+            #[inline]
+            fn get(&mut self, tag: $tag) -> Option<&mut $session> {
+                if let $all::$kind(session) = self.0.get(tag)? { Some(session) } else { None }
+            }
+        }
+    };
+}
+
+only!(ServerTag, Server, Postgres, postgres_session::Server);
+only!(ServerTag, Server, Redis, redis_session::Server);
+only!(ServerTag, Server, MongoDb, mongodb_session::Server);
+only!(ClientTag, Client, Postgres, postgres_session::Client);
+only!(ClientTag, Client, Redis, redis_session::Client);
+only!(ClientTag, Client, MongoDb, mongodb_session::Client);

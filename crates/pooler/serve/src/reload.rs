@@ -1,0 +1,262 @@
+//! Reading the configuration again while it is in force. What is wrong with the new one leaves the old one as it is; what
+//! cannot change without a restart is said.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use driver::{Changes, Handle};
+use settings::{Problem, Problems, Severity};
+
+use crate::{
+    check::{Machine, check},
+    config::{Config, Listener},
+    generations::{Generations, Succession},
+    pools::Pools,
+    read::from_file,
+    seeds::resolved,
+    tls::Tls,
+};
+
+/// Reads a configuration again and puts it in force.
+pub struct Reloader {
+    handle: Handle,
+    pools: Arc<Generations>,
+    /// What the listeners were opened with.
+    tls: Arc<Tls>,
+    /// The configuration that this process began with: its listeners were opened, in that order, and what takes a restart follows it.
+    began: Arc<Config>,
+    in_force: RwLock<Arc<Config>>,
+    /// One reload at a time. Apart from the rest, so that nobody waits for it who only looks.
+    turn: Mutex<()>,
+    failed: AtomicU64,
+    done: AtomicU64,
+    is_behind: AtomicBool,
+}
+
+/// How often the configuration was read again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reloads {
+    /// In vain.
+    pub failed: u64,
+    /// With success.
+    pub done: u64,
+    /// The last time was in vain: the file is not what runs. Never so where there is no file.
+    pub is_behind: bool,
+}
+
+/// A configuration that is in force now.
+#[derive(Debug)]
+pub struct Reloaded {
+    /// What it meant for the pools.
+    pub pools: Succession,
+    /// What is odd about it, and what of it waits for a restart; each on one line.
+    pub notes: Vec<String>,
+}
+
+impl Reloader {
+    /// What in the database of a pool could touch sessions behind the text of a statement.
+    pub fn suspicious(&self, pool: seam::PoolId) -> Arc<[String]> {
+        self.pools.suspicious(pool)
+    }
+
+    /// Of a configuration that was just put in force for the first time.
+    pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
+        let (began, in_force) = (Arc::clone(&config), RwLock::new(config));
+        let (failed, done, is_behind) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        Self { handle, pools, tls, began, in_force, turn: Mutex::new(()), failed, done, is_behind }
+    }
+
+    /// The configuration in force.
+    pub fn in_force(&self) -> Arc<Config> {
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How often it was read again, and what became of the last time.
+    pub fn count(&self) -> Reloads {
+        let (failed, done, is_behind) = (&self.failed, &self.done, &self.is_behind);
+        Reloads { failed: failed.load(Relaxed), done: done.load(Relaxed), is_behind: is_behind.load(Relaxed) }
+    }
+
+    /// Reads it again, with all files that it names. Both outcomes are logged. Reads files, so it may block.
+    ///
+    /// # Errors
+    /// When the new one is not usable; the old one then stays in force.
+    pub fn reload(&self) -> Result<Reloaded, Problems> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = read(&self.in_force(), &self.began.listeners).and_then(|(config, warnings)| {
+            let tls = self.tls.renew(&config)?;
+            Ok(self.put_in_force(config, tls, &warnings))
+        });
+        match &outcome {
+            Ok(Reloaded { pools, notes, .. }) => {
+                self.done.fetch_add(1, Relaxed);
+                self.is_behind.store(false, Relaxed);
+                notes.iter().for_each(|note| tracing::warn!("{note}"));
+                let Succession { followed, renewed, left_behind } = *pools;
+                tracing::info!(followed, renewed, left_behind, "configuration read again");
+            }
+            Err(problems) => {
+                self.failed.fetch_add(1, Relaxed);
+                self.is_behind.store(self.in_force().source.is_some(), Relaxed);
+                let errors = problems.0.iter().filter(|problem| problem.severity == Severity::Error);
+                errors.for_each(|problem| tracing::error!("{}", one_line(problem)));
+                tracing::error!("the configuration was not read again: the old one stays in force");
+            }
+        }
+        outcome
+    }
+
+    /// Puts what follows from the configuration in force into its place, if anything does. Returns what `renew` says besides.
+    pub fn follow<T>(&self, renew: impl FnOnce(&Config) -> (Option<Config>, T)) -> T {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let (config, said) = renew(&self.in_force());
+        let Some(config) = config else { return said };
+        match self.tls.renew(&config) {
+            Ok(tls) => {
+                let Succession { followed, renewed, left_behind } = self.put_in_force(config, tls, &[]).pools;
+                tracing::info!(followed, renewed, left_behind, "the hosts of a mongodb+srv:// name have changed");
+            }
+            Err(problems) => problems.0.iter().for_each(|problem| tracing::error!("{}", one_line(problem))),
+        }
+        said
+    }
+
+    fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
+        let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
+        restarts(&self.began, &config, &mut notes);
+        for listener in config.listeners.iter().filter(|listener| listener.tls.is_some()) {
+            let before = self.began.listeners.iter().find(|opened| opened.listen == listener.listen);
+            if before.is_some_and(|before| before.tls.is_none()) {
+                notes.push(format!("TLS at {} is new: restart Poolhouse for that", listener.listen));
+            }
+        }
+        let listeners = self.began.listeners.iter().map(|opened| {
+            let now = config.listeners.iter().find(|listener| listener.listen == opened.listen).unwrap_or(opened);
+            (now.gate, now.timeouts)
+        });
+        let changes = Changes { listeners: listeners.collect(), max_auth_failures: config.serve.max_auth_failures };
+        let config = Arc::new(config);
+        let pools = self.pools.succeed(Pools::new(Arc::clone(&config), Arc::new(tls)));
+        self.handle.reconfigure(&changes);
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Reloaded { pools, notes }
+    }
+}
+
+/// The file of this configuration as it is now, and what is odd about it, where these listeners are open.
+fn read(in_force: &Config, opened: &[Listener]) -> Result<(Config, Vec<Problem>), Problems> {
+    let path: Option<PathBuf> = in_force.source.as_ref().map(|source| source.path.clone());
+    let Some(path) = path else {
+        let problem = Problem::error("there is no configuration file to read again: all was given on the command line");
+        return Err(problem.hint("start with --config, or restart with other arguments").into());
+    };
+    let config = from_file(Path::new(&path), in_force.insecure_no_auth)?;
+    let config = resolved(config, Some(in_force))?;
+    let serves = |listener: &Listener| config.databases_of(listener.kind).next().is_some();
+    if !opened.iter().any(serves) {
+        let problem = Problem::error("the file is for another kind of database than what is served");
+        return Err(problem.hint("start another Poolhouse with it").into());
+    }
+    for listener in opened {
+        let now = config.listeners.iter().find(|now| now.listen == listener.listen);
+        if let Some(now) = now.filter(|now| now.kind != listener.kind) {
+            let (before, now) = (listener.kind.name(), now.kind.name());
+            let problem =
+                Problem::error(format!("{} is for clients of {before}, and {now} in the file", listener.listen));
+            return Err(problem.hint("restart Poolhouse for that").into());
+        }
+    }
+    let problems = check(&config, Machine::here());
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        return Err(Problems(problems));
+    }
+    Ok((config, problems))
+}
+
+/// Notes what takes a restart of a process that began with the old configuration.
+fn restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
+    let mut note = |what: String| notes.push(format!("{what}: restart Poolhouse for that"));
+    let opened = |config: &Config, listener: &Listener| config.listeners.iter().any(|l| l.listen == listener.listen);
+    for listener in new.listeners.iter().filter(|listener| !opened(old, listener)) {
+        note(format!("the listener {} is new", listener.listen));
+    }
+    for listener in old.listeners.iter().filter(|listener| !opened(new, listener)) {
+        note(format!("the listener {} is gone from the file and goes on listening", listener.listen));
+    }
+    for listener in &new.listeners {
+        let before = old.listeners.iter().find(|l| l.listen == listener.listen);
+        if before.is_some_and(|before| before.socket_mode != listener.socket_mode) {
+            note(format!("socket_mode of {} has changed", listener.listen));
+        }
+        if before.is_some_and(|before| before.http.is_some() != listener.http.is_some()) {
+            note(format!("the protocol of {} has changed", listener.listen));
+        }
+    }
+    if old.admin.listen != new.admin.listen {
+        note("the admin address has changed".to_owned());
+    }
+    for (key, before, now) in [
+        ("log_connections", old.serve.log_connections, new.serve.log_connections),
+        ("log_disconnections", old.serve.log_disconnections, new.serve.log_disconnections),
+    ] {
+        if before != now {
+            note(format!("{key} is {now} now"));
+        }
+    }
+    if old.serve.workers != new.serve.workers {
+        note(format!("workers is {} now instead of {}", new.serve.workers, old.serve.workers));
+    }
+}
+
+/// A problem without the picture of its line.
+pub fn one_line(problem: &Problem) -> String {
+    let mut text = String::new();
+    if let Some(file) = &problem.file {
+        text = format!("{}:", file.display());
+        if let Some(place) = &problem.place {
+            text += &format!("{}:{}:", place.line, place.column);
+        }
+        text.push(' ');
+    }
+    text += &problem.message;
+    if let Some(hint) = &problem.hint {
+        text += &format!(" ({hint})");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::from_text;
+
+    fn config(text: &str) -> Config {
+        let text = format!("{text}\n[[database]]\nname = \"d\"\nurl = \"postgres://u:p@h\"\n");
+        from_text(Path::new("p.toml"), &text, &|_| None).unwrap()
+    }
+
+    #[test]
+    fn what_takes_a_restart_is_said() {
+        let old = config("[serve]\nworkers = 1\n[admin]\nlisten = \"127.0.0.1:1\"\n[[listener]]\nlisten = \":2\"\n");
+        let new = config("[serve]\nworkers = 2\n[admin]\nlisten = \"off\"\n[[listener]]\nlisten = \":3\"\n");
+        let mut notes = Vec::new();
+        restarts(&old, &new, &mut notes);
+        assert_eq!(notes.len(), 4, "{notes:?}");
+        assert!(notes.iter().all(|note| note.contains("restart Poolhouse")));
+        notes.clear();
+        restarts(&old, &old, &mut notes);
+        assert!(notes.is_empty());
+    }
+
+    #[test]
+    fn a_problem_fits_on_a_line_of_the_log() {
+        let problem = Problem::error("unknown key `max_sise`").hint("did you mean `max_size`?");
+        let text = one_line(&problem.at(Path::new("p.toml"), "max_sise = 1\n", 0..8));
+        assert_eq!(text, "p.toml:1:1: unknown key `max_sise` (did you mean `max_size`?)");
+    }
+}

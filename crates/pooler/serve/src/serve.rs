@@ -1,0 +1,363 @@
+//! Serving, from the configuration to the end: opens the sockets, starts the driver, answers on the admin address,
+//! and ends in order when a signal says so.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    num::NonZero,
+    sync::Arc,
+    time::Duration,
+};
+
+use driver::{Driver, DriverConfig, Handle};
+use mongodb_session::MongoDb;
+use postgres_session::Postgres;
+use redis_session::Redis;
+use settings::{Problem, Problems, Severity};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    admin::{Admin, Control, Held, door},
+    banner,
+    check::{Machine, check},
+    config::Config,
+    generations::Generations,
+    handover::{self, Giver, Inherited, Limits, Predecessors, Sockets},
+    logs::{LogFormat, LogOptions, Logs},
+    pools::Pools,
+    protocols::Protocols,
+    refresh::follow_names,
+    reload::Reloader,
+    seeds::resolved,
+    sockets::{Bound, SocketFile, adopt, bind, bind_admin},
+    systemd,
+    tls::Tls,
+    tuning::Tuning,
+};
+
+/// Threads for questions of the admin address that block.
+const BLOCKING_THREADS: usize = 4;
+
+/// How often a draining driver is looked at.
+const DRAIN_LOOK: Duration = Duration::from_millis(50);
+
+/// Why it does not serve, or no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The configuration is at fault.
+    #[error("{0}")]
+    Configuration(#[from] Problems),
+    /// A log level that is none.
+    #[error("{0}")]
+    Logging(String),
+    /// The system refused something.
+    #[error("{what}")]
+    System {
+        /// What was attempted.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Our own mistake: a worker thread ended by a panic.
+    #[error("a worker ended by a defect of Poolhouse; its message is above")]
+    Defect,
+}
+
+impl ServeError {
+    fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::System { what, source }
+    }
+}
+
+/// Serves until a signal ends it: SIGTERM or SIGINT let transactions end, a second one does not. SIGHUP has the
+/// configuration read again. With `take_over`, the process that serves this configuration hands its sockets over; if
+/// there is none, this one opens its own.
+pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), ServeError> {
+    let config = resolved(config, None)?;
+    let problems = check(&config, Machine::here());
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        return Err(Problems(problems).into());
+    }
+    let descriptors = driver::raise_descriptor_limit();
+    // Sockets come before any thread: see `sockets::bind`.
+    let mut inherited = match take_over {
+        true => {
+            handover::take_over(&config).map_err(ServeError::system("cannot take over from the present process"))?
+        }
+        false => None,
+    };
+    // The admin address first: who finds the clients' port open finds it open too. What is wrong with a listener is told first.
+    let admin = admin_socket(&config, inherited.as_mut());
+    let bound = config.listeners.iter().map(|listener| open(listener, inherited.as_mut()));
+    let bound = bound.collect::<Result<Vec<_>, _>>()?;
+    let (admin_socket, admin_problem) = admin?;
+    let copies = copies(&config, &bound, admin_socket.as_ref()).map_err(ServeError::system("cannot copy a socket"))?;
+    // Before anybody is served: from then on no signal may end the process but in order. It makes no thread yet.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .map_err(ServeError::system("cannot make the admin thread"))?;
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::new().map_err(ServeError::system("cannot watch for signals"))?
+    };
+    let logs = Logs::start(log).map_err(ServeError::Logging)?;
+    for problem in problems.iter().chain(&admin_problem) {
+        announce(problem, log.format);
+    }
+    tracing::debug!(descriptors, "limit of file descriptors");
+
+    let config = Arc::new(config);
+    let (mut specs, files, endpoints) = apart(bound);
+    let tls = Arc::new(Tls::load(&config)?);
+    for (listener, spec) in specs.iter_mut().enumerate() {
+        spec.tls = tls.acceptor(listener);
+    }
+    let pools = Arc::new(Generations::new(Pools::new(Arc::clone(&config), Arc::clone(&tls))));
+    let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
+    let http: Vec<bool> = config.listeners.iter().map(|listener| listener.http.is_some()).collect();
+    let redis = Redis::new(pools.clone()).with_http(&http);
+    let (statements, http) = (postgres.memory(), redis.http_held());
+    let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
+    let protocols = Protocols::new(postgres, redis, MongoDb::new(pools.clone()), spoken, pools.clone());
+    let before = Predecessors::find(&config, inherited.as_ref().map(Inherited::before));
+    let of_driver = DriverConfig { reserved: before.held(), ..driver_config(&config) };
+    let driver = Driver::start(of_driver, Arc::new(protocols), pools.clone(), specs);
+    let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
+    let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
+    banner::show(&config, &endpoints, admin_address, log.format);
+
+    let dropped = logs.dropped();
+    let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
+    let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
+    let control = Control { reloader, tuning: Arc::clone(&tuning), drain: tokio::sync::Notify::new() };
+    let admin = Admin::new(
+        driver.handle(),
+        control,
+        move || dropped.dropped_lines() as u64,
+        move || Held { statements: statements(), http: http() },
+    );
+    let handle = driver.handle();
+    let limits = Arc::new(before.limits(driver.handle()));
+    succeed(before, inherited, &limits, &tuning);
+    let giver = Giver::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
+    let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));
+    // Waits for questions that are being answered.
+    drop(runtime);
+    if ended.is_err() {
+        handle.stop();
+    }
+    let intact = driver.join();
+    if !giver.has_given() {
+        files.iter().for_each(SocketFile::remove);
+    }
+    tracing::info!("stopped");
+    ended.map_err(ServeError::system("the admin thread failed"))?;
+    if intact { Ok(()) } else { Err(ServeError::Defect) }
+}
+
+/// Clients are served here from now on, and the process before, if there is one, lets go.
+fn succeed(before: Predecessors, inherited: Option<Inherited>, limits: &Arc<Limits>, tuning: &Tuning) {
+    if let Err(error) = before.keep_to(limits) {
+        tracing::error!(%error, "limits do not hold together with the processes before this one");
+    }
+    let Some(inherited) = inherited else { return };
+    match inherited.serving(limits) {
+        Ok(kept) => tuning.go_on_from(kept),
+        Err(error) => tracing::error!(%error, "the process before this one may still be there: end it"),
+    }
+    systemd::main_process();
+}
+
+/// The socket of a listener: the one of the process before, or a new one.
+fn open(listener: &crate::config::Listener, inherited: Option<&mut Inherited>) -> Result<Bound, ServeError> {
+    let bound = match inherited.and_then(|inherited| inherited.listener(&listener.listen.to_string())) {
+        Some(socket) => adopt(listener, socket.into()),
+        None => bind(listener),
+    };
+    bound.map_err(|source| {
+        ServeError::system(format!("cannot listen on {}{}", listener.listen, hint_of(&source)))(source)
+    })
+}
+
+/// What to do where one cannot listen.
+fn hint_of(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => " (if another Poolhouse serves there, --take-over has it hand over)",
+        _ => "",
+    }
+}
+
+/// What is given to a process that takes over.
+fn copies(config: &Config, bound: &[Bound], admin: Option<&TcpListener>) -> io::Result<Sockets> {
+    let copy = |(listener, bound): (&crate::config::Listener, &Bound)| {
+        Ok((listener.listen.to_string(), bound.spec.socket.try_clone()?))
+    };
+    let listeners = config.listeners.iter().zip(bound).map(copy).collect::<io::Result<_>>()?;
+    let copy = |(address, socket): (SocketAddr, &TcpListener)| Ok((address.to_string(), socket.try_clone()?.into()));
+    let admin: Option<io::Result<_>> = config.admin.listen.zip(admin).map(copy);
+    Ok(Sockets { listeners, admin: admin.transpose()? })
+}
+
+/// The admin address. One that was not asked for may be taken; then there is none.
+fn admin_socket(
+    config: &Config,
+    inherited: Option<&mut Inherited>,
+) -> Result<(Option<TcpListener>, Option<Problem>), ServeError> {
+    let Some(address) = config.admin.listen else { return Ok((None, None)) };
+    if let Some(socket) = inherited.and_then(|inherited| inherited.admin(&address.to_string())) {
+        return Ok((Some(socket.into()), None));
+    }
+    match bind_admin(address) {
+        Ok(socket) => Ok((Some(socket), None)),
+        Err(source) if config.admin.asked_for => {
+            let what = format!("cannot listen on the admin address {address}{}", hint_of(&source));
+            Err(ServeError::system(what)(source))
+        }
+        Err(error) => {
+            let problem = Problem::warning(format!("no admin address: cannot listen on {address}: {error}"));
+            Ok((None, Some(problem.hint("name another one, or \"off\""))))
+        }
+    }
+}
+
+type Parts = (Vec<driver::ListenerSpec>, Vec<SocketFile>, Vec<crate::config::Endpoint>);
+
+fn apart(bound: Vec<Bound>) -> Parts {
+    let mut parts = Parts::default();
+    for Bound { spec, endpoint, file } in bound {
+        parts.0.push(spec);
+        parts.1.extend(file);
+        parts.2.push(endpoint);
+    }
+    parts
+}
+
+fn driver_config(config: &Config) -> DriverConfig {
+    let workers = match config.serve.workers {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(crate::config::MAX_WORKERS as usize),
+        workers => workers as usize,
+    };
+    DriverConfig {
+        workers,
+        max_auth_failures: config.serve.max_auth_failures,
+        log_connections: config.serve.log_connections,
+        log_disconnections: config.serve.log_disconnections,
+        ..DriverConfig::default()
+    }
+}
+
+fn announce(problem: &Problem, format: LogFormat) {
+    match format {
+        LogFormat::Text => banner::tell(&format!("{problem}\n")),
+        LogFormat::Json => tracing::warn!(hint = problem.hint, "{}", problem.message),
+    }
+}
+
+/// Serves the admin address, reads the configuration again when told to, and waits for the end.
+async fn watch(
+    mut signals: Signals,
+    handle: &Handle,
+    admin: &Admin,
+    socket: Option<TcpListener>,
+    giver: &Giver,
+) -> io::Result<()> {
+    let mut serving = None;
+    if let Some(socket) = socket {
+        serving = Some(tokio::spawn(door::serve(door::prepare(socket)?, admin.router())));
+        tokio::spawn(admin.clone().keep_history());
+    }
+    systemd::ready();
+    tokio::spawn(systemd::watchdog(handle.clone()));
+    let tuning = Arc::clone(&admin.control().tuning);
+    tokio::spawn(async move { tuning.go_on().await });
+    tokio::spawn(follow_names(Arc::clone(&admin.control().reloader)));
+    let times = || admin.control().reloader.in_force().serve.clone();
+    let why = loop {
+        tokio::select! {
+            name = signals.ending.next() => break name,
+            () = admin.control().drain.notified() => break "an order",
+            _ = signals.hangup.recv() => reload(admin).await,
+            () = giver.left.notified() => {
+                // The admin address is the successor's now, too.
+                if let Some(serving) = serving.take() {
+                    serving.abort();
+                }
+                tracing::info!("another process has taken over: clients may stay until they leave or stay_time is over");
+                tokio::select! {
+                    () = drained(handle) => return Ok(()),
+                    name = signals.ending.next() => break name,
+                    () = after(times().stay_time) => break "stay_time is over",
+                }
+            }
+            // Workers that end by themselves have failed; `join` says so.
+            () = tokio::time::sleep(Duration::from_secs(1)) => if handle.is_drained() { return Ok(()) },
+        }
+    };
+    tracing::info!(signal = why, "draining: no new clients, transactions may end; a second signal ends it");
+    if !giver.has_left() {
+        systemd::stopping();
+    }
+    giver.close();
+    admin.set_draining();
+    handle.drain();
+    tokio::select! {
+        () = drained(handle) => return Ok(()),
+        name = signals.ending.next() => tracing::warn!(signal = name, "ending at once"),
+        () = after(times().drain_time) => tracing::warn!("drain_time is over: ending at once"),
+    }
+    handle.stop();
+    Ok(())
+}
+
+/// Reads the configuration again; what comes of it is logged.
+async fn reload(admin: &Admin) {
+    let reloader = Arc::clone(&admin.control().reloader);
+    systemd::reloading();
+    let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
+    systemd::ready();
+}
+
+async fn drained(handle: &Handle) {
+    while !handle.is_drained() {
+        tokio::time::sleep(DRAIN_LOOK).await;
+    }
+}
+
+async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Signals {
+    ending: Ending,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Must be called within a runtime.
+    fn new() -> io::Result<Self> {
+        let ending =
+            Ending { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
+        Ok(Self { ending, hangup: signal(SignalKind::hangup())? })
+    }
+}
+
+/// Those that end it.
+struct Ending {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ending {
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

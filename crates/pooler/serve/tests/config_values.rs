@@ -1,0 +1,222 @@
+//! What a configuration file and a URL with flags come to.
+
+use std::{path::Path, time::Duration};
+
+use serve::{Config, Endpoint, Flags, Mode, Preset};
+use upstream::Kind;
+
+fn variables(name: &str) -> Option<String> {
+    (name == "APP_PASSWORD").then(|| "s3cret@/".to_owned())
+}
+
+fn read(text: &str) -> Config {
+    serve::from_text(Path::new("poolhouse.toml"), text, &variables).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+const CONTRACT: &str = r#"
+[admin]
+listen = "127.0.0.1:9930"
+
+[limits]
+max_server_connections = 300
+
+[pool]
+max_connecting = 4
+
+[[listener]]
+protocol = "postgres"
+listen = "0.0.0.0:6432"
+soft_limit = 800
+hard_limit = 1000
+evict_min_idle = "5s"
+client_idle_time = "off"
+newcomer_wait_time = "4s"
+login_time = "3s"
+query_time = "1h"
+transaction_idle_time = "1m"
+
+[[listener]]
+listen = "/run/x/.s.PGSQL.6432"
+socket_mode = "0777"
+hard_limit = 10
+preset = "serverless"
+
+[[database]]
+name = "bench"
+url = "postgres://app:${APP_PASSWORD}@10.0.0.5:5432/bench"
+mode = "transaction"
+max_size = 20
+max_connections = 60
+min_size = 1
+max_connecting = 2
+max_idle_time = "5m"
+max_life_time = "off"
+max_wait_time = "2s"
+unavailable_wait_time = "30s"
+
+[[database]]
+name = "*"
+url = "postgres://10.0.0.5?connect_timeout=7"
+mode = "session"
+
+[[user]]
+name = "app"
+password = "plain"
+max_user_connections = 30
+"#;
+
+#[test]
+fn every_key_of_the_contract_is_understood() {
+    let config = read(CONTRACT);
+    assert_eq!(config.admin.listen.map(|a| a.port()), Some(9930));
+    assert_eq!(config.limits.max_server_connections, 300);
+    let [tcp, unix] = &config.listeners[..] else { panic!("two listeners") };
+    assert_eq!((tcp.gate.soft_limit, tcp.gate.hard_limit), (800, 1000));
+    assert_eq!(tcp.timeouts.client_idle, None);
+    assert_eq!(tcp.timeouts.login, Some(Duration::from_secs(3)));
+    let waits = [tcp, unix].map(|listener| listener.timeouts.newcomer_wait);
+    assert_eq!(waits, [4, 6].map(|seconds| Some(Duration::from_secs(seconds))));
+    assert_eq!(tcp.timeouts.query, Some(Duration::from_secs(3600)));
+    assert_eq!(tcp.timeouts.transaction_idle, Some(Duration::from_secs(60)));
+    assert_eq!((unix.gate.soft_limit, unix.gate.hard_limit), (8, 10));
+    assert_eq!(unix.timeouts.client_idle, Some(Duration::from_secs(310)));
+    assert_eq!(unix.socket_mode, 0o777);
+    let [bench, rest] = &config.databases[..] else { panic!("two databases") };
+    assert_eq!(bench.password.as_ref().map(|p| p.reveal().to_string()).as_deref(), Some("s3cret@/"));
+    assert_eq!(bench.pool.config.max_connecting, 2);
+    assert_eq!(bench.pool.config.max_life_time, None);
+    assert_eq!(bench.max_connections, 60);
+    assert_eq!(rest.pool.config.max_connecting, 4);
+    assert_eq!(rest.pool.config.connect_timeout, Duration::from_secs(7));
+    assert_eq!((rest.pool.mode, rest.database.as_deref(), rest.user.as_deref()), (Mode::Session, None, None));
+    assert_eq!(config.users[0].max_user_connections, Some(30));
+    assert!(config.authenticates(Kind::Postgres));
+}
+
+#[test]
+fn debug_output_of_a_configuration_shows_no_secret() {
+    let shown = format!("{:?}", read(CONTRACT));
+    assert!(!shown.contains("s3cret") && !shown.contains("plain"), "{shown}");
+}
+
+#[test]
+fn secrets_and_users_may_come_from_files_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("url", "postgres://app:from-file@h/d\n");
+    write("users.txt", "\"app\" \"one\"\n\"other\" \"two\"\n");
+    write("pw", "three\n");
+    let text = "[auth]\nfile = \"users.txt\"\n[[database]]\nname = \"d\"\nurl_file = \"url\"\n\
+                [[user]]\nname = \"app\"\nmode = \"session\"\n[[user]]\nname = \"third\"\npassword_file = \"pw\"\n";
+    write("p.toml", text);
+    let config = serve::from_file(&folder.path().join("p.toml"), false).unwrap_or_else(|problems| panic!("{problems}"));
+    let password = |user: &serve::User| user.password.as_ref().unwrap().plain().unwrap().reveal().to_string();
+    let users: Vec<_> = config.users.iter().map(|user| (user.name.as_str(), password(user), user.mode)).collect();
+    let expected = [("app", "one", Some(Mode::Session)), ("third", "three", None), ("other", "two", None)];
+    assert_eq!(users, expected.map(|(name, password, mode)| (name, password.to_owned(), mode)));
+    assert_eq!(config.databases[0].password.as_ref().unwrap().reveal().as_ref(), "from-file");
+
+    write("users.txt", "\"app\" \"one\"\nother two\n");
+    let shown = serve::from_file(&folder.path().join("p.toml"), false).unwrap_err().to_string();
+    assert!(shown.contains("users.txt:2:1: error: expected the user's name"), "{shown}");
+    assert!(!shown.contains("two"), "{shown}");
+}
+
+#[test]
+fn a_url_alone_is_a_configuration() {
+    let config = serve::from_url("postgres://app:${APP_PASSWORD}@h/bench", &Flags::default(), &variables).unwrap();
+    assert_eq!(config.listeners[0].listen.to_string(), "127.0.0.1:6432");
+    assert_eq!(config.listeners[0].gate.evict_min_idle, Duration::from_secs(5));
+    let names: Vec<_> = config.databases.iter().map(|d| (d.name.as_str(), d.database.as_deref())).collect();
+    assert_eq!(names, [("bench", Some("bench")), ("*", None)]);
+    assert_eq!(config.users[0].name, "app");
+    assert_eq!(config.users[0].password.as_ref().unwrap().plain().unwrap().reveal().as_ref(), "s3cret@/");
+    assert!(config.authenticates(Kind::Postgres));
+}
+
+#[test]
+fn flags_go_where_the_file_would_put_them() {
+    let flags = Flags {
+        listen: vec![Endpoint::parse("/run/x/.s.PGSQL.1").unwrap(), Endpoint::parse("127.0.0.1:2").unwrap()],
+        mode: Some(Mode::Session),
+        max_size: Some(7),
+        hard_limit: Some(100),
+        preset: Some(Preset::Serverless),
+        max_wait_time: Some(None),
+        admin: Some(None),
+        ..Flags::default()
+    };
+    let config = serve::from_url("postgres:///d?host=/run/pg", &flags, &variables).unwrap();
+    assert_eq!(config.listeners.len(), 2);
+    assert_eq!((config.listeners[1].gate.soft_limit, config.listeners[1].gate.hard_limit), (80, 100));
+    assert_eq!(config.listeners[0].timeouts.client_idle, Some(Duration::from_secs(310)));
+    let pool = &config.databases[0].pool;
+    assert_eq!((pool.mode, pool.config.max_size, pool.config.max_wait_time), (Mode::Session, 7, None));
+    assert_eq!(config.admin.listen, None);
+    assert!(!config.authenticates(Kind::Postgres));
+}
+
+#[test]
+fn flags_that_cannot_go_together_are_refused() {
+    let error = |flags: Flags| serve::from_url("postgres://h/d", &flags, &variables).unwrap_err().to_string();
+    let sizes = error(Flags { max_size: Some(5), min_size: Some(6), ..Flags::default() });
+    assert!(sizes.contains("min_size (6) is above max_size (5)"), "{sizes}");
+    let bounds = error(Flags { auto_min_size: Some(3), ..Flags::default() });
+    assert!(bounds.contains("are for --max-size auto"), "{bounds}");
+    let bounds = error(Flags { auto_size: true, auto_min_size: Some(70), ..Flags::default() });
+    assert!(bounds.contains("--auto-min-size 70 is above --auto-max-size 60"), "{bounds}");
+    assert!(bounds.contains("raise --auto-max-size"), "nobody has given the 60: {bounds}");
+    let both = error(Flags { auto_size: true, auto_min_size: Some(9), auto_max_size: Some(8), ..Flags::default() });
+    assert!(both.contains("exchange them"), "{both}");
+    let tuned = |auto_max_size| Flags { auto_size: true, min_size: Some(100), auto_max_size, ..Flags::default() };
+    let kept = error(tuned(None));
+    assert!(kept.contains("--min-size 100 is above --auto-max-size, which is 60 by default"), "{kept}");
+    assert!(kept.contains("raise --auto-max-size to 100 at least, or lower --min-size"), "{kept}");
+    let kept = error(tuned(Some(80)));
+    assert!(kept.contains("--min-size 100 is above --auto-max-size 80") && !kept.contains("max_size"), "{kept}");
+    assert!(serve::from_url("postgres://h/d", &tuned(Some(100)), &variables).is_ok());
+    let start = error(Flags { auto_size: true, auto_start_size: Some(61), ..Flags::default() });
+    assert!(start.contains("--auto-start-size 61 is outside --auto-min-size 1 to --auto-max-size 60"), "{start}");
+    let limits = error(Flags { soft_limit: Some(5), hard_limit: Some(4), ..Flags::default() });
+    assert!(limits.contains("--soft-limit 5"), "{limits}");
+}
+
+#[test]
+fn flags_have_a_size_tuned_within_bounds() {
+    let tuned = |url: &str, flags: Flags| serve::from_url(url, &flags, &variables).map(|config| config.databases);
+    let flags = Flags { auto_size: true, auto_min_size: Some(2), auto_max_size: Some(12), ..Flags::default() };
+    // The database of the URL, and whatever else its server has.
+    let databases = tuned("postgres://a@h/d", flags.clone()).unwrap();
+    let limits = tuner::Limits { least: 2, most: 12, window: Duration::from_secs(4) };
+    let found: Vec<_> = databases.iter().map(|d| (d.pool.tuning(0), d.pool.config.max_size)).collect();
+    assert_eq!(found, [(Some(limits), 12), (Some(limits), 12)]);
+    let start = Flags { auto_start_size: Some(5), ..flags.clone() };
+    assert_eq!(tuned("mongodb://a@h/d", start).unwrap()[0].pool.config.max_size, 5);
+    let redis = tuned("redis://h", flags).unwrap_err().to_string();
+    assert!(redis.contains("clients of Redis share connections"), "{redis}");
+    let number = tuned("postgres://a@h/d", Flags { max_size: Some(7), ..Flags::default() }).unwrap();
+    assert_eq!((number[0].pool.tuning(0), number[0].pool.config.max_size), (None, 7));
+}
+
+#[test]
+fn a_size_may_be_tuned_within_bounds_and_a_number_further_in_ends_that() {
+    let database =
+        |name: &str, more: &str| format!("[[database]]\nname = \"{name}\"\nurl = \"postgres://u@h\"\n{more}");
+    let config = read(&format!(
+        "[pool]\nmax_size = \"auto\"\nauto_window = \"2s\"\n{}{}{}{}{}",
+        database("a", ""),
+        database("b", "max_size = 7\n"),
+        database("c", "auto_min_size = 3\nauto_max_size = 12\nmin_size = 5\n"),
+        database("d", "auto_min_size = 30\n"),
+        database("s", "auto_start_size = 9\n"),
+    ));
+    let tuned: Vec<_> = config.databases.iter().map(|database| database.pool.tuning(0)).collect();
+    let limits = |least, most| Some(tuner::Limits { least, most, window: Duration::from_secs(2) });
+    assert_eq!(tuned, [limits(1, 60), None, limits(5, 12), limits(30, 60), limits(1, 60)]);
+    let begins: Vec<_> = config.databases.iter().map(|database| database.pool.config.max_size).collect();
+    assert_eq!(begins, [20, 7, 12, 30, 9]);
+    // What other limits leave, unless a bound is named.
+    assert_eq!(config.databases[0].pool.tuning(25), limits(1, 25));
+    assert_eq!(config.databases[2].pool.tuning(6), limits(5, 12));
+    assert!(read(&database("e", "")).databases[0].pool.tuning(0).is_none(), "off by default");
+}

@@ -1,0 +1,432 @@
+//! One size beside another, by turns, and what comes of it. The two take turns in the order present, candidate, candidate, present: a
+//! drift of the database then hits both alike, and the pool changes once a pair. It knows neither clock nor pool, and does not choose sizes.
+//!
+//! Throughput decides, as the logarithm of the ratio within each pair. What a pair says is taken up by a test of ranks
+//! ([`ranks`](crate::ranks)) at fixed numbers of pairs; the chance to be wrong is shared among these occasions (Bonferroni). To reject a
+//! candidate needs less: staying is safe, and each pair with a bad candidate costs.
+
+use std::time::Duration;
+
+use crate::{
+    evidence::{Evidence, Reason},
+    ranks::{self, Middle},
+    window::Window,
+};
+
+/// The numbers of pairs at which there is a decision.
+const LOOKS: [usize; 6] = [7, 10, 14, 20, 28, ranks::MOST];
+/// The chance that throughput lies by chance beyond one end of the interval, at each of these occasions: 5% for all together.
+pub const OUTSIDE: f64 = 0.05 / LOOKS.len() as f64;
+/// A gain below this part is none.
+const GAIN: f64 = 0.01;
+/// Fewer servers may do this part less, and count as doing as much.
+const MARGIN: f64 = 0.02;
+/// More servers that cannot gain more than this are not worth it.
+const WORTH: f64 = 0.02;
+/// A candidate that loses this part in the middle of the first two pairs and half of it in each, or that part in the middle of the first four
+/// and something in each, is given up at once. One stall makes the middle of two pairs, and not that of four: therefore the half.
+const PLAIN: (usize, f64) = (2, 0.15);
+const LIKELY: (usize, f64) = (4, 0.05);
+/// Fewer servers do not do as much if clients then are in the pool for longer by this part.
+const LONGER: f64 = 0.1;
+/// Pairs in which a candidate had more errors than it may, until it is given up; unless all pairs together have no more: where errors
+/// come anyhow, some pairs are bad by chance.
+const BAD_PAIRS: u32 = 2;
+/// Errors in one window that are no sign of anything.
+const FEW_ERRORS: u64 = 3;
+/// Pairs that say nothing in a row, until there is no use in going on.
+const PATIENCE: u32 = 2;
+/// Where servers come back less often than this in a window, on average, each is to come back once before a window ends, or a change has
+/// settled.
+const TURNS: u64 = 4;
+
+/// Which size has its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    Present,
+    Candidate,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    present: u32,
+    candidate: u32,
+    /// How long each window is.
+    window: Duration,
+    /// The most pairs.
+    most: usize,
+    /// Windows are not to end before each server came back.
+    to_turn: bool,
+    /// Windows taken.
+    taken: usize,
+    /// Pairs that there were when it began, or went on after a pause.
+    from: usize,
+    /// The first window of the present pair.
+    half: Option<Window>,
+    /// Of each pair: the logarithms of the ratios of throughput, and of how long clients are in the pool, the candidate's to the present one's.
+    gains: Vec<f64>,
+    stays: Vec<f64>,
+    bad: u32,
+    unasked: u32,
+    at_present: Window,
+    at_candidate: Window,
+}
+
+impl Trial {
+    /// Nothing measured yet. Windows are to be this long, if that is long enough by what the one `before` showed, and pairs at most so many.
+    pub fn new(present: u32, candidate: u32, (window, before): (Duration, &Window), most: usize) -> Self {
+        assert_ne!(present, candidate, "a size is not tried beside itself");
+        Self {
+            present,
+            candidate,
+            window,
+            most: most.clamp(LOOKS[0], ranks::MOST),
+            to_turn: !before.has_turned(TURNS),
+            taken: 0,
+            from: 0,
+            half: None,
+            gains: Vec::new(),
+            stays: Vec::new(),
+            bad: 0,
+            unasked: 0,
+            at_present: Window::default(),
+            at_candidate: Window::default(),
+        }
+    }
+
+    /// The same, to go on with later: what its pairs say does not depend on when they were.
+    pub fn paused(self) -> Self {
+        let taken = self.taken.next_multiple_of(4);
+        Self { taken, from: self.gains.len(), half: None, unasked: 0, ..self }
+    }
+
+    /// Goes on after a pause, of which this was the last window.
+    pub fn resumed(self, before: &Window) -> Self {
+        Self { to_turn: self.to_turn || !before.has_turned(TURNS), ..self }
+    }
+
+    /// Whether there are more pairs than when it began, or went on.
+    pub fn has_progressed(&self) -> bool {
+        self.gains.len() > self.from
+    }
+
+    /// The size in force before and beside it.
+    pub fn present(&self) -> u32 {
+        self.present
+    }
+
+    /// The size that is tried.
+    pub fn candidate(&self) -> u32 {
+        self.candidate
+    }
+
+    /// How long each window is to be.
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// Whether no window is to end before each server came back, and no change to have settled.
+    pub fn is_to_turn(&self) -> bool {
+        self.to_turn
+    }
+
+    /// The size that has its turn.
+    pub fn size(&self) -> u32 {
+        match self.turn() {
+            Turn::Present => self.present,
+            Turn::Candidate => self.candidate,
+        }
+    }
+
+    /// Takes the window of the size that had its turn. When that decides, tells what came of it.
+    pub fn take(&mut self, window: Window) -> Option<Reason> {
+        let turn = self.turn();
+        self.taken += 1;
+        let Some(other) = self.half.take() else {
+            self.half = Some(window);
+            return None;
+        };
+        let (present, candidate) = if turn == Turn::Candidate { (other, window) } else { (window, other) };
+        // They come back often after all: what was seen before was a stall.
+        self.to_turn &= !(present.has_turned(TURNS) && candidate.has_turned(TURNS));
+        // Where next to nothing ends, with a table that is locked for one, all sizes do as much.
+        let stands_still = !present.has_turned(1) && !candidate.has_turned(1);
+        if !present.has_demand() || stands_still {
+            self.unasked += 1;
+            return (self.unasked >= PATIENCE).then_some(Reason::NoDemand);
+        }
+        self.unasked = 0;
+        self.bad += u32::from(has_more_errors(&candidate, &present));
+        // One more of each, so that a window in which nothing ended is a number, too.
+        let of = |window: &Window| (window.completed as f64 + 1.0) / window.time.as_secs_f64().max(1e-9);
+        let gain = (of(&candidate) / of(&present)).ln();
+        self.gains.push(gain);
+        // Little's law: with a rate that is given, a longer stay is a larger crowd; with clients that come back at once a larger crowd may
+        // only mean that they do.
+        self.stays.push(((candidate.crowd() + 1.0) / (present.crowd() + 1.0)).ln() - gain);
+        self.at_present = self.at_present.and(&present);
+        self.at_candidate = self.at_candidate.and(&candidate);
+        self.verdict()
+    }
+
+    /// What was measured so far.
+    pub fn evidence(&self) -> Evidence {
+        let middle = ranks::middle(&self.gains, OUTSIDE);
+        let part = |logarithm: f64| logarithm.exp() - 1.0;
+        Evidence {
+            present: self.present,
+            candidate: self.candidate,
+            pairs: self.gains.len() as u32,
+            window: self.window,
+            gain: middle.map(|middle| part(middle.estimate)),
+            interval: middle.and_then(|middle| middle.interval).map(|(low, high)| (part(low), part(high))),
+            at_present: self.at_present,
+            at_candidate: self.at_candidate,
+        }
+    }
+
+    fn turn(&self) -> Turn {
+        match self.taken % 4 {
+            0 | 3 => Turn::Present,
+            _ => Turn::Candidate,
+        }
+    }
+
+    fn verdict(&self) -> Option<Reason> {
+        if self.bad >= BAD_PAIRS && has_more_errors(&self.at_candidate, &self.at_present) {
+            return Some(Reason::Errors);
+        }
+        let pairs = self.gains.len();
+        let lost = |part: f64| (1.0 - part).ln();
+        let all_below = |(after, part): (usize, f64), each: f64| {
+            pairs == after && self.gains.iter().all(|gain| *gain < each) && self.estimate() < lost(part)
+        };
+        if all_below(PLAIN, lost(PLAIN.1 / 2.0)) || all_below(LIKELY, 0.0) {
+            return Some(Reason::Worse);
+        }
+        if !LOOKS.contains(&pairs) {
+            return None;
+        }
+        let Some(Middle { estimate, interval: Some((low, high)) }) = ranks::middle(&self.gains, OUTSIDE) else {
+            return None;
+        };
+        let fewer = self.candidate < self.present;
+        if low > 0.0 && estimate > GAIN.ln_1p() {
+            return Some(Reason::Better);
+        }
+        if high < 0.0 && estimate < -MARGIN / 2.0 {
+            return Some(Reason::Worse);
+        }
+        if fewer && low > (-MARGIN).ln_1p() {
+            return Some(if self.is_slow() { Reason::Worse } else { Reason::Alike });
+        }
+        if !fewer && high < WORTH.ln_1p() {
+            return Some(Reason::NoGain);
+        }
+        (pairs >= self.most).then_some(Reason::Unclear)
+    }
+
+    fn estimate(&self) -> f64 {
+        ranks::middle(&self.gains, OUTSIDE).map_or(0.0, |middle| middle.estimate)
+    }
+
+    /// Whether clients stay longer with the candidate: with a rate that is given a queue grows long before throughput shows it.
+    fn is_slow(&self) -> bool {
+        ranks::middle(&self.stays, OUTSIDE).is_some_and(|middle| middle.estimate > LONGER.ln_1p())
+    }
+}
+
+/// Whether a candidate had twice as many errors, and more than are no sign of anything.
+fn has_more_errors(candidate: &Window, present: &Window) -> bool {
+    candidate.errors > FEW_ERRORS + 2 * present.errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::{Gauge, Look};
+    use arrivals::Random;
+    use pool::Time;
+
+    const WINDOW: Duration = Duration::from_secs(4);
+
+    /// A window with so many holds, errors, and clients in the pool.
+    fn window(completed: u64, errors: u64, in_use: u32, waiters: u32) -> Window {
+        let mut gauge = Gauge::default();
+        let look = |completed, errors| Look { completed, errors, in_use, waiters, fit: true, ..Look::default() };
+        gauge.look(&look(0, 0), WINDOW, false, Time(0));
+        gauge.look(&look(completed, errors), WINDOW, false, Time(4_000_000_000)).unwrap()
+    }
+
+    fn trial(present: u32, candidate: u32) -> Trial {
+        Trial::new(present, candidate, (WINDOW, &window(5000, 0, present, 9)), 40)
+    }
+
+    /// What comes of a trial in which each size has such windows; and after how many pairs.
+    fn outcome(trial: &mut Trial, mut of: impl FnMut(u32) -> Window) -> (Reason, usize) {
+        loop {
+            let size = trial.size();
+            if let Some(reason) = trial.take(of(size)) {
+                return (reason, trial.gains.len());
+            }
+            assert!(trial.taken < 200, "no end");
+        }
+    }
+
+    /// A window with 5,000 holds, so many clients in the pool, and beside them 30 that keep their servers.
+    fn window_with_kept(in_use: u32, waiters: u32) -> Window {
+        let mut gauge = Gauge::default();
+        let look = |completed| Look { completed, in_use: 30 + in_use, kept: 30, waiters, fit: true, ..Look::default() };
+        gauge.look(&look(0), WINDOW, false, Time(0));
+        gauge.look(&look(5000), WINDOW, false, Time(4_000_000_000)).unwrap()
+    }
+
+    fn noisy(random: &mut Random, mean: f64, deviation: f64) -> Window {
+        window((mean * (1.0 + deviation * random.normal())).max(0.0) as u64, 0, 20, 30)
+    }
+
+    #[test]
+    fn the_turns_are_such_that_each_size_changes_once_a_pair() {
+        let mut trial = self::trial(20, 16);
+        let turns: Vec<u32> = (0..8)
+            .map(|_| {
+                let size = trial.size();
+                assert_eq!(trial.take(window(100, 0, size, 5)), None);
+                size
+            })
+            .collect();
+        assert_eq!(turns, [20, 16, 16, 20, 20, 16, 16, 20]);
+    }
+
+    #[test]
+    fn a_clear_gain_is_found_in_the_fewest_pairs_and_a_clear_loss_in_two() {
+        let mut random = Random::new(7);
+        let mut trial = self::trial(20, 16);
+        let gain = |size| if size == 16 { 5500.0 } else { 5000.0 };
+        assert_eq!(outcome(&mut trial, |size| noisy(&mut random, gain(size), 0.02)), (Reason::Better, 7));
+        let evidence = trial.evidence();
+        assert!((evidence.gain.unwrap() - 0.1).abs() < 0.03 && evidence.interval.unwrap().0 > 0.0, "{evidence}");
+        let mut trial = self::trial(20, 10);
+        let loss = |size| if size == 10 { 2500.0 } else { 5000.0 };
+        assert_eq!(outcome(&mut trial, |size| noisy(&mut random, loss(size), 0.05)), (Reason::Worse, 2));
+    }
+
+    #[test]
+    fn without_a_difference_fewer_servers_do_as_much_and_more_gain_nothing() {
+        let mut random = Random::new(9);
+        let fewer: Vec<_> =
+            (0..50).map(|_| outcome(&mut trial(20, 16), |_| noisy(&mut random, 5000.0, 0.02)).0).collect();
+        assert!(fewer.iter().filter(|reason| **reason == Reason::Alike).count() >= 35, "{fewer:?}");
+        assert!(fewer.iter().filter(|reason| **reason == Reason::Better).count() <= 3, "{fewer:?}");
+        let outcomes: Vec<_> =
+            (0..50).map(|_| outcome(&mut trial(20, 25), |_| noisy(&mut random, 5000.0, 0.02)).0).collect();
+        assert!(outcomes.iter().filter(|reason| **reason == Reason::NoGain).count() >= 40, "{outcomes:?}");
+    }
+
+    #[test]
+    fn chance_seldom_makes_another_size_seem_better() {
+        let mut random = Random::new(3);
+        let wrong = (0..400)
+            .filter(|_| {
+                let trial = &mut self::trial(20, 25);
+                outcome(trial, |_| noisy(&mut random, 5000.0, 0.08)).0 == Reason::Better
+            })
+            .count();
+        assert!(wrong <= 24, "{wrong} of 400, and 5% are allowed");
+    }
+
+    #[test]
+    fn one_stall_does_not_give_a_size_up() {
+        // The candidate's second window meets a stall, and its first one has a little less.
+        let mut trial = self::trial(20, 16);
+        let mut windows = [5000, 4950, 500, 5000].into_iter().map(|completed| window(completed, 0, 16, 20));
+        assert!(windows.all(|window| trial.take(window).is_none()), "{}", trial.evidence());
+        // Nor does it among the first four pairs, in all of which the candidate has a little less.
+        let mut pairs = [[5000, 4950], [4950, 5000]].into_iter().cycle().take(2).flatten();
+        assert!(pairs.all(|completed| trial.take(window(completed, 0, 16, 20)).is_none()), "{}", trial.evidence());
+        let mut trial = self::trial(20, 16);
+        let mut windows = [5000, 4100, 4100, 5000].into_iter();
+        assert_eq!(windows.find_map(|completed| trial.take(window(completed, 0, 16, 20))), Some(Reason::Worse));
+    }
+
+    #[test]
+    fn a_size_with_errors_is_given_up() {
+        let mut trial = self::trial(20, 25);
+        let with_errors = |size| window(5000, if size == 25 { 10 } else { 0 }, size, 9);
+        assert_eq!(outcome(&mut trial, with_errors), (Reason::Errors, 2));
+    }
+
+    #[test]
+    fn errors_that_come_with_either_size_are_seldom_taken_for_those_of_one() {
+        let mut random = Random::new(11);
+        // Two in each window on average, at random.
+        let mut errors = move || {
+            let (mut at, mut count) = (random.exponential(), 0);
+            while at < 2.0 {
+                (at, count) = (at + random.exponential(), count + 1);
+            }
+            count
+        };
+        let mut noise = Random::new(12);
+        let wrong = (0..200).filter(|_| {
+            let completed = |noise: &mut Random| (5000.0 * (1.0 + 0.08 * noise.normal())) as u64;
+            let trial = &mut self::trial(20, 25);
+            outcome(trial, |_| window(completed(&mut noise), errors(), 20, 30)).0 == Reason::Errors
+        });
+        let wrong = wrong.count();
+        assert!(wrong <= 10, "{wrong} of 200, and 5% are allowed");
+    }
+
+    #[test]
+    fn fewer_servers_before_which_a_queue_grows_do_not_do_as_much() {
+        let mut trial = self::trial(20, 16);
+        let queue = |size| window(5000, 0, size, if size == 16 { 60 } else { 10 });
+        assert_eq!(outcome(&mut trial, queue), (Reason::Worse, 7));
+        let mut trial = self::trial(20, 16);
+        // As many clients as before: those that are not served wait.
+        assert_eq!(outcome(&mut trial, |size| window(5000, 0, size, 50 - size)), (Reason::Alike, 7));
+        // They are faster, and so more of them are back: 23 in the pool with 5,000 in a window stay as long as 26 with 5,750. One pair in seven
+        // has a stall, so that it is not certain that fewer do more.
+        let mut trial = self::trial(20, 16);
+        let mut pairs = 0;
+        let back_at_once = |size| {
+            pairs += u32::from(size == 16);
+            if size == 16 { window(if pairs == 3 { 4_950 } else { 5_750 }, 0, 16, 10) } else { window(5000, 0, 20, 3) }
+        };
+        assert_eq!(outcome(&mut trial, back_at_once).0, Reason::Alike);
+    }
+
+    #[test]
+    fn clients_that_keep_their_servers_do_not_hide_a_queue() {
+        // 26 in the pool instead of 21.
+        let queue = |size| if size == 46 { window_with_kept(16, 10) } else { window_with_kept(20, 1) };
+        assert_eq!(outcome(&mut trial(50, 46), queue), (Reason::Worse, 7));
+    }
+
+    #[test]
+    fn a_database_that_stands_still_says_nothing() {
+        assert_eq!(outcome(&mut trial(20, 16), |size| window(3, 0, size, 30)).0, Reason::NoDemand);
+        // With one of the sizes only, it says something.
+        let stops = |size| window(if size == 25 { 0 } else { 5000 }, 0, size, 30);
+        assert_eq!(outcome(&mut trial(20, 25), stops), (Reason::Worse, 2));
+    }
+
+    #[test]
+    fn where_servers_seldom_come_back_they_are_to_turn() {
+        let is_to_turn = |completed| Trial::new(20, 16, (WINDOW, &window(completed, 0, 20, 9)), 40).is_to_turn();
+        assert_eq!([is_to_turn(0), is_to_turn(79), is_to_turn(80)], [true, true, false]);
+        let mut resumed = trial(20, 16).paused().resumed(&window(79, 0, 20, 9));
+        assert!(resumed.is_to_turn());
+        // That was a stall.
+        (0..2).for_each(|_| assert_eq!(resumed.take(window(5000, 0, resumed.size(), 9)), None));
+        assert!(!resumed.is_to_turn());
+    }
+
+    #[test]
+    fn without_demand_there_is_no_verdict() {
+        let mut trial = self::trial(20, 16);
+        assert_eq!(outcome(&mut trial, |_| window(5000, 0, 10, 0)).0, Reason::NoDemand);
+        assert_eq!(trial.evidence().gain, None);
+    }
+}

@@ -1,0 +1,220 @@
+//! TLS in a URL, with libpq's parameters. Opens no file.
+
+use std::path::{Path, PathBuf};
+
+use postgres_session::{Binding, Tls};
+use settings::choose;
+
+/// Parameters of a URL.
+pub const URL_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation", "channel_binding"];
+
+/// TLS towards an upstream.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UpstreamTls {
+    /// When, and what is demanded of the upstream's certificate.
+    pub mode: SslMode,
+    /// Who may have signed that.
+    pub root: Option<Root>,
+    /// The files of our own certificate and its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The handshake begins at once.
+    pub direct: bool,
+    /// Channel binding.
+    pub binding: Binding,
+}
+
+/// libpq's `sslmode`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum SslMode {
+    /// No TLS.
+    Disable,
+    /// If the upstream refuses to go without.
+    Allow,
+    /// If the upstream has it.
+    #[default]
+    Prefer,
+    /// Always; whoever it is, unless `sslrootcert` is given.
+    Require,
+    /// Always, with a certificate that somebody in `sslrootcert` has signed.
+    VerifyCa,
+    /// That, and made out for the host of the URL.
+    VerifyFull,
+}
+
+impl SslMode {
+    const WORDS: &[(&'static str, Self)] = &[
+        ("disable", Self::Disable),
+        ("allow", Self::Allow),
+        ("prefer", Self::Prefer),
+        ("require", Self::Require),
+        ("verify-ca", Self::VerifyCa),
+        ("verify-full", Self::VerifyFull),
+    ];
+
+    /// When sessions are to ask for TLS.
+    pub fn tls(self) -> Tls {
+        match self {
+            Self::Disable => Tls::Never,
+            Self::Allow => Tls::Allow,
+            Self::Prefer => Tls::Prefer,
+            Self::Require | Self::VerifyCa | Self::VerifyFull => Tls::Require,
+        }
+    }
+}
+
+/// Who may have signed an upstream's certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Root {
+    /// Whom this machine trusts.
+    System,
+    /// Those in this file.
+    File(PathBuf),
+}
+
+impl UpstreamTls {
+    /// The same, with relative paths starting at a folder.
+    pub fn within(self, folder: &Path) -> Self {
+        let root = self.root.map(|root| match root {
+            Root::File(path) => Root::File(folder.join(path)),
+            Root::System => Root::System,
+        });
+        let identity = self.identity.map(|(cert, key)| (folder.join(cert), folder.join(key)));
+        Self { root, identity, ..self }
+    }
+}
+
+/// The parameters of a URL, as they are read.
+#[derive(Default)]
+pub struct UrlTls {
+    mode: Option<SslMode>,
+    root: Option<Root>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    direct: bool,
+    binding: Binding,
+}
+
+impl UrlTls {
+    /// Takes one of [`URL_TLS_KEYS`].
+    ///
+    /// # Errors
+    /// What is wrong with the value; or that libpq has such a parameter and Poolhouse has not.
+    pub fn parameter(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let file = || (!value.is_empty()).then(|| PathBuf::from(value));
+        match key {
+            "sslmode" => {
+                self.mode = Some(choose(value, SslMode::WORDS).map_err(|message| format!("sslmode: {message}"))?)
+            }
+            "sslrootcert" if value == "system" => self.root = Some(Root::System),
+            "sslrootcert" => self.root = file().map(Root::File),
+            "sslcert" => self.cert = file(),
+            "sslkey" => self.key = file(),
+            "sslnegotiation" => {
+                self.direct = choose(value, &[("postgres", false), ("direct", true)])
+                    .map_err(|message| format!("sslnegotiation: {message}"))?;
+            }
+            "channel_binding" => {
+                let words = [("disable", Binding::Never), ("prefer", Binding::Prefer), ("require", Binding::Require)];
+                self.binding = choose(value, &words).map_err(|message| format!("channel_binding: {message}"))?;
+            }
+            _ => return Err(format!("{key} is not available; TLS parameters are {}", URL_TLS_KEYS.join(", "))),
+        }
+        Ok(())
+    }
+
+    /// All of them together, for a URL that means TLS without saying more: then the upstream has to prove who it is.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish); or that TLS is declined after all.
+    pub fn finish_strict(self) -> Result<UpstreamTls, String> {
+        if self.mode.is_some_and(|mode| mode < SslMode::Require) {
+            return Err("rediss:// is with TLS: its sslmode is verify-full, verify-ca or require".to_owned());
+        }
+        let verifies = self.mode.is_none_or(|mode| mode > SslMode::Require);
+        let root = self.root.or(verifies.then_some(Root::System));
+        let mode = Some(self.mode.unwrap_or(SslMode::VerifyFull));
+        Self { mode, root, ..self }.finish()
+    }
+
+    /// All of them together.
+    ///
+    /// # Errors
+    /// Why they do not fit together.
+    pub fn finish(self) -> Result<UpstreamTls, String> {
+        let strict = self.root == Some(Root::System);
+        let mode = self.mode.unwrap_or(if strict { SslMode::VerifyFull } else { SslMode::default() });
+        if strict && mode < SslMode::VerifyFull {
+            return Err("sslrootcert=system trusts so many that it needs sslmode=verify-full".to_owned());
+        }
+        if mode >= SslMode::VerifyCa && self.root.is_none() {
+            let message = "sslmode=verify-ca and verify-full need sslrootcert: a file, or \"system\"";
+            return Err(message.to_owned());
+        }
+        if self.root.is_some() && mode < SslMode::Require {
+            return Err(
+                "sslrootcert needs sslmode=verify-full (or verify-ca): otherwise nothing is verified".to_owned()
+            );
+        }
+        if self.direct && mode < SslMode::Require {
+            return Err("sslnegotiation=direct needs sslmode=require, or a stricter one".to_owned());
+        }
+        if self.binding == Binding::Require && mode == SslMode::Disable {
+            return Err("channel_binding=require cannot be with sslmode=disable".to_owned());
+        }
+        let identity = match (self.cert, self.key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err("sslcert and sslkey belong together: give both".to_owned()),
+        };
+        Ok(UpstreamTls { mode, root: self.root, identity, direct: self.direct, binding: self.binding })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(parameters: &str) -> Result<UpstreamTls, String> {
+        let mut tls = UrlTls::default();
+        for pair in parameters.split_whitespace() {
+            let (key, value) = pair.split_once('=').unwrap();
+            tls.parameter(key, value)?;
+        }
+        tls.finish()
+    }
+
+    #[test]
+    fn without_a_word_tls_is_used_where_the_upstream_has_it() {
+        assert_eq!(read("").unwrap(), UpstreamTls::default());
+        assert_eq!(read("").unwrap().mode, SslMode::Prefer);
+    }
+
+    #[test]
+    fn the_strictest_settings_are_read() {
+        let tls = read(
+            "sslmode=verify-full sslrootcert=ca.pem sslcert=c sslkey=k sslnegotiation=direct channel_binding=require",
+        );
+        let tls = tls.unwrap().within(Path::new("/etc"));
+        assert_eq!((tls.mode, tls.direct, tls.binding), (SslMode::VerifyFull, true, Binding::Require));
+        assert_eq!(tls.root, Some(Root::File("/etc/ca.pem".into())));
+        assert_eq!(tls.identity, Some(("/etc/c".into(), "/etc/k".into())));
+        assert_eq!(read("sslrootcert=system").unwrap().mode, SslMode::VerifyFull);
+    }
+
+    #[test]
+    fn what_would_verify_nothing_is_refused() {
+        for (parameters, part) in [
+            ("sslmode=verify-full", "sslrootcert"),
+            ("sslmode=verify-ca sslrootcert=system", "verify-full"),
+            ("sslrootcert=ca.pem", "verifi"),
+            ("sslnegotiation=direct", "sslmode=require"),
+            ("sslmode=disable channel_binding=require", "cannot"),
+            ("sslcert=c", "sslkey"),
+            ("sslmode=verify", "verify-ca"),
+            ("sslpassword=x", "not available"),
+        ] {
+            let error = read(parameters).unwrap_err();
+            assert!(error.contains(part), "{parameters}: {error}");
+        }
+    }
+}

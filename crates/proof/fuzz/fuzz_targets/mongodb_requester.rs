@@ -1,0 +1,35 @@
+//! A server of MongoDB sends anything to somebody who asks for himself: during the login, or in answer to a request. The first byte says
+//! which, and in which pieces.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mongodb_session::{KeyCache, Requester, ServerLogin, Verdict, bson::Writer, wire};
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&how, data)) = data.split_first() else { return };
+    let user = (how & 1 == 1).then(|| ("app".into(), "pencil".into()));
+    let (keys, mut out) = (KeyCache::default(), Vec::new());
+    let mut requester = Requester::new(ServerLogin { user, source: "admin".into(), ..ServerLogin::default() });
+    let mut hello = Vec::new();
+    wire::answer(&mut hello, wire::Answers { id: 1, old: true }, |answer| {
+        answer.bool("ismaster", true).int32("maxWireVersion", 21).double("ok", 1.0);
+    });
+    let mut ping = Vec::new();
+    Writer::new(&mut ping).int32("ping", 1).text("$db", "admin");
+    assert_eq!(requester.take(&keys, &mut &[][..], &mut out), Ok(Verdict::More));
+    if how & 2 != 0 && requester.take(&keys, &mut &hello[..], &mut out) == Ok(Verdict::Ready) {
+        requester.ask_for(&ping, &mut out);
+    }
+    for mut piece in data.chunks(1 + usize::from(how >> 2)) {
+        loop {
+            match requester.take(&keys, &mut piece, &mut out) {
+                Ok(Verdict::More) => break,
+                Ok(Verdict::Answered | Verdict::Ready) => requester.ask(&ping, &mut out),
+                Ok(Verdict::Greeted) => {}
+                Ok(Verdict::StartTls) => unreachable!("no TLS was asked for"),
+                Err(_) => return,
+            }
+        }
+        assert!(piece.is_empty(), "all input is taken");
+    }
+});

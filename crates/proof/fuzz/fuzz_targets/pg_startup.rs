@@ -1,0 +1,28 @@
+//! A stranger sends anything from the first byte on to a real worker. The first byte of the input says how it has to
+//! prove itself and in which pieces its bytes arrive.
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use postgres_session::{Proof, md5_hash};
+use sim::stage::{
+    Pieces,
+    postgres::{Doors, server_welcome},
+};
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&how, data)) = data.split_first() else { return };
+    let proof = match how % 3 {
+        0 => Proof::Trust,
+        1 => Proof::Md5(md5_hash("secret", "app").into()),
+        _ => Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 1))),
+    };
+    let mut stage = Doors { proof, ..Doors::default() }.stage(16 * 1024);
+    let server = stage.server();
+    stage.says(server, &server_welcome());
+    let client = stage.client();
+    stage.pieces = Pieces::Of(1 + usize::from(how >> 2));
+    stage.says(client, data);
+    stage.leaves(client);
+});

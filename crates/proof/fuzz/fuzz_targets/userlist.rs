@@ -1,0 +1,13 @@
+//! A user list in PgBouncer's format may hold anything.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(text) = std::str::from_utf8(data) {
+        match serve::parse_userlist(text) {
+            Ok(_) => {}
+            Err(errors) => assert!(errors.iter().all(|error| error.span.start <= text.len()), "errors lie in the text"),
+        }
+    }
+});

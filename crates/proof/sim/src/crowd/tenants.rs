@@ -1,0 +1,79 @@
+//! Whose clients a crowd consists of: databases and users, some of which have limits, which reloads change. Knows no clients.
+
+use std::sync::{Arc, Mutex};
+
+use driver::{Address, PoolSpec, PoolTimeouts, TenantLimits, Upstreams};
+use pool::PoolConfig;
+use seam::{PoolId, Tenant};
+
+use crate::random::Rng;
+
+/// Databases, and users, of whom the first has no name.
+pub const DATABASES: usize = 3;
+pub const USERS: usize = 3;
+
+/// One that has limits is a database with the first numbers, or a user with those behind them.
+pub type Number = usize;
+
+/// The limits of each.
+#[derive(Clone, Default)]
+pub struct Limits(Arc<Mutex<[Option<TenantLimits>; DATABASES + USERS]>>);
+
+impl Limits {
+    /// What is in force for one of them.
+    pub fn of(&self, tenant: Number) -> Option<TenantLimits> {
+        self.0.lock().expect("it does not panic")[tenant]
+    }
+
+    /// Draws others.
+    pub fn draw(&self, rng: &mut Rng, most: u32) {
+        let drawn = std::array::from_fn(|number| {
+            if number == DATABASES || rng.percent(50) {
+                return None;
+            }
+            let hard_limit = 1 + rng.below(u64::from(most)) as u32;
+            let soft_limit = (hard_limit * rng.pick(&[50, 80, 100]) as u32 / 100).max(1);
+            Some(TenantLimits { soft_limit, hard_limit })
+        });
+        *self.0.lock().expect("it does not panic") = drawn;
+    }
+}
+
+/// The user of this number.
+pub fn user(number: usize) -> Arc<str> {
+    if number == 0 { "".into() } else { format!("{number}").into() }
+}
+
+impl Upstreams for Limits {
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        Some(PoolSpec {
+            protocol: "crowd",
+            database: pool.0.to_string(),
+            ordered_as: None,
+            user: "app".into(),
+            hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 }.into(),
+            config: PoolConfig::default(),
+            tls: None,
+            caps: Vec::new(),
+            timeouts: PoolTimeouts::default(),
+            sizes: None,
+            unused_after: None,
+            revision: 0,
+        })
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        Vec::new()
+    }
+
+    fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+        Some(Tenant::Database { protocol: "crowd", name: pool.0.to_string().into() })
+    }
+
+    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        match tenant {
+            Tenant::Database { name, .. } => self.of(name.parse().ok()?),
+            Tenant::User(name) => self.of(DATABASES + name.parse::<usize>().ok()?),
+        }
+    }
+}

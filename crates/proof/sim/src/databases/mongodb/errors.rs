@@ -1,0 +1,32 @@
+//! The errors that a host tells.
+
+use mongodb_session::bson::Writer;
+
+/// Codes of errors, and what they are called.
+const NAMES: [(i32, &str); 13] = [
+    (9, "FailedToParse"),
+    (13, "Unauthorized"),
+    (16, "InvalidLength"),
+    (20, "IllegalOperation"),
+    (43, "CursorNotFound"),
+    (59, "CommandNotFound"),
+    (112, "WriteConflict"),
+    (117, "ConflictingOperationInProgress"),
+    (225, "TransactionTooOld"),
+    (251, "NoSuchTransaction"),
+    (10_107, "NotWritablePrimary"),
+    (11_602, "InterruptedDueToReplStateChange"),
+    (13_435, "NotPrimaryNoSecondaryOk"),
+];
+
+/// Writes an error.
+pub fn fail(error: &mut Writer<'_>, text: &str, code: i32) {
+    let name = NAMES.iter().find(|(known, _)| *known == code).expect("a code that has a name").1;
+    error.double("ok", 0.0).text("errmsg", text).int32("code", code).text("codeName", name);
+}
+
+/// Writes an error of a transaction that may be tried again as a whole.
+pub fn fail_transiently(error: &mut Writer<'_>, text: &str, code: i32) {
+    fail(error, text, code);
+    error.texts("errorLabels", &["TransientTransactionError"]);
+}

@@ -1,0 +1,254 @@
+//! What is written, and which writes are known from their repetition: of every session the number of its last one, and
+//! how that was answered. A majority has it, but for what a write of the concern 1 has added since.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use mongodb_session::bson::{Document, Value};
+
+use super::{MongoDb, document, errors::fail, message::Request};
+use crate::databases::Connection;
+
+/// A majority has what the primary has so long after.
+const REPLICATION: Duration = Duration::from_millis(20);
+
+/// A user, and the id of a session.
+pub type Session = (usize, Vec<u8>);
+
+/// What is known of a session's last write or transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    pub number: i64,
+    /// How many rows a write has written.
+    pub what: i32,
+}
+
+impl Record {
+    /// It was a transaction, which is committed.
+    pub const COMMITTED: i32 = -1;
+}
+
+/// A write of which only the primary knows.
+pub struct Recent {
+    since: Duration,
+    collection: String,
+    rows: Vec<String>,
+    record: Option<(Session, Record)>,
+}
+
+/// Where a row is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// A majority has it, so often.
+    Kept(usize),
+    /// Only a primary has it.
+    Recent,
+    /// A primary had it, and an election has lost it.
+    RolledBack,
+    /// Nobody has ever written it, or whoever did has taken it back before anybody knew.
+    Nowhere,
+}
+
+/// See the file's head.
+#[derive(Default)]
+pub struct Written {
+    /// The rows of each collection, in the order of their writing.
+    collections: BTreeMap<String, Vec<String>>,
+    /// By session.
+    last: BTreeMap<Session, Record>,
+    /// What no majority has yet.
+    recent: Vec<Recent>,
+    rolled_back: BTreeSet<(String, String)>,
+}
+
+impl Written {
+    /// The rows of a collection that a majority has.
+    pub fn rows(&self, collection: &str) -> Vec<String> {
+        self.collections.get(collection).cloned().unwrap_or_default()
+    }
+
+    /// All rows of a collection.
+    pub fn visible(&self, collection: &str) -> Vec<String> {
+        let recent = self.recent.iter().filter(|recent| recent.collection == collection);
+        self.rows(collection).into_iter().chain(recent.flat_map(|recent| recent.rows.clone())).collect()
+    }
+
+    /// Where a row is; `others` are writes of which only a primary that was knows.
+    pub fn whereabouts<'a>(
+        &'a self,
+        collection: &str,
+        row: &str,
+        others: impl Iterator<Item = &'a Recent>,
+    ) -> Whereabouts {
+        let is = |found: &&String| *found == row;
+        let kept = self.collections.get(collection).map_or(0, |rows| rows.iter().filter(is).count());
+        let mut recent = self.recent.iter().chain(others);
+        match kept {
+            1.. => Whereabouts::Kept(kept),
+            0 if recent
+                .any(|recent| recent.collection == collection && recent.rows.iter().any(|found| found == row)) =>
+            {
+                Whereabouts::Recent
+            }
+            0 if self.rolled_back.contains(&(collection.to_owned(), row.to_owned())) => Whereabouts::RolledBack,
+            0 => Whereabouts::Nowhere,
+        }
+    }
+
+    /// How many rows have been lost by elections.
+    pub fn rolled_back(&self) -> u64 {
+        self.rolled_back.len() as u64
+    }
+
+    /// A session's last write.
+    pub fn record(&self, session: &Session) -> Option<Record> {
+        last_of(&self.recent, session).or_else(|| self.last.get(session).copied())
+    }
+
+    /// A majority gets rows, and all that came before them.
+    pub fn take(&mut self, rows: impl IntoIterator<Item = (String, String)>, record: Option<(Session, Record)>) {
+        self.replicate();
+        for (collection, row) in rows {
+            self.collections.entry(collection).or_default().push(row);
+        }
+        self.last.extend(record);
+    }
+
+    /// A majority has all.
+    pub fn replicate(&mut self) {
+        for Recent { collection, rows, record, .. } in std::mem::take(&mut self.recent) {
+            self.collections.entry(collection).or_default().extend(rows);
+            self.last.extend(record);
+        }
+    }
+
+    /// When a majority has more.
+    pub fn due(&self) -> Option<Duration> {
+        self.recent.first().map(|recent| recent.since + REPLICATION)
+    }
+
+    /// The primary is the primary no longer, and what only it had is lost.
+    pub fn roll_back(&mut self) {
+        let lost = std::mem::take(&mut self.recent);
+        self.lose(lost);
+    }
+
+    pub fn lose(&mut self, lost: Vec<Recent>) {
+        for Recent { collection, rows, .. } in lost {
+            self.rolled_back.extend(rows.into_iter().map(|row| (collection.clone(), row)));
+        }
+    }
+}
+
+/// The last of these writes that is a session's.
+pub fn last_of(recent: &[Recent], session: &Session) -> Option<Record> {
+    let records = recent.iter().rev().filter_map(|recent| recent.record.as_ref());
+    records.into_iter().find(|(of, _)| of == session).map(|(_, record)| *record)
+}
+
+/// What became of a write.
+pub enum Outcome {
+    /// Something was written.
+    Done(Vec<u8>),
+    /// Nothing was.
+    Nothing(Vec<u8>),
+}
+
+/// The documents that a command is about, in its body or beside it.
+fn documents<'a>(request: &Request<'a>, name: &str) -> Vec<Document<'a>> {
+    let inside = request.body.get(name).ok().flatten().and_then(Value::array);
+    let inside = inside.into_iter().flat_map(Document::elements).flatten();
+    let inside = inside.filter_map(|element| element.value().ok()?.document());
+    let beside = request.beside.iter().filter(|(beside, _)| *beside == name).map(|(_, document)| *document);
+    inside.chain(beside).collect()
+}
+
+fn text(document: Document<'_>, name: &str) -> Option<String> {
+    document.get(name).ok().flatten().and_then(Value::text).map(str::to_owned)
+}
+
+/// The row that an update adds to a document: `u` has it in `$push`.
+fn pushed(update: Document<'_>) -> Option<String> {
+    let change = update.get("u").ok().flatten().and_then(Value::document)?;
+    text(change.get("$push").ok().flatten().and_then(Value::document)?, "v")
+}
+
+/// The rows that an `insert` or an `update` is to write.
+pub fn rows_of(name: &str, request: &Request<'_>) -> Vec<String> {
+    match name {
+        "insert" => documents(request, "documents").into_iter().filter_map(|row| text(row, "v")).collect(),
+        _ => documents(request, "updates").into_iter().filter_map(pushed).collect(),
+    }
+}
+
+/// A write that is acknowledged before a majority has it.
+fn is_quick(body: Document<'_>) -> bool {
+    let concern = body.get("writeConcern").ok().flatten().and_then(Value::document);
+    concern.and_then(|concern| concern.get("w").ok().flatten()?.integer()) == Some(1)
+}
+
+impl MongoDb {
+    /// Inserts rows, or updates a document with more of them; `None` if it is not answered now.
+    pub(super) fn write(
+        &mut self,
+        from: Connection,
+        name: &str,
+        collection: &str,
+        request: &Request<'_>,
+    ) -> Option<Outcome> {
+        let host = self.sessions.get(&from).expect("it speaks").host;
+        let nothing = |answer| Some(Outcome::Nothing(answer));
+        let rows = rows_of(name, request);
+        if rows.is_empty() {
+            let empty = |error: &mut mongodb_session::bson::Writer<'_>| {
+                fail(error, "Write batch sizes must be between 1 and 100000", 16);
+            };
+            return nothing(document(empty));
+        }
+        let (stale, quick) = (self.is_stale(host), is_quick(request.body));
+        if stale && !quick {
+            self.wait_for_majority(from, request);
+            return None;
+        }
+        let number = request.body.get("txnNumber").ok().flatten().and_then(Value::integer);
+        let count = rows.len() as i32;
+        let record = self.session_of(from, request.body).zip(number);
+        let record = record.map(|(session, number)| (session, Record { number, what: count }));
+        if let Some((session, Record { number, .. })) = &record {
+            let here = self.stale.as_ref().filter(|_| stale).and_then(|stale| stale.last_of(session));
+            match here.or_else(|| self.written.record(session)) {
+                Some(last) if last.number == *number => return nothing(done(name, last.what, true)),
+                Some(last) if last.number > *number => {
+                    return nothing(document(|error| fail(error, "a later write of the session has begun", 225)));
+                }
+                _ => {}
+            }
+        }
+        if quick && !self.own {
+            let recent = Recent { since: self.now, collection: collection.into(), rows, record };
+            match self.stale.as_mut().filter(|_| stale) {
+                Some(stale) => stale.recent.push(recent),
+                None => self.written.recent.push(recent),
+            }
+        } else {
+            self.written.take(rows.into_iter().map(|row| (collection.to_owned(), row)), record);
+        }
+        Some(Outcome::Done(done(name, count, false)))
+    }
+}
+
+/// The answer to a write. `again`: it was carried out before.
+pub fn done(name: &str, count: i32, again: bool) -> Vec<u8> {
+    document(|answer| {
+        answer.int32("n", count);
+        if name == "update" {
+            answer.int32("nModified", count);
+        }
+        if again {
+            answer.array("retriedStmtIds", |ids| _ = ids.int32("0", 0));
+        }
+        answer.double("ok", 1.0);
+    })
+}

@@ -1,0 +1,187 @@
+//! The product in virtual time: its workers on a network that is not there, each stepped when it is told to. Knows no protocol in
+//! particular, and nothing of clients and databases.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use driver::{
+    Changes, Clock, Crew, DriverConfig, Handle, Intent, ListenerSpec, PoolSpec, TenantLimits, Timeouts, Upstreams,
+};
+use pool::{GateConfig, Time};
+use seam::{PoolId, Protocol, Tenant};
+
+use crate::{
+    network::{Network, Seat, Socket, VirtualReactor},
+    random::Rng,
+};
+
+/// Workers, their clock and the network they see.
+pub struct House<P: Protocol> {
+    clock: Clock,
+    crew: Crew<P, VirtualReactor>,
+    upstreams: Arc<Revised>,
+    /// What a reload puts in force.
+    changes: Changes,
+    seats: Vec<Seat>,
+    /// Until when each worker sleeps if nothing happens; `None`: it is awake.
+    asleep: Vec<Option<Time>>,
+}
+
+/// Pools that a reload has changed so often.
+struct Revised {
+    upstreams: Arc<dyn Upstreams>,
+    revision: AtomicU64,
+}
+
+impl Upstreams for Revised {
+    /// Every other revision keeps idle servers for a short time only.
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        let mut spec = self.upstreams.spec(pool)?;
+        spec.revision = self.revision.load(SeqCst);
+        if spec.revision % 2 == 1 {
+            spec.config.max_idle_time = Some(Duration::from_millis(3));
+        }
+        Some(spec)
+    }
+
+    fn forget(&self, pool: PoolId) -> bool {
+        self.upstreams.forget(pool)
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        self.upstreams.at_start()
+    }
+
+    fn tenant(&self, pool: PoolId) -> Option<Tenant> {
+        self.upstreams.tenant(pool)
+    }
+
+    fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
+        self.upstreams.limits(tenant)
+    }
+}
+
+/// What is configured.
+pub struct Rules {
+    /// Of the driver.
+    pub driver: DriverConfig,
+    /// Of the listener.
+    pub gate: GateConfig,
+    /// Of its clients.
+    pub timeouts: Timeouts,
+}
+
+impl<P: Protocol> House<P> {
+    /// Workers that have done nothing yet.
+    pub fn new(protocol: P, upstreams: Arc<dyn Upstreams>, rules: Rules, network: &Network, rng: &mut Rng) -> Self {
+        let workers = rules.driver.workers;
+        let clock = Clock::standing(Time(0));
+        let listener = ListenerSpec {
+            name: "virtual".into(),
+            protocol: "virtual",
+            socket: Socket::listener(network),
+            tcp: true,
+            gate: rules.gate,
+            timeouts: rules.timeouts,
+            tls: None,
+        };
+        let changes = Changes {
+            listeners: vec![(rules.gate, rules.timeouts)],
+            max_auth_failures: rules.driver.max_auth_failures,
+        };
+        let upstreams = Arc::new(Revised { upstreams, revision: AtomicU64::new(0) });
+        let made = (0..workers).map(|_| VirtualReactor::new(network, rng.next(), rules.driver.buffer_size));
+        let (reactors, seats): (Vec<_>, Vec<_>) = made.unzip();
+        let reactors = reactors.into_iter().map(|reactor| {
+            let waker = reactor.waker();
+            (reactor, waker)
+        });
+        let crew = Crew::new(
+            rules.driver,
+            Arc::new(protocol),
+            upstreams.clone(),
+            vec![listener],
+            reactors.collect(),
+            clock.clone(),
+        )
+        .expect("a virtual reactor refuses nothing");
+        Self { clock, crew, upstreams, changes, seats, asleep: vec![None; workers] }
+    }
+
+    /// To watch and steer them.
+    pub fn handle(&self) -> Handle {
+        self.crew.handle()
+    }
+
+    /// The configuration is read again, and has changed so that all servers are to be made anew.
+    pub fn reload(&self) {
+        self.upstreams.revision.fetch_add(1, SeqCst);
+        self.read_again();
+    }
+
+    /// The configuration is read again.
+    pub fn read_again(&self) {
+        self.handle().reconfigure(&self.changes);
+    }
+
+    /// It is so late now.
+    pub fn set_time(&self, now: Time) {
+        self.clock.set(now);
+    }
+
+    /// Workers that have something to do.
+    pub fn ready(&mut self) -> Vec<usize> {
+        let now = self.clock.now();
+        let ready = |worker: &usize| match self.crew.intent(*worker) {
+            Intent::Work => true,
+            Intent::Wait(_) => {
+                self.asleep[*worker].is_none_or(|until| now >= until) || self.seats[*worker].is_awaited()
+            }
+            Intent::Nothing => false,
+        };
+        (0..self.seats.len()).filter(ready).collect()
+    }
+
+    /// A worker takes its next step.
+    pub fn step(&mut self, worker: usize) {
+        let was_waiting = matches!(self.crew.intent(worker), Intent::Wait(_));
+        self.crew.step(worker).expect("a virtual reactor does not fail");
+        self.asleep[worker] = match self.crew.intent(worker) {
+            Intent::Wait(most) if !was_waiting => Some(self.clock.now() + most.max(Duration::from_nanos(1))),
+            _ => None,
+        };
+    }
+
+    /// When the next of those who sleep wakes by itself.
+    pub fn next_at(&self) -> Option<Time> {
+        self.asleep.iter().flatten().min().copied()
+    }
+
+    /// No session has panicked: the driver ends one that has, and goes on.
+    ///
+    /// # Panics
+    /// When one has.
+    pub fn check_sessions(&self) {
+        assert_eq!(self.handle().snapshot().session_panics, 0, "a session has panicked");
+    }
+
+    /// All of them have ended.
+    pub fn has_ended(&self) -> bool {
+        (0..self.seats.len()).all(|worker| self.crew.intent(worker) == Intent::Nothing)
+    }
+
+    /// Connections to the database that they have or make, without those beside a server's.
+    pub fn servers(&self) -> usize {
+        self.seats.iter().map(Seat::servers).sum()
+    }
+
+    /// The most bytes that ever waited for one peer.
+    pub fn most_unsent(&self) -> usize {
+        self.seats.iter().map(Seat::most_unsent).max().unwrap_or(0)
+    }
+}

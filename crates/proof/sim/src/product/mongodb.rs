@@ -1,0 +1,271 @@
+//! Schedules of the MongoDB sessions: who may log in, a pool for each host and one for its monitor, and what is drawn
+//! for each seed.
+
+mod application;
+mod programs;
+mod speech;
+mod texts;
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use driver::{PoolSpec, Upstreams};
+use mongodb_session::{Directory, MongoDb, ServerLogin, Verifier, Welcome};
+use pool::PoolConfig;
+use seam::{Encryption, Origin, PoolId};
+
+use super::{Bounds, Done, Guest, House, Most, RAW_CLIENT, Site, World, drawn, numbers::Numbers};
+use crate::{
+    databases::{
+        Database,
+        mongodb::{self as model, Kind},
+    },
+    network::{HostId, Network},
+    random::Rng,
+};
+
+use application::{Application, Traits};
+use speech::Voice;
+
+/// After a fault an election may take 1.5 seconds, and each host is asked every second what it is.
+const AFTERMATH: Duration = Duration::from_secs(4);
+
+/// By then every host is watched again.
+const SOON: Duration = Duration::from_secs(5);
+
+/// Hosts are asked every second what they are.
+const UNWATCHED: Duration = Duration::from_secs(2);
+
+/// How long clients wait for a host that can serve them.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Requests of a pool that may wait for what others write.
+const MAX_PINNED: u32 = 1;
+
+/// What the password of every user is.
+const PASSWORD: &str = "secret";
+
+/// So few iterations that logins cost nothing.
+const ITERATIONS: u32 = 2;
+
+/// A pool for each user at each host, and one for the host's monitor.
+#[derive(Clone)]
+struct Doors {
+    config: PoolConfig,
+    hosts: u32,
+    /// Clients log in as one of the users; otherwise all are the first.
+    secure: bool,
+    /// The name of the replica set, if it is configured.
+    name: Option<Arc<str>>,
+    /// How much longer than those of the nearest host the answers of a host may take.
+    window: Duration,
+    numbers: Arc<Numbers>,
+}
+
+impl Doors {
+    fn monitors(&self, place: u32) -> bool {
+        place >= self.hosts * model::USERS as u32
+    }
+}
+
+impl Upstreams for Doors {
+    fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
+        let place = self.numbers.place(pool)?;
+        let watch = PoolConfig { min_size: 1, max_size: 1, ..self.config.clone() };
+        let (host, user) = (place % self.hosts, place / self.hosts);
+        Some(match self.monitors(place) {
+            true => drawn::spec_at(host as HostId, "app".into(), watch),
+            false => drawn::spec_at((host + user * model::HOSTS as u32) as HostId, "app".into(), self.config.clone()),
+        })
+    }
+
+    /// Its hosts and users are configured: what is left to be ended at a host hangs on its pool.
+    fn forget(&self, _: PoolId) -> bool {
+        false
+    }
+
+    fn at_start(&self) -> Vec<PoolId> {
+        let first = self.hosts * model::USERS as u32;
+        (first..first + self.hosts).map(|place| self.numbers.id(place)).collect()
+    }
+}
+
+impl Directory for Doors {
+    fn encryption(&self, _: u16) -> Encryption {
+        Encryption::Off
+    }
+
+    fn welcome(&self, _: Origin) -> Welcome {
+        if self.secure { Welcome::Password } else { Welcome::Open }
+    }
+
+    fn verifier(&self, user: &str) -> Option<Arc<Verifier>> {
+        static VERIFIER: OnceLock<Arc<Verifier>> = OnceLock::new();
+        let verifier = || VERIFIER.get_or_init(|| Arc::new(Verifier::from_password(PASSWORD, b"salt", ITERATIONS)));
+        self.secure.then(|| user_of(user).map(|_| Arc::clone(verifier())))?
+    }
+
+    fn hosts(&self) -> Vec<usize> {
+        (0..self.hosts as usize).collect()
+    }
+
+    fn host_name(&self, host: usize) -> Arc<str> {
+        format!("host{host}:27017").into()
+    }
+
+    fn lists_members(&self) -> bool {
+        false
+    }
+
+    fn note_unlisted(&self, _: &str) {}
+
+    fn note_undone(&self, _: PoolId, _: usize) {}
+
+    fn replica_set(&self) -> Option<Arc<str>> {
+        self.name.clone()
+    }
+
+    fn shares_login(&self) -> bool {
+        false
+    }
+
+    fn local_threshold(&self) -> Duration {
+        self.window
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+
+    fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
+        let user = if self.secure { user_of(user).ok_or("nobody of this name")? } else { 0 };
+        Ok(self.numbers.id(user * self.hosts + host as u32))
+    }
+
+    fn is_configured(&self, pool: PoolId) -> bool {
+        self.numbers.place(pool).is_some()
+    }
+
+    fn max_wait(&self, _: PoolId) -> Option<Duration> {
+        self.config.max_wait_time
+    }
+
+    fn max_pinned(&self, _: PoolId) -> u32 {
+        MAX_PINNED
+    }
+
+    fn server_login(&self, pool: PoolId) -> ServerLogin {
+        let place = self.numbers.place(pool).expect("it has a server");
+        let (host, monitors) = ((place % self.hosts) as usize, self.monitors(place));
+        ServerLogin { host, monitors, ..ServerLogin::default() }
+    }
+}
+
+fn name_of(user: usize) -> String {
+    format!("user{user}")
+}
+
+fn user_of(name: &str) -> Option<u32> {
+    (0..model::USERS).find(|user| name_of(*user) == name).map(|user| user as u32)
+}
+
+/// Applications with drivers, so many.
+///
+/// With a single server connection, who waits for a transaction is in its way.
+fn applications(
+    rng: &mut Rng,
+    (bounds, count): (Bounds, usize),
+    kind: Kind,
+    secure: bool,
+    (max_size, patient): (u32, bool),
+) -> Vec<Application> {
+    let hot = max_size > 1 && rng.percent(50);
+    let pause = Duration::from_micros(rng.pick(&[300, 3000, 300_000]));
+    let twins = secure && rng.percent(50);
+    let balanced = kind != Kind::Standalone && rng.percent(30);
+    let mut drawn = |number: usize| {
+        let user = if secure { number % model::USERS } else { 0 };
+        let login = secure.then(|| ServerLogin {
+            user: Some((name_of(user).into(), PASSWORD.into())),
+            source: "admin".into(),
+            ..ServerLogin::default()
+        });
+        let tasks = rng.pick(&[2, 5, 12]).min(bounds.requests);
+        // Of two users each has sessions of the same ids.
+        let session_of = if twins { number / model::USERS } else { number };
+        let traits = Traits { number, user, login, balanced, kind, tasks, pause, hot, patient, session_of };
+        Application::new(traits, Rng::new(rng.next()))
+    };
+    (0..count).map(&mut drawn).collect()
+}
+
+/// Plays the schedule of a seed. `said`: a single raw client comes, and says these bytes.
+///
+/// # Panics
+/// When anything is not as it must be.
+pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
+    let mut rng = Rng::new(seed);
+    let kind = rng.pick(&[Kind::Set, Kind::Set, Kind::Set, Kind::Set, Kind::Standalone, Kind::Sharded]);
+    let set = kind == Kind::Set;
+    let secure = rng.percent(20);
+    let applications_only = secure || rng.percent(20);
+    let players = if applications_only { 0 } else { (1 + rng.index(5)).min(bounds.players) };
+    let least = usize::from(applications_only);
+    let guests = (least + if rng.percent(50) { rng.index(3) } else { 0 }).min(bounds.players);
+    let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
+    let scarce = bounds.faults && rng.percent(15);
+    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (players + guests + raw_clients) as u32 + 1]) };
+    // Longer than a host refuses where no client may feel it.
+    let unavailable_wait_time = Some(Duration::from_millis(rng.pick(&[600, 2000])));
+    let mut config = PoolConfig { unavailable_wait_time, ..drawn::pool(&mut rng, max_size) };
+    if scarce {
+        config.max_wait_time = Some(Duration::from_millis(rng.pick(&[1, 5, 20])));
+        config.max_waiters = rng.pick(&[0, 1]);
+    }
+    let hosts = if kind == Kind::Standalone { 1 } else { model::HOSTS as u32 };
+    let name = (set && rng.percent(50)).then(|| "rs".into());
+    let window = Duration::from_micros(rng.pick(&[0, 100, 15_000]));
+    let doors = Arc::new(Doors { config, hosts, secure, name, window, numbers: Arc::default() });
+    let conditions = drawn::conditions(&mut rng, bounds);
+    let network = Network::new(rng.next(), conditions);
+    let mut rules = drawn::rules(&mut rng);
+    if rng.percent(30) {
+        // The body of a request may be behind more than the driver holds.
+        rules.driver.max_held_input = 2048;
+    }
+    let mut chaos = drawn::chaos(&mut rng, bounds);
+    if rng.percent(25) {
+        // So rarely that all is well again before the next.
+        chaos.every = chaos.every.map(|_| Duration::from_millis(1000 + rng.below(5000)));
+    }
+    let house = House::new(MongoDb::new(doors.clone()), doors, rules, &network, &mut rng);
+    let players = drawn::players(&mut rng, bounds, players, |number| Voice::new(number, kind));
+    let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT, kind), &mut rng);
+    let patient = rng.percent(30);
+    let guests = applications(&mut rng, (bounds, guests), kind, secure, (max_size, patient));
+    let mut database = model::MongoDb::of(kind);
+    if patient {
+        database.limit_streams(MAX_PINNED as usize);
+    }
+    let mut site = Site::new(database, trace);
+    site.speak(&network);
+    let mut world = World::new(
+        (house, network, site),
+        (players, raw_clients),
+        chaos,
+        Most { servers: (max_size as usize * model::USERS + 1) * hosts as usize, unsent: 1 << 15 },
+        rng,
+        trace,
+    );
+    world.guests = guests.into_iter().map(|guest| Box::new(guest) as Box<dyn Guest<_>>).collect();
+    world.scarce = scarce;
+    world.aftermath = AFTERMATH;
+    world.soon = SOON;
+    world.done.faults = u64::from(scarce);
+    world.play(|database| {
+        // Where the workers have ended, their monitors have, too.
+        if database.open().is_empty() { Vec::new() } else { database.unwatched(UNWATCHED) }
+    })
+}

@@ -1,0 +1,77 @@
+//! What came of a command.
+
+use mongodb_session::{
+    bson::{Document, Value},
+    wire::{self, Header},
+};
+
+use super::super::{speech::STATE_CHANGES, texts};
+
+/// The beginnings of errors that say that nothing was carried out, or words within them.
+const NOT_DONE: [&str; 7] = [
+    "(NOT_PRIMARY)",
+    "Poolhouse: no server connection became free",
+    "Poolhouse: no connection to MongoDB",
+    "Poolhouse: too many requests wait",
+    "Poolhouse: no host of MongoDB",
+    "Poolhouse: this request would keep",
+    "Poolhouse: the primary at which",
+];
+
+/// See the file's head.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It was carried out: the rows of a batch, and the id of the cursor.
+    Done { batch: Vec<String>, cursor: i64 },
+    /// It was refused.
+    Refused(Refusal),
+    /// The connection ended first.
+    Lost(String),
+}
+
+/// An error in place of an answer.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub code: i64,
+    pub text: String,
+    /// A driver repeats a write.
+    pub again: bool,
+    /// A driver lets the whole transaction be repeated.
+    pub transient: bool,
+}
+
+impl Refusal {
+    /// Nothing was carried out for certain.
+    pub fn is_not_done(&self) -> bool {
+        NOT_DONE.iter().any(|words| self.text.contains(words))
+    }
+}
+
+fn batch(answer: Document<'_>) -> Option<(Vec<String>, i64)> {
+    let cursor = answer.get("cursor").ok()??.document()?;
+    let rows = cursor.get("firstBatch").ok()?.or(cursor.get("nextBatch").ok()?)?.array()?;
+    let rows = rows.elements().flatten().filter_map(|row| row.value().ok()?.document()?.get("v").ok()??.text());
+    Some((rows.map(str::to_owned).collect(), cursor.get("id").ok()??.integer()?))
+}
+
+impl Outcome {
+    /// Reads an answer, which is to this request. If another one follows unasked: what that refers to.
+    pub fn read(message: &[u8], asked: i32) -> (Self, Option<i32>) {
+        let header = Header::read(message).expect("it is whole").expect("a header that may be");
+        assert_eq!(header.answers, asked, "an answer to another request");
+        let more = wire::flags(message).filter(|flags| flags & wire::MORE_TO_COME != 0).map(|_| header.id);
+        let answer = wire::answered(message, &header).expect("an answer that is well formed");
+        let Some((code, text)) = texts::error(answer) else {
+            assert_eq!(answer.get("ok").ok().flatten().map(Value::truth), Some(true), "an answer that says nothing");
+            let (batch, cursor) = batch(answer).unwrap_or_default();
+            return (Self::Done { batch, cursor }, more);
+        };
+        assert!(
+            !STATE_CHANGES.contains(&code) || text.starts_with("Poolhouse:"),
+            "a driver is told of a change of state: {code} {text}"
+        );
+        let again = texts::has_label(answer, "RetryableWriteError");
+        let transient = texts::has_label(answer, "TransientTransactionError");
+        (Self::Refused(Refusal { code, text, again, transient }), more)
+    }
+}

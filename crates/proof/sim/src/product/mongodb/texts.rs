@@ -1,0 +1,86 @@
+//! Answers as texts that can be compared: less what differs between any two servers, and from one attempt to the next.
+
+use mongodb_session::bson::{Document, Malformed, Value};
+
+/// What a client may be told in a `hello`, and what is compared of it. The second half is for members of a replica set
+/// only.
+const HELLO: [&str; 15] = [
+    "ismaster",
+    "isWritablePrimary",
+    "helloOk",
+    "msg",
+    "minWireVersion",
+    "maxWireVersion",
+    "logicalSessionTimeoutMinutes",
+    "ok",
+    "hosts",
+    "setName",
+    "setVersion",
+    "secondary",
+    "primary",
+    "me",
+    "electionId",
+];
+
+/// An answer as a text.
+pub fn text(answer: Document<'_>) -> Result<String, Malformed> {
+    let mut text = String::new();
+    if answer.get("maxWireVersion")?.is_some() {
+        for name in HELLO {
+            if let Some(value) = answer.get(name)? {
+                text += &format!("{name}: {value:?}, ");
+            }
+        }
+        return Ok(text);
+    }
+    write(answer, "", &mut text)?;
+    Ok(text)
+}
+
+fn write(document: Document<'_>, within: &str, to: &mut String) -> Result<(), Malformed> {
+    for element in document.elements() {
+        let element = element?;
+        let value = element.value()?;
+        match (within, element.name, value) {
+            // Only a write that was carried out already is answered with this.
+            ("", "retriedStmtIds", _) => {}
+            ("cursor", "id", Value::Int64(id)) => *to += if id == 0 { "over, " } else { "open, " },
+            ("", name @ ("cursorsKilled" | "cursorsNotFound"), Value::Array(ids)) => {
+                *to += &format!("{name}: {}, ", ids.elements().count());
+            }
+            (_, name, Value::Document(inner)) => {
+                *to += &format!("{name}: {{");
+                write(inner, name, to)?;
+                *to += "}, ";
+            }
+            (_, name, Value::Array(inner)) => {
+                *to += &format!("{name}: [");
+                write(inner, name, to)?;
+                *to += "], ";
+            }
+            (_, name, value) => *to += &format!("{name}: {value:?}, "),
+        }
+    }
+    Ok(())
+}
+
+/// The id of the cursor that an answer is about.
+pub fn cursor(answer: Document<'_>) -> Option<i64> {
+    answer.get("cursor").ok()??.document()?.get("id").ok()??.integer()
+}
+
+/// The code and the words of an error.
+pub fn error(answer: Document<'_>) -> Option<(i64, String)> {
+    if answer.get("ok").ok()??.truth() {
+        return None;
+    }
+    let text = answer.get("errmsg").ok().flatten().and_then(Value::text).unwrap_or_default().to_owned();
+    Some((answer.get("code").ok().flatten().and_then(Value::integer).unwrap_or(0), text))
+}
+
+/// Whether an error has a label.
+pub fn has_label(answer: Document<'_>, label: &str) -> bool {
+    let labels = answer.get("errorLabels").ok().flatten().and_then(Value::array);
+    let labels = labels.into_iter().flat_map(Document::elements).flatten();
+    labels.filter_map(|element| element.value().ok()?.text()).any(|found| found == label)
+}

@@ -1,0 +1,174 @@
+//! What PostgreSQL's clients and servers say on a stage, and who is let in there.
+
+use std::sync::Arc;
+
+use postgres_session::{
+    Directory, Encryption, Look, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerEncryption, ServerLogin,
+    StatePolicy, Unknown,
+};
+use seam::{Origin, PoolId};
+
+use super::{POOL, Stage};
+
+/// Lets everybody in as its fields say, except the user `remote` and whoever asks for the database `nowhere`.
+#[derive(Clone)]
+pub struct Doors {
+    /// When servers go back.
+    pub mode: PoolMode,
+    /// How clients prove who they are.
+    pub proof: Proof,
+    /// With which Poolhouse logs in; without one, with what clients have proved.
+    pub password: Option<Arc<str>>,
+    /// What becomes of what clients leave behind.
+    pub state: StatePolicy,
+    /// Whether clients may and must use TLS. On a stage nobody can.
+    pub encryption: Encryption,
+    /// The same of servers.
+    pub server_encryption: ServerEncryption,
+}
+
+impl Default for Doors {
+    /// Transaction mode; everybody is trusted; no database is asked for its catalogue.
+    fn default() -> Self {
+        let state = StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() };
+        Self {
+            mode: PoolMode::Transaction,
+            proof: Proof::Trust,
+            password: None,
+            state,
+            encryption: Encryption::Off,
+            server_encryption: ServerEncryption::default(),
+        }
+    }
+}
+
+impl Doors {
+    /// A stage behind them, where so many bytes of input are held for a connection.
+    pub fn stage(self, max_held: usize) -> Stage<Postgres> {
+        self.stage_with_workers(1, max_held)
+    }
+
+    /// The same with so many workers.
+    pub fn stage_with_workers(self, workers: usize, max_held: usize) -> Stage<Postgres> {
+        Stage::with_workers(workers, Postgres::new(Arc::new(self)), max_held)
+    }
+}
+
+impl Directory for Doors {
+    fn proof(&self, origin: Origin, _: &str, user: &str) -> Result<Proof, Unknown> {
+        if user == "remote" {
+            return Err(Unknown::Forbidden(format!("only from loopback: {}", origin.is_local())));
+        }
+        Ok(self.proof.clone())
+    }
+
+    fn route(&self, database: &str, _: &str) -> Result<Route, Unknown> {
+        if database == "nowhere" {
+            return Err(Unknown::Database);
+        }
+        Ok(Route { pool: POOL, mode: self.mode, pass_through: self.password.is_none(), add_host: false })
+    }
+
+    fn answered(&self, _: &str, _: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        stored.map(|hash| Proof::Md5(hash.into())).ok_or(Unknown::User)
+    }
+
+    fn looks(&self, _: &str) -> Vec<Look> {
+        Vec::new()
+    }
+
+    fn refuted(&self, _: &str, _: &str) {}
+
+    fn catalogue_read(&self, _: PoolId, _: &[String]) {}
+
+    fn server_login(&self, _: PoolId) -> ServerLogin {
+        ServerLogin {
+            database: "db".into(),
+            user: "app".into(),
+            password: self.password.clone(),
+            parameters: vec![("application_name".into(), "ph".into())],
+            mode: self.mode,
+            state: self.state,
+            encryption: self.server_encryption,
+            ..ServerLogin::default()
+        }
+    }
+
+    fn encryption(&self, _: u16) -> Encryption {
+        self.encryption
+    }
+}
+
+/// A message.
+pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend((body.len() as u32 + 4).to_be_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+/// Messages from a shorthand: `Q:text` is a Query, `Z:I` a ReadyForQuery, and so on: a type, and a body that may use
+/// `~` for a zero byte; separated by blanks (`_` is a blank in a body).
+pub fn messages(shorthand: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for word in shorthand.split_whitespace() {
+        let (kind, body) = word.split_once(':').unwrap_or((word, ""));
+        assert_eq!(kind.len(), 1, "{word}");
+        let mut body = body.replace('~', "\0").replace('_', " ").into_bytes();
+        if kind == "Q" {
+            body.push(0);
+        }
+        bytes.extend(message(kind.as_bytes()[0], &body));
+    }
+    bytes
+}
+
+/// A server's answer to the question what its client has left behind: rows of kind, name and value.
+pub fn survey_answer(rows: &[[&str; 3]]) -> Vec<u8> {
+    let mut bytes = messages("T:~~");
+    for row in rows {
+        let mut body = 3u16.to_be_bytes().to_vec();
+        for (place, column) in row.iter().enumerate() {
+            // Settings are told in hexadecimal numbers.
+            let hex: String = column.bytes().map(|byte| format!("{byte:02x}")).collect();
+            let column = if row[0] == "s" && place > 0 { &hex } else { *column };
+            body.extend((column.len() as u32).to_be_bytes());
+            body.extend(column.as_bytes());
+        }
+        bytes.extend(message(b'D', &body));
+    }
+    bytes.extend(messages("C:SELECT~ Z:I"));
+    bytes
+}
+
+/// A StartupMessage.
+pub fn startup(version: u32, parameters: &[(&str, &str)]) -> Vec<u8> {
+    let mut body = version.to_be_bytes().to_vec();
+    for (name, value) in parameters {
+        for text in [name, value] {
+            body.extend(text.as_bytes());
+            body.push(0);
+        }
+    }
+    body.push(0);
+    let mut bytes = (body.len() as u32 + 4).to_be_bytes().to_vec();
+    bytes.extend(body);
+    bytes
+}
+
+/// What a server says when it lets Poolhouse in without asking.
+pub fn server_welcome() -> Vec<u8> {
+    let mut bytes = message(b'R', &[0; 4]);
+    for (name, value) in [
+        ("application_name", "ph"),
+        ("client_encoding", "UTF8"),
+        ("DateStyle", "ISO, MDY"),
+        ("server_version", "17.2"),
+        ("TimeZone", "UTC"),
+    ] {
+        bytes.extend(message(b'S', format!("{name}\0{value}\0").as_bytes()));
+    }
+    bytes.extend(message(b'K', &[0, 0, 0, 9, 1, 2, 3, 4]));
+    bytes.extend(message(b'Z', b"I"));
+    bytes
+}

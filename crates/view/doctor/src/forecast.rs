@@ -1,0 +1,82 @@
+//! What is asked of whoever can predict what a pool does under a load that was seen, and what is answered. Predicts nothing.
+
+use std::time::Duration;
+
+use admin_api::Times;
+use serde::Serialize;
+
+/// Somebody who predicts. The same question always gets the same answer.
+pub trait Forecast {
+    /// What such a pool does under this load; `None`: nothing more is predicted, as that takes time.
+    fn play(&self, load: &Load, pool: &Sizes) -> Option<Effect>;
+}
+
+/// A load that was seen.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Load {
+    /// When transactions are begun.
+    pub begins: Begins,
+    /// How long they hold a server.
+    pub held: Held,
+    /// How long making a connection takes.
+    pub connecting: Duration,
+}
+
+/// When transactions are begun.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Begins {
+    /// Each of so many clients begins one so long after its last one has ended.
+    Clients {
+        /// How many.
+        clients: u32,
+        /// How long they pause.
+        pause: Duration,
+    },
+    /// So many a second, of so many clients that they come at random.
+    AtRandom {
+        /// Transactions a second.
+        rate: f64,
+    },
+    /// Many at once, and nothing before the next such burst.
+    Bursts {
+        /// Transactions of a burst.
+        size: u32,
+        /// How many of them are under way at once.
+        at_once: u32,
+        /// From the end of one burst to the beginning of the next.
+        quiet: Duration,
+    },
+}
+
+/// How long servers are held.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Held {
+    /// How often how long.
+    pub times: Times,
+    /// Upper bounds of the buckets, in milliseconds; empty: only the mean is known.
+    pub bounds_ms: Vec<f64>,
+}
+
+/// A pool, as far as it matters here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sizes {
+    /// Most servers.
+    pub max_size: u32,
+    /// Servers that are kept.
+    pub min_size: u32,
+    /// When an idle one is closed; `None`: never.
+    pub max_idle_time: Option<Duration>,
+    /// Most that are made at a time; `None`: as many as the pool core makes if nothing is said.
+    pub max_connecting: Option<u32>,
+}
+
+/// What a pool does, or did. What is not known is null.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Effect {
+    /// Transactions a second.
+    pub transactions_per_s: f64,
+    /// One transaction in twenty waits longer than this for a server, in milliseconds.
+    pub wait_p95_ms: Option<f64>,
+    /// Connections made an hour, after the start.
+    pub created_an_hour: Option<f64>,
+}

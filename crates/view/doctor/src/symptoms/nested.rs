@@ -1,0 +1,101 @@
+//! A pool of pools: an application keeps a pool of objects, each with connections of its own. Seen from here: one origin with many connections
+//! that came in batches of one size, of which hardly any works.
+
+use std::collections::BTreeMap;
+
+use admin_api::Pooler;
+
+use super::{Verdict, percent};
+use crate::{
+    database::DatabaseWindow,
+    finding::{Symptom, Undecided},
+    window::Window,
+};
+
+/// Connections of one origin and user, at least.
+const LEAST: usize = 60;
+/// At most this share of them works at a time.
+const WORKING: f64 = 0.1;
+/// Connections that come within this time of each other are of one batch.
+const BATCH_MS: f64 = 250.0;
+/// PgBouncer tells when they came in whole seconds: those of two seconds that follow each other may have come together.
+const SECOND_MS: f64 = 1_000.0;
+/// Batches, at least, of this many connections each.
+const BATCHES: usize = 5;
+const OF_A_BATCH: usize = 3;
+
+/// A connection, from outside.
+struct Connection<'c> {
+    host: &'c str,
+    user: &'c str,
+    database: &'c str,
+    works: bool,
+    age_ms: f64,
+}
+
+pub(super) fn examine(window: &Window) -> Verdict {
+    let clients = window.clients.iter().filter(|client| client.address != "unix");
+    let connections = clients.map(|client| Connection {
+        host: client.address.rsplit_once(':').map_or(client.address.as_str(), |(host, _)| host),
+        user: &client.user,
+        database: &client.database,
+        works: client.state != "idle",
+        age_ms: client.connected_ms,
+    });
+    match window.look().map(|look| look.pooler) {
+        Some(Pooler::PgBouncer) => {
+            judge(connections, BATCH_MS + SECOND_MS, "PgBouncer absorbs the connections meanwhile.")
+        }
+        _ => judge(connections, BATCH_MS, "Poolhouse absorbs the connections meanwhile."),
+    }
+}
+
+/// The same of the sessions that a database shows.
+pub(super) fn of_database(window: &DatabaseWindow) -> Verdict {
+    let Some((_, last)) = window.ends() else { return Verdict::Absent };
+    let connections = last.backends.iter().filter(|backend| !backend.address.is_empty()).map(|backend| Connection {
+        host: &backend.address,
+        user: &backend.user,
+        database: &backend.database,
+        works: backend.works() || backend.pauses(),
+        age_ms: backend.age_ms,
+    });
+    judge(connections, BATCH_MS, "A pooler in front absorbs the connections meanwhile.")
+}
+
+fn judge<'c>(connections: impl Iterator<Item = Connection<'c>>, batch_ms: f64, meanwhile: &str) -> Verdict {
+    let mut origins: BTreeMap<(&str, &str, &str), Vec<Connection<'c>>> = BTreeMap::new();
+    for one in connections {
+        origins.entry((one.host, one.user, one.database)).or_default().push(one);
+    }
+    let Some(((host, user, database), clients)) = origins.into_iter().max_by_key(|(_, clients)| clients.len()) else {
+        return Verdict::Absent;
+    };
+    let working = clients.iter().filter(|client| client.works).count();
+    let share = working as f64 / clients.len() as f64;
+    let mut ages: Vec<f64> = clients.iter().map(|client| client.age_ms).collect();
+    ages.sort_by(f64::total_cmp);
+    let batches = ages.chunk_by(|a, b| b - a <= batch_ms).filter(|batch| batch.len() >= OF_A_BATCH);
+    let sizes: Vec<usize> = batches.map(<[f64]>::len).collect();
+    let in_batches: usize = sizes.iter().sum();
+    if clients.len() < LEAST || share > WORKING || sizes.len() < BATCHES || in_batches * 2 < clients.len() {
+        return Verdict::Absent;
+    }
+    Verdict::Undecided(Undecided {
+        between: vec![Symptom::PoolOfPools],
+        of: format!("{user} of {database} from {host}"),
+        seen: vec![
+            format!("{} connections from one origin, of which {working} work ({})", clients.len(), percent(share)),
+            format!(
+                "{in_batches} of them came in {} batches of {} to {}",
+                sizes.len(),
+                sizes.iter().min().unwrap_or(&0),
+                sizes.iter().max().unwrap_or(&0)
+            ),
+        ],
+        needs: format!(
+            "whether that is one process, or several behind one address. One process with many small pools should share one driver, with \
+             its one pool; most drivers are made for that. {meanwhile}"
+        ),
+    })
+}
