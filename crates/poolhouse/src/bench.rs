@@ -1,4 +1,5 @@
-//! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is known below.
+//! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is
+//! known below.
 
 mod frozen;
 pub mod load;
@@ -44,8 +45,9 @@ pub struct BenchArgs {
     #[command(subcommand)]
     verb: Option<BenchVerb>,
 
-    /// postgres://user:password@host/name, redis://user:password@host:port, mongodb://user:password@host/name, http://..., https://..., or a scenario
-    /// file. Other users can read a password there (`ps`): write ${ENV} in single quotes, or use --url-file
+    /// postgres://user:password@host/name, redis://user:password@host:port, mongodb://user:password@host/name,
+    /// http://..., https://..., or a scenario file. Other users can read a password there (`ps`): write ${ENV} in
+    /// single quotes, or use --url-file
     #[arg(value_name = "URL|SCENARIO.toml", required_unless_present = "url_file")]
     what: Option<String>,
 

@@ -1,5 +1,5 @@
-//! The command line as a result tells it: nothing that may be a secret. Logins in URLs, headers, variables of scripts and bodies lose
-//! their values; what stands there as `${NAME}` is no secret and stays.
+//! The command line as a result tells it: nothing that may be a secret. Logins in URLs, headers, variables of scripts
+//! and bodies lose their values; what stands there as `${NAME}` is no secret and stays.
 
 /// The command line as it was given, without secrets.
 pub fn command_line() -> String {

@@ -55,8 +55,8 @@ enum Order {
     Resume(Which),
     /// Replace all servers: idle ones now, the others at the end of their transactions
     Reconnect(Which),
-    /// Disconnect the clients of a database at the end of their transactions, and accept no new ones; without a database
-    /// all clients, and then end the process
+    /// Disconnect the clients of a database at the end of their transactions, and accept no new ones; without a
+    /// database all clients, and then end the process
     Drain(Which),
     /// Read the configuration file again
     Reload,
@@ -201,7 +201,8 @@ fn show(order: &Order, body: &Value, is_done: bool) {
     }
 }
 
-/// The entries of a list in an answer, as many as a Poolhouse lists at most: each takes more room as a line than it does in the answer.
+/// The entries of a list in an answer, as many as a Poolhouse lists at most: each takes more room as a line than it
+/// does in the answer.
 fn entries<'v>(body: &'v Value, list: &str) -> impl Iterator<Item = &'v Value> {
     body[list].as_array().into_iter().flatten().take(serve::MAX_LIMIT)
 }

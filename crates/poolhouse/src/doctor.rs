@@ -1,5 +1,5 @@
-//! `poolhouse doctor`: looks at a running pooler or a database for some time, or reads what was recorded of that, and says what is wrong. Asks;
-//! what that means is decided in the crate `doctor`.
+//! `poolhouse doctor`: looks at a running pooler or a database for some time, or reads what was recorded of that, and
+//! says what is wrong. Asks; what that means is decided in the crate `doctor`.
 
 use std::{
     io::IsTerminal,
@@ -75,10 +75,11 @@ const AGAIN: Duration = Duration::from_millis(200);
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct DoctorArgs {
-    /// What to look at: a Poolhouse by its admin address (http://address:port), a PostgreSQL (postgres://user@host/name), a PgBouncer by
-    /// its console (postgres://user@host:6432/pgbouncer), a MongoDB (mongodb://user@host), a Redis (redis://host), an
-    /// application's metrics of HikariCP (http://address:port/path), or a recording. Other users of this machine can read it (`ps`): write
-    /// ${NAME} in single quotes for a password, or use --url-file
+    /// What to look at: a Poolhouse by its admin address (http://address:port), a PostgreSQL
+    /// (postgres://user@host/name), a PgBouncer by its console (postgres://user@host:6432/pgbouncer), a MongoDB
+    /// (mongodb://user@host), a Redis (redis://host), an application's metrics of HikariCP (http://address:port/path),
+    /// or a recording. Other users of this machine can read it (`ps`): write ${NAME} in single quotes for a password,
+    /// or use --url-file
     #[arg(value_name = "URL|FILE", required_unless_present = "url_file")]
     what: Option<String>,
 
@@ -94,7 +95,8 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "URL")]
     database: Option<String>,
 
-    /// Processors of the database's machine; without it they are known only where the database runs on this one, or tells (MongoDB)
+    /// Processors of the database's machine; without it they are known only where the database runs on this one, or
+    /// tells (MongoDB)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100_000))]
     processors: Option<u32>,
 
@@ -102,12 +104,13 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
     window: Duration,
 
-    /// Time between two looks; longer in a window of many. Of HikariCP's metrics at least a second: it shows the same for so long
+    /// Time between two looks; longer in a window of many. Of HikariCP's metrics at least a second: it shows the same
+    /// for so long
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = settings::parse_duration_on)]
     every: Duration,
 
-    /// Write the looks to a file, too: `poolhouse doctor FILE` examines it. They take the place of what it had once the first look has
-    /// succeeded. At most 256 MB; it has names and addresses, and no secrets
+    /// Write the looks to a file, too: `poolhouse doctor FILE` examines it. They take the place of what it had once the
+    /// first look has succeeded. At most 256 MB; it has names and addresses, and no secrets
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 

@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM while something is measured: the first one ends it with what there is, the second one at once. Nothing that was
-//! started is left behind either way.
+//! Ctrl-C and SIGTERM while something is measured: the first one ends it with what there is, the second one at once.
+//! Nothing that was started is left behind either way.
 
 use std::sync::{
     Arc,

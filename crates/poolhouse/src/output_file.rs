@@ -1,5 +1,5 @@
-//! A file for what will come out: opened before there is anything to write, so that a path that does not work is told at once and not
-//! after the work. What stands in it stays until something is written.
+//! A file for what will come out: opened before there is anything to write, so that a path that does not work is told
+//! at once and not after the work. What stands in it stays until something is written.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -112,7 +112,8 @@ impl Outputs {
         Ok(Self { json, html: html.map(OutputFile::open).transpose()? })
     }
 
-    /// First shows the table (unless the JSON takes its place), then writes the files: whatever happens to these, something is seen.
+    /// First shows the table (unless the JSON takes its place), then writes the files: whatever happens to these,
+    /// something is seen.
     ///
     /// # Errors
     /// Those of writing. A file that cannot be written does not keep the other from it.

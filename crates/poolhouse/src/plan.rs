@@ -88,8 +88,8 @@ struct LoadFlags {
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, conflicts_with = "scenario")]
     delay: Option<Duration>,
 
-    /// Answers come later in some windows: DELAY/LENGTH[/EVERY][@FIRST], for example 200ms/2s/20s. FIRST is EVERY by default, or 5s.
-    /// May be given several times
+    /// Answers come later in some windows: DELAY/LENGTH[/EVERY][@FIRST], for example 200ms/2s/20s. FIRST is EVERY by
+    /// default, or 5s. May be given several times
     #[arg(long, value_name = "STALL", value_parser = stall, conflicts_with = "scenario")]
     stall: Vec<Fault>,
 }
@@ -104,7 +104,8 @@ enum SpacingName {
 #[derive(Args)]
 #[command(next_help_heading = "Server (goes before the scenario's [plan])")]
 struct ServerFlags {
-    /// What the server takes for one operation alone, on average: exponentially distributed, unless --service-p99 is given
+    /// What the server takes for one operation alone, on average: exponentially distributed, unless --service-p99 is
+    /// given
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, conflicts_with = "measured")]
     service: Option<Duration>,
 
@@ -144,7 +145,8 @@ struct ServerFlags {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(0..=1_000_000), requires = "server_limit")]
     reserved: Option<u32>,
 
-    /// Connections that all instances' pools may have together, because they are pools of one Poolhouse (its max_server_connections)
+    /// Connections that all instances' pools may have together, because they are pools of one Poolhouse (its
+    /// max_server_connections)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
     budget: Option<u32>,
 
@@ -165,8 +167,8 @@ struct ServerFlags {
 #[derive(Args)]
 #[command(next_help_heading = "Output")]
 struct OutputFlags {
-    /// Whose settings to print: poolhouse, pgbouncer, hikaricp, django, rails, node-postgres, sqlalchemy, pgx, mongodb; several with
-    /// commas between [default: what makes sense for the database]
+    /// Whose settings to print: poolhouse, pgbouncer, hikaricp, django, rails, node-postgres, sqlalchemy, pgx, mongodb;
+    /// several with commas between [default: what makes sense for the database]
     #[arg(long = "for", value_name = "PRODUCT", value_parser = product, value_delimiter = ',')]
     products: Vec<Product>,
 

@@ -1,5 +1,5 @@
-//! A database of one's own for as long as a command runs: for scenarios that bring theirs along, and for the demo. Nothing is
-//! left behind. Refuses to know what it is used for.
+//! A database of one's own for as long as a command runs: for scenarios that bring theirs along, and for the demo.
+//! Nothing is left behind. Refuses to know what it is used for.
 
 pub mod cleanup;
 pub mod cluster;
@@ -19,7 +19,8 @@ use cleanup::{Cleanup, ProcessId, Sweeper};
 use cluster::{Cluster, DATABASE, USER, Wish};
 use command::{Account, Shell};
 
-/// A running database whose application logs in with a password, as in production. It is stopped and removed when dropped.
+/// A running database whose application logs in with a password, as in production. It is stopped and removed when
+/// dropped.
 pub struct PrivateDatabase {
     kind: Kind,
     url: Secret,

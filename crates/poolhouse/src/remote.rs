@@ -15,8 +15,8 @@ const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
 
 /// How long connecting, and an answer beyond the time that the order itself takes, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of an answer, and values in it: what all pools take that a Poolhouse can have. The longest lists of clients and servers take less. So
-/// an answer takes no more memory than such a Poolhouse asks for, whoever gives it.
+/// Bytes of an answer, and values in it: what all pools take that a Poolhouse can have. The longest lists of clients
+/// and servers take less. So an answer takes no more memory than such a Poolhouse asks for, whoever gives it.
 const MAX_ANSWER: usize = serve::MAX_POOLS * serve::POOL_BYTES;
 const MAX_VALUES: usize = serve::MAX_POOLS * serve::POOL_VALUES;
 
@@ -235,8 +235,8 @@ fn values(text: &str) -> usize {
     count
 }
 
-/// A URL for people: without the user and the password that it may have, and without a query, which may have a token. Where an `@` may belong to
-/// either, nothing of it is shown.
+/// A URL for people: without the user and the password that it may have, and without a query, which may have a token.
+/// Where an `@` may belong to either, nothing of it is shown.
 pub fn without_login(url: &str) -> String {
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + "://".len()));
     let (head, query) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));

@@ -94,7 +94,8 @@ struct UrlFlags {
     #[arg(long, value_name = "MODE", value_parser = mode())]
     mode: Option<Mode>,
 
-    /// Most servers of a pool, which is one database and user; auto: have the best number found while it serves [default: 20]
+    /// Most servers of a pool, which is one database and user; auto: have the best number found while it serves
+    /// [default: 20]
     #[arg(long, value_name = "N|auto", value_parser = size)]
     max_size: Option<Size>,
 

@@ -1,5 +1,5 @@
-//! `poolhouse sweep`: how many connections a database can use. Reads the command line and shows what was found; measures and concludes
-//! nothing itself.
+//! `poolhouse sweep`: how many connections a database can use. Reads the command line and shows what was found;
+//! measures and concludes nothing itself.
 
 use std::{
     io::{IsTerminal, Write},
@@ -57,8 +57,8 @@ Exit status: 0 done, 1 it failed, 2 bad usage.";
 #[command(mut_args(without_http))]
 pub struct SweepArgs {
     /// The database: postgres://user:password@host/name, mongodb://user:password@host/name or
-    /// redis://user:password@host:port. Other users of this machine can read it (`ps`): write ${NAME} in single quotes for
-    /// the password, or use --url-file
+    /// redis://user:password@host:port. Other users of this machine can read it (`ps`): write ${NAME} in single quotes
+    /// for the password, or use --url-file
     #[arg(value_name = "URL", required_unless_present = "url_file")]
     url: Option<String>,
 
@@ -153,7 +153,8 @@ fn at_one_scale(order: &mut Order<'_>, target: Target) {
     order.target = target;
 }
 
-/// Makes the sweep, first the tables or documents if it is to (`init`), and tells what came out, also of the doctor who looks at somebody.
+/// Makes the sweep, first the tables or documents if it is to (`init`), and tells what came out, also of the doctor who
+/// looks at somebody.
 pub(crate) fn carry_out(
     order: Order<'_>,
     init: bool,

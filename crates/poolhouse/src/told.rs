@@ -1,5 +1,6 @@
-//! What people read on standard output and standard error, in place of the macros of the standard library, which panic where nothing can
-//! be written. A reader may have seen enough, as `head` has: that is no failure. Any other reason is told once, and the verb has failed.
+//! What people read on standard output and standard error, in place of the macros of the standard library, which panic
+//! where nothing can be written. A reader may have seen enough, as `head` has: that is no failure. Any other reason is
+//! told once, and the verb has failed.
 
 use std::{
     fmt,

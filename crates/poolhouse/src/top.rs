@@ -1,4 +1,5 @@
-//! `poolhouse top`: a running Poolhouse in a terminal, or once for a script. Asks; what it shows is made in the crate `top`.
+//! `poolhouse top`: a running Poolhouse in a terminal, or once for a script. Asks; what it shows is made in the crate
+//! `top`.
 
 use std::{
     io::{ErrorKind, IsTerminal, Write, stdout},
@@ -29,8 +30,8 @@ NO_COLOR=1 takes the colours away.
 
 Exit status: 0 done, 1 it could not look, 2 bad usage.";
 
-/// Clients that are listed: those who hold a server or wait for one, the longest first. More than a terminal shows at once, and little work
-/// for the process that is looked at.
+/// Clients that are listed: those who hold a server or wait for one, the longest first. More than a terminal shows at
+/// once, and little work for the process that is looked at.
 const MAX_CLIENTS: usize = 500;
 
 /// The state of a client that wants a server.
@@ -136,8 +137,8 @@ impl Watcher {
     }
 }
 
-/// How far two looks are apart by the clock of the process that was looked at: an answer that takes long, or a machine here that slept
-/// meanwhile, must not change what is told of rates.
+/// How far two looks are apart by the clock of the process that was looked at: an answer that takes long, or a machine
+/// here that slept meanwhile, must not change what is told of rates.
 fn apart(before: &Look, after: &Look) -> Duration {
     Duration::try_from_secs_f64((after.uptime_ms - before.uptime_ms).max(0.0) / 1e3).unwrap_or_default()
 }

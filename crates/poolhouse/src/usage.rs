@@ -1,5 +1,5 @@
-//! What is wrong with a command line, and what to write instead. The parser tells what it lacks or cannot read; what else would do, and how
-//! a right line looks, is added here. Knows the verbs' names and their examples.
+//! What is wrong with a command line, and what to write instead. The parser tells what it lacks or cannot read; what
+//! else would do, and how a right line looks, is added here. Knows the verbs' names and their examples.
 
 use std::{error::Error as _, ffi::OsString, num};
 
@@ -25,7 +25,8 @@ const TAKES: [(&str, &str); 8] = [
     ("top", "the admin address of a running Poolhouse (http://127.0.0.1:9930 by default)"),
 ];
 
-/// The words of a command line. An order of `ctl` for which no Poolhouse is named is for the one at the default address.
+/// The words of a command line. An order of `ctl` for which no Poolhouse is named is for the one at the default
+/// address.
 pub fn completed(words: impl Iterator<Item = OsString>, root: &Command) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let Some(ctl) = root.find_subcommand("ctl").filter(|ctl| words.get(1).is_some_and(|verb| verb == ctl.get_name()))

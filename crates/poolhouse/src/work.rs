@@ -33,7 +33,8 @@ pub struct WorkFlags {
     #[arg(long, short = 'N', conflicts_with = "script")]
     simple_update: bool,
 
-    /// PostgreSQL: a script in pgbench's language; Redis: a command in each line; MongoDB: command documents. May be given several times, with weights: a.sql@3
+    /// PostgreSQL: a script in pgbench's language; Redis: a command in each line; MongoDB: command documents. May be
+    /// given several times, with weights: a.sql@3
     #[arg(long, short = 'f', value_name = "FILE[@WEIGHT]")]
     script: Vec<String>,
 
@@ -49,7 +50,8 @@ pub struct WorkFlags {
     #[arg(long, short = 'i')]
     init: bool,
 
-    /// PostgreSQL: the scale of these tables, 100,000 accounts each [default: with --init 1, else what they were made with]
+    /// PostgreSQL: the scale of these tables, 100,000 accounts each [default: with --init 1, else what they were made
+    /// with]
     #[arg(long, short = 's', value_name = "N", value_parser = value_parser!(u32).range(1..=100_000))]
     scale: Option<u32>,
 
@@ -73,7 +75,8 @@ pub struct WorkFlags {
 /// Of Redis and MongoDB.
 #[derive(Args, Clone, PartialEq, Default)]
 struct CommandFlags {
-    /// Redis: a command, as in redis-cli [default: PING]; MongoDB: a document [default: {"ping": 1}]. With `:variables`; several make one operation
+    /// Redis: a command, as in redis-cli [default: PING]; MongoDB: a document [default: {"ping": 1}]. With
+    /// `:variables`; several make one operation
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["script", "writes", "keys", "value_size", "operation", "documents"])]
     command: Vec<String>,
 
@@ -208,7 +211,8 @@ impl WorkFlags {
         }
     }
 
-    /// The same target, at the scale that its tables have, unless a scale was given or the tables are still to be made. Asks the database.
+    /// The same target, at the scale that its tables have, unless a scale was given or the tables are still to be made.
+    /// Asks the database.
     ///
     /// # Errors
     /// It cannot be asked, or has no such tables.

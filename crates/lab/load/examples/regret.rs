@@ -1,5 +1,6 @@
-//! Judges the sweep on synthetic databases whose best number of clients is known, beside rules of thumb, and writes a JSON file with
-//! every sweep and a table in Markdown: `cargo run -p bench --example regret -- [SEEDS [JSON [MARKDOWN]]]`.
+//! Judges the sweep on synthetic databases whose best number of clients is known, beside rules of thumb, and writes a
+//! JSON file with every sweep and a table in Markdown: `cargo run -p bench --example regret -- [SEEDS [JSON
+//! [MARKDOWN]]]`.
 #![forbid(unsafe_code)]
 
 use std::{error::Error, fmt::Write as _, fs};
@@ -13,9 +14,7 @@ use serde::Serialize;
 /// All that the table is made of.
 #[derive(Serialize)]
 struct Results {
-    /// What was run.
     command: String,
-    /// Poolhouse's version.
     version: String,
     /// Median and worst regret over all sweeps, and the largest share of the exhaustive sweep's time.
     median_regret: f64,
@@ -24,7 +23,6 @@ struct Results {
     systems: Vec<OfSystem>,
 }
 
-/// One system's sweeps.
 #[derive(Serialize)]
 struct OfSystem {
     name: String,

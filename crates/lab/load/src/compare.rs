@@ -1,9 +1,10 @@
 //! Two results beside each other: how large each difference is, and whether it is more than noise.
 //!
-//! Noise is what differs from second to second within the runs. What has a series by the second is compared by the means of its seconds:
-//! they are what is shown, and what the interval and the verdict are of. Beside them stand figures of the whole runs, percentiles of all
-//! operations for example, without a verdict. A difference is called more than noise if its 99% interval does not contain zero. What
-//! differs from run to run (caches, neighbours, the time of day) no pair of results can show: repeat both, in turn.
+//! Noise is what differs from second to second within the runs. What has a series by the second is compared by the
+//! means of its seconds: they are what is shown, and what the interval and the verdict are of. Beside them stand
+//! figures of the whole runs, percentiles of all operations for example, without a verdict. A difference is called more
+//! than noise if its 99% interval does not contain zero. What differs from run to run (caches, neighbours, the time of
+//! day) no pair of results can show: repeat both, in turn.
 
 mod interval;
 
@@ -43,7 +44,6 @@ pub struct Row {
     pub change: Option<f64>,
     /// The 99% interval of b - a, in the unit; `None` where there is no series of it, or too short a one.
     pub interval: Option<(f64, f64)>,
-    /// What to make of it.
     pub verdict: Verdict,
 }
 
@@ -55,7 +55,6 @@ pub enum Verdict {
     Better,
     /// More than noise, and for the worse.
     Worse,
-    /// No more than noise.
     Noise,
     /// There is no series to tell it by, or too short a one, or it says the opposite of what is shown.
     Unknown,
@@ -65,7 +64,6 @@ pub enum Verdict {
 struct Judge {
     metric: &'static str,
     unit: &'static str,
-    /// Of the whole run.
     of: Option<fn(&Measured) -> Option<f64>>,
     /// By the second.
     by_second: Option<fn(&Second) -> Option<f64>>,
@@ -122,7 +120,8 @@ fn share(errors: u64, requests: u64) -> Option<f64> {
 /// Something that a result says of itself; `None`: it does not know.
 type Known = fn(&About) -> Option<&str>;
 
-/// What two runs have to have in common if a difference is to tell of one thing; what a result does not know is not compared.
+/// What two runs have to have in common if a difference is to tell of one thing; what a result does not know is not
+/// compared.
 const SURROUNDINGS: [(&str, Known); 8] = [
     ("shape of load", |about| Some(&about.shape)),
     ("load", |about| Some(&about.load)),
@@ -134,7 +133,6 @@ const SURROUNDINGS: [(&str, Known); 8] = [
     ("version of Poolhouse", |about| Some(&about.version)),
 ];
 
-/// Compares two results.
 pub fn compare(a: &BenchResult, b: &BenchResult) -> Comparison {
     let seconds = (measured_seconds(a), measured_seconds(b));
     let rows = JUDGES.iter().filter_map(|judge| row(judge, (a, b), (seconds.0, seconds.1))).collect();

@@ -1,12 +1,14 @@
-//! The state machine of a run: when operations arrive, which connection they get from the pool under test, what is written down of
-//! them. It does no I/O and has no clock: a target carries out its orders and reports what became of them.
+//! The state machine of a run: when operations arrive, which connection they get from the pool under test, what is
+//! written down of them. It does no I/O and has no clock: a target carries out its orders and reports what became of
+//! them.
 //!
-//! Call order: [`Engine::new`], then again and again: [`Engine::poll_order`] until there is none, wait for something to happen or for
-//! [`Engine::deadline`], report it. It is over when [`Engine::is_done`] and there are no more orders.
+//! Call order: [`Engine::new`], then again and again: [`Engine::poll_order`] until there is none, wait for something to
+//! happen or for [`Engine::deadline`], report it. It is over when [`Engine::is_done`] and there are no more orders.
 
 //!
-//! Its parts: here what is reported to it and ordered by it; `course` what follows from that; `load` says when operations begin, `operations` and `connections` know what
-//! is under way, `instances` asks the pools under test, `summary` makes the result.
+//! Its parts: here what is reported to it and ordered by it; `course` what follows from that; `load` says when
+//! operations begin, `operations` and `connections` know what is under way, `instances` asks the pools under test,
+//! `summary` makes the result.
 
 mod connections;
 mod course;
@@ -40,8 +42,8 @@ pub const STOP_TIME: Duration = Duration::from_secs(1);
 pub const CLOSE_TIME: Duration = Duration::from_secs(5);
 /// So many failed connects in a row end the run while the pool is being filled.
 pub const MAX_FAILURES_AT_START: u32 = 3;
-/// A client of a closed loop whose operation took no time, because it failed before it was sent or had nothing to send, pauses for so
-/// long, or it would begin the next one without end.
+/// A client of a closed loop whose operation took no time, because it failed before it was sent or had nothing to send,
+/// pauses for so long, or it would begin the next one without end.
 const NO_TIME_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection of the pool under test: a small number, used again after [`Engine::closed`].
@@ -53,14 +55,9 @@ pub struct ConnId(pub u32);
 pub enum Order {
     /// Open a connection; answered by [`Engine::connected`] or [`Engine::connect_failed`].
     Connect(ConnId),
-    /// Run one operation; answered by [`Engine::ended`] or [`Engine::lost`]. `client`: whose variables it uses (in an open loop:
-    /// whichever is free).
-    Run {
-        /// Where.
-        conn: ConnId,
-        /// For whom.
-        client: u32,
-    },
+    /// Run one operation; answered by [`Engine::ended`] or [`Engine::lost`]. `client`: whose variables it uses (in an
+    /// open loop: whichever is free).
+    Run { conn: ConnId, client: u32 },
     /// Close it, whatever it is doing; answered by [`Engine::closed`].
     Close(ConnId),
 }
@@ -74,7 +71,6 @@ pub struct Outcome {
     pub reusable: bool,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Engine {
     phase: Phase,
@@ -94,7 +90,6 @@ pub struct Engine {
     failed_connects: u32,
     /// Connections lost while the pool was being filled.
     lost_at_start: u32,
-    /// One has succeeded.
     has_connected: bool,
     failure: Option<Failure>,
     /// Connections that the load does not begin without.
@@ -124,7 +119,6 @@ pub struct Failure {
 enum Phase {
     /// The pool is being filled.
     Filling,
-    /// Operations begin.
     Loading,
     /// None begins any more; those under way end, until then.
     Draining(Time),
@@ -148,7 +142,6 @@ pub struct Progress<'a> {
     pub done: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// Arrivals dropped.
     pub dropped: u64,
 }
 
@@ -158,7 +151,8 @@ impl Engine {
         Self::with_limit(plan, None, now)
     }
 
-    /// The same, where all pools together may have only so many connections, which they share fairly: as the pools of one Poolhouse do.
+    /// The same, where all pools together may have only so many connections, which they share fairly: as the pools of
+    /// one Poolhouse do.
     pub fn with_limit(plan: &Plan, limit: Option<u32>, now: Time) -> Self {
         if let Err(error) = plan.check() {
             panic!("an invalid plan reached the engine: {error}");
@@ -197,8 +191,9 @@ impl Engine {
         engine
     }
 
-    /// Before the first order: operations wait once more on the way, for a server of the pooler in front of the database, and the target
-    /// reports with [`Engine::passed_front`] when one has got it. Both waits count together, once the second one is over.
+    /// Before the first order: operations wait once more on the way, for a server of the pooler in front of the
+    /// database, and the target reports with [`Engine::passed_front`] when one has got it. Both waits count together,
+    /// once the second one is over.
     pub fn front_is_told(&mut self) {
         self.has_front = true;
     }
@@ -231,7 +226,6 @@ impl Engine {
         (at < Time::NEVER && self.phase != Phase::Done).then_some(at)
     }
 
-    /// A connection is there.
     pub fn connected(&mut self, conn: ConnId, phases: &Phases, now: Time) {
         self.roll(now);
         (self.failed_connects, self.has_connected) = (0, true);
@@ -402,7 +396,8 @@ impl Engine {
         self.failure.as_ref()
     }
 
-    /// The longest wait for a connection of the pools under test themselves, after the warm-up; `None`: nobody has got one.
+    /// The longest wait for a connection of the pools under test themselves, after the warm-up; `None`: nobody has got
+    /// one.
     pub fn longest_wait(&self) -> Option<Duration> {
         self.longest_wait
     }
@@ -412,12 +407,12 @@ impl Engine {
         self.books.steps() > 0 && matches!(self.phase, Phase::Loading | Phase::Draining(_))
     }
 
-    /// When what is measured begins; known as soon as the load begins, the warm-up included. Windows of faults count from there.
+    /// When what is measured begins; known as soon as the load begins, the warm-up included. Windows of faults count
+    /// from there.
     pub fn measured_from(&self) -> Option<Time> {
         self.books.origin().map(|_| self.load.measured_from())
     }
 
-    /// How far the run is.
     pub fn progress(&self, now: Time) -> Progress<'_> {
         let (done, errors, dropped) = self.books.totals();
         Progress {

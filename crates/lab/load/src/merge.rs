@@ -1,5 +1,5 @@
-//! Several results as one: what several load machines have measured at the same time against the same target. Histograms are added, so
-//! percentiles are those of all operations together, not means of percentiles.
+//! Several results as one: what several load machines have measured at the same time against the same target.
+//! Histograms are added, so percentiles are those of all operations together, not means of percentiles.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -23,7 +23,6 @@ pub enum MergeError {
     Asks(String, String),
     /// One was written without its histograms.
     NoHistogram,
-    /// One cannot be read.
     Histogram(BadHistogram),
 }
 
@@ -63,8 +62,9 @@ fn texts(results: &[BenchResult]) -> BTreeMap<String, u64> {
     all.into_iter().take(MAX_ERROR_TEXTS).collect()
 }
 
-/// Joins results. Seconds are laid over each other from the beginning of each run. Of a second's percentiles only the largest value can be
-/// joined; the others are unknown. The most connections at one time is the sum of each one's most, which may be more than there were.
+/// Joins results. Seconds are laid over each other from the beginning of each run. Of a second's percentiles only the
+/// largest value can be joined; the others are unknown. The most connections at one time is the sum of each one's most,
+/// which may be more than there were.
 ///
 /// # Errors
 /// If they do not belong together, or one cannot be read.

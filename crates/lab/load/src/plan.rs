@@ -14,11 +14,8 @@ pub use unsaid::{IN_FLIGHT, PoolWishes, ROUNDS, TIMEOUT, cut, window};
 pub struct Plan {
     /// What people call it: the scenario's name, or the command line's.
     pub name: String,
-    /// What is asked.
     pub target: Target,
-    /// How operations arrive.
     pub shape: Shape,
-    /// The pool under test.
     pub pool: PoolUnderTest,
     /// On the way to the target; empty: straight to it.
     pub faults: Vec<Fault>,
@@ -30,18 +27,17 @@ pub struct Plan {
     pub seed: u64,
     /// Conditions that must hold of the result, as given: `p99>50ms`.
     pub fail_if: Vec<String>,
-    /// The load runs in a process of its own, which is frozen in these windows: nothing in it happens, and whoever is at the other end
-    /// sees a client that keeps silent.
+    /// The load runs in a process of its own, which is frozen in these windows: nothing in it happens, and whoever is
+    /// at the other end sees a client that keeps silent.
     pub freeze: Option<Window>,
     /// A Poolhouse is started in front of the target, for this run alone.
     pub poolhouse: Option<PoolhouseWishes>,
 }
 
-/// What is said of a Poolhouse that is started in front of a target; the rest is as its own defaults are. A time that is `Some(None)` is
-/// switched off.
+/// What is said of a Poolhouse that is started in front of a target; the rest is as its own defaults are. A time that
+/// is `Some(None)` is switched off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolhouseWishes {
-    /// Most servers.
     pub max_size: Option<u32>,
     /// How long a client waits for a server.
     pub max_wait_time: Option<Option<Duration>>,
@@ -237,15 +233,14 @@ pub struct PoolUnderTest {
     pub instances: u32,
     /// Open `min_size` connections before the load begins.
     pub warm: bool,
-    /// False, without reuse: a connection is not closed after its operation, but stays open until the run or the server ends it, as that
-    /// of a frozen function does.
+    /// False, without reuse: a connection is not closed after its operation, but stays open until the run or the server
+    /// ends it, as that of a frozen function does.
     pub goodbye: bool,
-    /// Like a library that does not look at its idle connections: that one is lost is noticed when it is used next, and fails that
-    /// operation.
+    /// Like a library that does not look at its idle connections: that one is lost is noticed when it is used next, and
+    /// fails that operation.
     pub blind: bool,
 }
 
-/// What is asked.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A PostgreSQL, or a pooler in front of one.
@@ -254,12 +249,10 @@ pub enum Target {
     Redis(RedisTarget),
     /// A MongoDB, or a pooler in front of one.
     MongoDb(MongoTarget),
-    /// An HTTP service.
     Http(HttpTarget),
 }
 
 impl Target {
-    /// Its URL.
     pub fn url(&self) -> &str {
         match self {
             Self::Postgres(target) => target.url.reveal(),
@@ -295,7 +288,6 @@ impl Target {
 /// What is asked of a PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct PostgresTarget {
-    /// Its URL.
     pub url: Secret,
     /// The scripts, with their weights.
     pub scripts: Vec<(Script, u32)>,
@@ -318,7 +310,6 @@ pub enum Script {
     TpcbLike,
     /// The same without the tables that clients contend for.
     SimpleUpdate,
-    /// A file, and its text.
     File(PathBuf, String),
 }
 
@@ -337,7 +328,6 @@ pub enum QueryProtocol {
 /// What is asked of a Redis.
 #[derive(Clone, Debug)]
 pub struct RedisTarget {
-    /// Its URL.
     pub url: Secret,
     /// What one operation does.
     pub work: RedisWork,
@@ -348,7 +338,6 @@ pub struct RedisTarget {
 /// What one operation does.
 #[derive(Clone, PartialEq, Debug)]
 pub enum RedisWork {
-    /// PING.
     Ping,
     /// A read or a write of one key, each as likely as any other.
     GetSet {
@@ -382,7 +371,6 @@ impl RedisWork {
 /// What is asked of a MongoDB.
 #[derive(Clone, Debug)]
 pub struct MongoTarget {
-    /// Its URL.
     pub url: Secret,
     /// What one operation does.
     pub work: MongoWork,
@@ -393,11 +381,9 @@ pub struct MongoTarget {
 /// What one operation does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MongoWork {
-    /// A ping.
     Ping,
     /// One command of the built-in ones.
     BuiltIn {
-        /// Which.
         operation: MongoOperation,
         /// How many documents there are.
         documents: u32,
@@ -420,12 +406,10 @@ impl MongoWork {
     }
 }
 
-/// The built-in commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MongoOperation {
     /// One document by its id.
     FindOne,
-    /// A new document.
     Insert,
     /// A counter in one document.
     Update,
@@ -434,7 +418,6 @@ pub enum MongoOperation {
 }
 
 impl MongoOperation {
-    /// All, with their names.
     pub const ALL: [(&str, Self); 4] = [
         ("find-one", Self::FindOne),
         ("insert", Self::Insert),
@@ -442,7 +425,6 @@ impl MongoOperation {
         ("aggregate", Self::Aggregate),
     ];
 
-    /// What people call it.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(_, operation)| *operation == self).map_or("", |(name, _)| name)
     }
@@ -453,7 +435,6 @@ impl MongoOperation {
 pub struct CommandScript {
     /// What people call it: the file's name.
     pub name: String,
-    /// Its text.
     pub text: String,
     /// How often it is chosen beside others.
     pub weight: u32,

@@ -1,12 +1,11 @@
-//! The distributions of pgbench's functions, for each client from a seed of its own. Where the bits come from is known to
-//! `workload`.
+//! The distributions of pgbench's functions, for each client from a seed of its own. Where the bits come from is known
+//! to `workload`.
 
 /// The smallest parameter of [`Random::gaussian`].
 pub(crate) const MIN_GAUSSIAN: f64 = 2.0;
 /// The parameters of [`Random::zipfian`].
 pub(crate) const ZIPFIAN: std::ops::RangeInclusive<f64> = 1.001..=1000.0;
 
-/// What one client draws.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(arrivals::Random);
 
@@ -35,16 +34,16 @@ impl Random {
         min.wrapping_add(self.below(max.wrapping_sub(min).wrapping_add(1) as u64) as i64)
     }
 
-    /// In `min..=max`, the smaller the likelier: an exponential distribution cut off at `parameter`, as pgbench's manual
-    /// gives it for `random_exponential`.
+    /// In `min..=max`, the smaller the likelier: an exponential distribution cut off at `parameter`, as pgbench's
+    /// manual gives it for `random_exponential`.
     pub(crate) fn exponential(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
         let cut = (-parameter).exp();
         let uniform = 1.0 - self.0.unit();
         share(min, max, -(cut + (1.0 - cut) * uniform).ln() / parameter)
     }
 
-    /// In `min..=max`, the middle likeliest: a normal distribution cut off at `parameter` standard deviations on either side,
-    /// as pgbench's manual gives it for `random_gaussian`.
+    /// In `min..=max`, the middle likeliest: a normal distribution cut off at `parameter` standard deviations on either
+    /// side, as pgbench's manual gives it for `random_gaussian`.
     pub(crate) fn gaussian(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
         debug_assert!(parameter >= MIN_GAUSSIAN);
         // At two deviations 4.6% are drawn again, so this ends.
@@ -56,8 +55,8 @@ impl Random {
         }
     }
 
-    /// In `min..=max`, the k-th with a likelihood of 1 / k^`parameter` (Zipf), by rejection: Devroye, "Non-Uniform Random
-    /// Variate Generation", chapter X.6.
+    /// In `min..=max`, the k-th with a likelihood of 1 / k^`parameter` (Zipf), by rejection: Devroye, "Non-Uniform
+    /// Random Variate Generation", chapter X.6.
     pub(crate) fn zipfian(&mut self, min: i64, max: i64, parameter: f64) -> i64 {
         debug_assert!(ZIPFIAN.contains(&parameter));
         let count = max.wrapping_sub(min) as u64 as f64 + 1.0;
@@ -83,9 +82,9 @@ fn share(min: i64, max: i64, fraction: f64) -> i64 {
     min.wrapping_add((count * fraction) as i64).clamp(min, max)
 }
 
-/// The new place of `value` (modulo `size`) in a pseudo-random permutation of `0..size` that `seed` names: a Feistel network of
-/// six rounds on the next even number of bits, walked along until it falls into the range (Black and Rogaway, "Ciphers with
-/// arbitrary finite domains", 2002). A permutation as pgbench's, but not the same one.
+/// The new place of `value` (modulo `size`) in a pseudo-random permutation of `0..size` that `seed` names: a Feistel
+/// network of six rounds on the next even number of bits, walked along until it falls into the range (Black and
+/// Rogaway, "Ciphers with arbitrary finite domains", 2002). A permutation as pgbench's, but not the same one.
 pub(crate) fn permute(value: i64, size: i64, seed: i64) -> i64 {
     debug_assert!(size > 0);
     let half = (64 - ((size - 1) as u64).leading_zeros()).div_ceil(2).max(1);

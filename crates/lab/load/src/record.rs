@@ -1,5 +1,5 @@
-//! The books of a run: what the engine tells them, by step and by second. They know no pool, no connection and no target; what has
-//! been written down they turn into a result.
+//! The books of a run: what the engine tells them, by step and by second. They know no pool, no connection and no
+//! target; what has been written down they turn into a result.
 
 mod books;
 mod histogram;

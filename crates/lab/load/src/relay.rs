@@ -1,12 +1,12 @@
-//! A relay on loopback between the load generator and its target, with faults on the way: delays, stalls, silence, oblivion, cuts. It moves
-//! bytes and refuses to know what they mean.
+//! A relay on loopback between the load generator and its target, with faults on the way: delays, stalls, silence,
+//! oblivion, cuts. It moves bytes and refuses to know what they mean.
 //!
-//! One thread serves all connections with epoll and a timer of nanoseconds, so that a delay is kept to about 0.1 ms on an idle
-//! machine. The order of the bytes of a connection is kept; what is under way is bounded ([`MAX_UNDER_WAY`] in each direction),
-//! beyond that the relay reads no more and the sender feels it.
+//! One thread serves all connections with epoll and a timer of nanoseconds, so that a delay is kept to about 0.1 ms on
+//! an idle machine. The order of the bytes of a connection is kept; what is under way is bounded ([`MAX_UNDER_WAY`] in
+//! each direction), beyond that the relay reads no more and the sender feels it.
 //!
-//! TCP's handshake is answered by the kernel at once, so a delay cannot reach it. Its round trip is added to the first bytes of the
-//! client instead: making a connection takes as long as it would, only its phase is another.
+//! TCP's handshake is answered by the kernel at once, so a delay cannot reach it. Its round trip is added to the first
+//! bytes of the client instead: making a connection takes as long as it would, only its phase is another.
 
 mod pair;
 
@@ -66,7 +66,6 @@ pub struct Relay {
 /// What the relay has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
-    /// Connections accepted.
     pub connections: u64,
     /// Connections cut by a fault.
     pub cut: u64,
@@ -85,7 +84,8 @@ struct Shared {
 }
 
 impl Relay {
-    /// Starts a relay to `target` on a free port of loopback. Delays hold at once, windows count from [`Relay::load_begins`].
+    /// Starts a relay to `target` on a free port of loopback. Delays hold at once, windows count from
+    /// [`Relay::load_begins`].
     ///
     /// # Errors
     /// No socket or thread is to be had.
@@ -163,7 +163,6 @@ impl Drop for Relay {
     }
 }
 
-/// What the thread has.
 struct Work {
     listener: TcpListener,
     target: SocketAddr,

@@ -1,5 +1,5 @@
-//! What people see of a result: a table at the end, a display while it runs, a page for the browser. Knows results only: neither how
-//! they were measured nor who asks for them.
+//! What people see of a result: a table at the end, a display while it runs, a page for the browser. Knows results
+//! only: neither how they were measured nor who asks for them.
 
 pub mod compare;
 pub mod figures;

@@ -1,5 +1,6 @@
-//! What was measured, as it is written to JSON and read back. Times are in milliseconds, as their names say; what is not known is
-//! null, never zero. Histograms are kept whole (HdrHistogram's V2 encoding, deflated, in base64), so that results can be merged and compared.
+//! What was measured, as it is written to JSON and read back. Times are in milliseconds, as their names say; what is
+//! not known is null, never zero. Histograms are kept whole (HdrHistogram's V2 encoding, deflated, in base64), so that
+//! results can be merged and compared.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +9,11 @@ use serde::{Deserialize, Serialize};
 /// The version of this format.
 pub const FORMAT: u32 = 1;
 
-/// One result file.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct BenchResult {
     /// [`FORMAT`].
     pub format: u32,
-    /// What was run.
     pub name: String,
-    /// Where and with what.
     pub about: About,
     /// The whole run after the warm-up.
     #[serde(flatten)]
@@ -52,7 +50,6 @@ pub struct About {
     pub way: Option<String>,
     /// The pool under test in words.
     pub pool: String,
-    /// Without password.
     pub target: String,
     /// The command line, without passwords.
     #[serde(default)]
@@ -71,20 +68,17 @@ pub struct About {
     pub doctor: Vec<String>,
     /// Name and version of the server, as it reports them.
     pub server: Option<String>,
-    /// Poolhouse's version.
     pub version: String,
     /// The machine: processors and their name, memory, kernel.
     pub machine: String,
 }
 
-/// A part of a run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Step {
     /// What people call it: `100/s to 300/s`, `burst 3`.
     pub name: String,
     /// Seconds from the beginning of the run.
     pub from_s: f64,
-    /// What was measured.
     #[serde(flatten)]
     pub measured: Measured,
 }
@@ -100,11 +94,12 @@ pub struct Measured {
     pub errors: BTreeMap<String, u64>,
     /// Arrivals that were never begun, because `max_in_flight` operations had not ended.
     pub dropped: u64,
-    /// Seconds, as planned: without the time that the last operations took to end after it. Without a plan for the time (a number of
-    /// operations, a burst) until the last one had ended.
+    /// Seconds, as planned: without the time that the last operations took to end after it. Without a plan for the time
+    /// (a number of operations, a burst) until the last one had ended.
     pub duration_s: f64,
-    /// From the scheduled arrival to the end. In a closed loop: from the moment a client was free. Of operations that ended well, and of
-    /// those that failed because their time was up or that failed slowly (with the time they had taken by then).
+    /// From the scheduled arrival to the end. In a closed loop: from the moment a client was free. Of operations that
+    /// ended well, and of those that failed because their time was up or that failed slowly (with the time they had
+    /// taken by then).
     pub response_ms: Option<Percentiles>,
     /// From sending to the end: what the target took. Of operations that ended well.
     pub service_ms: Option<Percentiles>,
@@ -113,7 +108,8 @@ pub struct Measured {
     pub issue_ms: Option<Percentiles>,
     /// From asking the pool for a connection to getting it; where waits in front are told, these included.
     pub pool_wait_ms: Option<Percentiles>,
-    /// The part of it in the pool of a Poolhouse in front. Only a simulation can tell: a client does not see what it waits for there.
+    /// The part of it in the pool of a Poolhouse in front. Only a simulation can tell: a client does not see what it
+    /// waits for there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front_wait_ms: Option<Percentiles>,
     /// The phases of making a connection.
@@ -134,9 +130,7 @@ impl Measured {
 /// The phases of making a connection; `None`: there was no such phase.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ConnectPhases {
-    /// The name's address.
     pub dns: Option<Percentiles>,
-    /// TCP's handshake.
     pub tcp: Option<Percentiles>,
     /// That of TLS, the request for it included.
     pub tls: Option<Percentiles>,
@@ -144,39 +138,31 @@ pub struct ConnectPhases {
     pub auth: Option<Percentiles>,
     /// From there to ReadyForQuery.
     pub ready: Option<Percentiles>,
-    /// All of them together.
     pub total: Option<Percentiles>,
 }
 
 /// Connections made and closed.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Connections {
-    /// Made.
     pub created: u64,
-    /// Of these: `burst` (somebody waited for it), `minimum` (to keep `min_size`), `rotation` (one had reached its life time),
-    /// `replacement` (one was lost), `ephemeral` (for one operation), `start` (before the measured time).
+    /// Of these: `burst` (somebody waited for it), `minimum` (to keep `min_size`), `rotation` (one had reached its life
+    /// time), `replacement` (one was lost), `ephemeral` (for one operation), `start` (before the measured time).
     pub created_for: BTreeMap<String, u64>,
     /// Closed, by reason: `idle`, `life`, `error`, `discarded`, `pool_closed`, ...
     pub closed: BTreeMap<String, u64>,
     /// Connections that could not be made, by kind of error. What operations failed for is in [`Measured::errors`].
     #[serde(default)]
     pub failed: BTreeMap<String, u64>,
-    /// The most at one time.
     pub most: u32,
-    /// At the end.
     pub last: u32,
 }
 
 /// Percentiles of a histogram, in milliseconds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// How many values.
     pub count: u64,
-    /// Smallest.
     pub min: f64,
-    /// Arithmetic mean.
     pub mean: f64,
-    /// Median.
     pub p50: f64,
     /// 90th percentile.
     pub p90: f64,
@@ -186,7 +172,6 @@ pub struct Percentiles {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Largest.
     pub max: f64,
     /// The histogram of microseconds in HdrHistogram's V2 encoding, deflated, base64; null where it was not kept.
     pub histogram: Option<String>,
@@ -203,19 +188,14 @@ pub struct Second {
     pub requests: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// Arrivals dropped.
     pub dropped: u64,
     /// Response time, in milliseconds.
     pub p50_ms: Option<f64>,
-    /// The same.
     pub p99_ms: Option<f64>,
-    /// The same.
     pub max_ms: Option<f64>,
     /// Open connections at its end.
     pub connections: u32,
-    /// Of these in use.
     pub in_use: u32,
-    /// Waiting for one.
     pub waiting: u32,
     /// Connections made in it.
     pub created: u32,

@@ -1,5 +1,6 @@
-//! One run from the beginning to the end: looks at the target first, puts the relay with faults in between, lets the target carry out what
-//! the engine orders, and writes down where and with what. Decides nothing about when operations begin.
+//! One run from the beginning to the end: looks at the target first, puts the relay with faults in between, lets the
+//! target carry out what the engine orders, and writes down where and with what. Decides nothing about when operations
+//! begin.
 
 pub(crate) mod machine;
 pub(crate) mod processors;
@@ -149,8 +150,8 @@ fn http_place(url: &str) -> Option<(String, u16)> {
     (!host.is_empty()).then(|| (host.to_owned(), port))
 }
 
-/// A URL without its password (of HTTP without its login: the user's name may be a token), and without what stands behind `?` and `#`,
-/// where there may be another.
+/// A URL without its password (of HTTP without its login: the user's name may be a token), and without what stands
+/// behind `?` and `#`, where there may be another.
 pub fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "(no URL)".to_owned() };
     let rest = rest.split(['?', '#']).next().unwrap_or_default();

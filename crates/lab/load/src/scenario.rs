@@ -1,5 +1,6 @@
-//! Scenario files: what is to be run, in TOML. A file may hold several runs that differ in some keys (`[[variant]]`), and two sets of
-//! durations: short ones, and those that were published (`[full]`, taken with `FULL=1`). Reads and checks; runs nothing.
+//! Scenario files: what is to be run, in TOML. A file may hold several runs that differ in some keys (`[[variant]]`),
+//! and two sets of durations: short ones, and those that were published (`[full]`, taken with `FULL=1`). Reads and
+//! checks; runs nothing.
 //!
 //! ```toml
 //! [scenario]
@@ -52,7 +53,6 @@ const MAX_CONDITIONS: usize = 64;
 /// What a scenario file says.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What people call it.
     pub name: String,
     /// What it shows, for the report.
     pub about: String,
@@ -70,12 +70,9 @@ pub struct Scenario {
     pub columns: Vec<String>,
 }
 
-/// A private database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Start {
-    /// Which.
     pub kind: Kind,
-    /// Its own limit.
     pub max_connections: u32,
 }
 
@@ -110,7 +107,8 @@ impl Scenario {
         self.targets().filter_map(scale).max()
     }
 
-    /// Whether a run needs what can be made before: tables of the built-in scripts, or documents of the built-in operations.
+    /// Whether a run needs what can be made before: tables of the built-in scripts, or documents of the built-in
+    /// operations.
     pub fn needs_making(&self) -> bool {
         let needs_documents = |target: &Target| match target {
             Target::MongoDb(target) => matches!(target.work, MongoWork::BuiltIn { .. }),

@@ -1,11 +1,10 @@
-//! The script language of pgbench, the common part: SQL statements with `:variables`, `\set` with expressions, `\if`, `\sleep`,
-//! `\gset`. The same with a command of Redis in each line, or with commands of MongoDB,
-//! instead of SQL. What is not supported is an error that says so, with file, line and
-//! column.
+//! The script language of pgbench, the common part: SQL statements with `:variables`, `\set` with expressions, `\if`,
+//! `\sleep`, `\gset`. The same with a command of Redis in each line, or with commands of MongoDB, instead of SQL. What
+//! is not supported is an error that says so, with file, line and column.
 //!
-//! A run's scripts are read once ([`Scripts::new`]); each client then has a [`Client`] with variables of its own, which goes
-//! through one script for each operation: [`Client::begin`], then [`Client::next`] until [`Step::End`] or [`Step::Failed`]. Sends
-//! nothing and waits for nothing: whoever drives it does.
+//! A run's scripts are read once ([`Scripts::new`]); each client then has a [`Client`] with variables of its own, which
+//! goes through one script for each operation: [`Client::begin`], then [`Client::next`] until [`Step::End`] or
+//! [`Step::Failed`]. Sends nothing and waits for nothing: whoever drives it does.
 
 mod builtin;
 mod error;
@@ -45,7 +44,6 @@ pub use sql::Statement;
 
 /// The longest `\sleep`: a day.
 const MAX_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
-/// Scripts of one run.
 const MAX_SCRIPTS: usize = 128;
 
 /// The scripts of a run, their weights, and the variables that they share.
@@ -62,8 +60,8 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Reads the scripts of a run. `variables` are those of the command line (`-D name=value`); they win over `:scale` and
-    /// `:random_seed`, which are set by themselves.
+    /// Reads the scripts of a run. `variables` are those of the command line (`-D name=value`); they win over `:scale`
+    /// and `:random_seed`, which are set by themselves.
     ///
     /// # Errors
     /// The first mistake in a script; a statement that `protocol` cannot carry; no script, or no weight above 0.
@@ -88,8 +86,8 @@ impl Scripts {
         }
     }
 
-    /// The same of scripts that hold commands of Redis: names and texts, with weights. A `:name` that nothing sets is a part of a key
-    /// there, and stays as it is.
+    /// The same of scripts that hold commands of Redis: names and texts, with weights. A `:name` that nothing sets is a
+    /// part of a key there, and stays as it is.
     ///
     /// # Errors
     /// The first mistake in a script; no script, or no weight above 0.
@@ -104,7 +102,8 @@ impl Scripts {
     /// The same of scripts that hold commands of MongoDB.
     ///
     /// # Errors
-    /// The first mistake in a script; no script, or no weight above 0; a variable that stands for a value and is never set.
+    /// The first mistake in a script; no script, or no weight above 0; a variable that stands for a value and is never
+    /// set.
     pub fn of_mongodb(
         scripts: &[((String, &str), u32)],
         variables: &[(String, String)],
@@ -212,7 +211,6 @@ pub enum Step<'s> {
     /// The same of a command of Redis, whose words come from [`Client::write_word`], or of MongoDB, which comes from
     /// [`Client::write_document`].
     Ask(&'s Request),
-    /// Wait for so long.
     Sleep(Duration),
     /// The operation has ended.
     End,
@@ -226,7 +224,6 @@ pub struct Client {
     values: Box<[Value]>,
     random: Random,
     program: usize,
-    /// The next command.
     at: usize,
 }
 
@@ -349,8 +346,8 @@ impl Client {
         Ok(true)
     }
 
-    /// Takes a column of the row that a statement with `\gset` gave; `value` is `None` for NULL. A column that no script
-    /// mentions is left out.
+    /// Takes a column of the row that a statement with `\gset` gave; `value` is `None` for NULL. A column that no
+    /// script mentions is left out.
     ///
     /// # Errors
     /// Its value is no UTF-8.

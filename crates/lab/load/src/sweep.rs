@@ -1,6 +1,6 @@
-//! Finds the number of connections at which a database stops gaining: measures throughput at many numbers of clients, and says what
-//! follows. Everything here is written against [`Probe`], so that it runs on a real database and, in virtual time, on synthetic ones
-//! whose best number is known. Knows nothing of protocols.
+//! Finds the number of connections at which a database stops gaining: measures throughput at many numbers of clients,
+//! and says what follows. Everything here is written against [`Probe`], so that it runs on a real database and, in
+//! virtual time, on synthetic ones whose best number is known. Knows nothing of protocols.
 //!
 //! ```text
 //! chooser    which point is measured next
@@ -53,7 +53,8 @@ pub const SLICE: Duration = Duration::from_millis(100);
 
 /// Something that can be measured with so many clients.
 pub trait Probe {
-    /// Lets so many clients, each with a connection of its own, work as fast as they can for `warmup` (not counted) and `duration`.
+    /// Lets so many clients, each with a connection of its own, work as fast as they can for `warmup` (not counted) and
+    /// `duration`.
     ///
     /// # Errors
     /// See [`ProbeError`].
@@ -82,15 +83,14 @@ pub struct Point {
     pub throughput: f64,
     /// Response time; `None`: nothing ended.
     pub p50_ms: Option<f64>,
-    /// The same.
     pub p95_ms: Option<f64>,
-    /// The same.
     pub p99_ms: Option<f64>,
     /// Operations that failed, or at a rate could not be begun.
     pub errors: u64,
     /// Operations that arrived: those that ended well, failed, or could not be begun.
     pub arrived: u64,
-    /// At a rate: how fast operations ended, as a share of how fast they arrived; below 1 a queue was left when the last had arrived.
+    /// At a rate: how fast operations ended, as a share of how fast they arrived; below 1 a queue was left when the
+    /// last had arrived.
     pub pace: f64,
     /// Operations in each whole second.
     pub per_second: Vec<f64>,
@@ -116,12 +116,9 @@ pub enum ProbeError {
     Failed(String),
 }
 
-/// How a sweep is made.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// Fewest clients.
     pub from: u32,
-    /// Most clients.
     pub to: u32,
     /// Times that a point in question is measured.
     pub rounds: u32,
@@ -136,9 +133,7 @@ pub struct Options {
 /// What a sweep is doing, for whoever shows it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress<'a> {
-    /// Measured until now.
     pub done: usize,
-    /// At most so many more.
     pub left: u32,
     /// What is being measured.
     pub clients: u32,
@@ -151,9 +146,7 @@ pub struct Progress<'a> {
 /// A curve, and how it ended.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
-    /// What there is.
     pub curve: Curve,
-    /// The user stopped it.
     pub interrupted: bool,
     /// Why more clients were not let in, if so.
     pub refused: Option<String>,
@@ -164,8 +157,8 @@ pub struct Measured {
 /// Measures a curve. `name` and `target` are for people.
 ///
 /// # Errors
-/// [`ProbeError::Failed`] if the probe fails before anything was measured; also if not even the smallest number of clients is let in. An
-/// interruption is no error, nor is a later failure: what was measured until then is returned.
+/// [`ProbeError::Failed`] if the probe fails before anything was measured; also if not even the smallest number of
+/// clients is let in. An interruption is no error, nor is a later failure: what was measured until then is returned.
 pub fn measure(
     probe: &mut dyn Probe,
     options: &Options,

@@ -1,5 +1,5 @@
-//! What carries out the engine's orders: the part of a run that touches the network. What is asked and how often is known by the plan
-//! and the engine, what is written down by the engine; here bytes are sent, and times are taken.
+//! What carries out the engine's orders: the part of a run that touches the network. What is asked and how often is
+//! known by the plan and the engine, what is written down by the engine; here bytes are sent, and times are taken.
 
 mod commands;
 pub mod http;
@@ -45,7 +45,6 @@ pub struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// The time now.
     pub fn now(&self) -> Time {
         Time(u64::try_from(self.origin.elapsed().as_nanos()).expect("584 years fit"))
     }

@@ -1,4 +1,5 @@
-//! Conditions that a result must not fulfil: `p99>50ms`. Reads them, and says which one a result has missed. Knows no command line.
+//! Conditions that a result must not fulfil: `p99>50ms`. Reads them, and says which one a result has missed. Knows no
+//! command line.
 
 use std::fmt;
 
@@ -46,7 +47,6 @@ enum Compare {
 /// A threshold that a result has missed.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Missed {
-    /// As it was given.
     pub threshold: String,
     /// What was measured, in words.
     pub measured: String,
@@ -99,7 +99,8 @@ impl Threshold {
         Ok(Self { text: text.trim().to_owned(), metric, compare: *compare, limit })
     }
 
-    /// Whether this result misses it. What was not measured is missed: a run without a single answer has no good percentiles.
+    /// Whether this result misses it. What was not measured is missed: a run without a single answer has no good
+    /// percentiles.
     pub fn missed(&self, measured: &Measured) -> Option<Missed> {
         let value = self.metric.of(measured);
         let holds = value.is_none_or(|value| match self.compare {
@@ -114,13 +115,12 @@ impl Threshold {
 }
 
 impl Threshold {
-    /// As it was given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether what it says holds of this result with a margin: a limit from above counts as lower by this share of it. What was not
-    /// measured does not hold.
+    /// Whether what it says holds of this result with a margin: a limit from above counts as lower by this share of it.
+    /// What was not measured does not hold.
     pub fn holds(&self, measured: &Measured, margin: f64) -> bool {
         self.metric.of(measured).is_some_and(|value| match self.compare {
             Compare::Above => value > self.limit,
@@ -130,8 +130,9 @@ impl Threshold {
         })
     }
 
-    /// Whether it is sure not to hold in the end with this margin: it is a limit from above, and what has been measured until now exceeds it,
-    /// whatever may come until `most` operations have been measured in all. False where nobody can tell yet.
+    /// Whether it is sure not to hold in the end with this margin: it is a limit from above, and what has been measured
+    /// until now exceeds it, whatever may come until `most` operations have been measured in all. False where nobody
+    /// can tell yet.
     pub fn is_lost(&self, measured: &Measured, most: u64, margin: f64) -> bool {
         let limit = self.limit * (1.0 - margin);
         let exceeds = |value: f64| match self.compare {
@@ -344,7 +345,8 @@ mod tests {
         let times = Percentiles { count: 100, p50: 60.0, p90: 80.0, ..Percentiles::default() };
         let slow = Measured { pool_wait_ms: Some(times), ..measured() };
         let lost = |text: &str, most| Threshold::parse(text).unwrap().is_lost(&slow, most, 0.0);
-        // 51 are no shorter than 60 ms: of 4,900 operations the one of rank 99% is among them, and of 5,200 it need not be.
+        // 51 are no shorter than 60 ms: of 4,900 operations the one of rank 99% is among them, and of 5,200 it need not
+        // be.
         assert_eq!([lost("pool_wait_p99<50ms", 4900), lost("pool_wait_p99<50ms", 5200)], [true, false]);
         assert_eq!([lost("pool_wait_p99<70ms", 800), lost("pool_wait_p99<70ms", 1200)], [true, false]);
     }

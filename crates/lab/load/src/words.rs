@@ -1,5 +1,5 @@
-//! A plan in words, for people: what is asked, and what goes wrong on the way. Holds no secret: of a URL the path only, of headers and
-//! bodies nothing, of variables their names.
+//! A plan in words, for people: what is asked, and what goes wrong on the way. Holds no secret: of a URL the path only,
+//! of headers and bodies nothing, of variables their names.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! What is measured is what was: against a server whose own clock tells how long each answer took it. The two that compare percentiles
-//! need a processor for that server and one for the load: `make bench-load` runs them, where nothing else runs.
+//! What is measured is what was: against a server whose own clock tells how long each answer took it. The two that
+//! compare percentiles need a processor for that server and one for the load: `make bench-load` runs them, where
+//! nothing else runs.
 
 #[path = "accuracy/punctual.rs"]
 mod punctual;

@@ -1,4 +1,5 @@
-//! Runs against a small PostgreSQL that tests play: what an operation sends, and what becomes of a connection when something goes wrong.
+//! Runs against a small PostgreSQL that tests play: what an operation sends, and what becomes of a connection when
+//! something goes wrong.
 
 #[path = "postgres_target/server.rs"]
 mod server;

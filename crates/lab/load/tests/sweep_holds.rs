@@ -1,4 +1,5 @@
-//! Whether what a sweep recommends holds tomorrow: whole sweeps of planted databases in virtual time, with the check at their end.
+//! Whether what a sweep recommends holds tomorrow: whole sweeps of planted databases in virtual time, with the check at
+//! their end.
 
 use std::time::Duration;
 
@@ -86,8 +87,8 @@ fn a_knee_is_recommended_and_its_check_confirms_it() {
 fn a_first_number_with_two_speeds_is_named_and_not_recommended() {
     let mut named = 0;
     for seed in 0..50 {
-        // For minutes at a time, as on a virtual machine. Every other sweep begins in a fast one; in the others one client loses the first
-        // pass, is not measured again, and need not be named.
+        // For minutes at a time, as on a virtual machine. Every other sweep begins in a fast one; in the others one
+        // client loses the first pass, is not measured again, and need not be named.
         let speeds = move |n: u32, now: f64| match n {
             1 if (now / 100.0) as u64 % 2 == seed % 2 => 1200.0,
             1 => 5500.0,
@@ -133,7 +134,8 @@ fn noise_alone_up_to_8_percent_gives_no_two_speeds_and_takes_no_recommendation_a
 fn a_knee_that_the_check_refutes_is_not_recommended() {
     for seed in 0..20 {
         let options = options(64, seed);
-        // While the curve was measured four clients did best; now they do a third of that, and so many more than they do more.
+        // While the curve was measured four clients did best; now they do a third of that, and so many more than they
+        // do more.
         let then = |n: u32, _: f64| if n == 4 { 1000.0 } else { 80.0 * f64::from(n.min(8)) };
         let most = if seed % 2 == 0 { 8 } else { 16 };
         let now = move |n: u32, _: f64| 80.0 * f64::from(n.min(most));

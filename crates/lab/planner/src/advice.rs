@@ -1,5 +1,5 @@
-//! The settings to use: those that were found and simulated, and limits for clients that follow from them by arithmetic. Numbers only; the
-//! reasons are told elsewhere.
+//! The settings to use: those that were found and simulated, and limits for clients that follow from them by
+//! arithmetic. Numbers only; the reasons are told elsewhere.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
 /// How often there may be more of what needs a connection of its own than there are connections for.
 const RARE: f64 = 0.001;
 
-/// Settings for each instance, in the words of the pool core, and limits for clients. What cannot be told is null; times are in seconds.
+/// Settings for each instance, in the words of the pool core, and limits for clients. What cannot be told is null;
+/// times are in seconds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Advice {
     /// Most connections of a pool.
@@ -33,7 +34,6 @@ pub struct Advice {
     /// When an idle one is closed.
     #[serde(serialize_with = "seconds")]
     pub max_idle_time: Option<Duration>,
-    /// When one is replaced.
     #[serde(serialize_with = "seconds")]
     pub max_life_time: Option<Duration>,
     /// How long an operation waits for one.
@@ -120,8 +120,8 @@ pub struct ClientLimits {
     pub hard: u32,
 }
 
-/// The limits for clients of a Poolhouse in front: where operations bring their own connections, for those that cannot be sent away; where
-/// pools of so many connections do, for all of theirs.
+/// The limits for clients of a Poolhouse in front: where operations bring their own connections, for those that cannot
+/// be sent away; where pools of so many connections do, for all of theirs.
 pub fn for_clients(question: &Question, load: &Plan, max_size: u32) -> Option<ClientLimits> {
     let (expected, at_random) = match (load.pool.reuse, &load.shape) {
         (true, Shape::Closed { clients, .. }) if question.is_sweep => (f64::from(*clients), false),
@@ -147,8 +147,8 @@ pub fn for_clients(question: &Question, load: &Plan, max_size: u32) -> Option<Cl
     Some(ClientLimits { expected, seldom, soft: soft as u32, hard: (soft / SOFT_SHARE).ceil() as u32 })
 }
 
-/// The limits for one Poolhouse in front of all instances that keep the pools they have: the larger of what is given and what is recommended
-/// for each. `None`: nothing comes through a pool.
+/// The limits for one Poolhouse in front of all instances that keep the pools they have: the larger of what is given
+/// and what is recommended for each. `None`: nothing comes through a pool.
 pub fn for_own_pools(question: &Question, load: &Plan, advised: u32) -> Option<ClientLimits> {
     let own = load.pool.config.max_size;
     load.pool.reuse.then(|| for_clients(question, load, own.max(advised))).flatten()

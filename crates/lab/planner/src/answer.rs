@@ -1,5 +1,5 @@
-//! Answers a question: simulates the given settings, has the best ones found, and brings together what is said about them. Each of these
-//! is done elsewhere.
+//! Answers a question: simulates the given settings, has the best ones found, and brings together what is said about
+//! them. Each of these is done elsewhere.
 
 use load::plan::Plan;
 
@@ -14,7 +14,6 @@ use crate::{
     search::{self, Bound, Found},
 };
 
-/// Answers a question.
 pub fn predict(question: &Question, progress: search::Progress<'_>) -> Prediction {
     let load = question.pooled().or(question.cases.first()).expect("a question has a load");
     let given: Vec<Case> = question.cases.iter().map(|load| case(question, &run(load, &question.spec))).collect();
@@ -70,7 +69,6 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
     prediction
 }
 
-/// The settings to paste.
 fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Fragment> {
     let target = question.knows_database.then_some(&load.target);
     let clients_only = if question.pooled().is_none() { for_clients(question) } else { None };
@@ -84,7 +82,8 @@ fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Frag
         hard_limit: None,
         ..one.clone()
     });
-    // How many clients come is not known where they are taken to be the pools that are recommended: such limits would turn others away.
+    // How many clients come is not known where they are taken to be the pools that are recommended: such limits would
+    // turn others away.
     let are_pools = load.pool.reuse && !question.is_sweep;
     let own = prediction.settings.clone().map(|own| match are_pools {
         true => Advice { soft_limit: None, hard_limit: None, ..own },

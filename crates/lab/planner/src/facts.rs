@@ -1,5 +1,5 @@
-//! What arithmetic says of a load on a server, without any simulation: Little's law at the mean and in a stall, how long a pool takes to
-//! grow, what a number of connections costs. Numbers only; what they mean is for others to say.
+//! What arithmetic says of a load on a server, without any simulation: Little's law at the mean and in a stall, how
+//! long a pool takes to grow, what a number of connections costs. Numbers only; what they mean is for others to say.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::{question::Question, server::Spec};
 
-/// Connections for each busy processor, by the rule "processors x utilisation x factor": the factor with which it meets the published case
-/// of 32 processors, whose best was 300 to 500.
+/// Connections for each busy processor, by the rule "processors x utilisation x factor": the factor with which it meets
+/// the published case of 32 processors, whose best was 300 to 500.
 pub const CPU_FACTOR: f64 = 15.0;
 /// The utilisation that this rule wants.
 pub const UTILISATION: f64 = 0.8;
@@ -26,7 +26,6 @@ pub struct Facts {
     pub held_in_stall_ms: Option<f64>,
     /// Connections in use on average at the highest rate: Little's law.
     pub in_use_at_mean: Option<f64>,
-    /// The same in the stall.
     pub in_use_in_stall: Option<f64>,
     /// What making a connection takes while nothing stalls.
     pub connect_ms: f64,
@@ -40,19 +39,20 @@ pub struct Facts {
     pub at_once: Option<u32>,
     /// The quiet time before each burst, in seconds of the real service.
     pub idle_gap_s: Option<f64>,
-    /// The highest throughput of the measured server, or what its processors can do, per second, and the smallest concurrency within 5% of
-    /// it.
+    /// The highest throughput of the measured server, or what its processors can do, per second, and the smallest
+    /// concurrency within 5% of it.
     pub server_best: Option<(f64, u32)>,
     /// The concurrency up to which it was measured.
     pub measured_until: Option<u32>,
-    /// The concurrency within which its best can be relied on, where whoever measured it has little confidence; null: all of it.
+    /// The concurrency within which its best can be relied on, where whoever measured it has little confidence; null:
+    /// all of it.
     pub server_safe: Option<(u32, u32)>,
-    /// Whoever measured it has little confidence and relies on nothing of it: what it would take to know more. No settings are recommended.
+    /// Whoever measured it has little confidence and relies on nothing of it: what it would take to know more. No
+    /// settings are recommended.
     pub server_doubt: Option<String>,
 }
 
 impl Facts {
-    /// Those of a load.
     pub fn of(question: &Question, load: &Plan) -> Self {
         let spec = &question.spec;
         let peak_rate = peak_rate(&load.shape);
@@ -123,7 +123,8 @@ pub fn stall(faults: &[Fault]) -> Option<(Duration, Duration)> {
     stalls.max_by_key(|(delay, length)| (*delay.min(length), *delay))
 }
 
-/// By how much longer an operation holds its connection in the worst stall. No more of them pile up than arrive while it lasts.
+/// By how much longer an operation holds its connection in the worst stall. No more of them pile up than arrive while
+/// it lasts.
 fn lateness(spec: &Spec, faults: &[Fault]) -> Option<Duration> {
     stall(faults).map(|(delay, length)| (delay * spec.trips).min(length))
 }
@@ -139,12 +140,13 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The smallest number that a Poisson distribution with this mean exceeds with a probability of at most `rare`: how many of a kind are
-/// under way at once, where each comes independently of the others (M/G/infinity).
+/// The smallest number that a Poisson distribution with this mean exceeds with a probability of at most `rare`: how
+/// many of a kind are under way at once, where each comes independently of the others (M/G/infinity).
 pub fn poisson_quantile(mean: f64, rare: f64) -> u32 {
     // Far above the mean the distribution is as good as normal, and e^-mean is 0 to a computer.
     if mean > 500.0 {
-        // As skew as it is, its quantile lies 1.4 higher than that of the normal one, and half of a step besides (Cornish and Fisher 1938).
+        // As skew as it is, its quantile lies 1.4 higher than that of the normal one, and half of a step besides
+        // (Cornish and Fisher 1938).
         return (mean + 3.1 * mean.sqrt() + 2.0).ceil() as u32;
     }
     let (mut likely, mut sum, mut n) = ((-mean).exp(), (-mean).exp(), 0);

@@ -1,5 +1,5 @@
-//! The settings as they are pasted into a configuration: Poolhouse's, PgBouncer's, and those of applications' own pools. What has no counterpart
-//! there is named. Says how settings are called; chooses none.
+//! The settings as they are pasted into a configuration: Poolhouse's, PgBouncer's, and those of applications' own
+//! pools. What has no counterpart there is named. Says how settings are called; chooses none.
 
 mod applications;
 
@@ -15,19 +15,18 @@ const POOLHOUSE: &str = "Poolhouse";
 const PGBOUNCER: &str = "PgBouncer";
 /// Whose options a connection string has.
 pub const MONGODB: &str = "MongoDB's drivers";
-/// PgBouncer cannot switch a life time off: 0 would close each connection after one use. None lives for longer than a year.
+/// PgBouncer cannot switch a life time off: 0 would close each connection after one use. None lives for longer than a
+/// year.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 
 /// A part of a configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fragment {
-    /// Whose.
     pub of: &'static str,
     /// The file, or the place, it belongs to.
     pub place: &'static str,
     /// It is of one pooler in front of all instances, where there are several.
     pub is_for_all: bool,
-    /// The text.
     pub text: String,
     /// Our settings that have no counterpart there.
     pub missing: Vec<&'static str>,
@@ -42,7 +41,8 @@ pub struct Pasted<'a> {
     pub pooler: Option<&'a Advice>,
 }
 
-/// Those of the products that were asked for, or else those that make sense for a database; `None`: it is not known which.
+/// Those of the products that were asked for, or else those that make sense for a database; `None`: it is not known
+/// which.
 pub fn fragments(pasted: &Pasted<'_>, target: Option<&Target>, asked: &[Product]) -> Vec<Fragment> {
     let one_for_all = pasted.each.instances > 1 && pasted.pooler.is_some_and(|pooler| pooler.instances == 1);
     let of_pooler = |make: fn(&Advice) -> Fragment, place: &'static str| {
@@ -63,7 +63,8 @@ pub fn fragments(pasted: &Pasted<'_>, target: Option<&Target>, asked: &[Product]
     };
     let shares = pasted.each.budget.is_some_and(|budget| u64::from(budget) < pasted.each.in_all());
     let chosen: &[Product] = match asked {
-        // Limits for clients only, which the others do not have; nor have they a limit for all pools, without which these are too large.
+        // Limits for clients only, which the others do not have; nor have they a limit for all pools, without which
+        // these are too large.
         _ if pasted.each.max_size == 0 || shares => &[Product::Poolhouse],
         [] => Product::of(target),
         asked => asked,
@@ -116,8 +117,8 @@ fn poolhouse(advice: &Advice) -> Fragment {
 }
 
 fn pgbouncer(advice: &Advice) -> Fragment {
-    // 0 switches a time off there (but for a life), and times are whole seconds. A server comes back after each transaction, as is played here;
-    // by default it would stay with its client for as long as that is connected.
+    // 0 switches a time off there (but for a life), and times are whole seconds. A server comes back after each
+    // transaction, as is played here; by default it would stay with its client for as long as that is connected.
     let time = |time: Option<Duration>| Some(time.map_or(0, |time| time.as_secs_f64().ceil() as u64).to_string());
     let text = lines(
         [

@@ -1,5 +1,5 @@
-//! The Poolhouse that clients connect to: who is let in, who is sent away to make room, who was idle for too long, and who has one of its
-//! servers. The gate, the queue and the pool are the real ones.
+//! The Poolhouse that clients connect to: who is let in, who is sent away to make room, who was idle for too long, and
+//! who has one of its servers. The gate, the queue and the pool are the real ones.
 
 mod servers;
 
@@ -19,7 +19,6 @@ const HARD_LIMIT: u32 = 12_500;
 /// A soft limit that nobody has given is this share of the hard one.
 const SOFT_SHARE: (u64, u64) = (4, 5);
 
-/// See the module.
 #[derive(Debug)]
 pub struct Front {
     gate: Gate,
@@ -65,7 +64,6 @@ impl Front {
         self.tickets[conn as usize] = Some(self.idle.push(conn, now));
     }
 
-    /// It has.
     pub fn is_busy(&mut self, conn: u32) {
         if let Some(ticket) = self.tickets.get_mut(conn as usize).and_then(Option::take) {
             self.idle.remove(ticket);

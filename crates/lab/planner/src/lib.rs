@@ -1,5 +1,5 @@
-//! What `poolhouse plan` does: predicts what the settings of a pool will do, by running the real pool core in virtual time, and finds the
-//! best ones. No I/O but reading what it is asked.
+//! What `poolhouse plan` does: predicts what the settings of a pool will do, by running the real pool core in virtual
+//! time, and finds the best ones. No I/O but reading what it is asked.
 //!
 //! ```text
 //! question    what is asked: loads, settings, the server, what must hold

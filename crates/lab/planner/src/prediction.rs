@@ -1,5 +1,5 @@
-//! The whole answer to a question, as plain values: what the given settings do, what the best ones are and do, the numbers behind it, and
-//! what is said about them. Computes nothing.
+//! The whole answer to a question, as plain values: what the given settings do, what the best ones are and do, the
+//! numbers behind it, and what is said about them. Computes nothing.
 
 use load::result::BenchResult;
 use serde::Serialize;
@@ -17,21 +17,17 @@ use crate::{
 /// The version of its JSON.
 pub const FORMAT: u32 = 1;
 
-/// See the module.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prediction {
     /// [`FORMAT`].
     pub format: u32,
     /// Always `plan`: tells such a file from a measurement.
     pub kind: &'static str,
-    /// What was asked.
     pub name: String,
     /// What the scenario shows.
     #[serde(skip)]
     pub about: String,
-    /// The server in words.
     pub server: String,
-    /// What must hold.
     pub objectives: Vec<String>,
     /// By how much limits must be kept, as a share.
     pub margin: f64,
@@ -45,15 +41,16 @@ pub struct Prediction {
     pub shared: Option<Best>,
     /// What arithmetic says; null: there is no load.
     pub facts: Facts,
-    /// The settings to use; null: no load has a pool, the limits allow none, or nothing of the server's curve can be relied on.
+    /// The settings to use; null: no load has a pool, the limits allow none, or nothing of the server's curve can be
+    /// relied on.
     pub settings: Option<Advice>,
-    /// The same for one pool in front of all instances, whose clients are their pools; null: as above, or there is one instance.
+    /// The same for one pool in front of all instances, whose clients are their pools; null: as above, or there is one
+    /// instance.
     pub shared_settings: Option<Advice>,
     /// What to do, in three lines at most.
     pub answer: Vec<String>,
     /// Why, sentence by sentence.
     pub reasons: Vec<Reason>,
-    /// The settings to paste.
     pub fragments: Vec<Fragment>,
     /// What had to be assumed.
     pub assumed: Vec<String>,
@@ -83,7 +80,6 @@ pub struct Case {
 /// The best settings that were found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Best {
-    /// They.
     pub sizes: Sizes,
     /// In words, with the times of the real service.
     pub words: String,
@@ -98,7 +94,6 @@ pub struct Best {
     pub cases: Vec<Case>,
     /// All objectives are met.
     pub met: bool,
-    /// With the margin, too.
     pub with_margin: bool,
     /// The largest size that was tried and too small; null: the smallest was large enough.
     pub too_small: Option<u32>,
@@ -107,7 +102,6 @@ pub struct Best {
     pub held_back: Option<HeldBack>,
     /// The most that was allowed.
     pub most: u32,
-    /// By what.
     #[serde(skip)]
     pub bound: Bound,
     /// p50, p95 and p99 in milliseconds with other seeds.
@@ -121,9 +115,7 @@ pub struct Best {
 /// A sentence, and what it is about.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Reason {
-    /// In a word or two.
     pub about: &'static str,
-    /// The sentence.
     pub text: String,
 }
 
@@ -143,7 +135,8 @@ impl Prediction {
         self.shared_settings.is_some() && self.shared.as_ref().is_some_and(|one| one.met) && !each
     }
 
-    /// What is to be pasted there meets the objectives no more than anything else does: it is the nearest of what was tried.
+    /// What is to be pasted there meets the objectives no more than anything else does: it is the nearest of what was
+    /// tried.
     pub fn misses(&self, fragment: &Fragment) -> bool {
         // Pools that stay as they are miss nothing behind one in front that meets the objectives.
         let best = if fragment.is_for_all || self.needs_one_in_front() { &self.shared } else { &self.best };

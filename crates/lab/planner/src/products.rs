@@ -8,19 +8,15 @@ use settings::choose;
 /// Whose settings can be told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Product {
-    /// Poolhouse itself.
     Poolhouse,
     /// Another pooler of PostgreSQL.
     PgBouncer,
-    /// A pool of Java.
     HikariCp,
     /// A framework of Python, whose pool is psycopg's.
     Django,
-    /// A framework of Ruby.
     Rails,
     /// A driver of PostgreSQL for Node.js.
     NodePostgres,
-    /// A library of Python.
     SqlAlchemy,
     /// A driver of PostgreSQL for Go.
     Pgx,

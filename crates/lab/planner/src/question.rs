@@ -1,5 +1,5 @@
-//! What is asked: loads with the settings that are given, the server, what must hold. Read from a scenario file, which may be one that
-//! `poolhouse bench` runs, or made from the command line. Predicts nothing.
+//! What is asked: loads with the settings that are given, the server, what must hold. Read from a scenario file, which
+//! may be one that `poolhouse bench` runs, or made from the command line. Predicts nothing.
 
 mod wishes;
 
@@ -33,25 +33,22 @@ const MAX_SIZES: usize = 16;
 const USUAL_LENGTH: Duration = Duration::from_secs(60);
 /// A shorter wait for a connection is not worth a thought, in milliseconds.
 const LEAST_WAIT_MS: u128 = 5;
-/// The longest load that is played, the longest delay on the way, and the most operations: what takes minutes, again and again.
+/// The longest load that is played, the longest delay on the way, and the most operations: what takes minutes, again
+/// and again.
 const LONGEST_LOAD: Duration = Duration::from_secs(366 * 86_400);
 const LONGEST_DELAY: Duration = Duration::from_secs(86_400);
 const MOST_OPERATIONS: f64 = 1e9;
 /// Throughput that is good enough, as a share of the best: the curve is flat there.
 const NEAR_BEST: f64 = 0.05;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What people call it.
     pub name: String,
     /// What the scenario shows.
     pub about: String,
     /// The loads, each with the settings that are given.
     pub cases: Vec<Plan>,
-    /// The server.
     pub spec: Spec,
-    /// What must hold.
     pub objectives: Vec<Threshold>,
     /// Nobody said so: they are our own.
     pub own_objectives: bool,
@@ -84,11 +81,9 @@ pub struct Flags {
     pub rate: f64,
     /// How long; `None`: a minute.
     pub duration: Option<Duration>,
-    /// How they are spaced.
     pub spacing: Spacing,
     /// What goes wrong on the way.
     pub faults: Vec<Fault>,
-    /// The pool.
     pub pool: PoolWishes,
     /// For everything that chance decides.
     pub seed: u64,
@@ -217,7 +212,8 @@ fn with_flags(message: &str) -> String {
 }
 
 impl Question {
-    /// The conditions that do not hold of a result. Of stages each must keep them. Of what was not played to its end none is known to hold.
+    /// The conditions that do not hold of a result. Of stages each must keep them. Of what was not played to its end
+    /// none is known to hold.
     pub fn missed(&self, result: &load::result::BenchResult, margin: f64) -> Vec<Missed> {
         if result.interrupted {
             let unknown = "unknown: cut short";
@@ -243,7 +239,8 @@ impl Question {
         missed
     }
 
-    /// Whether an objective is sure to be missed with this margin in the end of a load of at most `most` operations, of which this was played.
+    /// Whether an objective is sure to be missed with this margin in the end of a load of at most `most` operations, of
+    /// which this was played.
     pub fn is_lost(&self, played: &load::result::BenchResult, most: u64, margin: f64) -> bool {
         // Of stages each must keep them, and one that is alone has no more in it than the whole.
         let parts: Vec<&Measured> = match played.about.shape == "open" {
@@ -262,16 +259,15 @@ impl Question {
 /// An objective that is not met.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Missed {
-    /// As it was given.
     pub objective: String,
     /// In which step; null: in the whole.
     pub step: Option<String>,
-    /// What came out instead.
     pub measured: String,
 }
 
-/// A stall that comes more rarely than in each load of the usual length is put into it, and that is said: a pool that bridges it is what is
-/// asked for, and percentiles over hours would not see it. One whose beginning was said stays where it is.
+/// A stall that comes more rarely than in each load of the usual length is put into it, and that is said: a pool that
+/// bridges it is what is asked for, and percentiles over hours would not see it. One whose beginning was said stays
+/// where it is.
 fn brought_in(fault: &mut Fault) -> Option<String> {
     let Fault::Stall { window, .. } = fault else { return None };
     let every = window.every.filter(|every| *every == window.first && *every >= USUAL_LENGTH)?;
@@ -373,7 +369,8 @@ fn made(
     })
 }
 
-/// What must hold where nobody says so: hardly anybody waits for a connection for longer than it is held (or 5 ms), and hardly anything fails.
+/// What must hold where nobody says so: hardly anybody waits for a connection for longer than it is held (or 5 ms), and
+/// hardly anything fails.
 fn own(cases: &[Plan], spec: &Spec, assumed: &mut Vec<String>) -> Vec<String> {
     let mut texts = vec!["errors<0.1%".to_owned()];
     if let Some(case) = cases.iter().find(|case| case.pool.reuse) {

@@ -1,5 +1,6 @@
-//! One simulation: the load generator's engine, with the real pools in it, against the server in virtual time. Jumps from event to event;
-//! the same plan, server and seed give the same result. Knows neither where the question came from nor what follows from the answer.
+//! One simulation: the load generator's engine, with the real pools in it, against the server in virtual time. Jumps
+//! from event to event; the same plan, server and seed give the same result. Knows neither where the question came from
+//! nor what follows from the answer.
 
 mod events;
 mod patience;
@@ -40,7 +41,8 @@ pub struct Outcome {
     pub server: Seen,
     /// Clients that a Poolhouse in front has rejected, and evicted.
     pub gate: (u64, u64),
-    /// The longest wait in the pools of the plan, without that in the pool of a Poolhouse in front; `None`: nobody has got a connection.
+    /// The longest wait in the pools of the plan, without that in the pool of a Poolhouse in front; `None`: nobody has
+    /// got a connection.
     pub longest_wait: Option<Duration>,
     /// It was played to its end. If not, the result is of what was played.
     pub is_whole: bool,
@@ -135,7 +137,6 @@ fn played(plan: &Plan, spec: &Spec, events: Events, is_enough: Enough<'_>) -> Ou
     }
 }
 
-/// One connection.
 #[derive(Clone, Debug, Default)]
 struct Line {
     /// Tells it from others that had the same number; 0: there is none.
@@ -165,8 +166,8 @@ struct World<'s> {
     front: Option<Front>,
     /// Servers of the Poolhouse in front, where each client has one for its operation alone.
     servers: Option<Servers>,
-    /// The connections of these, by their slot: which of those that had the slot, whether the server counts it, and when it stands, if its
-    /// login waits for no processor.
+    /// The connections of these, by their slot: which of those that had the slot, whether the server counts it, and
+    /// when it stands, if its login waits for no processor.
     links: Vec<(u32, bool, Time)>,
     events: Events,
     lines: Vec<Line>,
@@ -465,7 +466,6 @@ impl<'s> World<'s> {
         }
     }
 
-    /// A connection is gone.
     fn forget(&mut self, conn: u32, now: Time) {
         if let Some(servers) = &mut self.servers {
             servers.left(conn, now);
@@ -490,7 +490,8 @@ fn can_happen(lines: &[Line], links: &[(u32, bool, Time)], &(_, _, what, conn, m
     }
 }
 
-/// Connections that watch the server while a plan is played: those of all instances, or that of the Poolhouse that they go through.
+/// Connections that watch the server while a plan is played: those of all instances, or that of the Poolhouse that they
+/// go through.
 pub fn watching(plan: &Plan, spec: &Spec) -> u32 {
     match own_pool(plan).is_some() || spec.budget.is_some() {
         true => spec.watchers.min(POLLING_WATCHERS),
@@ -504,7 +505,8 @@ pub fn room(plan: &Plan, spec: &Spec) -> Option<u32> {
     spec.room(watching(plan, spec))
 }
 
-/// The pool of the Poolhouse in front, if it has one server for each client that is at work: those of Redis share theirs.
+/// The pool of the Poolhouse in front, if it has one server for each client that is at work: those of Redis share
+/// theirs.
 pub fn own_pool(plan: &Plan) -> Option<&PoolhouseWishes> {
     plan.poolhouse.as_ref().filter(|_| !matches!(plan.target, Target::Redis(_)))
 }

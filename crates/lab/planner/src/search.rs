@@ -1,6 +1,7 @@
-//! The best settings: the smallest max size, then the smallest min size, then the shortest idle time with which all objectives are met
-//! with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not tried. The settings that follow from
-//! these by rules are simulated last, and each of them is taken only if what was met still is. Knows no words about the result.
+//! The best settings: the smallest max size, then the smallest min size, then the shortest idle time with which all
+//! objectives are met with a margin. Each candidate is simulated; what is smaller than a candidate that failed is not
+//! tried. The settings that follow from these by rules are simulated last, and each of them is taken only if what was
+//! met still is. Knows no words about the result.
 
 mod confirming;
 mod connecting;
@@ -42,7 +43,6 @@ const CHANCE: f64 = 1.1;
 /// What the search has found.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The settings.
     pub sizes: Sizes,
     /// The others, by rule as far as the objectives hold with that, and else as given.
     pub upkeep: Upkeep,
@@ -102,17 +102,15 @@ fn is_kept_together(spec: &Spec, limit: u32) -> bool {
 /// How far a search is: simulations done, and what is being tried.
 pub type Progress<'p> = &'p mut dyn FnMut(u32, &Sizes);
 
-/// Looks for the best settings; `None`: no load of the question has a pool, or the limits leave no connection for each instance.
+/// Looks for the best settings; `None`: no load of the question has a pool, or the limits leave no connection for each
+/// instance.
 pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
     Search::new(question, progress)?.found()
 }
 
-/// What settings miss.
 #[derive(Default)]
 struct Judged {
-    /// With the margin.
     tight: Vec<Missed>,
-    /// Without.
     missed: Vec<Missed>,
     /// Somebody had to wait for a connection of the pools whose size is looked for.
     waited: bool,
@@ -129,7 +127,6 @@ struct Judged {
 /// For how long a candidate is played.
 #[derive(Clone, Copy)]
 enum Until {
-    /// To its end.
     End,
     /// Until it is sure to miss an objective with this margin, and somebody has waited.
     Missed(f64),
@@ -143,7 +140,6 @@ struct Candidate {
     sizes: Sizes,
     /// With these, all connections there from the start, all objectives are met.
     is_met: bool,
-    /// With the margin, too.
     with_margin: bool,
     too_small: TooSmall,
 }
@@ -220,7 +216,8 @@ impl<'q, 'p> Search<'q, 'p> {
         Candidate { sizes, is_met, with_margin, too_small }
     }
 
-    /// The same with the settings that follow by rules, if what was met is met with them, too; else with as many of them as that holds for.
+    /// The same with the settings that follow by rules, if what was met is met with them, too; else with as many of
+    /// them as that holds for.
     fn kept_up(&mut self, mut found: Found) -> Found {
         let facts = Facts::of(self.question, &self.loads[0]);
         let by_rule = found.upkeep.by_rule(self.question.compression, &facts, &found.sizes, &found.outcomes);
@@ -298,14 +295,16 @@ impl<'q, 'p> Search<'q, 'p> {
         least.div_ceil(self.loads[0].pool.instances).clamp(1, most)
     }
 
-    /// The smallest size with which the objectives are met if all connections are there from the start, whether with the margin, and the
-    /// largest that was too small. If none is large enough, the one with which the fewest are missed,
-    /// of several that which fails least, of these the fastest; or, if no pool can help, the one with which the server does most.
+    /// The smallest size with which the objectives are met if all connections are there from the start, whether with
+    /// the margin, and the largest that was too small. If none is large enough, the one with which the fewest are
+    /// missed, of several that which fails least, of these the fastest; or, if no pool can help, the one with which the
+    /// server does most.
     fn max_size(&mut self, most: u32) -> (u32, bool, TooSmall) {
         let mut tried: Vec<(u32, Judged)> = Vec::new();
         let fewest = self.fewest(most);
         let mut size = self.least().min(most).max(fewest);
-        // Which of those that are too small is nearest, the whole of each tells, and is not asked where no pool can help.
+        // Which of those that are too small is nearest, the whole of each tells, and is not asked where no pool can
+        // help.
         let does_most = self.does_most();
         let until = if does_most.is_some() { Until::Missed(0.0) } else { Until::End };
         loop {
@@ -340,9 +339,10 @@ impl<'q, 'p> Search<'q, 'p> {
         (nearest, false, last)
     }
 
-    /// The size with which the server does the most it can, where more arrives than that at some time; `None`: so much does not arrive. By
-    /// Little's law that is as many as the server then works on, and as many as are held on the way and in pauses. Larger pools fail less
-    /// while the load lasts, since operations pile up in the server, and would be its end.
+    /// The size with which the server does the most it can, where more arrives than that at some time; `None`: so much
+    /// does not arrive. By Little's law that is as many as the server then works on, and as many as are held on the way
+    /// and in pauses. Larger pools fail less while the load lasts, since operations pile up in the server, and would be
+    /// its end.
     fn does_most(&self) -> Option<u32> {
         let load = &self.loads[0];
         let (does, at_once) = Facts::of(self.question, load).server_best.filter(|_| own_pool(load).is_none())?;

@@ -1,5 +1,6 @@
-//! The server in virtual time: when a connection stands, when an operation is answered, what is refused. What happens to bytes on the
-//! way is `workload`'s to say, as it is for the relay of the load generator. Knows connections as numbers, and no pool.
+//! The server in virtual time: when a connection stands, when an operation is answered, what is refused. What happens
+//! to bytes on the way is `workload`'s to say, as it is for the relay of the load generator. Knows connections as
+//! numbers, and no pool.
 
 mod curve;
 mod processors;
@@ -23,7 +24,8 @@ pub use times::{MOST_P99, Times};
 pub struct Spec {
     /// What it takes to answer one operation alone, without the way there and back.
     pub service: Times,
-    /// By how much longer the first operation on a new connection takes: the server has to read its catalogues and plan.
+    /// By how much longer the first operation on a new connection takes: the server has to read its catalogues and
+    /// plan.
     pub first: Duration,
     /// Round trips of an operation: one for each statement.
     pub trips: u32,
@@ -41,8 +43,8 @@ pub struct Spec {
     pub reserved: u32,
     /// What it answers to one too many.
     pub full: &'static str,
-    /// Connections that all pools together may have, because they are those of one Poolhouse (its `max_server_connections`); `None`: each
-    /// has as many as it may have by itself.
+    /// Connections that all pools together may have, because they are those of one Poolhouse (its
+    /// `max_server_connections`); `None`: each has as many as it may have by itself.
     pub budget: Option<u32>,
     /// Connections of each instance that watch the server and belong to no pool: see [`MONGODB_WATCHERS`].
     pub watchers: u32,
@@ -51,13 +53,9 @@ pub struct Spec {
 /// What making a connection takes at both ends, without the way; `None`: there is no such phase.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Connect {
-    /// The name's address.
     pub dns: Option<Times>,
-    /// TCP's handshake.
     pub tcp: Option<Times>,
-    /// That of TLS.
     pub tls: Option<Times>,
-    /// The login.
     pub auth: Option<Times>,
     /// From there to being ready.
     pub ready: Option<Times>,
@@ -67,17 +65,19 @@ pub struct Connect {
     pub auth_trips: u32,
     /// The same for being ready.
     pub ready_trips: u32,
-    /// Of the login and what follows, for how long it needs one of the server's processors, where these are known: a process is forked, a
-    /// password proved, caches are filled.
+    /// Of the login and what follows, for how long it needs one of the server's processors, where these are known: a
+    /// process is forked, a password proved, caches are filled.
     pub work: Duration,
 }
 
 /// What closing a connection takes.
 const CLOSE: u64 = 20_000;
-/// A driver of MongoDB has a pool for each host, and to each host two connections besides: one waits for news of it, one measures the round
-/// trip ("Server Monitoring" among the specifications of MongoDB's drivers). Each host has a limit of its own: it is the server here.
+/// A driver of MongoDB has a pool for each host, and to each host two connections besides: one waits for news of it,
+/// one measures the round trip ("Server Monitoring" among the specifications of MongoDB's drivers). Each host has a
+/// limit of its own: it is the server here.
 pub const MONGODB_WATCHERS: u32 = 2;
-/// The same where drivers do not stream that news, but ask for it: in functions, and through a Poolhouse, which does not offer it.
+/// The same where drivers do not stream that news, but ask for it: in functions, and through a Poolhouse, which does
+/// not offer it.
 pub const POLLING_WATCHERS: u32 = 1;
 /// What a PostgreSQL answers to one connection too many.
 pub const POSTGRES_FULL: &str = "sqlstate 53300";
@@ -105,8 +105,8 @@ impl Connect {
 }
 
 impl Spec {
-    /// A server of which nothing else is said: no operation hinders another one, connecting is no more than TCP's round trip, and
-    /// everybody is let in. It speaks as PostgreSQL does.
+    /// A server of which nothing else is said: no operation hinders another one, connecting is no more than TCP's round
+    /// trip, and everybody is let in. It speaks as PostgreSQL does.
     pub fn new(service: Times) -> Self {
         Self {
             service,
@@ -129,7 +129,8 @@ impl Spec {
         self.limit.map(|limit| limit.saturating_sub(self.reserved).saturating_sub(watching))
     }
 
-    /// How long a connection is held by an operation on average while nothing stalls: the server's time, the way and the pause.
+    /// How long a connection is held by an operation on average while nothing stalls: the server's time, the way and
+    /// the pause.
     pub fn held(&self, faults: &[Fault]) -> Duration {
         self.service.mean() + self.pause + round_trip(faults) * self.trips
     }
@@ -154,14 +155,12 @@ pub fn round_trip(faults: &[Fault]) -> Duration {
 pub enum Dialled {
     /// It stands from then on.
     Stands(Time, Phases),
-    /// It is refused then.
     Refused(Time, ErrorKind),
 }
 
 /// When an operation ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Then.
     At(Time),
     /// It reaches the server then, and shares it with others; see [`Server::begin`].
     Shared(Time),
@@ -169,7 +168,6 @@ pub enum Answer {
     Never,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Server<'s> {
     spec: &'s Spec,
@@ -187,7 +185,6 @@ pub struct Server<'s> {
 }
 
 impl<'s> Server<'s> {
-    /// With nobody connected.
     pub fn new(spec: &'s Spec, faults: &[Fault], seed: u64) -> Self {
         let mut random = Random::new(seed);
         let weather = Weather::new(faults, random.bits());
@@ -227,8 +224,8 @@ impl<'s> Server<'s> {
         self.weather.next_cut(now.0).map(Time)
     }
 
-    /// A connection is asked for. `front`: by way of a Poolhouse, which answers in the server's place and has a limit of its own. Whether it
-    /// `counts`, until [`Self::gone`].
+    /// A connection is asked for. `front`: by way of a Poolhouse, which answers in the server's place and has a limit
+    /// of its own. Whether it `counts`, until [`Self::gone`].
     pub fn dial(&mut self, front: bool, counts: bool, now: Time) -> Dialled {
         let connect = &self.spec.connect;
         let full = !front && self.room.is_some_and(|room| self.open >= room);
@@ -242,7 +239,8 @@ impl<'s> Server<'s> {
         };
         phases.dns = spend(&connect.dns, &mut self.random, &mut at);
         phases.tcp = spend(&connect.tcp, &mut self.random, &mut at);
-        // The relay of a measurement cannot delay the handshake itself, and delays what follows instead: that phase shows it.
+        // The relay of a measurement cannot delay the handshake itself, and delays what follows instead: that phase
+        // shows it.
         let mut from = at;
         at += self.weather.round_trip();
         for (place, (times, trips)) in [
@@ -279,7 +277,8 @@ impl<'s> Server<'s> {
         Dialled::Stands(Time(at), phases)
     }
 
-    /// When the login of a connection begins that would stand then, if it waits for a processor of the server; see [`Self::log_in`].
+    /// When the login of a connection begins that would stand then, if it waits for a processor of the server; see
+    /// [`Self::log_in`].
     pub fn login(&self, stands: Time, phases: &Phases) -> Option<Time> {
         let taken = phases.auth.unwrap_or_default() + phases.ready.unwrap_or_default();
         self.login_waits().then(|| Time(stands.0.saturating_sub(taken.as_nanos() as u64)))
@@ -318,8 +317,8 @@ impl<'s> Server<'s> {
         remembered.then(|| Time(self.weather.arrival(Direction::Up, now.0)))
     }
 
-    /// An operation has reached the server; `first`: the first one on its connection. When the server is done with it, if nobody who comes
-    /// later can change that; else see [`Self::next_served`].
+    /// An operation has reached the server; `first`: the first one on its connection. When the server is done with it,
+    /// if nobody who comes later can change that; else see [`Self::next_served`].
     pub fn begin(&mut self, conn: u32, made: u32, first: bool, now: Time) -> Option<Time> {
         let alone = self.spec.service.draw(&mut self.random);
         // What the first one takes longer is work: the server reads its catalogues and plans.
@@ -339,13 +338,14 @@ impl<'s> Server<'s> {
         Time(self.back(done.0))
     }
 
-    /// Whether an operation needs its connection no longer when the server is done with it: it was one statement, without a pause.
+    /// Whether an operation needs its connection no longer when the server is done with it: it was one statement,
+    /// without a pause.
     pub fn is_over_when_done(&self) -> bool {
         self.spec.trips == 1 && self.spec.pause.is_zero()
     }
 
-    /// The Poolhouse in front connects, straight: when that is done, whether the connection stands, and when the login begins, if it waits
-    /// for a processor; see [`Self::log_in`].
+    /// The Poolhouse in front connects, straight: when that is done, whether the connection stands, and when the login
+    /// begins, if it waits for a processor; see [`Self::log_in`].
     pub fn link(&mut self, now: Time) -> (Time, bool, Option<Time>) {
         let connect = &self.spec.connect;
         let mut draw = |times: &Option<Times>| times.as_ref().map_or(0.0, |times| times.draw(&mut self.random)) as u64;
@@ -375,7 +375,6 @@ impl<'s> Server<'s> {
         Time(now.0 + CLOSE)
     }
 
-    /// A connection is gone.
     pub fn gone(&mut self) {
         self.open = self.open.checked_sub(1).expect("only what is open closes");
     }

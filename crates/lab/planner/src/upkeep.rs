@@ -1,5 +1,5 @@
-//! Settings of a pool that follow from its sizes by rules: how many connections are made at a time, how long one lives, how long somebody
-//! waits for one. Numbers only. Whether they hold is for a simulation to say.
+//! Settings of a pool that follow from its sizes by rules: how many connections are made at a time, how long one lives,
+//! how long somebody waits for one. Numbers only. Whether they hold is for a simulation to say.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use load::plan::PoolConfig;
 
 use crate::{facts::Facts, run::Outcome, sizes::Sizes};
 
-/// How long a connection lives where nothing speaks for another time: long beside everything that one costs, short beside a deployment.
+/// How long a connection lives where nothing speaks for another time: long beside everything that one costs, short
+/// beside a deployment.
 const LIFE_TIME: Duration = Duration::from_secs(30 * 60);
 /// Waiting times that one can remember, in milliseconds.
 const WAITS: [u64; 7] = [500, 1000, 2000, 5000, 10_000, 20_000, 30_000];
@@ -34,8 +35,8 @@ impl Upkeep {
         Self { max_connecting, max_life_time, max_wait_time }
     }
 
-    /// What follows from these sizes and the given settings, which have led to these outcomes. A second of them stands for so many
-    /// (`compression`) of the real service.
+    /// What follows from these sizes and the given settings, which have led to these outcomes. A second of them stands
+    /// for so many (`compression`) of the real service.
     pub fn by_rule(self, compression: f64, facts: &Facts, sizes: &Sizes, outcomes: &[Outcome]) -> Self {
         let max_wait_time = wait_time(self.max_wait_time, facts, outcomes);
         Self {
@@ -45,7 +46,8 @@ impl Upkeep {
         }
     }
 
-    /// What is tried instead of the given settings, one after the other: all of these, then all but one. Never the given ones themselves.
+    /// What is tried instead of the given settings, one after the other: all of these, then all but one. Never the
+    /// given ones themselves.
     pub fn choices(self, given: Self) -> Vec<Self> {
         let all = [
             self,
@@ -80,8 +82,8 @@ impl Upkeep {
     }
 }
 
-/// A wait that is easily remembered, twice as long as all but one of 1,000 were, and no shorter than the longest: with it nobody fails who
-/// did not fail with the given one, and nobody waits for longer than that allows.
+/// A wait that is easily remembered, twice as long as all but one of 1,000 were, and no shorter than the longest: with
+/// it nobody fails who did not fail with the given one, and nobody waits for longer than that allows.
 fn wait_time(given: Option<Duration>, facts: &Facts, outcomes: &[Outcome]) -> Option<Duration> {
     let waits = outcomes.iter().filter_map(|outcome| outcome.result.total.pool_wait_ms.as_ref());
     let waited =

@@ -1,9 +1,9 @@
 //! When the operations of an open load arrive, to the nanosecond. Says when; begins nothing.
 //!
-//! With rates that change in straight lines, the integral of the rate over time is known in closed form. Evenly spaced, the n-th
-//! operation arrives when the integral reaches n: the spacing of k6's arrival-rate executors. At random, the arrivals of a Poisson
-//! process of rate 1 are carried over by the inverse of the same integral (time change of an inhomogeneous Poisson process, Çinlar,
-//! "Introduction to Stochastic Processes", 1975, section 4.7).
+//! With rates that change in straight lines, the integral of the rate over time is known in closed form. Evenly spaced,
+//! the n-th operation arrives when the integral reaches n: the spacing of k6's arrival-rate executors. At random, the
+//! arrivals of a Poisson process of rate 1 are carried over by the inverse of the same integral (time change of an
+//! inhomogeneous Poisson process, Çinlar, "Introduction to Stochastic Processes", 1975, section 4.7).
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use crate::{
 /// Sums of rates may miss a whole number by this much through rounding, and still count as having reached it.
 const ROUNDING: f64 = 1e-6;
 
-/// One arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// From the beginning of the load.

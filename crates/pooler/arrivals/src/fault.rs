@@ -7,34 +7,22 @@ use std::time::Duration;
 pub enum Fault {
     /// Everything takes so much longer, in each direction.
     Delay {
-        /// At least.
         delay: Duration,
         /// And up to so much more, at random.
         jitter: Duration,
     },
     /// In these windows, what comes from the server arrives so much later: a stall.
-    Stall {
-        /// By how much.
-        delay: Duration,
-        /// When.
-        window: Window,
-    },
+    Stall { delay: Duration, window: Window },
     /// In these windows nothing arrives at all; what was sent arrives afterwards.
-    BlackHole {
-        /// When.
-        window: Window,
-    },
-    /// A connection on which nothing has passed for longer than this is forgotten: nothing arrives on it any more, not even an end, and
-    /// neither side is told. So do firewalls and the translators of addresses.
+    BlackHole { window: Window },
+    /// A connection on which nothing has passed for longer than this is forgotten: nothing arrives on it any more, not
+    /// even an end, and neither side is told. So do firewalls and the translators of addresses.
     Forget {
         /// For how long a connection may be silent.
         idle: Duration,
     },
     /// At the beginning of each window all connections are cut.
-    Cut {
-        /// When.
-        window: Window,
-    },
+    Cut { window: Window },
 }
 
 /// A time that comes back.

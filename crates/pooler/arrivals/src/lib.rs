@@ -1,5 +1,5 @@
-//! What load there is, as plain values and sequences of times: how operations arrive, and what goes wrong on the way. Says when, never
-//! does: no socket, no clock, no file.
+//! What load there is, as plain values and sequences of times: how operations arrive, and what goes wrong on the way.
+//! Says when, never does: no socket, no clock, no file.
 #![forbid(unsafe_code)]
 
 mod arrivals;

@@ -1,4 +1,5 @@
-//! Chance from a seed, for all that measures: the same seed gives the same load. Where the bits come from is known to `pool`.
+//! Chance from a seed, for all that measures: the same seed gives the same load. Where the bits come from is known to
+//! `pool`.
 
 /// A small deterministic generator.
 #[derive(Clone, Debug)]

@@ -2,39 +2,32 @@
 
 use std::time::Duration;
 
-/// How operations arrive.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
-    /// Closed loop: so many clients, each of which begins its next operation when the last has ended. It is blind to stalls:
-    /// whoever waits does not ask (coordinated omission).
+    /// Closed loop: so many clients, each of which begins its next operation when the last has ended. It is blind to
+    /// stalls: whoever waits does not ask (coordinated omission).
     Closed {
-        /// Clients.
         clients: u32,
         /// Pause of a client between two operations.
         think: Duration,
-        /// How long.
         duration: Duration,
         /// Ends after this many operations in all, if that is earlier.
         operations: Option<u64>,
     },
     /// Open loop: operations arrive whether or not earlier ones have ended.
     Open {
-        /// One after the other.
         stages: Vec<Stage>,
-        /// How they are spaced.
         spacing: Spacing,
         /// Operations that may have begun and not ended; those that arrive beyond that are dropped, and counted.
         max_in_flight: u32,
     },
     /// Nothing for a while, then many at once; again and again.
     Burst {
-        /// Operations of a burst.
         size: u32,
         /// How many of them are begun at once; 1: one after the other.
         at_once: u32,
         /// From the end of one burst to the next.
         idle: Duration,
-        /// Bursts.
         rounds: u32,
     },
 }
@@ -42,7 +35,6 @@ pub enum Shape {
 /// A part of an open load. The rate goes in a straight line from one value to the other.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stage {
-    /// How long.
     pub duration: Duration,
     /// Arrivals per second when it begins.
     pub from: f64,

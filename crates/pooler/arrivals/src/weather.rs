@@ -1,5 +1,5 @@
-//! What faults do to bytes, as numbers: when what sets out now arrives, and when connections are cut. The relay of the load generator
-//! and the planner ask the same. Knows no socket and no clock.
+//! What faults do to bytes, as numbers: when what sets out now arrives, and when connections are cut. The relay of the
+//! load generator and the planner ask the same. Knows no socket and no clock.
 
 use std::time::Duration;
 
@@ -110,7 +110,8 @@ impl Weather {
 }
 
 impl Window {
-    /// When the window began that a time falls into, if it falls into one; both in nanoseconds since the beginning of the load.
+    /// When the window began that a time falls into, if it falls into one; both in nanoseconds since the beginning of
+    /// the load.
     pub fn begins_at(&self, at: u64) -> Option<u64> {
         let since = at.checked_sub(nanos(self.first))?;
         let within = self.every.map_or(since, |every| since % nanos(every).max(1));

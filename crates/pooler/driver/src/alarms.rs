@@ -1,5 +1,5 @@
-//! When pools want to be looked at though nothing happens to them: each worker looks after some of them, and at those only that are due, so
-//! that a pool in which nothing is due costs nothing.
+//! When pools want to be looked at though nothing happens to them: each worker looks after some of them, and at those
+//! only that are due, so that a pool in which nothing is due costs nothing.
 
 use std::{
     collections::BTreeSet,

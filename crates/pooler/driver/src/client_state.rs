@@ -12,7 +12,6 @@ pub(crate) enum State {
     Closing,
 }
 
-/// How many there are.
 pub(crate) const STATES: usize = 7;
 
 impl State {

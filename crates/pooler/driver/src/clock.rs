@@ -1,5 +1,5 @@
-//! The clock, turned into the numbers that pools and sessions are told. The only one in the data path: the real one, or one
-//! that a simulator sets.
+//! The clock, turned into the numbers that pools and sessions are told. The only one in the data path: the real one, or
+//! one that a simulator sets.
 
 use std::{
     sync::{
@@ -40,7 +40,6 @@ impl Clock {
         assert!(nanoseconds.swap(to.0, SeqCst) <= to.0, "time does not go backwards");
     }
 
-    /// What it shows.
     #[inline]
     pub fn now(&self) -> Time {
         match self {

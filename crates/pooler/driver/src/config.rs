@@ -94,7 +94,8 @@ impl Default for Timeouts {
     }
 }
 
-/// Time-outs that hold for the clients of one pool instead of the listener's: `None` is the listener's, `Some(None)` off.
+/// Time-outs that hold for the clients of one pool instead of the listener's: `None` is the listener's, `Some(None)`
+/// off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolTimeouts {
     /// A client with nothing in progress.
@@ -118,17 +119,14 @@ impl PoolTimeouts {
     }
 }
 
-/// Where an upstream is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Address {
     /// Host name or address, and port.
     Tcp {
         /// Resolved anew at every connection.
         host: String,
-        /// The port.
         port: u16,
     },
-    /// Path of a Unix socket.
     Unix(PathBuf),
 }
 
@@ -153,14 +151,12 @@ pub struct Hosts {
     /// When none of them will do, all are tried once more with lower demands
     /// ([`Protocol::server_start_modest`](seam::Protocol::server_start_modest)).
     pub then_any: bool,
-    /// Which comes first.
     pub begin: BeginWith,
 }
 
 /// The host that is tried first.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum BeginWith {
-    /// The first of the list.
     #[default]
     First,
     /// Another one each time.
@@ -196,9 +192,7 @@ pub struct PoolSpec {
     pub ordered_as: Option<String>,
     /// Label of metrics and logs.
     pub user: String,
-    /// Where its servers are.
     pub hosts: Hosts,
-    /// Its rules.
     pub config: PoolConfig,
     /// What makes TLS connections to its servers, if anything: needed where the protocol asks for it.
     pub tls: Option<Arc<TlsConnector>>,
@@ -206,11 +200,11 @@ pub struct PoolSpec {
     pub caps: Vec<(String, u32)>,
     /// Time-outs of its clients, where they are not the listener's.
     pub timeouts: PoolTimeouts,
-    /// Between which sizes it may be changed while it runs, by [`Handle::resize`](crate::Handle::resize), instead of the `max_size` of its
-    /// rules; `None`: it may not.
+    /// Between which sizes it may be changed while it runs, by [`Handle::resize`](crate::Handle::resize), instead of
+    /// the `max_size` of its rules; `None`: it may not.
     pub sizes: Option<(u32, u32)>,
-    /// A pool that is unused for this long is forgotten, if [`Upstreams::forget`] agrees; `None`: it stays. Its idle servers are closed
-    /// then, if its `min_size` is only kept `on_proof`; otherwise it stays as long as it has any.
+    /// A pool that is unused for this long is forgotten, if [`Upstreams::forget`] agrees; `None`: it stays. Its idle
+    /// servers are closed then, if its `min_size` is only kept `on_proof`; otherwise it stays as long as it has any.
     pub unused_after: Option<Duration>,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,
@@ -246,13 +240,15 @@ pub struct TenantLimits {
 }
 
 /// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
-/// [`Handle::reconfigure`](crate::Handle::reconfigure); under locks of the driver, so that no answer may ask it anything.
+/// [`Handle::reconfigure`](crate::Handle::reconfigure); under locks of the driver, so that no answer may ask it
+/// anything.
 pub trait Upstreams: Send + Sync + 'static {
     /// The pool behind an id that the protocol handed out; `None` if it is forgotten.
     fn spec(&self, pool: PoolId) -> Option<PoolSpec>;
 
-    /// A pool was unused for [`PoolSpec::unused_after`]. True if it is forgotten from here on: the protocol hands its id out no more, nor
-    /// does it give that to another pool. False if the id was handed out since this was asked last: who got it is about to come.
+    /// A pool was unused for [`PoolSpec::unused_after`]. True if it is forgotten from here on: the protocol hands its
+    /// id out no more, nor does it give that to another pool. False if the id was handed out since this was asked last:
+    /// who got it is about to come.
     fn forget(&self, pool: PoolId) -> bool {
         let _ = pool;
         false

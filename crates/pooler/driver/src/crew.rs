@@ -1,5 +1,5 @@
-//! All workers of a process on one thread, each of which takes its next step when it is told to: for whoever decides in which order
-//! things happen. Knows no reactor, no clock and no protocol in particular.
+//! All workers of a process on one thread, each of which takes its next step when it is told to: for whoever decides in
+//! which order things happen. Knows no reactor, no clock and no protocol in particular.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -42,7 +42,6 @@ pub enum Intent {
     Work,
     /// It waits until its reactor has something to tell, or is woken; for so long at most.
     Wait(Duration),
-    /// It has ended.
     Nothing,
 }
 

@@ -1,5 +1,5 @@
-//! The process's limit of file descriptors: raised as far as it goes, because each connection takes one, and shared out: clients and
-//! servers leave some to the admin address, to files and to the log.
+//! The process's limit of file descriptors: raised as far as it goes, because each connection takes one, and shared
+//! out: clients and servers leave some to the admin address, to files and to the log.
 
 use std::{
     io,
@@ -26,8 +26,8 @@ pub fn raise_descriptor_limit() -> Option<u64> {
     }
 }
 
-/// Whether there are descriptors for one more connection. The kernel gives the lowest number that is free, so a high one tells that
-/// nearly all are in use; only then it is asked before each connection.
+/// Whether there are descriptors for one more connection. The kernel gives the lowest number that is free, so a high
+/// one tells that nearly all are in use; only then it is asked before each connection.
 pub(crate) struct Descriptors {
     /// Lower numbers are for connections.
     most: u64,

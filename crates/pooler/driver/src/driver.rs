@@ -14,7 +14,6 @@ use crate::{
     worker::{TICK, Worker},
 };
 
-/// A running driver.
 pub struct Driver {
     handle: Handle,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -65,7 +64,6 @@ impl Driver {
         Ok(Self { handle: Handle::new(Arc::clone(&shared.host), shared), threads })
     }
 
-    /// To watch and steer it.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }

@@ -1,5 +1,5 @@
-//! What is known of evictions: which clients of a worker could be evicted first; and whether clients come back as fast as they are evicted,
-//! where each eviction only costs a login. Evicts none.
+//! What is known of evictions: which clients of a worker could be evicted first; and whether clients come back as fast
+//! as they are evicted, where each eviction only costs a login. Evicts none.
 
 use std::time::Duration;
 

@@ -121,8 +121,8 @@ impl Handle {
         self.meet(demands);
     }
 
-    /// Holds back clients that want a server of this database, or of all, and closes servers as they become free. False if
-    /// more databases than can be remembered are under orders of their own; so for the following two.
+    /// Holds back clients that want a server of this database, or of all, and closes servers as they become free. False
+    /// if more databases than can be remembered are under orders of their own; so for the following two.
     pub fn pause(&self, database: Option<&DatabaseName>) -> bool {
         self.order(database, |wish| wish.paused = true)
     }
@@ -137,7 +137,8 @@ impl Handle {
         self.order(Some(database), |wish| wish.drained = true)
     }
 
-    /// Whether a database is paused or drained by its name, or was left out of what holds for all. It need not have a pool.
+    /// Whether a database is paused or drained by its name, or was left out of what holds for all. It need not have a
+    /// pool.
     pub fn is_ordered(&self, database: &DatabaseName) -> bool {
         self.host.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).has(database)
     }
@@ -164,8 +165,8 @@ impl Handle {
         self.host.pools(None).iter().filter_map(|pool| pool.load()).collect()
     }
 
-    /// Gives a pool another size, within the `sizes` of its spec. It has that until it is given another, whatever `max_size` a reload
-    /// brings. Servers beyond a smaller one close as they become free.
+    /// Gives a pool another size, within the `sizes` of its spec. It has that until it is given another, whatever
+    /// `max_size` a reload brings. Servers beyond a smaller one close as they become free.
     pub fn resize(&self, pool: PoolId, size: u32) {
         let Some(pool) = self.host.registry.known(pool) else { return };
         let now = self.host.clock.now();
@@ -177,7 +178,8 @@ impl Handle {
         self.host.registry.caps()
     }
 
-    /// Leaves so much of each cap to other processes, instead of what was said before. At least one remains. Said again, it costs little.
+    /// Leaves so much of each cap to other processes, instead of what was said before. At least one remains. Said
+    /// again, it costs little.
     pub fn reserve(&self, reserved: HashMap<String, u32>) {
         let mut demands = Vec::new();
         if !self.host.registry.reserve(reserved, &mut demands) {
@@ -194,8 +196,8 @@ impl Handle {
         self.meet(demands);
     }
 
-    /// Accepts nobody any more. Clients that are here stay, and when the last has gone the workers end. No connection that
-    /// waits to be accepted is lost if another process listens on the same sockets.
+    /// Accepts nobody any more. Clients that are here stay, and when the last has gone the workers end. No connection
+    /// that waits to be accepted is lost if another process listens on the same sockets.
     pub fn leave(&self) {
         self.host.leaving.store(true, SeqCst);
         self.tell_all(|| Command::Leave);

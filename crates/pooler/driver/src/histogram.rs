@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::snapshot::{BUCKET_BOUNDS_US, DurationHistogram};
 
 impl DurationHistogram {
-    /// Counts one duration.
     pub(crate) fn record(&mut self, duration: Duration) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let bucket = BUCKET_BOUNDS_US.partition_point(|bound| *bound < us);

@@ -1,5 +1,5 @@
-//! What the process has once, whatever protocols it serves: pools and their budget, listeners, the throttle, the resolver, the clock, and
-//! what workers publish. Knows no protocol and no reactor.
+//! What the process has once, whatever protocols it serves: pools and their budget, listeners, the throttle, the
+//! resolver, the clock, and what workers publish. Knows no protocol and no reactor.
 
 use std::{
     sync::{
@@ -29,7 +29,6 @@ use crate::{
     throttle::Throttle,
 };
 
-/// See the file's head.
 pub(crate) struct Host {
     pub(crate) config: DriverConfig,
     pub(crate) listeners: Vec<Listener>,

@@ -1,9 +1,9 @@
 //! The driver: sockets, reactors, worker threads and the real clock. Whatever is relayed goes through it. It knows no
 //! protocol: sessions tell it what to do through the seam.
 //!
-//! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. [`Lines`] are the outgoing connections of somebody who
-//! asks on his own account: the load generator. A [`Crew`] does the work of the proxy on one thread, over a [`reactor`] of somebody else's:
-//! the simulator.
+//! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. [`Lines`] are the outgoing
+//! connections of somebody who asks on his own account: the load generator. A [`Crew`] does the work of the proxy on
+//! one thread, over a [`reactor`] of somebody else's: the simulator.
 
 mod alarms;
 mod by_pool;

@@ -1,9 +1,9 @@
-//! The outgoing connections of one thread that asks on its own account: a load generator. Opens them, secures them, carries bytes, and tells
-//! what has happened. Knows no protocol, and nothing of what is asked.
+//! The outgoing connections of one thread that asks on its own account: a load generator. Opens them, secures them,
+//! carries bytes, and tells what has happened. Knows no protocol, and nothing of what is asked.
 //!
-//! Call order: [`Lines::open`], [`Lines::send`] and the others as one likes; [`Lines::next`] until there is nothing more; [`Lines::wait`]; and again.
-//! One wait may bring many events. A connection is called by a key of the caller's choice, a small number. What goes wrong is always told as
-//! an event, never by the call that met it.
+//! Call order: [`Lines::open`], [`Lines::send`] and the others as one likes; [`Lines::next`] until there is nothing
+//! more; [`Lines::wait`]; and again. One wait may bring many events. A connection is called by a key of the caller's
+//! choice, a small number. What goes wrong is always told as an event, never by the call that met it.
 
 use std::{
     collections::VecDeque,
@@ -43,40 +43,30 @@ const MAX_KEY: u32 = 1 << 20;
 pub enum Event {
     /// Its host's name was looked up.
     Resolved {
-        /// Which.
         key: u32,
-        /// How long that took.
         took: Duration,
     },
-    /// It is open.
     Connected {
-        /// Which.
         key: u32,
     },
     /// The TLS handshake is done.
     Secured {
-        /// Which.
         key: u32,
-        /// What it has shown.
         secured: Box<Secured>,
     },
     /// Bytes came.
     Received {
-        /// Which.
         key: u32,
         /// At least one. To be given to [`Lines::done`] when they have been looked at.
         bytes: Received,
     },
     /// The peer has ended it in order. It is closed, and the key is free.
     Ended {
-        /// Which.
         key: u32,
     },
     /// It could not be made, or broke. It is closed, and the key is free.
     Failed {
-        /// Which.
         key: u32,
-        /// Why.
         error: LineError,
     },
 }
@@ -98,7 +88,6 @@ impl Deref for Received {
 /// Why a connection failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineError {
-    /// For those who count.
     pub fault: LineFault,
     /// For people: what was tried and what came of it.
     pub message: String,
@@ -112,14 +101,11 @@ impl fmt::Display for LineError {
 
 impl std::error::Error for LineError {}
 
-/// Kinds of failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LineFault {
     /// The host's name has no address, or nobody says so.
     Resolve,
-    /// Nobody listens there.
     Refused,
-    /// No way leads there.
     Unreachable,
     /// The kernel gave up waiting for an answer.
     TimedOut,
@@ -129,14 +115,11 @@ pub enum LineFault {
     Exhausted,
     /// TLS failed. `certificate`: one side does not accept the other's, and trying again will not help.
     Tls {
-        /// See there.
         certificate: bool,
     },
-    /// Anything else.
     Other,
 }
 
-/// See the module.
 pub struct Lines {
     reactor: Epoll,
     resolver: Resolver,
@@ -164,7 +147,6 @@ struct Line {
     serial: u32,
     address: Arc<Address>,
     conn: Option<ConnId>,
-    /// Still to be tried.
     addresses: VecDeque<SocketAddr>,
 }
 
@@ -199,13 +181,12 @@ impl Lines {
         })
     }
 
-    /// The time now.
     pub fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// Begins to connect. [`Event::Connected`] or [`Event::Failed`] follows; before that [`Event::Resolved`], if the host is a name. All
-    /// addresses of a name are tried in turn.
+    /// Begins to connect. [`Event::Connected`] or [`Event::Failed`] follows; before that [`Event::Resolved`], if the
+    /// host is a name. All addresses of a name are tried in turn.
     ///
     /// # Panics
     /// If the key is in use.
@@ -236,8 +217,8 @@ impl Lines {
         }
     }
 
-    /// Goes on in TLS with a peer that calls itself `host`, a name or an address. `received` came from it already and is part of the
-    /// handshake. [`Event::Secured`] or [`Event::Failed`] follows. What is sent before that is lost.
+    /// Goes on in TLS with a peer that calls itself `host`, a name or an address. `received` came from it already and
+    /// is part of the handshake. [`Event::Secured`] or [`Event::Failed`] follows. What is sent before that is lost.
     pub fn start_tls(&mut self, key: u32, connector: &TlsConnector, host: &str, received: &[u8]) {
         let name = self.name(key);
         let Some(conn) = self.line(name).conn else { return };
@@ -254,7 +235,8 @@ impl Lines {
         }
     }
 
-    /// Sends, after all that was sent before. What the peer does not take at once is kept, within a limit of some megabytes.
+    /// Sends, after all that was sent before. What the peer does not take at once is kept, within a limit of some
+    /// megabytes.
     pub fn send(&mut self, key: u32, bytes: &[u8]) {
         if bytes.is_empty() {
             return;

@@ -42,7 +42,6 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// As in metrics.
     pub(crate) fn label(self) -> &'static str {
         EVICTIONS[self as usize]
     }
@@ -59,7 +58,6 @@ const EVICTIONS: [&str; 8] = [
     "not_logged_in",
 ];
 
-/// See the file's head.
 pub(crate) struct Listener {
     pub(crate) name: String,
     pub(crate) protocol: &'static str,
@@ -178,8 +176,8 @@ impl Listener {
         self.gate().set_onlookers(lobby.onlookers());
     }
 
-    /// A client asks to come in, or asks again. Says whether it may, and whose place it gets, if it gets another's: that one is to be told, and
-    /// has [given way](Self::gave_way) when it is gone.
+    /// A client asks to come in, or asks again. Says whether it may, and whose place it gets, if it gets another's:
+    /// that one is to be told, and has [given way](Self::gave_way) when it is gone.
     pub(crate) fn admit(&self, net: Net, now: Time) -> (bool, Option<Displaced>) {
         let (admitted, crowded, over) = {
             let mut gate = self.gate();
@@ -191,8 +189,9 @@ impl Listener {
         if !admitted || crowded {
             displaced = self.displace(net, !admitted, now);
             if displaced.is_some() {
-                // At the hard limit the newcomer takes the place of the one that goes, unless there are more clients than there may be, as
-                // after a reload: then the place is gone. Below the limit the newcomer has got a place of its own as well.
+                // At the hard limit the newcomer takes the place of the one that goes, unless there are more clients
+                // than there may be, as after a reload: then the place is gone. Below the limit the newcomer has got a
+                // place of its own as well.
                 welcome |= !over;
                 if admitted || over {
                     self.stranger_left();
@@ -203,8 +202,8 @@ impl Listener {
         (welcome, displaced)
     }
 
-    /// There is no place for a client. True if it may be told so, and is one of the surplus then; `MAX_SURPLUS` at a time may, and those that
-    /// have waited in vain.
+    /// There is no place for a client. True if it may be told so, and is one of the surplus then; `MAX_SURPLUS` at a
+    /// time may, and those that have waited in vain.
     pub(crate) fn turn_away(&self, waited: bool) -> bool {
         self.rejected.fetch_add(1, Relaxed);
         let most = if waited { MAX_SURPLUS + MAX_NEWCOMERS as u64 } else { MAX_SURPLUS };
@@ -215,13 +214,15 @@ impl Listener {
         told
     }
 
-    /// Of clients that wait for a place, the one that gets the next: the first whose address has fewest that have not logged in.
+    /// Of clients that wait for a place, the one that gets the next: the first whose address has fewest that have not
+    /// logged in.
     pub(crate) fn next_of(&self, newcomers: impl Iterator<Item = Net>) -> Option<usize> {
         let lobby = self.lobby();
         newcomers.enumerate().min_by_key(|(number, net)| (lobby.logins_of(*net), *number)).map(|(number, _)| number)
     }
 
-    /// While there are more clients than the soft limit: one that is to log in and takes too long, which is to be told that it goes.
+    /// While there are more clients than the soft limit: one that is to log in and takes too long, which is to be told
+    /// that it goes.
     pub(crate) fn displace_slow(&self, now: Time) -> Option<Displaced> {
         if !self.reserve() {
             return None;

@@ -1,13 +1,16 @@
-//! Those of a listener's clients who have not logged in, by the address that they come from. Somebody has to have a place while he logs in,
-//! and a stranger may keep one by saying nothing: he is not to lock others out by keeping all. Knows no worker, no gate and no clock.
+//! Those of a listener's clients who have not logged in, by the address that they come from. Somebody has to have a
+//! place while he logs in, and a stranger may keep one by saying nothing: he is not to lock others out by keeping all.
+//! Knows no worker, no gate and no clock.
 //!
-//! Behind a load balancer many clients have one address, so that no address has a limit of its own. Only when there is no room does
-//! somebody go. First the one who has been there longest, if that is for longer than a login takes: it gives way to anybody, and above the
-//! soft limit, too, where otherwise somebody who has logged in would go. Else, at the hard limit, the first of the address that has most of
-//! these clients, if that has at least two more than the newcomer's, so that places are never taken to and fro.
+//! Behind a load balancer many clients have one address, so that no address has a limit of its own. Only when there is
+//! no room does somebody go. First the one who has been there longest, if that is for longer than a login takes: it
+//! gives way to anybody, and above the soft limit, too, where otherwise somebody who has logged in would go. Else, at
+//! the hard limit, the first of the address that has most of these clients, if that has at least two more than the
+//! newcomer's, so that places are never taken to and fro.
 //!
-//! Some may look on, as monitors of drivers do, which never log in. They have a share of the places, which addresses share in the same way,
-//! and give way to nobody but each other: a driver that loses its monitor gives up all its connections.
+//! Some may look on, as monitors of drivers do, which never log in. They have a share of the places, which addresses
+//! share in the same way, and give way to nobody but each other: a driver that loses its monitor gives up all its
+//! connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,17 +26,14 @@ const SLOW: Duration = Duration::from_secs(2);
 /// Where a client comes from: what [counts as one address](crate::throttle::net), or `None` for a Unix socket.
 pub(crate) type Net = Option<IpAddr>;
 
-/// A client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Guest {
-    /// Where it lives.
     pub(crate) worker: u8,
     pub(crate) slot: u32,
     /// Tells it from others that had the same slot.
     pub(crate) serial: u32,
 }
 
-/// Who goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Displaced {
     pub(crate) guest: Guest,
@@ -50,7 +50,6 @@ pub(crate) enum LooksOn {
     No,
 }
 
-/// See the file's head.
 #[derive(Default, Debug)]
 pub(crate) struct Lobby {
     guests: HashMap<Guest, Seat>,
@@ -84,7 +83,8 @@ impl Crowd {
         self.counts.get(&net).copied().unwrap_or(0)
     }
 
-    /// The first one of the address that has most, if a newcomer from there may take its place; and how many that address has.
+    /// The first one of the address that has most, if a newcomer from there may take its place; and how many that
+    /// address has.
     fn first_of_most(&self, newcomer: Net) -> Option<Displaced> {
         let (of, most) = *self.by_count.last()?;
         let (.., guest) = *self.order.range((most, 0, FIRST)..).next()?;
@@ -123,8 +123,8 @@ impl Lobby {
         self.take(guest).is_some()
     }
 
-    /// Somebody from there comes and there is no room; if not even `full`, there is none below the soft limit. Who goes for it, if anybody
-    /// does: it has left.
+    /// Somebody from there comes and there is no room; if not even `full`, there is none below the soft limit. Who goes
+    /// for it, if anybody does: it has left.
     pub(crate) fn make_room(&mut self, net: Net, full: bool, now: Time) -> Option<Displaced> {
         let slow =
             || self.queue.first().map(|(_, guest)| *guest).filter(|guest| now - self.guests[guest].since >= SLOW);
@@ -139,12 +139,10 @@ impl Lobby {
         self.logins.of(net)
     }
 
-    /// How many look on.
     pub(crate) fn onlookers(&self) -> u32 {
         self.onlookers.order.len() as u32
     }
 
-    /// Whether it looks on.
     pub(crate) fn looks_on(&self, guest: Guest) -> bool {
         self.guests.get(&guest).is_some_and(|seat| seat.looks_on)
     }

@@ -22,11 +22,11 @@ use crate::{
     snapshot::{ClientInfo, ServerInfo, Which},
 };
 
-/// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each message stands
-/// for a client (bounded by `hard_limit`, `MAX_SURPLUS` and `MAX_NEWCOMERS`; one has one wish, one cancel request or one survey under way,
-/// gives way once and looks away once for each time it has looked on), for a
-/// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), for the end of a pool, or for a request of an operator, who waits for the
-/// answer; posts have `MAX_POSTED`.
+/// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each
+/// message stands for a client (bounded by `hard_limit`, `MAX_SURPLUS` and `MAX_NEWCOMERS`; one has one wish, one
+/// cancel request or one survey under way, gives way once and looks away once for each time it has looked on), for a
+/// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), for the end of a pool, or for a request
+/// of an operator, who waits for the answer; posts have `MAX_POSTED`.
 pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A client that this worker shall serve.
     Client { socket: R::Socket, listener: u32, admitted: Admitted },
@@ -67,16 +67,25 @@ pub(crate) enum Command {
     /// The budget wants something of a pool.
     Meet(Demand),
     /// Tell about up to so many of these clients.
-    Clients { which: Which, limit: usize, reply: SyncSender<Vec<ClientInfo>> },
+    Clients {
+        which: Which,
+        limit: usize,
+        reply: SyncSender<Vec<ClientInfo>>,
+    },
     /// Tell about up to so many servers.
-    Servers { limit: usize, reply: SyncSender<Vec<ServerInfo>> },
+    Servers {
+        limit: usize,
+        reply: SyncSender<Vec<ServerInfo>>,
+    },
     /// Close a client, and say whether there was one.
-    Kill { client: u64, reply: SyncSender<bool> },
+    Kill {
+        client: u64,
+        reply: SyncSender<bool>,
+    },
     /// Accept nobody; end when the last client has gone.
     Leave,
     /// The same, and send idle clients away.
     Drain,
-    /// End now.
     Stop,
 }
 
@@ -139,7 +148,6 @@ pub(crate) enum Admitted {
     Displaced,
 }
 
-/// See the file's head.
 pub(crate) struct Mailbox<P: Protocol, R: Reactor> {
     queue: Mutex<VecDeque<Message<P, R>>>,
     sleeping: AtomicBool,
@@ -164,7 +172,6 @@ impl<P: Protocol, R: Reactor> Mailbox<P, R> {
         }
     }
 
-    /// Takes all messages.
     pub(crate) fn take(&self, into: &mut VecDeque<Message<P, R>>) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         into.append(&mut queue);
@@ -180,7 +187,6 @@ impl<P: Protocol, R: Reactor> Mailbox<P, R> {
         false
     }
 
-    /// After waiting.
     pub(crate) fn awake(&self) {
         self.sleeping.store(false, SeqCst);
     }

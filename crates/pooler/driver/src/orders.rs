@@ -24,7 +24,6 @@ pub(crate) struct Wish {
     pub(crate) drained: bool,
 }
 
-/// The wishes in force.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     all: Wish,

@@ -1,4 +1,5 @@
-//! Pools that could not connect, by where their servers are: as soon as one of them has, the others need not wait any longer.
+//! Pools that could not connect, by where their servers are: as soon as one of them has, the others need not wait any
+//! longer.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -47,7 +48,6 @@ impl Outages {
         pool
     }
 
-    /// A pool is gone.
     pub(crate) fn forget(&self, pool: PoolId) {
         if !self.any.load(Relaxed) {
             return;

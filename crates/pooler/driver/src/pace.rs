@@ -5,7 +5,6 @@ use pool::Time;
 /// Lines of a kind per second and worker.
 const LINES_PER_SECOND: u32 = 10;
 
-/// The lines of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     second: u64,

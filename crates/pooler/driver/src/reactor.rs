@@ -1,9 +1,9 @@
 //! The reactor's interface: operations are submitted, completions are received.
 //!
-//! It is completion-shaped so that an io_uring implementation fits behind it; the one for sockets
-//! ([`epoll`]) emulates it on readiness. Another one stands in the simulator, over a network that is not there. A worker knows its
-//! reactor by its type, so that nothing is called through a pointer. A reactor knows no protocol, no pool
-//! and no session: only connections, and the [`Owner`] each completion is addressed to.
+//! It is completion-shaped so that an io_uring implementation fits behind it; the one for sockets ([`epoll`]) emulates
+//! it on readiness. Another one stands in the simulator, over a network that is not there. A worker knows its reactor
+//! by its type, so that nothing is called through a pointer. A reactor knows no protocol, no pool and no session: only
+//! connections, and the [`Owner`] each completion is addressed to.
 //!
 //! Rules of the interface, which hold for every implementation:
 //! - a connection has at most one receive and one chain of sends under way;
@@ -11,23 +11,24 @@
 //! - `detach` gives the socket back only when no operation is under way, and unread bytes stay in
 //!   the socket, so a connection can go on in another worker;
 //! - the end of the stream is told to a connection that is not receiving as [`Completion::HungUp`];
-//! - a connection can go on in TLS: from then on what is sent is plaintext that it encrypts, and what is received is plaintext that it
-//!   has decrypted. TLS goes with a connection that is detached.
+//! - a connection can go on in TLS: from then on what is sent is plaintext that it encrypts, and what is received is
+//!   plaintext that it has decrypted. TLS goes with a connection that is detached.
 //!
-//! Before the interface was settled, a throw-away proxy on io_uring was written against it. Under load it moved connections with an
-//! armed receive between workers 344,000 times, and lost, doubled or reordered no byte. It showed:
-//! - Stopping a receive is an event of its own. The cancel often loses against data that is already there (17,000 of 20,000 times). On
-//!   epoll nothing is under way, so `detach` returns the connection at once; on io_uring it needs a completion of its own.
-//! - Moves that needed a cancel fell from all to 2% when the worker received from a server only after the check-in had decided whether
-//!   the server moves. So a worker arms a server after all effects of its last input.
+//! Before the interface was settled, a throw-away proxy on io_uring was written against it. Under load it moved
+//! connections with an armed receive between workers 344,000 times, and lost, doubled or reordered no byte. It showed:
+//! - Stopping a receive is an event of its own. The cancel often loses against data that is already there (17,000 of
+//!   20,000 times). On epoll nothing is under way, so `detach` returns the connection at once; on io_uring it needs a
+//!   completion of its own.
+//! - Moves that needed a cancel fell from all to 2% when the worker received from a server only after the check-in had
+//!   decided whether the server moves. So a worker arms a server after all effects of its last input.
 //! - Two sends on one full socket interleaved in 10 of 10 runs. So `send` queues behind what is unsent.
-//! - A range that is being sent pins its ring buffer. What waits for a peer that does not read must be bounded, or the other clients of
-//!   that worker starve.
+//! - A range that is being sent pins its ring buffer. What waits for a peer that does not read must be bounded, or the
+//!   other clients of that worker starve.
 //! - The end of a stream is not seen while nothing is being received. io_uring can get it from `POLL_ADD(POLLRDHUP)`.
 //! - Insertions are best copied into one send: 3.3 us, against 3.7 with three vectors and 6.8 with three linked sends.
 //! - Fixed files and zero-copy sends do not pay at these sizes.
-//! - At one client io_uring needs 2 system calls a transaction (with the send submitted inline), epoll 6. Whether that takes less CPU
-//!   could not be shown on a noisy machine; measure it before io_uring becomes the default anywhere.
+//! - At one client io_uring needs 2 system calls a transaction (with the send submitted inline), epoll 6. Whether that
+//!   takes less CPU could not be shown on a noisy machine; measure it before io_uring becomes the default anywhere.
 
 mod buffers;
 pub(crate) mod epoll;
@@ -46,11 +47,8 @@ pub struct ConnId(pub u32);
 /// To whom a connection's completions are addressed: a slot of the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// A listening socket.
     Listener(u32),
-    /// A client.
     Client(u32),
-    /// A server.
     Server(u32),
     /// A server's connection in the making.
     Dial(u32),
@@ -63,63 +61,35 @@ pub enum Owner {
 /// The end of an operation. `S` is a socket.
 #[derive(Debug)]
 pub enum Completion<S> {
-    /// A client connected.
     Accepted {
-        /// Where.
         listener: u32,
         /// Its connection, which no reactor knows yet.
         socket: S,
     },
     /// Accepting failed for want of descriptors or memory; accepting goes on at [`Reactor::resume_accept`].
-    AcceptFailed {
-        /// Where.
-        listener: u32,
-        /// Why.
-        error: io::Error,
-    },
-    /// A connect ended.
+    AcceptFailed { listener: u32, error: io::Error },
     Connected {
-        /// Whose it was.
         owner: Owner,
         /// Whether the connection is open.
         result: io::Result<()>,
     },
     /// Bytes came; none means the end of the stream. The receive is over and must be submitted again.
     Received {
-        /// To whom.
         owner: Owner,
         /// They stand at its beginning; [`Reactor::give_back`] takes it.
         buffer: Rc<Buffer>,
-        /// How many they are.
         length: usize,
     },
     /// The TLS handshake is done. The receive goes on.
-    Secured {
-        /// Whose.
-        owner: Owner,
-        /// What it has shown.
-        secured: Box<Secured>,
-    },
+    Secured { owner: Owner, secured: Box<Secured> },
     /// The connection is broken. No other completion follows.
-    Broken {
-        /// Whose.
-        owner: Owner,
-        /// How.
-        error: io::Error,
-    },
+    Broken { owner: Owner, error: io::Error },
     /// All that was to be sent has left.
-    Sent {
-        /// Who sent it.
-        owner: Owner,
-    },
+    Sent { owner: Owner },
     /// The peer has gone while nothing was being received. Told once.
-    HungUp {
-        /// Whose peer.
-        owner: Owner,
-    },
+    HungUp { owner: Owner },
 }
 
-/// What to send.
 pub enum Data<'a> {
     /// A part of a ring buffer, which is kept until it has left.
     Ring(&'a Rc<Buffer>, Range<usize>),
@@ -130,7 +100,6 @@ pub enum Data<'a> {
 }
 
 impl Data<'_> {
-    /// What they are.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Data::Ring(buffer, range) => &buffer[range.clone()],
@@ -143,7 +112,6 @@ impl Data<'_> {
 /// What became of a send at submission.
 #[derive(Debug)]
 pub enum Submitted {
-    /// It left at once.
     Done,
     /// [`Completion::Sent`] follows.
     Pending,
@@ -160,21 +128,20 @@ pub trait Wake: Send + Sync + 'static {
     fn wake(&self) -> io::Result<()>;
 }
 
-/// Sockets of one worker: see the file's head. Call order: [`wait`](Self::wait), then [`next`](Self::next) until it has nothing more;
-/// anything else at any time between.
+/// Sockets of one worker: see the file's head. Call order: [`wait`](Self::wait), then [`next`](Self::next) until it has
+/// nothing more; anything else at any time between.
 pub trait Reactor: 'static {
     /// A connection that no reactor knows: accepted, or let go of. Dropping it closes it.
     type Socket: Send + 'static;
     /// A connection between two reactors.
     type Moved: Send + 'static;
-    /// What wakes it.
     type Waker: Wake;
 
     /// What it is called in metrics.
     const NAME: &'static str;
 
-    /// Looks at what there is, and waits for it (for a tick, or `at_most`) if `may_sleep`. All completions must have been
-    /// taken with [`next`](Self::next) before.
+    /// Looks at what there is, and waits for it (for a tick, or `at_most`) if `may_sleep`. All completions must have
+    /// been taken with [`next`](Self::next) before.
     ///
     /// # Errors
     /// When nothing more can be learnt from it.
@@ -204,7 +171,6 @@ pub trait Reactor: 'static {
     /// Addresses later completions to somebody else (a dial that became a server).
     fn set_owner(&mut self, id: ConnId, owner: Owner);
 
-    /// Receives once.
     fn receive(&mut self, id: ConnId);
 
     /// Sends after all that was submitted before. What is submitted during a TLS handshake is dropped.
@@ -217,12 +183,12 @@ pub trait Reactor: 'static {
     /// Bytes that were to be sent and are still here.
     fn unsent(&self, id: ConnId) -> usize;
 
-    /// How many bytes have left in all that could not leave at once, counted round and round. While anything is unsent, a change tells that
-    /// the peer reads.
+    /// How many bytes have left in all that could not leave at once, counted round and round. While anything is unsent,
+    /// a change tells that the peer reads.
     fn left_late(&self, id: ConnId) -> u32;
 
-    /// Sends of what is unsent as much as the socket takes. A system may say that a socket takes more only when a large part of its
-    /// buffer is free, which takes minutes where the peer reads slowly.
+    /// Sends of what is unsent as much as the socket takes. A system may say that a socket takes more only when a large
+    /// part of its buffer is free, which takes minutes where the peer reads slowly.
     fn try_to_send(&mut self, id: ConnId);
 
     /// Whether anything that was to be sent is still here.
@@ -238,8 +204,8 @@ pub trait Reactor: 'static {
     /// When it cannot be let go of: then it is closed.
     fn detach(&mut self, id: ConnId) -> io::Result<Self::Moved>;
 
-    /// Says that nothing more will be sent, so that the last words arrive; what has not been sent is lost. What is received from now on
-    /// is not decrypted: only its end tells anything.
+    /// Says that nothing more will be sent, so that the last words arrive; what has not been sent is lost. What is
+    /// received from now on is not decrypted: only its end tells anything.
     fn part(&mut self, id: ConnId);
 
     /// Says that nothing more will be sent, and gives the socket up to whoever wants to know whether the peer
@@ -249,10 +215,12 @@ pub trait Reactor: 'static {
     /// When it cannot be let go of: then it is closed.
     fn take_leave(&mut self, id: ConnId) -> io::Result<Self::Socket>;
 
-    /// Whether the peer of a socket of which leave was taken has ended its side, too. What it sent before is thrown away.
+    /// Whether the peer of a socket of which leave was taken has ended its side, too. What it sent before is thrown
+    /// away.
     fn has_answered(socket: &Self::Socket) -> bool;
 
-    /// Whether the peer of an accepted socket has ended its side, or the connection is broken. What it has sent stays to be received.
+    /// Whether the peer of an accepted socket has ended its side, or the connection is broken. What it has sent stays
+    /// to be received.
     fn has_hung_up(socket: &Self::Socket) -> bool;
 
     /// Closes the connection; what has not been sent is lost.
@@ -273,7 +241,7 @@ pub trait Reactor: 'static {
     /// How long the host of a peer on TCP may be silent before it is taken for dead.
     fn set_patience(&self, id: ConnId, patience: Duration);
 
-    /// Whether the host of a peer on TCP leaves what was sent to it unacknowledged, and has acknowledged nothing for this long. A host
-    /// acknowledges also while the peer itself reads nothing.
+    /// Whether the host of a peer on TCP leaves what was sent to it unacknowledged, and has acknowledged nothing for
+    /// this long. A host acknowledges also while the peer itself reads nothing.
     fn is_host_silent(&self, id: ConnId, time: Duration) -> bool;
 }

@@ -20,7 +20,6 @@ use crate::{
     snapshot::{CapUsage, ForgottenPools},
 };
 
-/// See the file's head.
 pub(crate) struct Registry {
     upstreams: Arc<dyn Upstreams>,
     /// While it is locked to be changed, a pool may be locked, and then the accounts.
@@ -68,9 +67,9 @@ struct Cap {
 /// A pool's seat in the budget.
 struct Seat {
     pool: Arc<SharedPool>,
-    /// The caps it is under.
     caps: Vec<String>,
-    /// Permits on their way to it that it withdrew too late. The next connection it asks for takes one of them, or else it declines it.
+    /// Permits on their way to it that it withdrew too late. The next connection it asks for takes one of them, or else
+    /// it declines it.
     ///
     /// Below zero: so many were declined before their withdrawal arrived here, because actions are taken under the
     /// pool's lock but performed later.
@@ -138,7 +137,8 @@ impl Registry {
         let member = accounts.budget.add_member(&scopes);
         let pool = Arc::new(SharedPool::new(id, (spec, self.upstreams.tenant(id)), member, now));
         {
-            // What it wants done already, it is asked for when it is looked at. It can be locked here, since nobody knows it yet.
+            // What it wants done already, it is asked for when it is looked at. It can be locked here, since nobody
+            // knows it yet.
             let mut guarded = pool.lock();
             guarded.pool.note_room(room);
             pool.follow(&mut guarded, wish, now);
@@ -166,7 +166,8 @@ impl Registry {
         self.upstreams.forget(id)
     }
 
-    /// Forgets a pool that is [gone](SharedPool::is_gone). What is under way for it finds no seat any more, and needs none.
+    /// Forgets a pool that is [gone](SharedPool::is_gone). What is under way for it finds no seat any more, and needs
+    /// none.
     pub(crate) fn forget(&self, pool: &SharedPool, counted: &Stats, demands: &mut Vec<Demand>) {
         {
             let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);

@@ -12,11 +12,11 @@ use std::{
 /// Questions that may wait; each belongs to a connection in the making, of which there are
 /// `max_connecting` per pool.
 const MAX_QUESTIONS: usize = 4096;
-/// Threads that ask.
 const MAX_THREADS: usize = 8;
 /// Threads that ask for the same name at a time.
 const MAX_THREADS_OF_A_NAME: usize = 2;
-/// A question that waited longer is not asked any more: the connection that asked was given up, and others wait behind it.
+/// A question that waited longer is not asked any more: the connection that asked was given up, and others wait behind
+/// it.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Addresses of one name that are tried; a name server may give thousands.
@@ -25,7 +25,6 @@ const MAX_ADDRESSES: usize = 64;
 /// What the system said, and how long it took to.
 pub(crate) type Answer = (Result<Vec<SocketAddr>, String>, Duration);
 
-/// Asks the system.
 type Ask = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
 struct Question {

@@ -13,7 +13,6 @@ use crate::{
     reactor::Reactor,
 };
 
-/// See the file's head.
 pub(crate) struct Shared<P: Protocol, R: Reactor> {
     pub(crate) host: Arc<Host>,
     pub(crate) protocol: Arc<P>,

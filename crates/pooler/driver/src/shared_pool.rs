@@ -33,7 +33,6 @@ pub(crate) enum Phase {
     Ready,
 }
 
-/// One pool.
 pub(crate) struct SharedPool {
     pub(crate) id: PoolId,
     /// The database that its clients count for.
@@ -58,7 +57,8 @@ pub(crate) struct SharedPool {
     renewed: AtomicU64,
     /// Since when the log has it out of reach, in nanoseconds of the driver's clock; 0: it is not.
     pub(crate) lost: AtomicU64,
-    /// For when it has set an alarm that has not rung, in nanoseconds of the driver's clock; `u64::MAX` is none. Changed under its lock.
+    /// For when it has set an alarm that has not rung, in nanoseconds of the driver's clock; `u64::MAX` is none.
+    /// Changed under its lock.
     alarm: AtomicU64,
     /// What it is, until a reload says otherwise. Not read where bytes are relayed.
     spec: RwLock<Arc<PoolSpec>>,
@@ -66,7 +66,6 @@ pub(crate) struct SharedPool {
     last_error: Mutex<Option<Arc<str>>>,
 }
 
-/// What the mutex guards.
 pub(crate) struct Guarded {
     pub(crate) pool: Pool,
     pub(crate) stats: Stats,
@@ -234,8 +233,9 @@ impl SharedPool {
         admits
     }
 
-    /// Looks whether it is unused for this long. Then its servers are closed if it can do without, and as soon as it has none it is
-    /// forgotten, if that `may` be; true if it is, just now. To be called under its lock, and by one worker.
+    /// Looks whether it is unused for this long. Then its servers are closed if it can do without, and as soon as it
+    /// has none it is forgotten, if that `may` be; true if it is, just now. To be called under its lock, and by one
+    /// worker.
     pub(crate) fn look_whether_unused(
         &self,
         guarded: &mut Guarded,
@@ -269,7 +269,6 @@ impl SharedPool {
         true
     }
 
-    /// What it is now.
     pub(crate) fn spec(&self) -> Arc<PoolSpec> {
         Arc::clone(&self.spec.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -323,8 +322,8 @@ impl SharedPool {
         }
     }
 
-    /// The rules of a spec, but for the size that it was given since, and that a pool which is to become empty keeps nothing for its own
-    /// sake.
+    /// The rules of a spec, but for the size that it was given since, and that a pool which is to become empty keeps
+    /// nothing for its own sake.
     fn effective(&self, spec: &PoolSpec) -> PoolConfig {
         let closing = self.drained.load(Relaxed) || self.leaving.load(Relaxed);
         let min_size = if closing { 0 } else { spec.config.min_size };
@@ -360,7 +359,6 @@ impl SharedPool {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it holds now.
     pub(crate) fn state(&self) -> PoolState {
         let spec = self.spec();
         let guarded = self.lock();

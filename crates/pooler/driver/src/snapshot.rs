@@ -37,7 +37,6 @@ pub struct Snapshot {
     pub auth_failures: u64,
     /// Sessions that panicked since the start.
     pub session_panics: u64,
-    /// Which reactor runs.
     pub reactor: &'static str,
     /// The driver is shutting down and accepts no new clients.
     pub draining: bool,
@@ -46,13 +45,11 @@ pub struct Snapshot {
 /// A database or a user that has limits of its own.
 #[derive(Clone, Debug)]
 pub struct TenantSnapshot {
-    /// Which.
     pub tenant: Tenant,
     /// Clients that have a place.
     pub clients: u32,
     /// Clients that wait for one.
     pub waiting: u64,
-    /// Soft and hard limit.
     pub limits: (u32, u32),
     /// Clients evicted since it has had clients.
     pub evictions: u64,
@@ -60,10 +57,8 @@ pub struct TenantSnapshot {
     pub rejections: u64,
 }
 
-/// One listener.
 #[derive(Clone, Debug, Default)]
 pub struct ListenerSnapshot {
-    /// As configured.
     pub name: String,
     /// Label: what its clients speak.
     pub protocol: &'static str,
@@ -91,26 +86,18 @@ pub struct ListenerSnapshot {
     pub eviction_loops: u64,
     /// How often the system refused to accept a client.
     pub accepts_failed: u64,
-    /// Soft and hard limit.
     pub limits: (u32, u32),
 }
 
-/// One pool.
 #[derive(Clone, Debug)]
 pub struct PoolSnapshot {
-    /// Its id.
     pub id: PoolId,
-    /// Label.
     pub protocol: &'static str,
-    /// Label.
     pub database: String,
-    /// Label.
     pub user: String,
     /// Where its servers are, for people.
     pub address: String,
-    /// Slots and waiters now.
     pub counts: Counts,
-    /// The rules in force.
     pub config: PoolConfig,
     /// Time-outs in force for its clients. Where they come by listeners that differ, the longest.
     pub timeouts: PoolTimes,
@@ -134,8 +121,8 @@ pub struct PoolSnapshot {
     pub connect: [(&'static str, DurationHistogram); 5],
     /// How long servers are held.
     pub hold: DurationHistogram,
-    /// For how long the server has been held that has been for longest, of those that are to come back at the end of a transaction: none
-    /// that is pinned, or kept for as long as others like.
+    /// For how long the server has been held that has been for longest, of those that are to come back at the end of a
+    /// transaction: none that is pinned, or kept for as long as others like.
     pub oldest_hold: Option<Duration>,
     /// How long the oldest waiter has waited.
     pub oldest_wait: Option<Duration>,
@@ -145,7 +132,6 @@ pub struct PoolSnapshot {
     pub last_error: Option<Arc<str>>,
     /// The setting, other than its own size, because of which clients that wait now get no more servers.
     pub limited_by: Option<&'static str>,
-    /// An operator paused it.
     pub paused: bool,
     /// An operator drains it: clients go as soon as they have nothing in progress.
     pub drained: bool,
@@ -164,7 +150,6 @@ pub struct PoolTimes {
 
 /// What forgotten pools of one database have counted. The fields are those of [`PoolSnapshot`].
 #[derive(Clone, Debug, Default)]
-#[expect(missing_docs, reason = "they are explained there")]
 pub struct ForgottenPools {
     pub protocol: &'static str,
     pub database: String,
@@ -179,7 +164,8 @@ pub struct ForgottenPools {
 }
 
 impl PoolSnapshot {
-    /// Counts for forgotten pools of its database, too: where the pools of a database are added up, no count goes backwards.
+    /// Counts for forgotten pools of its database, too: where the pools of a database are added up, no count goes
+    /// backwards.
     pub fn count_for(&mut self, forgotten: &ForgottenPools) {
         self.created += forgotten.created;
         self.transactions += forgotten.transactions;
@@ -211,15 +197,10 @@ pub(crate) fn add(counts: &mut Vec<(&'static str, u64)>, reason: &'static str, m
 /// What a pool holds at one moment, without its statistics.
 #[derive(Clone, Debug)]
 pub struct PoolState {
-    /// Its id.
     pub id: PoolId,
-    /// Label.
     pub protocol: &'static str,
-    /// Label.
     pub database: String,
-    /// Label.
     pub user: String,
-    /// Slots and waiters.
     pub counts: Counts,
     /// Clients logged in to it.
     pub clients: u64,
@@ -227,26 +208,18 @@ pub struct PoolState {
     pub created: u64,
     /// Its upstream cannot be reached.
     pub unavailable: bool,
-    /// An operator paused it.
     pub paused: bool,
-    /// An operator drains it.
     pub drained: bool,
 }
 
 /// What a pool whose size may be changed holds at one moment, and what it has counted since the start.
 #[derive(Clone, Debug)]
 pub struct PoolLoad {
-    /// Its id.
     pub id: PoolId,
-    /// Label.
     pub protocol: &'static str,
-    /// Label.
     pub database: String,
-    /// Label.
     pub user: String,
-    /// Slots and waiters.
     pub counts: Counts,
-    /// Its size now.
     pub max_size: u32,
     /// Holds of servers that have ended.
     pub completed: u64,
@@ -256,9 +229,9 @@ pub struct PoolLoad {
     pub granted: u64,
     /// Those that came free only after the client had begun to wait.
     pub waited: u64,
-    /// Clients that got no server for another reason than an order, and connections that were lost or could not be made.
+    /// Clients that got no server for another reason than an order, and connections that were lost or could not be
+    /// made.
     pub errors: u64,
-    /// Pinned servers.
     pub pinned: u32,
     /// It is not paused or drained, nor left to another process, and its upstream can be reached.
     pub fit: bool,
@@ -277,12 +250,10 @@ pub struct CapUsage {
     pub limit: u32,
 }
 
-/// One worker.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerSnapshot {
     /// CPU time used by its thread.
     pub cpu: Duration,
-    /// Clients it serves.
     pub clients: u64,
     /// Transactions it has served.
     pub transactions: u64,
@@ -293,7 +264,6 @@ pub struct WorkerSnapshot {
 /// Clients that somebody wants to know of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
-    /// Whoever is connected.
     All,
     /// Those that hold a server or wait for one, the longest first.
     Busy,
@@ -308,7 +278,6 @@ pub struct ClientInfo {
     pub id: u64,
     /// `address:port`, or `unix`.
     pub address: String,
-    /// The listener's name.
     pub listener: String,
     /// What the listener's clients speak.
     pub protocol: &'static str,
@@ -324,9 +293,7 @@ pub struct ClientInfo {
     pub connected_for: Duration,
     /// The pool of which it has a server or waits for one, else its own.
     pub pool: Option<PoolId>,
-    /// The server it holds.
     pub server: Option<u32>,
-    /// Why that is pinned.
     pub pinned: Option<&'static str>,
 }
 
@@ -335,11 +302,8 @@ pub struct ClientInfo {
 pub struct ServerInfo {
     /// Unique while it lives on its worker.
     pub id: u32,
-    /// Label.
     pub protocol: &'static str,
-    /// Label.
     pub database: String,
-    /// Label.
     pub user: String,
     /// Where it is connected to.
     pub address: String,
@@ -347,7 +311,6 @@ pub struct ServerInfo {
     pub state: &'static str,
     /// How long it has been in that state.
     pub state_for: Duration,
-    /// Its age.
     pub age: Duration,
     /// The database's process id, when the protocol tells one.
     pub backend: Option<u32>,

@@ -17,27 +17,28 @@ use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 /// Idle time after which the kernel asks whether a peer is still there, and the pace of asking.
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15)).with_retries(4);
-/// How long sent bytes or questions of keepalive may stay unacknowledged, or a peer may read nothing, before the kernel gives a
-/// connection up. It stands above keepalive's own number of questions.
+/// How long sent bytes or questions of keepalive may stay unacknowledged, or a peer may read nothing, before the kernel
+/// gives a connection up. It stands above keepalive's own number of questions.
 const USER_TIMEOUT: Duration = Duration::from_secs(600);
 /// How much longer than it may be idle a client may be silent: the idle time is to end it, and to be counted.
 const BEYOND_IDLE: Duration = Duration::from_secs(60);
-/// The same for a connection that we have closed, which nobody waits for: otherwise the kernel would ask for a vanished host's
-/// acknowledgement for ten minutes, and a flood of functions that vanish would fill its list of such connections.
+/// The same for a connection that we have closed, which nobody waits for: otherwise the kernel would ask for a vanished
+/// host's acknowledgement for ten minutes, and a flood of functions that vanish would fill its list of such
+/// connections.
 const PARTED_TIMEOUT: Duration = Duration::from_secs(30);
 /// The kernel keeps it as a number of milliseconds with a sign.
 const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// How long a client's host may be silent before the kernel declares it dead. A frozen function's host is silent and comes back
-/// all the same, so that must never be before the client's idle time is over; a client without one still must not stay
-/// for ever when its host has gone.
+/// How long a client's host may be silent before the kernel declares it dead. A frozen function's host is silent and
+/// comes back all the same, so that must never be before the client's idle time is over; a client without one still
+/// must not stay for ever when its host has gone.
 pub(crate) fn patience(client_idle: Option<Duration>) -> Duration {
     let beyond = client_idle.map_or(USER_TIMEOUT, |idle| idle.saturating_add(BEYOND_IDLE));
     beyond.clamp(USER_TIMEOUT, MAX_USER_TIMEOUT)
 }
 
-/// Sets the options that accepted sockets inherit from their TCP listener. Call it before the socket listens: whoever comes before that
-/// goes without (its packets wait for each other, and nobody notices that its host has gone).
+/// Sets the options that accepted sockets inherit from their TCP listener. Call it before the socket listens: whoever
+/// comes before that goes without (its packets wait for each other, and nobody notices that its host has gone).
 pub fn prepare_listener(socket: &impl AsFd, client_idle: Option<Duration>) -> io::Result<()> {
     let socket = SockRef::from(socket);
     set_tcp_options(&socket, patience(client_idle))?;

@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-/// Whether the peer's host leaves what was sent to it unacknowledged, and has acknowledged nothing for this long. The host of a peer that
-/// reads nothing is not silent: it acknowledges the questions whether there is room again.
+/// Whether the peer's host leaves what was sent to it unacknowledged, and has acknowledged nothing for this long. The
+/// host of a peer that reads nothing is not silent: it acknowledges the questions whether there is room again.
 pub(crate) fn is_host_silent(socket: &OwnedFd, time: Duration) -> bool {
     // The pauses between these questions grow to many seconds, and the answer to one may be under way.
     tcp_info(socket).is_some_and(|info| {
@@ -21,7 +21,8 @@ pub(crate) fn is_host_silent(socket: &OwnedFd, time: Duration) -> bool {
 /// `None` for a Unix socket.
 fn tcp_info(socket: &OwnedFd) -> Option<libc::tcp_info> {
     let mut length = mem::size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the structure is made of numbers only, for which zero bytes are valid, and the kernel writes at most `length` bytes to it.
+    // SAFETY: the structure is made of numbers only, for which zero bytes are valid, and the kernel writes at most
+    // `length` bytes to it.
     let (status, info) = unsafe {
         let mut info: libc::tcp_info = mem::zeroed();
         let to = (&raw mut info).cast();

@@ -1,9 +1,10 @@
-//! Clients by their database and by their user, each of which may have limits of its own: a tenant. Each tenant has a gate, so that a flood
-//! of one tenant's clients takes places, and evicts clients, of that tenant alone. Knows no listener and no session.
+//! Clients by their database and by their user, each of which may have limits of its own: a tenant. Each tenant has a
+//! gate, so that a flood of one tenant's clients takes places, and evicts clients, of that tenant alone. Knows no
+//! listener and no session.
 //!
-//! A client that has logged in takes a place with its database and one with its user, both at once, or waits until there are both. A place
-//! that comes free goes to the first client that waits for it and lacks no other. A tenant without limits has a gate that is never full, so
-//! that a reload which gives it limits finds its clients counted.
+//! A client that has logged in takes a place with its database and one with its user, both at once, or waits until
+//! there are both. A place that comes free goes to the first client that waits for it and lacks no other. A tenant
+//! without limits has a gate that is never full, so that a reload which gives it limits finds its clients counted.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -45,13 +46,14 @@ pub(crate) struct Ticket(u64);
 /// What became of a client that has logged in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Entrance {
-    /// It has its places.
     Inside(Seats),
     /// It waits for them. `in_vain`: as many do as may, so that it is to be refused unless it gets them at once.
-    Awaits { ticket: Ticket, in_vain: bool },
+    Awaits {
+        ticket: Ticket,
+        in_vain: bool,
+    },
 }
 
-/// See the file's head.
 pub(crate) struct Tenants {
     table: Mutex<Table>,
     /// How many have more clients than their soft limit, so that a tick need not look.
@@ -145,7 +147,8 @@ impl Tenants {
         })
     }
 
-    /// A client that has places has logged in again, and counts for these tenants from now on. It keeps the places that it needs still.
+    /// A client that has places has logged in again, and counts for these tenants from now on. It keeps the places that
+    /// it needs still.
     ///
     /// # Errors
     /// This tenant is full, whose hard limit that is: the client has the places that it had.
@@ -180,7 +183,8 @@ impl Tenants {
         placed.collect()
     }
 
-    /// A client waits no longer. Its places, if it has got them meanwhile; else the tenant that is full, and its hard limit.
+    /// A client waits no longer. Its places, if it has got them meanwhile; else the tenant that is full, and its hard
+    /// limit.
     pub(crate) fn give_up(&self, ticket: Ticket, now: Time) -> Result<Seats, (Tenant, u32)> {
         self.change(|table| {
             let Awaiting { seats, placed } = table.awaiting.remove(&ticket).expect("it waits");

@@ -1,9 +1,10 @@
 //! Slows down clients that guess passwords. A client of the same address that knows its password is not locked out.
 //!
-//! From the Nth failure within a minute on, only so many clients of an address may be logging in at a time; the others wait for their
-//! turn, first come, first served. A login that succeeds ends its turn at once. One that fails keeps it for [`DELAY`], and its answer
-//! is kept back as long. So there are so many guesses a second, however many connections they come on, while a right password gets in as
-//! soon as it has its turn. A turn ends by itself after [`TURN`]: nobody can keep others waiting by saying nothing.
+//! From the Nth failure within a minute on, only so many clients of an address may be logging in at a time; the others
+//! wait for their turn, first come, first served. A login that succeeds ends its turn at once. One that fails keeps it
+//! for [`DELAY`], and its answer is kept back as long. So there are so many guesses a second, however many connections
+//! they come on, while a right password gets in as soon as it has its turn. A turn ends by itself after [`TURN`]:
+//! nobody can keep others waiting by saying nothing.
 
 use std::{
     collections::{BTreeSet, HashMap, hash_map::RandomState},
@@ -32,7 +33,6 @@ const CROWDS: u64 = 256;
 /// When there are so many addresses, those whose window is over are looked for this often.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// See the file's head.
 pub(crate) struct Throttle {
     max_failures: AtomicU32,
     failures: AtomicU64,
@@ -94,7 +94,6 @@ impl Throttle {
         self.failures.load(Relaxed)
     }
 
-    /// Nobody has failed yet.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.any.load(Relaxed)
     }
@@ -119,7 +118,8 @@ impl Throttle {
         delay
     }
 
-    /// Whether a client from there may go on with its login now; otherwise it waits, and asks again soon. `place` is its own.
+    /// Whether a client from there may go on with its login now; otherwise it waits, and asks again soon. `place` is
+    /// its own.
     pub(crate) fn is_turn(&self, address: Option<IpAddr>, place: &mut Option<Box<Place>>, now: Time) -> bool {
         let Some(address) = address else { return true };
         let table = &mut *self.lock();

@@ -1,5 +1,5 @@
-//! TLS of the connections that this crate serves: who may be believed, and the state of one connection. Certificates and keys
-//! come as PEM texts; which file they are in, and which protocol runs inside, is known by others.
+//! TLS of the connections that this crate serves: who may be believed, and the state of one connection. Certificates
+//! and keys come as PEM texts; which file they are in, and which protocol runs inside, is known by others.
 //!
 //! - [`acceptor`]: the side that clients connect to;
 //! - [`connector`]: the side that connects to upstreams;
@@ -37,7 +37,6 @@ const MAX_CERTIFICATES: usize = 1000;
 pub struct TlsIdentity {
     /// In PEM, one's own first.
     pub certificates: Vec<u8>,
-    /// In PEM, not encrypted.
     pub key: Vec<u8>,
 }
 

@@ -1,8 +1,8 @@
 //! A worker: one thread, one reactor, the clients that live on it and the servers they hold.
 //!
-//! The loop takes completions and messages one at a time, lets the protocol turn them into effects and executes those. What an effect
-//! sets off for somebody else (a grant, a failure, a close) is put into `work` and done when the effect at hand is finished, so that
-//! nothing recurses.
+//! The loop takes completions and messages one at a time, lets the protocol turn them into effects and executes those.
+//! What an effect sets off for somebody else (a grant, a failure, a close) is put into `work` and done when the effect
+//! at hand is finished, so that nothing recurses.
 //!
 //! All of it is one state machine. Its files are in groups:
 //!
@@ -32,15 +32,18 @@
 //!
 //! - The loop calls all, and nobody calls the loop. Only the loop calls expiry, which calls all others.
 //! - Whoever has called a session hands what it wishes to effects, which calls relay, lease, share, side and ends.
-//! - Relay asks for no server and gives none back: lease does both, on account of an effect. It tells share and side of bytes that came
-//!   or left, because shared servers and cancel requests hold input back, and ends of connections that broke.
-//! - Lease calls relay and ends, and of share only [`offer`](Worker::offer): somebody waits, so an unused shared server is given back.
+//! - Relay asks for no server and gives none back: lease does both, on account of an effect. It tells share and side of
+//!   bytes that came or left, because shared servers and cancel requests hold input back, and ends of connections that
+//!   broke.
+//! - Lease calls relay and ends, and of share only [`offer`](Worker::offer): somebody waits, so an unused shared server
+//!   is given back.
 //! - Share is to lease like one client that holds a server. It calls lease, relay and ends.
 //! - Side calls relay, lease and ends, and asks share whether input is held back.
 //! - Ends calls relay, lease and share. Each of these may have something that ends.
 //! - Pools calls none of these.
 //!
-//! What a pool decides, for a client (lease) or for clients that share (share), comes back as [`Work`], and is told apart here.
+//! What a pool decides, for a client (lease) or for clients that share (share), comes back as [`Work`], and is told
+//! apart here.
 
 mod asking_back;
 mod attempts;
@@ -116,7 +119,6 @@ use crate::{
     tenants::TenantId,
 };
 
-/// See the file's head.
 pub(crate) struct Worker<P: Protocol, R: Reactor> {
     number: u8,
     /// The same as in `shared`, which is one step further away.
@@ -237,33 +239,67 @@ enum Work {
     /// A server that lives here was granted to a client that lives elsewhere.
     Bring(PoolId, Grant),
     /// A server that lives here answers, and may take the place of one that is silent.
-    ProbeAnswered { server: u32, id: ServerId },
+    ProbeAnswered {
+        server: u32,
+        id: ServerId,
+    },
     /// A client's held-back input is handed to it again.
-    Feed { client: u32, serial: u32 },
-    /// A check-out failed.
-    LeaseFailed { pool: Arc<SharedPool>, waiter: WaiterId, reason: CheckOutFailed, waited: Duration },
+    Feed {
+        client: u32,
+        serial: u32,
+    },
+    LeaseFailed {
+        pool: Arc<SharedPool>,
+        waiter: WaiterId,
+        reason: CheckOutFailed,
+        waited: Duration,
+    },
     /// The pool that was asked is forgotten.
-    PoolGone { pool: PoolId, waiter: WaiterId },
+    PoolGone {
+        pool: PoolId,
+        waiter: WaiterId,
+    },
     /// A session has left something for one that lives here.
     Post(Post),
     /// A session asks those of all clients.
     Survey(Box<Survey>),
-    /// A client must go.
-    Refuse { client: u32, serial: u32, why: Refusal },
+    Refuse {
+        client: u32,
+        serial: u32,
+        why: Refusal,
+    },
     /// A client that has ended its side may have all its answers.
-    Answered { client: u32, serial: u32 },
+    Answered {
+        client: u32,
+        serial: u32,
+    },
     /// A client failed to log in.
-    LoginFailed { client: u32, serial: u32 },
+    LoginFailed {
+        client: u32,
+        serial: u32,
+    },
     /// A session asked to close its client.
-    CloseClient { client: u32, serial: u32, reason: CloseReason },
+    CloseClient {
+        client: u32,
+        serial: u32,
+        reason: CloseReason,
+    },
     /// The client's connection has ended.
-    ClientGone { client: u32, serial: u32 },
+    ClientGone {
+        client: u32,
+        serial: u32,
+    },
     /// A session asked to close its server, or the server's connection has ended.
-    ServerGone { server: u32, id: ServerId, reason: CloseReason },
+    ServerGone {
+        server: u32,
+        id: ServerId,
+        reason: CloseReason,
+    },
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// A worker that accepts clients on these sockets, one for each listener, or on none. They are spread over all workers from here.
+    /// A worker that accepts clients on these sockets, one for each listener, or on none. They are spread over all
+    /// workers from here.
     pub(crate) fn listening(
         number: u8,
         shared: Arc<Shared<P, R>>,

@@ -1,5 +1,6 @@
-//! Clients that do not log in, from several addresses: they give way where there is no room. A client here says words: `in` logs it in,
-//! `look` makes it one that only looks on, `wait` has it wait for a server that never comes, and each is said back.
+//! Clients that do not log in, from several addresses: they give way where there is no room. A client here says words:
+//! `in` logs it in, `look` makes it one that only looks on, `wait` has it wait for a server that never comes, and each
+//! is said back.
 
 mod house;
 

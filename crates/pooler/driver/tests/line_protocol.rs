@@ -198,7 +198,8 @@ impl Protocol for Lines {
     }
 }
 
-/// An upstream that answers `number:line`; a line `die` makes it close, `slow MS ...` makes it think, `big N` answers N bytes.
+/// An upstream that answers `number:line`; a line `die` makes it close, `slow MS ...` makes it think, `big N` answers N
+/// bytes.
 fn serve(mut stream: TcpStream, number: u32) {
     for line in BufReader::new(stream.try_clone().unwrap()).lines() {
         let Ok(line) = line else { return };

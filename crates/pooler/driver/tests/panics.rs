@@ -1,5 +1,5 @@
-//! Sessions that panic, by a toy protocol that does so on a word: each ends with its own connection and its own server, and
-//! the worker and everybody else go on.
+//! Sessions that panic, by a toy protocol that does so on a word: each ends with its own connection and its own server,
+//! and the worker and everybody else go on.
 //!
 //! A client sends lines, the upstream answers each with a line of its own. A line `panic WHERE` sets the fault off.
 
@@ -30,7 +30,6 @@ struct Client {
     greeted: bool,
     server: Option<ServerTag>,
     due: u32,
-    /// Where it panics next.
     trap: Option<&'static str>,
 }
 
@@ -101,7 +100,8 @@ impl Protocol for Fragile {
             return 0;
         };
         client.due += 1;
-        // The reply is due, and the bytes that ask for it are never sent: what the server's session holds is in doubt now.
+        // The reply is due, and the bytes that ask for it are never sent: what the server's session holds is in doubt
+        // now.
         servers.get(server).expect("it is held").0.push_back(me);
         client.spring("late");
         out.push(Effect::Standing { client: me, standing: Standing::Active });

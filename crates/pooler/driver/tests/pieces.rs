@@ -1,5 +1,5 @@
-//! Messages that arrive in small pieces, under a toy protocol whose messages begin with their length (4 bytes): its session says how much
-//! it needs, and counts how much it is shown.
+//! Messages that arrive in small pieces, under a toy protocol whose messages begin with their length (4 bytes): its
+//! session says how much it needs, and counts how much it is shown.
 
 use std::{
     io::{Read, Write},

@@ -26,8 +26,8 @@ pub trait Door {
     /// The rules as they are now; `None` if HTTP is not served any more.
     fn rules(&self) -> Option<Arc<Rules>>;
 
-    /// Whose token this is; `None` if it is nobody's. Takes the same time whatever is wrong with it. A connection on which this has
-    /// failed ends once what was asked before has been answered.
+    /// Whose token this is; `None` if it is nobody's. Takes the same time whatever is wrong with it. A connection on
+    /// which this has failed ends once what was asked before has been answered.
     fn recognise(&mut self, token: &[u8]) -> Option<Self::Caller>;
 
     /// A request of this caller is about to be received (HTTP/1.1), or has come whole (HTTP/2).

@@ -13,8 +13,8 @@ pub struct Service {
     pub fields: &'static [&'static str],
     /// The parameter of the query in which a token may stand.
     pub query_token: &'static str,
-    /// Header fields of its answers that pages in browsers may read (`Access-Control-Expose-Headers`): names in lower case with commas
-    /// between them.
+    /// Header fields of its answers that pages in browsers may read (`Access-Control-Expose-Headers`): names in lower
+    /// case with commas between them.
     pub exposed: &'static str,
     /// The media type of what `refusal` writes.
     pub refusal_type: &'static str,
@@ -44,7 +44,6 @@ impl Answer {
         Self { status, content: Some(content), fields: Vec::new(), body: Some(body) }
     }
 
-    /// A refusal.
     pub(crate) fn denied(service: &Service, denied: &Denied) -> Self {
         let mut body = Vec::new();
         (service.refusal)(&mut body, &denied.error);

@@ -8,14 +8,12 @@ const MAX_LINE: usize = 256;
 /// Fields behind the last chunk; nobody needs any.
 const MAX_TRAILERS: u32 = 64;
 
-/// Bytes of a request that are dropped, because it is answered already, before its connection is given up. Many clients look for an answer
-/// only when they have sent all; closing before that may destroy the answer on its way.
+/// Bytes of a request that are dropped, because it is answered already, before its connection is given up. Many clients
+/// look for an answer only when they have sent all; closing before that may destroy the answer on its way.
 pub(crate) const MAX_DROPPED: u64 = 1024 * 1024 * 1024;
 
-/// A body under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Body {
-    /// What has come.
     pub bytes: Vec<u8>,
     state: State,
     most: usize,

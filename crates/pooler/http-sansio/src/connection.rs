@@ -9,12 +9,10 @@ use crate::{
     room::Share,
 };
 
-/// A client's connection.
 pub struct Connection<C> {
     service: &'static Service,
     /// What is told to whoever asks next.
     refusal: Option<Box<Denied>>,
-    /// What it may hold.
     share: Share,
     version: Version<C>,
 }
@@ -30,9 +28,9 @@ impl<C> Connection<C> {
         Self { service, refusal: None, share: Share::new(room), version: Version::One(Http1::default()) }
     }
 
-    /// Reads on: `bytes` are all that have come and were not consumed. Returns how many are, and what comes of them. To be called with
-    /// the others, even if there are none, until no event comes. `held` is what the owner holds in bytes for requests of this connection
-    /// that it has not answered.
+    /// Reads on: `bytes` are all that have come and were not consumed. Returns how many are, and what comes of them. To
+    /// be called with the others, even if there are none, until no event comes. `held` is what the owner holds in bytes
+    /// for requests of this connection that it has not answered.
     pub fn read<'b, D: Door<Caller = C>>(
         &mut self,
         bytes: &'b [u8],
@@ -72,8 +70,8 @@ impl<C> Connection<C> {
         self.answer(stream, Answer::denied(self.service, denied));
     }
 
-    /// Begins to answer a request with events, which go on until one side ends the stream, or the connection. False: the client has
-    /// given the request up.
+    /// Begins to answer a request with events, which go on until one side ends the stream, or the connection. False:
+    /// the client has given the request up.
     pub fn open(&mut self, stream: Stream) -> bool {
         match &mut self.version {
             Version::One(one) => one.open(stream, self.service),
@@ -81,8 +79,8 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Says events, as an [`EventWriter`](crate::EventWriter) writes them, to whoever has opened one of these streams. A stream of which
-    /// the client leaves too much unread is ended, as is one for whose events there is no room.
+    /// Says events, as an [`EventWriter`](crate::EventWriter) writes them, to whoever has opened one of these streams.
+    /// A stream of which the client leaves too much unread is ended, as is one for whose events there is no room.
     pub fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8]) {
         let room = self.share.limit().saturating_sub(self.holds());
         match &mut self.version {
@@ -104,7 +102,8 @@ impl<C> Connection<C> {
         self.refusal = Some(Box::new(denied));
     }
 
-    /// Ends the connection, and answers so what has been asked. Between requests its end says it all: clients of HTTP connect again.
+    /// Ends the connection, and answers so what has been asked. Between requests its end says it all: clients of HTTP
+    /// connect again.
     pub fn close(&mut self, denied: &Denied) {
         let answer = Answer::denied(self.service, denied);
         match &mut self.version {
@@ -121,8 +120,8 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Appends what the client is to be sent now. Of bodies of answers (HTTP/2), of answers and events (HTTP/1.1), it is no more than `most`
-    /// bytes: the rest waits until this is called again.
+    /// Appends what the client is to be sent now. Of bodies of answers (HTTP/2), of answers and events (HTTP/1.1), it
+    /// is no more than `most` bytes: the rest waits until this is called again.
     pub fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
         match &mut self.version {
             Version::One(one) => one.flush(to, most),
@@ -138,7 +137,8 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Bytes of answers that have not been flushed: they were more than might be, or than the client has made room for (HTTP/2).
+    /// Bytes of answers that have not been flushed: they were more than might be, or than the client has made room for
+    /// (HTTP/2).
     pub fn unread(&self) -> usize {
         match &self.version {
             Version::One(one) => one.unread(),
@@ -175,7 +175,8 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Whether its owner may hold so many bytes for its requests, besides what the connection holds itself. If so, they are counted.
+    /// Whether its owner may hold so many bytes for its requests, besides what the connection holds itself. If so, they
+    /// are counted.
     pub fn may_hold(&mut self, held: usize) -> bool {
         let all = self.holds() + held;
         let permitted = all <= self.share.limit();

@@ -1,4 +1,5 @@
-//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), of which only the data is used.
+//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), of which only the data is
+//! used.
 
 /// Bytes of a stream without end that may wait for the client.
 pub(crate) const MAX_BEHIND: usize = 32 * 1024 * 1024;
@@ -14,8 +15,8 @@ impl<'t> EventWriter<'t> {
         Self(to)
     }
 
-    /// Appends to its data. A line of its own stands for each line; the receiver joins them again. What is longer than a stream
-    /// may leave unread is cut off there: no stream is told it.
+    /// Appends to its data. A line of its own stands for each line; the receiver joins them again. What is longer than
+    /// a stream may leave unread is cut off there: no stream is told it.
     pub fn push(&mut self, data: &[u8]) {
         let text = String::from_utf8_lossy(data);
         let mut rest = text.as_bytes();

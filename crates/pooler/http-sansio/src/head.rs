@@ -11,7 +11,6 @@ pub(crate) const MAX_HEAD: usize = 32 * 1024;
 /// What a request wants (RFC 9110, section 9). There are no others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// GET.
     Get,
     /// The same, without the body of the answer.
     Head,
@@ -30,7 +29,6 @@ pub(crate) enum Framing {
     Chunked,
 }
 
-/// A request's head.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     /// How many bytes it has.
@@ -43,7 +41,6 @@ pub(crate) struct Head {
     pub keep_alive: bool,
     /// The client waits for a word before it sends the body.
     pub expects: bool,
-    /// The bearer token.
     pub token: Option<Vec<u8>>,
     /// The page that a browser asks for.
     pub origin: Option<String>,

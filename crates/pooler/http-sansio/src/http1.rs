@@ -16,7 +16,6 @@ use crate::{
 /// Bytes of events that are kept in one piece, so that the pieces that wait are few.
 const MAX_JOINED: usize = 64 * 1024;
 
-/// A connection.
 pub(crate) struct Http1<C> {
     stage: Stage<C>,
     /// What is to be sent. None of them is empty.
@@ -39,10 +38,9 @@ enum Stage<C> {
     Asked(AnswerOptions),
     /// Events are said until the connection ends.
     Events,
-    /// The rest of a request that was answered already: so many bytes are dropped before the connection ends. Who closes on unread
-    /// bytes resets the connection, and the answer may be lost with it.
+    /// The rest of a request that was answered already: so many bytes are dropped before the connection ends. Who
+    /// closes on unread bytes resets the connection, and the answer may be lost with it.
     Drop(u64),
-    /// It has ended.
     Over,
 }
 
@@ -54,7 +52,6 @@ struct Upload<C> {
 
 /// What comes of some bytes.
 pub(crate) enum Step<'b, C> {
-    /// More can be read.
     On,
     /// No more, before something else has happened.
     Wait,
@@ -121,7 +118,8 @@ impl<C> Http1<C> {
     /// Reads a request from its beginning.
     ///
     /// # Errors
-    /// It is not carried out, and what follows cannot be told from the rest of it, or is not wanted: the connection ends.
+    /// It is not carried out, and what follows cannot be told from the rest of it, or is not wanted: the connection
+    /// ends.
     #[allow(clippy::type_complexity)]
     fn begin<'b, D: Door<Caller = C>>(
         &mut self,

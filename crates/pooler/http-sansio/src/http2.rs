@@ -1,8 +1,8 @@
-//! HTTP/2 (RFC 9113): bytes in, whole requests out; answers in, bytes out. Bodies of answers wait here until the client makes room for
-//! them, so that it is known how much of them it has not read.
+//! HTTP/2 (RFC 9113): bytes in, whole requests out; answers in, bytes out. Bodies of answers wait here until the client
+//! makes room for them, so that it is known how much of them it has not read.
 //!
-//! The frames are the crate h2's, which believes to be on a socket ([`wire`]). It is asked whenever something has happened, so nobody
-//! has to wake it.
+//! The frames are the crate h2's, which believes to be on a socket ([`wire`]). It is asked whenever something has
+//! happened, so nobody has to wake it.
 
 mod sending;
 mod upload;
@@ -39,7 +39,8 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Requests of a connection at a time.
 const MAX_STREAMS: u32 = 100;
 
-/// Requests that may wait for their answers. A client that gives them up may begin others in their place, so its streams are no bound.
+/// Requests that may wait for their answers. A client that gives them up may begin others in their place, so its
+/// streams are no bound.
 const MAX_REQUESTS: usize = 1000;
 
 /// Bytes of bodies that a client may send before any of them is looked at.
@@ -48,7 +49,6 @@ const WINDOW: u32 = 1024 * 1024;
 /// Bytes of answers from which on the client has to read some before more of its requests are carried out.
 const MAX_UNREAD: usize = 1024 * 1024;
 
-/// A connection.
 pub(crate) struct Http2<C> {
     service: &'static Service,
     state: State,
@@ -68,7 +68,6 @@ pub(crate) struct Http2<C> {
     uploading: usize,
     /// Streams without end that the client has ended.
     ended: Vec<Stream>,
-    /// Largest body.
     max_request: usize,
     /// It is to end when what was asked has been answered.
     leaving: bool,
@@ -149,8 +148,9 @@ impl<C> Http2<C> {
         None
     }
 
-    /// Takes bytes of the client. There is `room` for all that is held here, what has come before included: requests for whose bodies
-    /// there is none are refused, as are those whose heads say that they are not let in, without their bodies.
+    /// Takes bytes of the client. There is `room` for all that is held here, what has come before included: requests
+    /// for whose bodies there is none are refused, as are those whose heads say that they are not let in, without their
+    /// bodies.
     fn take<D: Door<Caller = C>>(
         &mut self,
         bytes: &[u8],
@@ -283,7 +283,8 @@ impl<C> Http2<C> {
         None
     }
 
-    /// Bytes of memory that it holds: bodies of requests that have not come whole, and of answers until their last byte was written.
+    /// Bytes of memory that it holds: bodies of requests that have not come whole, and of answers until their last byte
+    /// was written.
     pub(crate) fn holds(&self) -> usize {
         self.uploading + self.sendings.iter().map(Sending::holds).sum::<usize>()
     }
@@ -402,8 +403,8 @@ impl<C> Http2<C> {
         }
     }
 
-    /// The client is told to ask nothing more here, behind what it has been answered. (The graceful way, GOAWAY twice with a PING
-    /// between, is more than Python's h2 takes: to it the connection is over with the first.)
+    /// The client is told to ask nothing more here, behind what it has been answered. (The graceful way, GOAWAY twice
+    /// with a PING between, is more than Python's h2 takes: to it the connection is over with the first.)
     fn say_goodbye(&mut self) {
         self.turn();
         if let State::Open(connection) = &mut self.state {

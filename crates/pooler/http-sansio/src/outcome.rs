@@ -14,7 +14,6 @@ pub enum Event<'b, C> {
 /// How a connection has come to its end. What was flushed is to be sent before it is closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// As it should.
     Done,
     /// By what the client did, in words for a log.
     Fault(String),

@@ -11,17 +11,14 @@ pub struct Stream(pub(crate) u32);
 /// A request that has come whole, of a caller who was let in. It is to be answered once.
 #[derive(Debug)]
 pub struct Request<'b, C> {
-    /// Where its answer goes.
     pub stream: Stream,
-    /// What it wants.
     pub method: Method,
-    /// Of what.
     pub target: Target,
-    /// The header fields that the [`Service`](crate::Service) names, in their order, without white space around the values.
+    /// The header fields that the [`Service`](crate::Service) names, in their order, without white space around the
+    /// values.
     pub fields: Vec<(&'static str, Vec<u8>)>,
     /// Its body, without its framing.
     pub body: Cow<'b, [u8]>,
-    /// Who asks.
     pub caller: C,
 }
 

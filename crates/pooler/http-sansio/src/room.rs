@@ -1,17 +1,18 @@
-//! How many bytes all connections of a listener hold together, and how many of them one may hold. Listeners have equal parts of what a
-//! process may hold, so that what comes to one takes nothing from the others.
+//! How many bytes all connections of a listener hold together, and how many of them one may hold. Listeners have equal
+//! parts of what a process may hold, so that what comes to one takes nothing from the others.
 //!
-//! What a connection holds are bodies on their way, what its owner holds for its requests, and answers that the client has not taken. A
-//! fixed share for each would be too small for the few that need much, or too much for all together. So each may hold twice as much as is
-//! left then: one alone has two thirds of the room, and many that come together have equal parts. Who holds more than that when others come
-//! keeps it, and gets no more.
+//! What a connection holds are bodies on their way, what its owner holds for its requests, and answers that the client
+//! has not taken. A fixed share for each would be too small for the few that need much, or too much for all together.
+//! So each may hold twice as much as is left then: one alone has two thirds of the room, and many that come together
+//! have equal parts. Who holds more than that when others come keeps it, and gets no more.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// Bytes that all connections of a process may hold; those of a listener its part, or this multiple of its largest body, if that is more.
+/// Bytes that all connections of a process may hold; those of a listener its part, or this multiple of its largest
+/// body, if that is more.
 const MAX_HELD: usize = 256 * 1024 * 1024;
 const MAX_BODIES: usize = 4;
 
@@ -78,7 +79,8 @@ impl Share {
         self.room.set_max_request(bytes);
     }
 
-    /// So many bytes may the connection hold now. Workers look at the same moment, so all together may hold a little more.
+    /// So many bytes may the connection hold now. Workers look at the same moment, so all together may hold a little
+    /// more.
     pub(crate) fn limit(&self) -> usize {
         let others = self.room.held().saturating_sub(self.taken);
         FREE + self.room.most().saturating_sub(others) / 3 * 2

@@ -9,13 +9,12 @@ pub struct Target {
     pub path: Vec<Vec<u8>>,
     /// The parameters of the query in their order, decoded, without the token; `None` is the value of one without `=`.
     pub query: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// A token in the query.
     pub(crate) token: Option<Vec<u8>>,
 }
 
 impl Target {
-    /// Takes apart a path and a query, as they stand in a request's first line. The parameter with the name `query_token` holds a
-    /// token.
+    /// Takes apart a path and a query, as they stand in a request's first line. The parameter with the name
+    /// `query_token` holds a token.
     pub fn read(target: &str, query_token: &str) -> Self {
         // In its absolute form it says where it is, too.
         let target = match target.split_once("://") {

@@ -1,5 +1,5 @@
-//! Answers like a MongoDB that has nothing to do: `hello`, and one small document to everything else. For measuring what lies between it
-//! and its clients (`make bench-mongodb`). A thread for each connection.
+//! Answers like a MongoDB that has nothing to do: `hello`, and one small document to everything else. For measuring
+//! what lies between it and its clients (`make bench-mongodb`). A thread for each connection.
 //!
 //! `responder PORT`
 

@@ -1,33 +1,35 @@
-//! What a pooler has to know of a server's answer: the cursor that it opens, whether a transaction is over, and whether it tells of a change
-//! of the server's state.
+//! What a pooler has to know of a server's answer: the cursor that it opens, whether a transaction is over, and whether
+//! it tells of a change of the server's state.
 //!
-//! A driver that hears of such a change takes whom it speaks with for no longer usable, and clears its pool. Here that is Poolhouse, to
-//! which nothing has happened. So these errors are told as mongos tells them: as code 6, in other words, with the same labels.
+//! A driver that hears of such a change takes whom it speaks with for no longer usable, and clears its pool. Here that
+//! is Poolhouse, to which nothing has happened. So these errors are told as mongos tells them: as code 6, in other
+//! words, with the same labels.
 
 use crate::{
     bson::{Document, Malformed, Value, Writer},
     errors::Code,
 };
 
-/// Codes of errors that tell of a change of state: the drivers' specification "Server Discovery and Monitoring" has them.
+/// Codes of errors that tell of a change of state: the drivers' specification "Server Discovery and Monitoring" has
+/// them.
 const STATE_CHANGES: [i64; 9] = [91, 189, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436, 17_405];
 
 /// The code of the answer to a `getMore` of a cursor that is not there.
 const CURSOR_NOT_FOUND: i64 = 43;
 
-/// Codes of errors that tell that the server does not have the transaction any more: its session has begun a later one, it knows none of
-/// this number, or it has committed it (MongoDB's list of errors: `TransactionTooOld`, `NoSuchTransaction`, `TransactionCommitted`).
+/// Codes of errors that tell that the server does not have the transaction any more: its session has begun a later one,
+/// it knows none of this number, or it has committed it (MongoDB's list of errors: `TransactionTooOld`,
+/// `NoSuchTransaction`, `TransactionCommitted`).
 const NO_SUCH_TRANSACTION: [i64; 3] = [225, 251, 256];
 
-/// The label of an error after which the whole transaction may be begun anew. On the answer to a commit it tells that the server has given the
-/// transaction up; on the answer to an abort it tells nothing that the code does not.
+/// The label of an error after which the whole transaction may be begun anew. On the answer to a commit it tells that
+/// the server has given the transaction up; on the answer to an abort it tells nothing that the code does not.
 const BEGIN_ANEW: &str = "TransientTransactionError";
 
 /// Phrases of servers that gave no code, and what drivers do not take for them.
 const PHRASES: [(&str, &str); 3] =
     [("not master", "(NOT_PRIMARY)"), ("not primary", "(NOT_PRIMARY)"), ("node is recovering", "(NODE_IS_RECOVERING)")];
 
-/// See the file's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Said {
     /// The id of a cursor, and where in the document it is.
@@ -43,15 +45,17 @@ pub struct Said {
 }
 
 impl Said {
-    /// Whether an answer to what was to abort a transaction tells that this is over. Drivers ignore the errors of an abort (the drivers'
-    /// specification "Transactions"), but with any other error the server may have it still, with its locks.
+    /// Whether an answer to what was to abort a transaction tells that this is over. Drivers ignore the errors of an
+    /// abort (the drivers' specification "Transactions"), but with any other error the server may have it still, with
+    /// its locks.
     pub fn is_aborted(&self, answer: Document<'_>) -> bool {
         self.no_such_transaction || is_ok(answer)
     }
 
-    /// Whether an answer to what was to commit a transaction tells that this is over: it is committed, though its write concern may have failed
-    /// (`ok` is 1 then), or the server has given it up. After any other error it may be open still: the command was refused before it reached
-    /// the transaction, or was interrupted on the way. Drivers call that an unknown result, and ask for it once more.
+    /// Whether an answer to what was to commit a transaction tells that this is over: it is committed, though its write
+    /// concern may have failed (`ok` is 1 then), or the server has given it up. After any other error it may be open
+    /// still: the command was refused before it reached the transaction, or was interrupted on the way. Drivers call
+    /// that an unknown result, and ask for it once more.
     pub fn is_committed_or_gone(&self, answer: Document<'_>) -> bool {
         self.is_aborted(answer) || self.begin_anew
     }
@@ -119,10 +123,12 @@ fn tells_state_change(text: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| text.contains(phrase))
 }
 
-/// The label that a `writeConcernError` may have as well: what it is about has been done, so there is nothing to begin anew.
+/// The label that a `writeConcernError` may have as well: what it is about has been done, so there is nothing to begin
+/// anew.
 const OF_CONCERNS: &str = "RetryableWriteError";
 
-/// Writes an answer that tells of a change of state as mongos would, with this label if it has none: servers leave that to a mongos.
+/// Writes an answer that tells of a change of state as mongos would, with this label if it has none: servers leave that
+/// to a mongos.
 pub fn rewrite_labelled(answer: Document<'_>, label: Option<&str>, to: &mut Writer<'_>) -> Result<(), Malformed> {
     rewrite(answer, to)?;
     let refused = answer.get("code")?.is_some();

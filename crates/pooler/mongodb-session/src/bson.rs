@@ -1,5 +1,5 @@
-//! BSON, as far as a pooler needs it: to find elements of a document without copying it, and to write small documents. See
-//! <https://bsonspec.org/spec.html>. What nobody asks for is skipped by its length and not looked into.
+//! BSON, as far as a pooler needs it: to find elements of a document without copying it, and to write small documents.
+//! See <https://bsonspec.org/spec.html>. What nobody asks for is skipped by its length and not looked into.
 
 /// Bytes of the longest name of an element that is read; drivers' and servers' own are far shorter.
 const MAX_NAME: usize = 64 * 1024;
@@ -22,15 +22,12 @@ impl std::fmt::Display for Malformed {
 pub enum Value<'a> {
     /// A number with a fraction.
     Double(f64),
-    /// A string.
     Text(&'a str),
     /// A document within the document.
     Document(Document<'a>),
     /// An array: a document whose names are numbers.
     Array(Document<'a>),
-    /// With its subtype.
     Binary(u8, &'a [u8]),
-    /// A truth value.
     Bool(bool),
     /// A number of 32 bits.
     Int32(i32),
@@ -42,9 +39,7 @@ pub enum Value<'a> {
     Time(i64),
     /// A time of replication: what is greater is later.
     Timestamp(u64),
-    /// Nothing.
     Null,
-    /// Of another type.
     Other(u8),
 }
 
@@ -88,7 +83,6 @@ impl<'a> Value<'a> {
 /// An element of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Element<'a> {
-    /// What it is called.
     pub name: &'a str,
     kind: u8,
     raw: &'a [u8],
@@ -97,7 +91,6 @@ pub struct Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// Its value.
     pub fn value(&self) -> Result<Value<'a>, Malformed> {
         let raw = self.raw;
         Ok(match self.kind {
@@ -229,7 +222,8 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Bytes of a value of this type that begins here; `None` if the type is unknown or the bytes do not tell. There may be fewer.
+/// Bytes of a value of this type that begins here; `None` if the type is unknown or the bytes do not tell. There may be
+/// fewer.
 pub fn value_length(kind: u8, raw: &[u8]) -> Option<usize> {
     let told = |least: usize, more: usize| {
         let told = length(raw)?;
@@ -263,7 +257,6 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Begins a document.
     pub fn new(bytes: &'a mut Vec<u8>) -> Self {
         let mut writer = Self { bytes, begun: Vec::new() };
         writer.begin();
@@ -283,7 +276,6 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// A string.
     pub fn text(&mut self, name: &str, value: &str) -> &mut Self {
         self.element(0x02, name, &(value.len() as i32 + 1).to_le_bytes());
         self.bytes.extend(value.as_bytes());
@@ -306,12 +298,10 @@ impl<'a> Writer<'a> {
         self.element(0x01, name, &value.to_le_bytes())
     }
 
-    /// A truth value.
     pub fn bool(&mut self, name: &str, value: bool) -> &mut Self {
         self.element(0x08, name, &[u8::from(value)])
     }
 
-    /// Nothing.
     pub fn null(&mut self, name: &str) -> &mut Self {
         self.element(0x0a, name, &[])
     }
@@ -321,12 +311,10 @@ impl<'a> Writer<'a> {
         self.element(0x09, name, &milliseconds.to_le_bytes())
     }
 
-    /// A time of replication.
     pub fn timestamp(&mut self, name: &str, time: u64) -> &mut Self {
         self.element(0x11, name, &time.to_le_bytes())
     }
 
-    /// Another document.
     pub fn embed(&mut self, name: &str, document: Document<'_>) -> &mut Self {
         self.element(0x03, name, document.0)
     }
@@ -368,7 +356,6 @@ impl<'a> Writer<'a> {
         self.nested(0x04, name, write)
     }
 
-    /// An array of texts.
     pub fn texts(&mut self, name: &str, values: &[&str]) -> &mut Self {
         self.array(name, |array| {
             for (index, value) in values.iter().enumerate() {

@@ -1,19 +1,21 @@
-//! The checksum of a message (CRC-32C) some bytes of which are told as others. What that makes of the checksum follows from these bytes and from
-//! where they stand, because the checksum of two messages' difference is, but for what depends on their length alone, the difference of their
-//! checksums. So a message that was damaged before it came here is still seen to be so by whom it is for, and one that passes in pieces is not
-//! held. It knows not what the bytes mean.
+//! The checksum of a message (CRC-32C) some bytes of which are told as others. What that makes of the checksum follows
+//! from these bytes and from where they stand, because the checksum of two messages' difference is, but for what
+//! depends on their length alone, the difference of their checksums. So a message that was damaged before it came here
+//! is still seen to be so by whom it is for, and one that passes in pieces is not held. It knows not what the bytes
+//! mean.
 
 use crate::wire::Number;
 
 /// Bytes of a checksum, which are the last ones of its message.
 pub const LENGTH: usize = 4;
 
-/// Bytes that are skipped one by one; more of them in an effort that grows with the logarithm of their number only, and is as large as that.
+/// Bytes that are skipped one by one; more of them in an effort that grows with the logarithm of their number only, and
+/// is as large as that.
 const MAX_STEP: usize = 16 << 10;
 static NO_DIFFERENCE: [u8; MAX_STEP] = [0; MAX_STEP];
 
-/// The difference of a message as it is told and as it came, from its beginning up to some place of it: the remainder of that for the
-/// polynomial of CRC-32C.
+/// The difference of a message as it is told and as it came, from its beginning up to some place of it: the remainder
+/// of that for the polynomial of CRC-32C.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Difference {
     remainder: u32,
@@ -50,7 +52,8 @@ impl Difference {
         self.at += differ.len();
     }
 
-    /// What is told in the place of the checksum, byte by byte, as far as this piece has it, which stands at `at` in a message of this length.
+    /// What is told in the place of the checksum, byte by byte, as far as this piece has it, which stands at `at` in a
+    /// message of this length.
     pub fn checksum(mut self, length: usize, at: usize, piece: &[u8]) -> impl Iterator<Item = (usize, Number)> {
         let place = length.saturating_sub(LENGTH);
         if at + piece.len() > place {

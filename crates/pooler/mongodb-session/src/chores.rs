@@ -1,9 +1,10 @@
-//! What is to be ended at a host for clients that do not wait for it: cursors of a `killCursors` that are at another host than the one that
-//! answers it, sessions that have ended or are to be killed, and, where drivers believe in a load balancer, the cursors and the transaction
-//! of a connection that has ended: with `loadBalanced=true` these belong to the connection. A server connection of the pool that is idle sees
-//! to it at once, or the next one that is done with a request. If it is lost before it has answered, or has not aborted what it was to abort,
-//! one is asked once more: each of these may be done twice. Nobody has so much to be done that there is no room for what others leave. What
-//! no server can see to, because its host is out of reach, is dropped when it is too late for it.
+//! What is to be ended at a host for clients that do not wait for it: cursors of a `killCursors` that are at another
+//! host than the one that answers it, sessions that have ended or are to be killed, and, where drivers believe in a
+//! load balancer, the cursors and the transaction of a connection that has ended: with `loadBalanced=true` these belong
+//! to the connection. A server connection of the pool that is idle sees to it at once, or the next one that is done
+//! with a request. If it is lost before it has answered, or has not aborted what it was to abort, one is asked once
+//! more: each of these may be done twice. Nobody has so much to be done that there is no room for what others leave.
+//! What no server can see to, because its host is out of reach, is dropped when it is too late for it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -25,19 +26,20 @@ const MAX_CURSORS: usize = 1_000;
 /// Chores of a pool at most; a server ends what nobody uses by itself.
 const MAX_OF_POOL: usize = 2_000;
 
-/// Sessions of a chore. Drivers tell of 10,000 at once; a request about so few is small enough that a socket takes it at once, or a server
-/// that is given back with it would not count as clean.
+/// Sessions of a chore. Drivers tell of 10,000 at once; a request about so few is small enough that a socket takes it
+/// at once, or a server that is given back with it would not count as clean.
 const MAX_SESSIONS: usize = 500;
 
 /// Sessions that all chores may name.
 const MAX_SESSIONS_OF_ALL: usize = 200_000;
 
-/// A server forgets a session that nobody has used for so long (`localLogicalSessionTimeoutMinutes`), with its cursors and its transaction.
+/// A server forgets a session that nobody has used for so long (`localLogicalSessionTimeoutMinutes`), with its cursors
+/// and its transaction.
 const LIFE: Duration = Duration::from_secs(30 * 60);
 
-/// The same of sessions that are to be killed. Their ids stay in use, so that a kill that comes late would end what somebody has begun since.
-/// What holds up others in them is over by then: a server aborts a transaction that is a minute old, and gives up what a connection that
-/// is lost had asked for.
+/// The same of sessions that are to be killed. Their ids stay in use, so that a kill that comes late would end what
+/// somebody has begun since. What holds up others in them is over by then: a server aborts a transaction that is a
+/// minute old, and gives up what a connection that is lost had asked for.
 const LIFE_OF_KILL: Duration = Duration::from_secs(2 * 60);
 
 /// How often it is looked for what is to be dropped.
@@ -46,33 +48,24 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// The id of a session, as drivers make it.
 pub type SessionId = [u8; 16];
 
-/// One request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Chore {
-    /// Close cursors.
     Kill {
         /// The collection that it is of, with its database.
         of: Collection,
-        /// Their ids at the host.
         cursors: Vec<i64>,
     },
-    /// Abort a transaction.
     Abort {
-        /// Its session.
         session: [u8; 16],
-        /// Its number there.
         number: i64,
     },
-    /// End sessions.
     End {
         /// The command that does so.
         how: Ending,
-        /// Which.
         sessions: Arc<[SessionId]>,
     },
 }
 
-/// How sessions end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// Nobody uses them any more: `endSessions`.
@@ -88,7 +81,6 @@ pub struct Collection {
     pub name: Box<str>,
 }
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Chores(Arc<Mutex<Table>>);
 
@@ -99,7 +91,8 @@ struct Table {
     chores: HashMap<PoolId, VecDeque<Due>>,
     /// Sessions that these name.
     sessions: Room,
-    /// Pools that have had a server: there may be something to be seen to. Each of their servers has another of these counts.
+    /// Pools that have had a server: there may be something to be seen to. Each of their servers has another of these
+    /// counts.
     used: HashMap<PoolId, Used>,
     /// Pools that have got a chore back, and whose servers have not heard of it.
     returned: BTreeSet<PoolId>,
@@ -113,7 +106,6 @@ struct Due {
     chore: Chore,
     /// The user of the client that has left it.
     user: Arc<str>,
-    /// When it was left.
     since: Duration,
     /// A server was lost that had been asked.
     again: bool,
@@ -215,14 +207,14 @@ impl Chores {
         table.put(pool, due);
     }
 
-    /// So much time has passed. Returns how many chores of which pools are dropped, because nobody could see to them for so long.
+    /// So much time has passed. Returns how many chores of which pools are dropped, because nobody could see to them
+    /// for so long.
     pub fn tell_time(&self, now: Duration) -> Vec<(PoolId, usize)> {
         let mut table = self.table();
         table.now = table.now.max(now);
         if table.now < table.swept + SWEEP { Vec::new() } else { table.sweep() }
     }
 
-    /// Whether there is one.
     pub fn is_any(&self, pool: PoolId) -> bool {
         self.table().chores.contains_key(&pool)
     }
@@ -259,7 +251,8 @@ impl Chores {
         table.late.remove(&pool);
     }
 
-    /// Forgets what is to be done in pools that are configured no longer, and those of them that have no server any more.
+    /// Forgets what is to be done in pools that are configured no longer, and those of them that have no server any
+    /// more.
     pub fn keep_only(&self, is_configured: impl Fn(PoolId) -> bool) {
         let mut table = self.table();
         let gone: Vec<PoolId> = table.chores.keys().copied().filter(|pool| !is_configured(*pool)).collect();
@@ -271,7 +264,6 @@ impl Chores {
 }
 
 impl UnderWay {
-    /// Writes the request.
     pub fn write(&self, body: &mut Writer<'_>) {
         if let Some(due) = &self.due {
             due.chore.write(body);
@@ -369,7 +361,8 @@ pub struct Belongings {
     pub cursors: Vec<OwnCursor>,
     /// When there are so many, it is looked which of them are closed.
     pub many: usize,
-    /// The session and the number of its transaction, and the host, which has it also when its session begins another elsewhere.
+    /// The session and the number of its transaction, and the host, which has it also when its session begins another
+    /// elsewhere.
     pub transaction: Option<([u8; 16], i64, usize)>,
 }
 

@@ -16,11 +16,10 @@ use crate::{
     wire::{self, Answers, Header, MORE_TO_COME, Op},
 };
 
-/// A TLS handshake begins with these and the minor version, 1 to 4. As the length of a message that would be more than 65,536 bytes, and a
-/// client begins with a greeting.
+/// A TLS handshake begins with these and the minor version, 1 to 4. As the length of a message that would be more than
+/// 65,536 bytes, and a client begins with a greeting.
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 3];
 
-/// See the file's head.
 pub struct Client {
     /// Tells what is posted to it from what was meant for another.
     pub(crate) key: u64,
@@ -77,15 +76,14 @@ pub(crate) struct Gathered {
 pub(crate) enum Refused {
     /// As the answer to the first thing that it says.
     AtOnce(Box<Failure>),
-    /// As the answer to its first command behind `hello`: a driver that is refused a `hello` takes the server for gone, and closes all
-    /// the connections that it has.
+    /// As the answer to its first command behind `hello`: a driver that is refused a `hello` takes the server for gone,
+    /// and closes all the connections that it has.
     BehindHello(Box<Failure>),
     /// The same behind its login, which a driver takes for a part of the handshake.
     BehindLogin(Box<Failure>),
 }
 
 impl Refused {
-    /// Why it is turned away.
     pub(crate) fn why(&self) -> &Failure {
         match self {
             Self::AtOnce(why) | Self::BehindHello(why) | Self::BehindLogin(why) => why,
@@ -99,15 +97,25 @@ pub(crate) enum State {
     /// There is none.
     Idle,
     /// It waits until a host is known that can serve it.
-    Parked { until: Duration },
-    /// It waits for a server of this host; no longer than until then, if it has waited before, for a host or at another one.
-    Queued { host: u32, until: Option<Duration> },
+    Parked {
+        until: Duration,
+    },
+    /// It waits for a server of this host; no longer than until then, if it has waited before, for a host or at another
+    /// one.
+    Queued {
+        host: u32,
+        until: Option<Duration>,
+    },
     /// So many bytes of it are not yet with its server.
-    Sending { server: ServerTag, left: usize },
-    /// It is answered.
+    Sending {
+        server: ServerTag,
+        left: usize,
+    },
     Awaiting(ServerTag),
     /// It has been answered already: what is still to come of it is dropped.
-    Dropping { left: usize },
+    Dropping {
+        left: usize,
+    },
 }
 
 /// What has to be known of a request once its body has been read.
@@ -116,7 +124,6 @@ pub struct Request {
     pub(crate) header: Header,
     pub(crate) flags: u32,
     pub(crate) transaction: Transaction,
-    /// It commits it.
     pub(crate) commits: bool,
     /// It is a write that the server knows from its repetition.
     pub(crate) repeatable: bool,
@@ -141,12 +148,12 @@ pub struct Request {
     pub(crate) waits: bool,
     /// It has as many answers as there are.
     pub(crate) exhausts: bool,
-    /// Where its body is.
     pub(crate) body_at: usize,
 }
 
 impl Request {
-    /// The transaction that it begins, and the host that it was sent to, which has it also when its session begins another elsewhere.
+    /// The transaction that it begins, and the host that it was sent to, which has it also when its session begins
+    /// another elsewhere.
     pub(crate) fn begins(&self) -> Option<([u8; 16], i64, usize)> {
         let (session, number) = self.of.filter(|_| self.transaction == Transaction::Begins)?;
         Some((session, number, self.host?))
@@ -287,7 +294,8 @@ impl Client {
         }
     }
 
-    /// Its server is gone. `begun`: a part of the answer is with the client already. `first`: what another host has said before.
+    /// Its server is gone. `begun`: a part of the answer is with the client already. `first`: what another host has
+    /// said before.
     pub(crate) fn on_server_lost(&mut self, me: ClientTag, begun: bool, first: Option<Vec<u8>>, out: &mut Outbox) {
         if begun {
             self.state = State::Idle;

@@ -1,11 +1,11 @@
-//! The time of a deployment, as its hosts tell it with each answer: drivers pass the greatest that they have seen on from host to host.
+//! The time of a deployment, as its hosts tell it with each answer: drivers pass the greatest that they have seen on
+//! from host to host.
 
 use crate::bson::{Document, Malformed, Value, Writer};
 
 /// Bytes of a time with its signature; servers' own are shorter.
 const MAX_BYTES: usize = 1024;
 
-/// See the file's head.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ClusterTime {
     time: u64,
@@ -16,7 +16,6 @@ pub struct ClusterTime {
 }
 
 impl ClusterTime {
-    /// What an answer tells.
     pub fn read(answer: Document<'_>) -> Result<Option<Self>, Malformed> {
         let Some(Value::Document(told)) = answer.get("$clusterTime")? else { return Ok(None) };
         let Some(Value::Timestamp(time)) = told.get("clusterTime")? else { return Ok(None) };

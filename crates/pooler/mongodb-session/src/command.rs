@@ -2,7 +2,8 @@
 
 use crate::bson::{Document, Malformed, Value};
 
-/// Elements of a command: its arguments and what drivers add, of which MongoDB knows a few dozen. Millions of them would keep a worker busy.
+/// Elements of a command: its arguments and what drivers add, of which MongoDB knows a few dozen. Millions of them
+/// would keep a worker busy.
 const MAX_ELEMENTS: usize = 1_000;
 
 /// A command, as its body tells it.
@@ -30,9 +31,7 @@ pub struct Command<'a> {
 pub enum Transaction {
     /// In none. With a number, it is a write that may be repeated.
     None,
-    /// It begins one.
     Begins,
-    /// It is in one.
     Within,
     /// It ends one.
     Ends,

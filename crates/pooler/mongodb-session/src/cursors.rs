@@ -1,6 +1,6 @@
-//! Open cursors of all clients: which host has each. A driver asks for the next batch on any of its connections, so they belong to the
-//! user and not to a connection. Hosts number their cursors without regard to each other; where two have the same number, the client of
-//! the later one is told another.
+//! Open cursors of all clients: which host has each. A driver asks for the next batch on any of its connections, so
+//! they belong to the user and not to a connection. Hosts number their cursors without regard to each other; where two
+//! have the same number, the client of the later one is told another.
 
 use std::{
     collections::HashMap,
@@ -10,8 +10,8 @@ use std::{
 
 use crate::room::Room;
 
-/// Cursors that are remembered at most; of a user alone, half of them. A client whose cursor is not is served where hosts are asked one after
-/// the other.
+/// Cursors that are remembered at most; of a user alone, half of them. A client whose cursor is not is served where
+/// hosts are asked one after the other.
 const MAX_CURSORS: usize = 200_000;
 
 /// A server closes a cursor that nobody has used for ten minutes (`cursorTimeoutMillis`), or a session's for thirty.
@@ -20,17 +20,14 @@ const LIFE: Duration = Duration::from_secs(31 * 60);
 /// How often those that are over are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Where a cursor is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     pub host: usize,
-    /// Its id there.
     pub id: i64,
     /// Its next batch is waited for, and may be long in coming.
     pub waits: bool,
 }
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Cursors(Mutex<Table>);
 
@@ -38,10 +35,10 @@ pub struct Cursors(Mutex<Table>);
 struct Table {
     now: Duration,
     swept: Duration,
-    /// By what clients were told: whose it is, where, and when it was used last. Users with one login at MongoDB may have one number each.
+    /// By what clients were told: whose it is, where, and when it was used last. Users with one login at MongoDB may
+    /// have one number each.
     known: HashMap<i64, Vec<Known>>,
     room: Room,
-    /// What was made up last.
     last: i64,
 }
 
@@ -91,8 +88,8 @@ impl Table {
 }
 
 impl Cursors {
-    /// Numbers that are made up count down from here. Each process has another place to begin, so that one that takes over does not take
-    /// a cursor of the one before for its own.
+    /// Numbers that are made up count down from here. Each process has another place to begin, so that one that takes
+    /// over does not take a cursor of the one before for its own.
     pub fn new(begin: u64) -> Self {
         let last = (begin >> 2) as i64;
         Self(Mutex::new(Table { last, ..Table::default() }))

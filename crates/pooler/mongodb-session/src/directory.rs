@@ -8,7 +8,6 @@ use seam::{Encryption, Origin, PoolId};
 /// How a client is received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Welcome {
-    /// It may begin.
     Open,
     /// It has to log in first.
     Password,
@@ -23,7 +22,6 @@ pub struct ServerLogin {
     pub host: usize,
     /// Nobody asks there but Poolhouse, what the host is.
     pub monitors: bool,
-    /// In TLS.
     pub tls: bool,
     /// The user and its password, if the server wants one.
     pub user: Option<(Arc<str>, Arc<str>)>,
@@ -44,7 +42,8 @@ pub trait Directory: Send + Sync + 'static {
     /// What is stored of a user's password.
     fn verifier(&self, user: &str) -> Option<Arc<Verifier>>;
 
-    /// The numbers of the upstream's present hosts. A host keeps its number whatever becomes of the others, and no other ever has it.
+    /// The numbers of the upstream's present hosts. A host keeps its number whatever becomes of the others, and no
+    /// other ever has it.
     fn hosts(&self) -> Vec<usize>;
 
     /// What the configuration calls a host, with its port.
@@ -56,8 +55,8 @@ pub trait Directory: Send + Sync + 'static {
     /// The replica set has a member of this name that the configuration does not list. Told once.
     fn note_unlisted(&self, member: &str);
 
-    /// So many requests to end what clients have left at the host of a pool, none of which could be sent for so long that the host has ended
-    /// that by itself, are dropped. Told every 10 s at most, once for each pool.
+    /// So many requests to end what clients have left at the host of a pool, none of which could be sent for so long
+    /// that the host has ended that by itself, are dropped. Told every 10 s at most, once for each pool.
     fn note_undone(&self, pool: PoolId, count: usize);
 
     /// The name of the replica set that they must be of, if that is configured.

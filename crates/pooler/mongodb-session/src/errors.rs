@@ -1,9 +1,10 @@
 //! Error documents: codes as MongoDB's servers use them, and the labels that make drivers do what is right.
 //!
-//! A driver retries a read once for codes of its own list, and a write once if the error has the label `RetryableWriteError`. Inside a
-//! transaction the label `TransientTransactionError` has the whole transaction tried again. A change stream goes on where it was if the error
-//! has the label `ResumableChangeStreamError`. So an error has a label only if that is right: not when waiting took too long (all would come
-//! back at once), and not where a second attempt may do a thing twice.
+//! A driver retries a read once for codes of its own list, and a write once if the error has the label
+//! `RetryableWriteError`. Inside a transaction the label `TransientTransactionError` has the whole transaction tried
+//! again. A change stream goes on where it was if the error has the label `ResumableChangeStreamError`. So an error has
+//! a label only if that is right: not when waiting took too long (all would come back at once), and not where a second
+//! attempt may do a thing twice.
 
 use std::time::Duration;
 
@@ -55,8 +56,8 @@ impl Code {
     }
 }
 
-/// The label of an error after which trying again is worthwhile, by how the command stood to a transaction, by whether its server would know
-/// a repetition of it, and by whether a change stream may have asked it.
+/// The label of an error after which trying again is worthwhile, by how the command stood to a transaction, by whether
+/// its server would know a repetition of it, and by whether a change stream may have asked it.
 pub fn label(transaction: Transaction, repeatable: bool, follows: bool) -> Option<&'static str> {
     match transaction {
         Transaction::Begins | Transaction::Within => Some("TransientTransactionError"),

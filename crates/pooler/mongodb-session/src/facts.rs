@@ -11,7 +11,6 @@ use crate::{
 /// Members of a replica set at most, as MongoDB has it.
 const MAX_MEMBERS: usize = 50;
 
-/// What a host is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     Standalone,
@@ -22,7 +21,6 @@ pub enum Role {
     Other,
 }
 
-/// See the file's head.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     pub role: Role,
@@ -40,7 +38,6 @@ pub struct Facts {
     pub last_write: Option<i64>,
     /// The time of its deployment.
     pub time: Option<Arc<ClusterTime>>,
-    /// What it calls itself.
     pub me: Option<Arc<str>>,
     /// The members of its replica set that have data, as it knows them.
     pub members: Vec<Arc<str>>,

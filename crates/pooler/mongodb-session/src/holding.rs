@@ -1,5 +1,5 @@
-//! Bytes of requests that are held here: of those whose bodies come behind much else, until it is known where they go, and of those that may
-//! have to be sent to several hosts. Nobody holds so much that another finds no room.
+//! Bytes of requests that are held here: of those whose bodies come behind much else, until it is known where they go,
+//! and of those that may have to be sent to several hosts. Nobody holds so much that another finds no room.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,6 @@ use crate::room::Room;
 /// Bytes that all clients may have Poolhouse hold; those of one user alone, half of them.
 const MAX_HOLDING: usize = 512 << 20;
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Holding(Mutex<Room>);
 

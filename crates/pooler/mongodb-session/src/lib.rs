@@ -1,8 +1,9 @@
 //! MongoDB's wire protocol through the seam: what drivers are told, where their requests go, and what belongs together.
 //!
-//! Each request takes one server connection, from its first byte to the last of its answer. Poolhouse answers `hello` itself: drivers
-//! see one mongos, or one standalone server, whatever is behind it. See the drivers' specifications (Server Discovery and Monitoring,
-//! Connection Monitoring and Pooling, Authentication) at <https://github.com/mongodb/specifications>.
+//! Each request takes one server connection, from its first byte to the last of its answer. Poolhouse answers `hello`
+//! itself: drivers see one mongos, or one standalone server, whatever is behind it. See the drivers' specifications
+//! (Server Discovery and Monitoring, Connection Monitoring and Pooling, Authentication) at
+//! <https://github.com/mongodb/specifications>.
 //!
 //! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
 #![forbid(unsafe_code)]
@@ -74,7 +75,6 @@ pub use scram::Verifier;
 /// The default of [`Directory::local_threshold`]: that of drivers and of mongos.
 pub use selection::WINDOW as LOCAL_THRESHOLD;
 
-/// The protocol object.
 pub struct MongoDb {
     directory: Arc<dyn Directory>,
     topology: Mutex<Topology>,
@@ -251,8 +251,8 @@ impl Protocol for MongoDb {
         self.on_refused(me, client, &why, out);
     }
 
-    /// Nothing that a client does stays with a connection: what it leaves belongs to its session or its cursors. The sign that its last
-    /// request is done with may be due, or there are chores.
+    /// Nothing that a client does stays with a connection: what it leaves belongs to its session or its cursors. The
+    /// sign that its last request is done with may be due, or there are chores.
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         self.on_errand(me, server, out);
     }

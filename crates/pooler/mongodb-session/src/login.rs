@@ -50,9 +50,7 @@ pub struct Exchange {
     proved: bool,
 }
 
-/// What became of a step.
 pub enum Step {
-    /// The answer to it.
     Goes(Vec<u8>),
     /// The answer, and the login is over.
     Done(Vec<u8>),
@@ -146,7 +144,6 @@ struct Deriving {
     conversation: i64,
 }
 
-/// What to do next.
 pub enum Next {
     /// Call [`ServerStart::go_on`], some time later.
     Later,

@@ -1,6 +1,7 @@
-//! Members of a replica set that the set itself names and the configuration does not: no request ever goes there, and if one of them is
-//! elected, no write finds a primary. So the configuration is told of them, each once. Nobody connects to them by himself: the names are those
-//! by which the members know each other, which Poolhouse may not be able to reach.
+//! Members of a replica set that the set itself names and the configuration does not: no request ever goes there, and
+//! if one of them is elected, no write finds a primary. So the configuration is told of them, each once. Nobody
+//! connects to them by himself: the names are those by which the members know each other, which Poolhouse may not be
+//! able to reach.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +16,6 @@ pub struct Unlisted(Mutex<BTreeSet<Arc<str>>>);
 
 /// A host that is configured.
 pub struct Listed {
-    /// Its name there.
     pub name: Arc<str>,
     /// What it calls itself, if it has told.
     pub me: Option<Arc<str>>,
@@ -31,8 +31,8 @@ impl Unlisted {
     }
 }
 
-/// Of these members those that are none of the hosts, whatever these are called here. None while a host that may be one of them has not told
-/// what it calls itself.
+/// Of these members those that are none of the hosts, whatever these are called here. None while a host that may be one
+/// of them has not told what it calls itself.
 fn unlisted(members: &[Arc<str>], hosts: &[Listed]) -> BTreeSet<Arc<str>> {
     let is = |name: &str, member: &str| name.eq_ignore_ascii_case(member);
     let is_named = |host: &Listed| members.iter().any(|member| is(&host.name, member));

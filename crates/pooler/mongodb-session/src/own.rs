@@ -1,4 +1,5 @@
-//! What Poolhouse answers itself: whom drivers ask what it is, logins, and what is not for those who come through a pooler.
+//! What Poolhouse answers itself: whom drivers ask what it is, logins, and what is not for those who come through a
+//! pooler.
 
 use std::sync::Arc;
 
@@ -149,7 +150,8 @@ impl MongoDb {
         client.stranger = false;
         client.greeter = false;
         if client.refused.is_some() {
-            // One too many is told so behind its login, which a driver takes for a part of the handshake, and goes when that takes too long.
+            // One too many is told so behind its login, which a driver takes for a part of the handshake, and goes when
+            // that takes too long.
             return Ok(());
         }
         if !std::mem::replace(&mut client.counted, true) {
@@ -199,7 +201,8 @@ const LOOKED_AT: [&str; 8] = [
     "abortTransaction",
 ];
 
-/// Some servers take a command in whatever case; none may take one from us that is answered here, or that is not for everybody.
+/// Some servers take a command in whatever case; none may take one from us that is answered here, or that is not for
+/// everybody.
 fn is_misspelt(name: &str) -> bool {
     let special = || OWN.iter().chain(&LOOKED_AT);
     special().all(|known| *known != name) && special().any(|known| known.eq_ignore_ascii_case(name))

@@ -1,4 +1,5 @@
-//! What servers say: the answers to clients, which are passed on as they come, and those to what Poolhouse itself has asked.
+//! What servers say: the answers to clients, which are passed on as they come, and those to what Poolhouse itself has
+//! asked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,17 +25,19 @@ use crate::{
 /// Bytes of an answer to what Poolhouse itself has asked.
 const MAX_OWN: usize = 48 * 1024;
 
-/// A host that has not said in this time what it is gets another connection for that; drivers wait as long (`connectTimeoutMS`).
+/// A host that has not said in this time what it is gets another connection for that; drivers wait as long
+/// (`connectTimeoutMS`).
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Cursors of a connection behind a load balancer before it is looked which of them are closed. Where many are open, it is looked again when
-/// there are twice as many, so that a connection has no more than twice what is remembered of all.
+/// Cursors of a connection behind a load balancer before it is looked which of them are closed. Where many are open, it
+/// is looked again when there are twice as many, so that a connection has no more than twice what is remembered of all.
 const MANY_CURSORS: usize = 1_000;
 
 /// Chores that a server sees to before others may have it.
 const MAX_IN_A_ROW: u32 = 8;
 
-/// Bytes of an answer that is looked at as a whole; errors are not longer, and a longer one is looked at while it passes.
+/// Bytes of an answer that is looked at as a whole; errors are not longer, and a longer one is looked at while it
+/// passes.
 const MAX_LOOKED_AT: usize = 16 * 1024;
 
 impl MongoDb {
@@ -181,7 +184,8 @@ impl MongoDb {
         message.len()
     }
 
-    /// A host has answered a command that goes to all of them: the next one is asked, or the client is told what came of it.
+    /// A host has answered a command that goes to all of them: the next one is asked, or the client is told what came
+    /// of it.
     fn pass_on_gathered(
         &self,
         me: ServerTag,
@@ -206,7 +210,8 @@ impl MongoDb {
         length
     }
 
-    /// A host is done with a command that goes to all of them, and has answered with this error, or with none: the next one is asked.
+    /// A host is done with a command that goes to all of them, and has answered with this error, or with none: the next
+    /// one is asked.
     fn ask_next(
         &self,
         me: ServerTag,
@@ -409,7 +414,8 @@ impl MongoDb {
                     _ => false,
                 };
                 if let Some(client) = clients.get(answer.client).filter(|client| waits(client)) {
-                    // It may have carried out what began a transaction: what follows of that, and its abort, go to the same host.
+                    // It may have carried out what began a transaction: what follows of that, and its abort, go to the
+                    // same host.
                     self.note_transaction(client, server.host);
                     client.request.failed = true;
                     if answer.begun || !self.gather_failure(answer.client, client, &Failure::of_lost_server(), out) {
@@ -456,8 +462,8 @@ impl MongoDb {
     /// A request of a transaction is answered: those that follow go to the same host.
     fn note_transaction(&self, client: &mut Client, host: usize) {
         let Some((session, number)) = client.request.of else { return };
-        // After what was to end it and fails, or has no answer, its driver may ask for that once more, or do nothing: the transaction is known
-        // until something else ends it, or until the server has given it up by itself.
+        // After what was to end it and fails, or has no answer, its driver may ask for that once more, or do nothing:
+        // the transaction is known until something else ends it, or until the server has given it up by itself.
         let ends = client.request.transaction == Transaction::Ends && client.request.over;
         if let Some(own) = &mut client.belongings {
             // What became of a commit that fails may not be known: nobody aborts that but its driver.
@@ -536,7 +542,8 @@ impl Answer {
     }
 }
 
-/// Notes what an answer with this body tells of its client's request. True if it ends that: it is an error, or of a kind that is told once.
+/// Notes what an answer with this body tells of its client's request. True if it ends that: it is an error, or of a
+/// kind that is told once.
 fn note_outcome(client: &mut Client, body: &[u8], read: Option<&(Document<'_>, Said)>) -> bool {
     let request = &mut client.request;
     request.failed = Document::read(body).is_ok_and(|document| !is_ok(document));

@@ -1,10 +1,10 @@
-//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in, bytes and verdicts
-//! out: first the login, then one command after the other, each with all batches of the cursor that it opens. Knows no socket, no time, no
-//! pool, and not what it asks.
+//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in,
+//! bytes and verdicts out: first the login, then one command after the other, each with all batches of the cursor that
+//! it opens. Knows no socket, no time, no pool, and not what it asks.
 //!
-//! Call order: [`Requester::new`] when the connection is open, then [`Requester::take`] (with nothing, at first) until it says
-//! [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a command ([`Requester::ask`]), and `take` until
-//! [`Verdict::Answered`]; and again.
+//! Call order: [`Requester::new`] when the connection is open, then [`Requester::take`] (with nothing, at first) until
+//! it says [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a command ([`Requester::ask`]), and
+//! `take` until [`Verdict::Answered`]; and again.
 
 use std::fmt;
 
@@ -29,7 +29,6 @@ pub enum Verdict {
     StartTls,
     /// The server has said what it is; the login follows.
     Greeted,
-    /// It takes commands.
     Ready,
     /// The command is answered, and its cursor is read to the end: [`Requester::error`] tells whether by an error.
     Answered,
@@ -42,7 +41,6 @@ pub struct Fault {
     pub refused: bool,
     /// Trying again cannot help until somebody changes something.
     pub permanent: bool,
-    /// For people.
     pub message: String,
 }
 
@@ -59,7 +57,6 @@ pub struct CommandError {
     pub code: i32,
     /// Its name there, if the server says it.
     pub name: Option<Box<str>>,
-    /// For people.
     pub message: Box<str>,
 }
 
@@ -108,16 +105,11 @@ pub struct Requester {
 }
 
 enum Phase {
-    /// Nothing is said yet.
     New(ServerLogin),
-    /// TLS is being made.
     Securing(ServerLogin),
-    /// It may say who it is.
     Begin(ServerLogin),
     Login(Box<ServerStart>),
-    /// It takes commands.
     Open,
-    /// An answer is due.
     Asking,
     Closed,
 }
@@ -129,7 +121,8 @@ impl Requester {
         Self { phase, held: Vec::new(), last_id: 0, batch: None, keeps: false, kept: Vec::new(), error: None }
     }
 
-    /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to be closed.
+    /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to
+    /// be closed.
     ///
     /// # Errors
     /// The login is refused, or the server does not keep to the protocol.
@@ -192,7 +185,6 @@ impl Requester {
         }
     }
 
-    /// Takes a message.
     fn message(&mut self, message: &[u8], keys: &KeyCache, out: &mut Vec<u8>) -> Result<Option<Verdict>, Fault> {
         let header = Header::read(message).ok_or(Malformed("a message without a header"))??;
         let answer = wire::answered(message, &header)?;

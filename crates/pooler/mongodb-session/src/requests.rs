@@ -1,5 +1,5 @@
-//! A request of a client: held back until its body is there, because that tells where it goes; then passed on as it came to a server that
-//! is asked for. What Poolhouse answers itself never gets that far.
+//! A request of a client: held back until its body is there, because that tells where it goes; then passed on as it
+//! came to a server that is asked for. What Poolhouse answers itself never gets that far.
 
 use std::{
     collections::BTreeMap,
@@ -216,8 +216,8 @@ impl MongoDb {
                 client.close(me, CloseReason::Done, out);
                 return bytes.len();
             }
-            // A driver that finds the connection closed when it uses it again would close all its others; a login that takes so long is
-            // ended in any case.
+            // A driver that finds the connection closed when it uses it again would close all its others; a login that
+            // takes so long is ended in any case.
             client.refused = Some(refused);
             client.drop_rest(header.length - bytes.len());
             return bytes.len();
@@ -328,7 +328,8 @@ impl MongoDb {
         sent(client, tag, server, left, out);
     }
 
-    /// The host that was asked does not know the client's cursor, or is done with what goes to all, and there is another to be asked.
+    /// The host that was asked does not know the client's cursor, or is done with what goes to all, and there is
+    /// another to be asked.
     pub(crate) fn ask_another(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let host = client.others.pop().expect("there is another");
         client.request.goal = Goal::Host(host);
@@ -411,7 +412,8 @@ impl MongoDb {
             self.topology().forget(client.key);
             return self.give_up(me, client, &failure, out);
         }
-        // What is under way is asked again on another connection, as when the database itself stops: whether it was done is not known.
+        // What is under way is asked again on another connection, as when the database itself stops: whether it was
+        // done is not known.
         let ends = matches!(why, Refusal::ShuttingDown | Refusal::Drained { at_login: false });
         let waits = matches!(client.state, State::Parked { .. } | State::Queued { .. } | State::Awaiting(_));
         // The answer to its login, or to its first request where no login is needed, is not sent.
@@ -448,7 +450,8 @@ impl MongoDb {
         let Some(own) = client.belongings.take() else { return };
         let mut open = BTreeMap::<(usize, Collection), Vec<i64>>::new();
         for OwnCursor { told, host, id, of } in own.cursors {
-            // One that the client has closed may have left its number to a cursor of another host, which is somebody else's.
+            // One that the client has closed may have left its number to a cursor of another host, which is somebody
+            // else's.
             let is_there = |place: Place| (place.host, place.id) == (host, id);
             if self.cursors.find(&client.user, told).is_some_and(is_there) {
                 self.cursors.closed(&client.user, told);
@@ -462,8 +465,9 @@ impl MongoDb {
         let waits = matches!(client.state, State::Parked { .. } | State::Queued { .. });
         let begun = client.request.begins().filter(|_| sent);
         if let Some((session, number, host)) = begun.or(own.transaction) {
-            // A commit may be under way, or wait here for a server, and a driver that has lost it asks for it once more, over another
-            // connection: an abort would come between. MongoDB aborts by itself what stays open too long.
+            // A commit may be under way, or wait here for a server, and a driver that has lost it asks for it once
+            // more, over another connection: an abort would come between. MongoDB aborts by itself what stays open too
+            // long.
             if !((sent || waits) && client.request.commits) {
                 self.add_chores(&client.user, host, [Chore::Abort { session, number }], out);
             }
@@ -510,8 +514,8 @@ impl MongoDb {
     }
 }
 
-/// What is told in other numbers of a piece of a request, which stands at `at` in it: the cursors that a host knows by others, and the checksum
-/// that belongs to that.
+/// What is told in other numbers of a piece of a request, which stands at `at` in it: the cursors that a host knows by
+/// others, and the checksum that belongs to that.
 fn others(client: &Client, at: usize, piece: &[u8]) -> Vec<(usize, Number)> {
     let Request { header, flags, body_at, .. } = &client.request;
     let cursors = client.cursors.iter().filter(|named| named.told != named.own);

@@ -1,5 +1,5 @@
-//! Room that all users share: how much of it each has. Somebody who takes more leaves as much to others as he has himself, so that one who comes
-//! later finds room whatever the others do. Knows not what it is room for.
+//! Room that all users share: how much of it each has. Somebody who takes more leaves as much to others as he has
+//! himself, so that one who comes later finds room whatever the others do. Knows not what it is room for.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,7 +8,6 @@ pub fn has_room(own: usize, all: usize, more: usize, most: usize) -> bool {
     own + more + all + more <= most
 }
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Room {
     own: HashMap<Arc<str>, usize>,
@@ -16,7 +15,6 @@ pub struct Room {
 }
 
 impl Room {
-    /// How much is taken.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
         self.all

@@ -1,5 +1,5 @@
-//! Where a command goes: to a host that takes writes, to one that its read preference allows, or to the one that has its cursor or its
-//! transaction.
+//! Where a command goes: to a host that takes writes, to one that its read preference allows, or to the one that has
+//! its cursor or its transaction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +37,8 @@ const MAX_NAME: usize = 255;
 /// Cursors that one command may be about.
 const MAX_NAMED: usize = 10_000;
 
-/// Commands that only read, which may go where their read preference says. A mongos sends all others to the primary, whatever they say.
+/// Commands that only read, which may go where their read preference says. A mongos sends all others to the primary,
+/// whatever they say.
 const READS: [&str; 12] = [
     "aggregate",
     "collStats",
@@ -53,14 +54,12 @@ const READS: [&str; 12] = [
     "ping",
 ];
 
-/// Where a command goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Goal {
     /// To a host that takes writes.
     Writable,
     /// To one that may be behind.
     Read(Preference),
-    /// To this one.
     Host(usize),
     /// To this one, or to another that takes writes if this one is gone.
     HostIfThere(usize),
@@ -75,7 +74,6 @@ pub struct Named {
     pub at: usize,
 }
 
-/// See the file's head.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
     pub goal: Goal,
@@ -209,7 +207,8 @@ fn staleness(command: &Command<'_>) -> Result<Option<i64>, Malformed> {
     }
 }
 
-/// The collection that a command is about, or the name that MongoDB gives in the place of one to the cursors of a command about a whole database.
+/// The collection that a command is about, or the name that MongoDB gives in the place of one to the cursors of a
+/// command about a whole database.
 pub fn collection(command: &Command<'_>) -> Option<Collection> {
     let name = match (command.name, command.subject) {
         (_, Value::Text(name)) => name,
@@ -284,7 +283,8 @@ fn preference(command: &Command<'_>) -> Option<Preference> {
 /// Stages of a pipeline, as MongoDB has it (`internalPipelineLengthLimit`).
 const MAX_STAGES: usize = 1_000;
 
-/// An aggregation whose last stage puts what it finds into a collection. One of more stages than there may be counts as such: it is refused.
+/// An aggregation whose last stage puts what it finds into a collection. One of more stages than there may be counts as
+/// such: it is refused.
 fn writes_its_result(command: &Command<'_>) -> bool {
     let pipeline = command.body.get("pipeline").ok().flatten().and_then(Value::array);
     let stages = pipeline.into_iter().flat_map(Document::elements).take(MAX_STAGES + 1).flatten();

@@ -1,7 +1,8 @@
-//! Finds what has to be told in other words in an answer that is too long to be looked at as a whole, while it passes: the cursor's id
-//! (`cursor.id` stands behind a batch of up to 48 MB), and the code of an error that tells of a change of the server's state (a bulk write has
-//! it in `writeConcernError`, behind thousands of errors of its own). What is skipped is passed on at once; only the few bytes of an element's
-//! head may have to wait for the rest of them. What comes in the place of a number is as long as it: nothing else of such an answer is changed.
+//! Finds what has to be told in other words in an answer that is too long to be looked at as a whole, while it passes:
+//! the cursor's id (`cursor.id` stands behind a batch of up to 48 MB), and the code of an error that tells of a change
+//! of the server's state (a bulk write has it in `writeConcernError`, behind thousands of errors of its own). What is
+//! skipped is passed on at once; only the few bytes of an element's head may have to wait for the rest of them. What
+//! comes in the place of a number is as long as it: nothing else of such an answer is changed.
 
 use crate::{
     answers::is_state_change_code,
@@ -21,7 +22,6 @@ const MAX_HEAD: usize = 256;
 pub struct Scan {
     /// Where the next element begins.
     next: usize,
-    /// What it is one of.
     inside: Inside,
     /// There is nothing more to be found.
     over: bool,
@@ -32,7 +32,6 @@ pub struct Scan {
 /// A document of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inside {
-    /// The answer itself.
     Answer,
     /// Its `cursor`.
     Cursor,
@@ -45,9 +44,9 @@ impl Scan {
         Self { next: FIRST, inside: Inside::Answer, over: false, id: None }
     }
 
-    /// Looks at the bytes that stand at `at` in the message. Returns how many of them are done with: the others are to be shown again, with
-    /// more behind them, if there are more. Appends which numbers among those are to be told in other words, and where they are: a change of
-    /// state is told as in [`answers`](crate::answers).
+    /// Looks at the bytes that stand at `at` in the message. Returns how many of them are done with: the others are to
+    /// be shown again, with more behind them, if there are more. Appends which numbers among those are to be told in
+    /// other words, and where they are: a change of state is told as in [`answers`](crate::answers).
     pub fn look(&mut self, bytes: &[u8], at: usize, others: &mut Vec<(usize, Number)>) -> usize {
         while !self.over {
             let Some(rest) = self.next.checked_sub(at).and_then(|skipped| bytes.get(skipped..)) else {
@@ -102,7 +101,6 @@ impl Scan {
         self.next - at + rest.len()
     }
 
-    /// What was found.
     pub fn id(&self) -> Option<(i64, usize)> {
         self.id
     }

@@ -1,13 +1,13 @@
-//! Which of several members a read may go to: none that is too far behind, and of the others those that answer about as soon as the one that
-//! answers soonest. The formulas are those of the drivers' specifications "Server Selection" and "Max Staleness". It knows members by their
-//! numbers, and what their monitors have seen.
+//! Which of several members a read may go to: none that is too far behind, and of the others those that answer about as
+//! soon as the one that answers soonest. The formulas are those of the drivers' specifications "Server Selection" and
+//! "Max Staleness". It knows members by their numbers, and what their monitors have seen.
 
 use std::time::Duration;
 
 use crate::tags::TagSet;
 
-/// The least that a client may ask for as `maxStalenessSeconds`, in seconds: a member that is up to date may seem to be behind by the time
-/// between two idle writes of a primary and by that between two questions.
+/// The least that a client may ask for as `maxStalenessSeconds`, in seconds: a member that is up to date may seem to be
+/// behind by the time between two idle writes of a primary and by that between two questions.
 pub const LEAST_STALENESS: i64 = 90;
 
 /// How much longer than the soonest answer others may take, unless the configuration says otherwise.
@@ -25,7 +25,8 @@ pub struct Wanted {
     pub staleness: Option<Duration>,
 }
 
-/// The date of a member's last write, in milliseconds by the primary's clock, and when the member told of it, by this process's.
+/// The date of a member's last write, in milliseconds by the primary's clock, and when the member told of it, by this
+/// process's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
     pub last: i64,
@@ -43,9 +44,9 @@ fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Of these secondaries those that are behind by no more than `most`. With a primary, that is the difference of their lags; without one, of
-/// their last writes and the latest of all. Each may have gone on for a `beat` since it was asked. One that tells of no writes may be
-/// behind by anything.
+/// Of these secondaries those that are behind by no more than `most`. With a primary, that is the difference of their
+/// lags; without one, of their last writes and the latest of all. Each may have gone on for a `beat` since it was
+/// asked. One that tells of no writes may be behind by anything.
 pub fn fresh(
     secondaries: Vec<usize>,
     primary: Option<Written>,
@@ -63,8 +64,8 @@ pub fn fresh(
     secondaries.into_iter().filter(is_fresh).collect()
 }
 
-/// Of these members those whose answers take no more than a window longer than those of the soonest. Of one that was not asked yet nothing
-/// is known, so it is among them.
+/// Of these members those whose answers take no more than a window longer than those of the soonest. Of one that was
+/// not asked yet nothing is known, so it is among them.
 pub fn near(members: Vec<usize>, window: Duration, takes: impl Fn(usize) -> Option<Duration>) -> Vec<usize> {
     let soonest = members.iter().filter_map(|member| takes(*member)).min();
     let is_near = |member: &usize| match (takes(*member), soonest) {
@@ -101,7 +102,8 @@ mod tests {
 
     #[test]
     fn with_a_primary_it_counts_how_much_longer_ago_a_member_wrote_when_it_was_asked() {
-        // The clock of the primary is 1000 seconds ahead. It was asked at second 20 and had just written; these were asked at 25.
+        // The clock of the primary is 1000 seconds ahead. It was asked at second 20 and had just written; these were
+        // asked at 25.
         let primary = written(20, 1020);
         let members = [written(25, 1025), written(25, 945), written(25, 944), None];
         assert_eq!(fresh_of(primary, 90, &members), [0, 1]);

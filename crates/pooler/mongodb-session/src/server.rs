@@ -13,9 +13,7 @@ use crate::{
     wire,
 };
 
-/// See the file's head.
 pub struct Server {
-    /// Which host it is.
     pub(crate) host: usize,
     pub(crate) pool: PoolId,
     pub(crate) role: Role,
@@ -103,8 +101,8 @@ impl Server {
         self.role = Role::Serving(answer);
     }
 
-    /// Its client has gone. A request that wants no answer is carried out all the same; of any other the server notices that nobody waits
-    /// for it when the connection ends.
+    /// Its client has gone. A request that wants no answer is carried out all the same; of any other the server notices
+    /// that nobody waits for it when the connection ends.
     pub(crate) fn abandon(&mut self) -> Verdict {
         match self.role {
             // In the middle of an answer that nobody wants the next bytes would be taken for the beginning of another.

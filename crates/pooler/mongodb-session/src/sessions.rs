@@ -1,6 +1,6 @@
-//! What drivers say of their sessions: a session, its transaction and its cursors may be known to every host that was used. `endSessions` is
-//! answered at once, as drivers do not wait for more, and the hosts hear of it. `killSessions` and its kin go to one host after the other,
-//! and the client is told what went wrong at any of them.
+//! What drivers say of their sessions: a session, its transaction and its cursors may be known to every host that was
+//! used. `endSessions` is answered at once, as drivers do not wait for more, and the hosts hear of it. `killSessions`
+//! and its kin go to one host after the other, and the client is told what went wrong at any of them.
 
 use std::sync::Arc;
 
@@ -95,8 +95,8 @@ impl MongoDb {
         Err(Failure::new(Code::Unauthorized, text))
     }
 
-    /// A host has answered a client whose command goes to all of them, or cannot be asked: `error` is what the client is to be told then.
-    /// False if nothing is left to be done but to pass that on.
+    /// A host has answered a client whose command goes to all of them, or cannot be asked: `error` is what the client
+    /// is to be told then. False if nothing is left to be done but to pass that on.
     pub(crate) fn gather(&self, me: ClientTag, client: &mut Client, error: Option<Vec<u8>>, out: &mut Outbox) -> bool {
         let Some(gathered) = &mut client.gathered else { return false };
         if gathered.error.is_none() {
@@ -126,7 +126,8 @@ impl MongoDb {
         self.gather(me, client, Some(told), out)
     }
 
-    /// A client waits no longer for hosts to kill sessions: those that have not heard of it hear of it from whichever server is free.
+    /// A client waits no longer for hosts to kill sessions: those that have not heard of it hear of it from whichever
+    /// server is free.
     pub(crate) fn kill_at_the_rest(&self, client: &Client, out: &mut Outbox) {
         let Some(body) = client.gathered.as_ref().and_then(|_| client.held.get(client.request.body_at..)) else {
             return;

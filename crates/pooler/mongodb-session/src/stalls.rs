@@ -1,4 +1,5 @@
-//! Requests that have come in part: whoever sends nothing of the rest for a while holds memory of all, or a server connection.
+//! Requests that have come in part: whoever sends nothing of the rest for a while holds memory of all, or a server
+//! connection.
 
 use std::{
     collections::HashMap,

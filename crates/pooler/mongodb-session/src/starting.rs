@@ -1,4 +1,5 @@
-//! What becomes of a login to a server: it goes on, is over, or waits until its keys are derived. Knows not what is said there.
+//! What becomes of a login to a server: it goes on, is over, or waits until its keys are derived. Knows not what is
+//! said there.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Requests that wait at their server for what others may write: the next batch of a change stream or of a tailable cursor, for a second or
-//! for as long as the client likes, and answers that a server sends until a cursor is at its end. Each has a server connection for itself
-//! meanwhile, so there may be so many for each pool and no more.
+//! Requests that wait at their server for what others may write: the next batch of a change stream or of a tailable
+//! cursor, for a second or for as long as the client likes, and answers that a server sends until a cursor is at its
+//! end. Each has a server connection for itself meanwhile, so there may be so many for each pool and no more.
 
 use std::{
     collections::HashMap,

@@ -1,5 +1,5 @@
-//! Tags of members, and the sets of tags in read preferences. A read goes to members that have all tags of a set: of the first set that
-//! any member has. See the drivers' specification "Server Selection".
+//! Tags of members, and the sets of tags in read preferences. A read goes to members that have all tags of a set: of
+//! the first set that any member has. See the drivers' specification "Server Selection".
 
 use crate::bson::{Document, Malformed, Value};
 
@@ -8,7 +8,6 @@ pub const MAX_SETS: usize = 20;
 const MAX_TAGS: usize = 20;
 const MAX_BYTES: usize = 256;
 
-/// Names and values.
 pub type TagSet = Vec<(Box<str>, Box<str>)>;
 
 /// Of these members those that the sets allow, one set after the other: `tags_of` gives the tags of one.

@@ -143,7 +143,6 @@ impl Stage {
         (stage, servers)
     }
 
-    /// So much time passes.
     fn pass(&mut self, time: Duration) {
         self.now += time;
         self.out.clear();
@@ -177,7 +176,6 @@ impl Stage {
         me
     }
 
-    /// A server says this.
     fn say(&mut self, server: ServerTag, bytes: &[u8]) {
         let session = self.servers.0.get_mut(&server.0).unwrap();
         self.out.clear();
@@ -312,7 +310,6 @@ impl Stage {
         self.mongodb.server_gone(server, session, &mut self.clients, &mut self.out);
     }
 
-    /// The client goes.
     fn leave(&mut self) {
         let client = self.clients.0.get_mut(&CLIENT.0).unwrap();
         self.out.clear();

@@ -1,9 +1,9 @@
-//! What is known of the upstream's hosts, shared by all workers: what each of them is, who watches it, and which clients wait until one is
-//! known. It tells sessions by posts, and knows nothing of their states.
+//! What is known of the upstream's hosts, shared by all workers: what each of them is, who watches it, and which
+//! clients wait until one is known. It tells sessions by posts, and knows nothing of their states.
 //!
-//! When a host is no longer what it was, all are asked what they are at once, and while a replica set has no primary so often that the next
-//! one is found soon; but whatever hosts say, no more often than [`HURRY`] allows. Then all clients hear of it, because some may wait for a
-//! server of a host that does not serve them any more.
+//! When a host is no longer what it was, all are asked what they are at once, and while a replica set has no primary so
+//! often that the next one is found soon; but whatever hosts say, no more often than [`HURRY`] allows. Then all clients
+//! hear of it, because some may wait for a server of a host that does not serve them any more.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,18 +20,20 @@ use crate::{
 /// How often hosts are asked what they are.
 pub const BEAT: Duration = Duration::from_secs(1);
 
-/// How often they are asked at most, whatever happens, and how often clients hear at most that a host does not serve any more.
+/// How often they are asked at most, whatever happens, and how often clients hear at most that a host does not serve
+/// any more.
 const HURRY: Duration = Duration::from_millis(100);
 
-/// How long hosts are asked in a hurry after a primary was lost. MongoDB elects another one within 12 seconds (`electionTimeoutMillis` is 10
-/// seconds).
+/// How long hosts are asked in a hurry after a primary was lost. MongoDB elects another one within 12 seconds
+/// (`electionTimeoutMillis` is 10 seconds).
 const SEEKS: Duration = Duration::from_secs(20);
 
 /// Hosts that there may ever have been, over all configurations.
 const MAX_HOSTS: usize = 1024;
 
-/// A primary that another one has replaced finds out sooner than this (`electionTimeoutMillis` is 10 seconds). What is forgotten then is of
-/// use only while it does not: a replica set that was made anew counts its elections from the beginning.
+/// A primary that another one has replaced finds out sooner than this (`electionTimeoutMillis` is 10 seconds). What is
+/// forgotten then is of use only while it does not: a replica set that was made anew counts its elections from the
+/// beginning.
 const STALE: Duration = Duration::from_secs(60);
 
 /// What a monitor is told.
@@ -46,7 +48,6 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// What was posted.
     pub fn read(bytes: &[u8]) -> Self {
         match bytes {
             [1, ..] => Self::Urgent,
@@ -59,7 +60,6 @@ impl Ask {
 /// The latest version of the wire protocol that Poolhouse passes on: that of MongoDB 8.0.
 const WIRE: i32 = 25;
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Topology {
     /// The time, as the driver tells it.
@@ -73,8 +73,8 @@ pub struct Topology {
     /// How much longer than those of the nearest host a host's answers may take.
     pub window: Duration,
     hosts: Vec<Host>,
-    /// The latest election that any host has told of, and when one did last: a primary of an earlier one has been replaced, even if
-    /// nothing is known of its successor just now.
+    /// The latest election that any host has told of, and when one did last: a primary of an earlier one has been
+    /// replaced, even if nothing is known of its successor just now.
     latest: Option<(Election, Duration)>,
     /// Those that are configured now; `None` until that is known.
     present: Option<Vec<usize>>,
@@ -82,7 +82,8 @@ pub struct Topology {
     parked: BTreeMap<u64, ClientTag>,
     /// All clients who may ask for a server, by their keys.
     roll: BTreeMap<u64, ClientTag>,
-    /// A host does not serve any more whom it served, and clients have not heard of it; and when they may hear of the next.
+    /// A host does not serve any more whom it served, and clients have not heard of it; and when they may hear of the
+    /// next.
     left: bool,
     next_call: Duration,
     /// Clients that are to look at a time whether they have waited long enough, by their keys.
@@ -100,10 +101,8 @@ fn election(facts: &Facts) -> Election {
 struct Host {
     /// What it was when it last told; kept when it is lost, because drivers are told the wire version.
     last: Option<Facts>,
-    /// That still holds.
     up: bool,
     monitor: Option<(ServerTag, u64)>,
-    /// When it last told.
     told: Duration,
     /// How long its answers take on average, as far as that is known.
     takes: Option<Duration>,
@@ -235,14 +234,16 @@ impl Topology {
         first.into_iter().chain(others).collect()
     }
 
-    /// Those of all hosts that may have a cursor, in the same order: nobody reads from an arbiter, or from a member that starts.
+    /// Those of all hosts that may have a cursor, in the same order: nobody reads from an arbiter, or from a member
+    /// that starts.
     pub fn all_read_from(&mut self) -> Vec<usize> {
         let mut all = self.all();
         all.retain(|host| self.hosts[*host].last.as_ref().is_some_and(|facts| facts.role != Role::Other));
         all
     }
 
-    /// Whether what began at a host as the primary can no longer end there: another was elected later, or the host is gone.
+    /// Whether what began at a host as the primary can no longer end there: another was elected later, or the host is
+    /// gone.
     pub fn is_over_at(&self, host: usize) -> bool {
         let Some(known) = self.hosts.get(host) else { return true };
         let primary = known.last.as_ref().filter(|facts| facts.role == Role::Primary);
@@ -333,7 +334,6 @@ impl Topology {
         self.roll.insert(key, client);
     }
 
-    /// It is gone.
     pub fn leave(&mut self, key: u64) {
         self.roll.remove(&key);
         self.due.remove(&key);

@@ -1,5 +1,5 @@
-//! Transactions that are under way: which host has each. A transaction belongs to a session and not to a connection, so a driver sends
-//! its next command on any. A session has one at a time.
+//! Transactions that are under way: which host has each. A transaction belongs to a session and not to a connection, so
+//! a driver sends its next command on any. A session has one at a time.
 
 use std::{
     collections::HashMap,
@@ -9,13 +9,15 @@ use std::{
 
 use crate::room::Room;
 
-/// Sessions whose transactions are remembered at most; of a user alone, half of them. The commands of one that is not go to the present primary.
+/// Sessions whose transactions are remembered at most; of a user alone, half of them. The commands of one that is not
+/// go to the present primary.
 const MAX_SESSIONS: usize = 200_000;
 
 /// A server forgets a session that nobody has used for so long (`logicalSessionTimeoutMinutes`).
 const LIFE: Duration = Duration::from_secs(30 * 60);
 
-/// A server aborts a transaction that is older (`transactionLifetimeLimitSeconds`), at the latest when it looks for such the next time.
+/// A server aborts a transaction that is older (`transactionLifetimeLimitSeconds`), at the latest when it looks for
+/// such the next time.
 const HOLDS: Duration = Duration::from_secs(120);
 
 /// How often those that are over are looked for.
@@ -24,7 +26,6 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// Whose it is, and its id.
 pub type Session = (Arc<str>, [u8; 16]);
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Transactions(Mutex<Table>);
 
@@ -102,7 +103,6 @@ impl Transactions {
         }
     }
 
-    /// One begins at a host.
     pub fn begins(&self, session: Session, number: i64, host: usize) {
         let mut table = self.table();
         let since = table.now;
@@ -115,7 +115,6 @@ impl Transactions {
         }
     }
 
-    /// Its host has taken it.
     pub fn taken(&self, host: usize) {
         let mut table = self.table();
         let now = table.now;
@@ -162,7 +161,6 @@ impl Transactions {
         }
     }
 
-    /// The host of one.
     pub fn host(&self, session: &Session, number: i64) -> Option<usize> {
         self.table().known.get(session).filter(|known| known.number == number).map(|known| known.host)
     }

@@ -1,5 +1,5 @@
-//! A request that waits: for a host that can serve it, or for a server of one. It knows nothing of what the request says; where that goes
-//! its goal tells, and the topology whether there is such a host.
+//! A request that waits: for a host that can serve it, or for a server of one. It knows nothing of what the request
+//! says; where that goes its goal tells, and the topology whether there is such a host.
 
 use std::time::Duration;
 
@@ -83,8 +83,8 @@ impl MongoDb {
         Ok(())
     }
 
-    /// Some host does not serve any more whom it served, or time has passed: a request that waits for a server of it is routed anew, since
-    /// nothing of it was sent.
+    /// Some host does not serve any more whom it served, or time has passed: a request that waits for a server of it is
+    /// routed anew, since nothing of it was sent.
     fn look_where_it_waits(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let State::Queued { host, until } = client.state else { return };
         let (host, goal) = (host as usize, client.request.goal);
@@ -121,8 +121,9 @@ impl MongoDb {
         }
     }
 
-    /// Until when a request may wait for a server of a pool that has waited before: for `max_wait_time`, as if it had come to one pool all
-    /// the time; and, with what it has waited while there was no host for it, no longer than `unavailable_wait_time` if that is longer.
+    /// Until when a request may wait for a server of a pool that has waited before: for `max_wait_time`, as if it had
+    /// come to one pool all the time; and, with what it has waited while there was no host for it, no longer than
+    /// `unavailable_wait_time` if that is longer.
     fn limit_of_wait(&self, client: &Client, pool: PoolId, now: Duration) -> Option<Duration> {
         // The pool itself looks after who has only just come.
         let since = client.since.filter(|since| *since < now)?;
@@ -137,7 +138,8 @@ impl MongoDb {
         hosts.iter().filter_map(|host| self.directory.max_wait(self.directory.route(&client.user, *host).ok()?)).max()
     }
 
-    /// A request is sent elsewhere that waited for a server of a host that is there, and might have done so `until` then.
+    /// A request is sent elsewhere that waited for a server of a host that is there, and might have done so `until`
+    /// then.
     fn note_waited(&self, client: &mut Client, host: usize, until: Option<Duration>, now: Duration) {
         let pool = self.directory.route(&client.user, host).ok();
         let Some((limit, since)) = pool.and_then(|pool| self.directory.max_wait(pool)).zip(client.since) else {

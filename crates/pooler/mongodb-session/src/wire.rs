@@ -1,5 +1,5 @@
-//! Messages: their header, OP_MSG, and the two opcodes of old that handshakes still use. See MongoDB's manual, "MongoDB Wire Protocol",
-//! and the drivers' specification "OP_MSG".
+//! Messages: their header, OP_MSG, and the two opcodes of old that handshakes still use. See MongoDB's manual, "MongoDB
+//! Wire Protocol", and the drivers' specification "OP_MSG".
 
 use std::ops::Range;
 
@@ -31,10 +31,8 @@ const REQUIRED: u32 = 0xffff;
 /// Sections before the body. Drivers send two at most.
 const MAX_SECTIONS: usize = 64;
 
-/// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Of now: OP_MSG.
     Msg,
     /// Of old; handshakes may begin with it.
     Query,
@@ -55,7 +53,6 @@ pub struct Header {
     pub id: i32,
     /// The id of the request that this answers.
     pub answers: i32,
-    /// What it is.
     pub op: Op,
 }
 
@@ -91,7 +88,6 @@ pub fn flags(message: &[u8]) -> Option<u32> {
 /// Where the body of a message is: the document that holds the command or its answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
-    /// There, all of it.
     At(Range<usize>),
     /// So many bytes of the message, at least, have to be there before this is known.
     Needs(usize),
@@ -132,7 +128,8 @@ impl Number {
     }
 }
 
-/// Passes on so many bytes of the input, which stand at `at` in their message, with other numbers at these places of it, in order.
+/// Passes on so many bytes of the input, which stand at `at` in their message, with other numbers at these places of
+/// it, in order.
 pub fn span_with(out: &mut Outbox, to: Peer, at: usize, length: usize, numbers: impl Iterator<Item = (usize, Number)>) {
     let mut done = 0;
     for (place, number) in numbers {
@@ -177,7 +174,8 @@ pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
     Err(Malformed("a message without a body"))
 }
 
-/// What stands behind the body must be sections of documents, too: a server ends the connection of who sends anything else.
+/// What stands behind the body must be sections of documents, too: a server ends the connection of who sends anything
+/// else.
 fn check_rest(mut rest: &[u8]) -> Result<(), Malformed> {
     while let Some((kind, section)) = rest.split_first() {
         let told = length(section).filter(|told| *kind == 1 && (5..=section.len()).contains(told));
@@ -206,7 +204,6 @@ pub fn query(message: &[u8]) -> Result<(&str, Document<'_>), Malformed> {
 /// Whom a message that Poolhouse writes is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answers {
-    /// The id of the request.
     pub id: i32,
     /// It came in the opcode of old, and so does the answer.
     pub old: bool,

@@ -12,7 +12,6 @@ use crate::{
 /// The answer to a check-out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckOut {
-    /// A server, at once.
     Granted(Grant),
     /// A place in the queue; the grant or the failure comes later. The ticket is good for [`crate::Pool::cancel`].
     Queued(Ticket),
@@ -23,9 +22,7 @@ pub enum CheckOut {
 /// A server given to a waiter, who must check it in again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// Who gets it.
     pub waiter: WaiterId,
-    /// What it gets.
     pub server: ServerId,
     /// Where the server lives now.
     pub home: Home,
@@ -40,7 +37,6 @@ pub struct Grant {
 /// What somebody wants of a server.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// To use it.
     #[default]
     Any,
     /// To keep it for long: the last one is left to others.
@@ -52,7 +48,6 @@ pub enum Wish {
 /// What a start-up that failed says of the next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
-    /// It may go better.
     Passing,
     /// It will not go better until something is changed.
     Lasting,
@@ -63,11 +58,9 @@ pub enum Fault {
 /// The state in which a server comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CheckIn {
-    /// Fit for the next one.
     Clean,
     /// Fit after a reset, which the pool orders.
     Reset,
-    /// Unfit: close it.
     Discard,
     /// Fit, but the budget wants it for another pool: close it.
     Reclaim,
@@ -82,7 +75,6 @@ pub enum Hold {
     FailWaiters,
 }
 
-/// How to clear a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Clear {
     /// Queued waiters fail with [`CheckOutFailed::PoolCleared`]; else they wait on for new servers.
@@ -94,17 +86,12 @@ pub struct Clear {
 /// How many servers are in which state, and how many waiters there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Being started.
     pub connecting: u32,
-    /// Ready and unused.
     pub idle: u32,
-    /// Checked out.
     pub in_use: u32,
-    /// In a check or a reset.
     pub checking: u32,
     /// Ordered to close, and not yet reported closed.
     pub closing: u32,
-    /// Queued check-outs.
     pub waiters: u32,
     /// Of these, those that get no server for now: they would keep it for long, and the last one is left to others.
     pub held_back: u32,
@@ -128,17 +115,17 @@ pub enum Action {
     AskPermit,
     /// One of the connections asked for is wanted no more: tell the budget.
     WithdrawPermit,
-    /// Somebody has waited for long, the servers that there are do not come free, and the budget permits no more: tell it
-    /// with [`crate::Budget::insist`].
+    /// Somebody has waited for long, the servers that there are do not come free, and the budget permits no more: tell
+    /// it with [`crate::Budget::insist`].
     Insist,
-    /// Clients have waited for long, though the servers that there are come free, and the budget permits no more: tell it with
-    /// [`crate::Budget::press`].
+    /// Clients have waited for long, though the servers that there are come free, and the budget permits no more: tell
+    /// it with [`crate::Budget::press`].
     Press,
-    /// The budget asked in vain, and now there is a server such as it asked for: tell it with [`crate::Budget::has_idle`].
+    /// The budget asked in vain, and now there is a server such as it asked for: tell it with
+    /// [`crate::Budget::has_idle`].
     Spare,
     /// Start a connection; answer with `connected` or `connect_failed`.
     Connect {
-        /// Its id from now on.
         server: ServerId,
         /// Who should dial: the worker of the waiter it is meant for. None: any.
         home: Option<Home>,
@@ -147,57 +134,33 @@ pub enum Action {
     Grant(Grant),
     /// A queued waiter gets none.
     Fail {
-        /// Who.
         waiter: WaiterId,
-        /// Where it waits.
         home: Home,
-        /// Why.
         reason: CheckOutFailed,
         /// From the check-out to this failure.
         waited: Duration,
     },
     /// Close a server that is connecting, idle or checking, or was just checked in; answer with `closed`.
     Close {
-        /// Which.
         server: ServerId,
         /// Where it lives (for one that is connecting: where it was asked to be dialled, worker 0 if anywhere).
         home: Home,
-        /// Why.
         reason: Closed,
     },
     /// See whether this server, long unused, still answers; report with `checked`.
-    Check {
-        /// Which.
-        server: ServerId,
-        /// Where it lives.
-        home: Home,
-    },
+    Check { server: ServerId, home: Home },
     /// Bring this server's session back to its first state; report with `checked`.
-    Reset {
-        /// Which.
-        server: ServerId,
-        /// Where it lives.
-        home: Home,
-    },
-    /// The client that keeps this server for long is to give it back, since there are fewer than before; if it can give it back in no other way,
-    /// it goes.
-    GiveWay {
-        /// Which.
-        server: ServerId,
-        /// Where it lives.
-        home: Home,
-    },
+    Reset { server: ServerId, home: Home },
+    /// The client that keeps this server for long is to give it back, since there are fewer than before; if it can give
+    /// it back in no other way, it goes.
+    GiveWay { server: ServerId, home: Home },
     /// Cut this server although it is in use; report with `lost` (or check it in).
-    Interrupt {
-        /// Which.
-        server: ServerId,
-        /// Where it lives.
-        home: Home,
-    },
+    Interrupt { server: ServerId, home: Home },
 }
 
 impl Action {
-    /// Where it has to be done; `None`: wherever it was ordered. What nobody in particular waits for is dialled by worker 0.
+    /// Where it has to be done; `None`: wherever it was ordered. What nobody in particular waits for is dialled by
+    /// worker 0.
     pub fn place(&self) -> Option<Home> {
         match self {
             Action::AskPermit

@@ -17,7 +17,6 @@ pub const MAX_MEMBERS: usize = 1 << 20;
 /// The most caps one member can be under.
 pub const MAX_SCOPES_OF_A_MEMBER: usize = 4;
 
-/// One cap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ScopeId(u32);
 
@@ -49,7 +48,6 @@ pub enum BudgetAction {
 }
 
 impl BudgetAction {
-    /// Who it is for.
     pub fn member(self) -> MemberId {
         let (Self::Grant(member) | Self::Reclaim(member) | Self::ReclaimUnused(member)) = self;
         member
@@ -64,16 +62,18 @@ impl BudgetAction {
 /// max-min fair share, from which no member can gain but at the cost of one that has no more.
 ///
 /// For the sake of a member that has none, others are asked even for their last one: where there are fewer permits than
-/// members that need one, they take turns. How long a turn lasts is for the members to say, since they may answer that they have none
-/// to spare. A member that insists, because what it has is of no use to those who wait there, counts as having none
-/// until it is granted one more; but it comes behind those that have none, and nobody is asked for the last one for its sake.
+/// members that need one, they take turns. How long a turn lasts is for the members to say, since they may answer that
+/// they have none to spare. A member that insists, because what it has is of no use to those who wait there, counts as
+/// having none until it is granted one more; but it comes behind those that have none, and nobody is asked for the last
+/// one for its sake.
 ///
-/// A fair share is worth nothing while nobody uses it. For the sake of a member that presses, because clients there have waited for long
-/// although servers come back, others are asked for what they have not used for long, however few they have, and even for the last one.
-/// Only they know whether they have such a one. Who gives it up gets its fair share back, by the rules above, when it wishes for it.
+/// A fair share is worth nothing while nobody uses it. For the sake of a member that presses, because clients there
+/// have waited for long although servers come back, others are asked for what they have not used for long, however few
+/// they have, and even for the last one. Only they know whether they have such a one. Who gives it up gets its fair
+/// share back, by the rules above, when it wishes for it.
 ///
-/// After every call, poll [`Budget::poll_action`] until it has no more. As long as there is enough for all, no call looks
-/// at more than one member; requests in vain, and permits that come back while others wish, look at all.
+/// After every call, poll [`Budget::poll_action`] until it has no more. As long as there is enough for all, no call
+/// looks at more than one member; requests in vain, and permits that come back while others wish, look at all.
 #[derive(Debug, Default)]
 pub struct Budget {
     scopes: Vec<Scope>,
@@ -87,7 +87,8 @@ pub struct Budget {
     actions: VecDeque<BudgetAction>,
     /// Some permits are kept for one that waits for others to come back.
     kept: bool,
-    /// Somebody wishes for nothing any more, who did when others were last asked: what it has it may not use from now on.
+    /// Somebody wishes for nothing any more, who did when others were last asked: what it has it may not use from now
+    /// on.
     drowsy: bool,
     /// Scratch: those who wish, the one with the fewest first.
     order: Order,
@@ -98,7 +99,6 @@ type Order = BinaryHeap<Reverse<(u32, bool, u64, u32)>>;
 
 #[derive(Debug)]
 struct Scope {
-    /// How many are under it.
     members: u32,
     limit: u32,
     used: u32,
@@ -128,12 +128,10 @@ struct Member {
     /// What it has is of no use to those who wait.
     insists: bool,
     used: u32,
-    /// When it last got one.
     granted: u64,
     wanting: u32,
     /// Of these, those for whose sake others are asked for what they do not use.
     pressing: u32,
-    /// When it began to wish.
     wish: u64,
     reclaims: u32,
     /// Scratch: wishes dealt with.
@@ -349,8 +347,8 @@ impl Budget {
         self.rebalance();
     }
 
-    /// Somebody there has waited for long, although those that the member has come free: they are too few. What it wishes for now, others
-    /// are to give up if they have not used it for long.
+    /// Somebody there has waited for long, although those that the member has come free: they are too few. What it
+    /// wishes for now, others are to give up if they have not used it for long.
     pub fn press(&mut self, member: MemberId) {
         let drowsy = self.drowsy;
         let pressing = self.member_mut(member);
@@ -369,7 +367,8 @@ impl Budget {
         self.asked_in_vain(member);
     }
 
-    /// A member that was asked for one that it has not used for long has none. It will not be asked for such a one again before `has_idle`.
+    /// A member that was asked for one that it has not used for long has none. It will not be asked for such a one
+    /// again before `has_idle`.
     pub fn unused_failed(&mut self, member: MemberId) {
         self.member_mut(member).awake = true;
         self.asked_in_vain(member);
@@ -414,7 +413,6 @@ impl Budget {
         self.member(member).barren
     }
 
-    /// The next order.
     pub fn poll_action(&mut self) -> Option<BudgetAction> {
         self.actions.pop_front()
     }
@@ -442,9 +440,9 @@ impl Budget {
         self.wanting += 1;
     }
 
-    /// Gives free permits to those who wish, the one with the fewest first. One who cannot be served yet, but will be as
-    /// soon as reclaimed permits come back, has the rest kept for it: under several caps they come back one by one, and
-    /// those who gave them would take them again.
+    /// Gives free permits to those who wish, the one with the fewest first. One who cannot be served yet, but will be
+    /// as soon as reclaimed permits come back, has the rest kept for it: under several caps they come back one by one,
+    /// and those who gave them would take them again.
     fn distribute(&mut self) {
         self.kept = false;
         if self.wanting == 0 {

@@ -7,11 +7,12 @@ pub const MAX_SERVERS: u32 = 1 << 20;
 /// The most waiters any pool may have, also where `max_waiters` is 0 ("unlimited").
 pub const MAX_WAITERS: u32 = 1 << 24;
 
-/// The default of [`PoolConfig::turn`]: some fifty times what it takes to open a connection within a data centre, and well
-/// below the usual `max_wait_time`.
+/// The default of [`PoolConfig::turn`]: some fifty times what it takes to open a connection within a data centre, and
+/// well below the usual `max_wait_time`.
 pub const TURN: Duration = Duration::from_millis(250);
-/// For so many turns nobody must have used a server that is given up to a pool that has no less: a second with the usual turn. That is
-/// some hundred times what it takes to close it here and to open one there, so at most a hundredth of its time is lost to changing hands.
+/// For so many turns nobody must have used a server that is given up to a pool that has no less: a second with the
+/// usual turn. That is some hundred times what it takes to close it here and to open one there, so at most a hundredth
+/// of its time is lost to changing hands.
 pub const UNUSED_TURNS: u32 = 4;
 
 /// The options of one pool. An absent duration means "no limit".
@@ -48,9 +49,10 @@ pub struct PoolConfig {
     pub backoff_max: Duration,
     /// How long a connect may take; also a check and a reset.
     pub connect_timeout: Duration,
-    /// Where there are fewer permits than pools that need one: how long a pool uses its last server before that is closed
-    /// for another pool; and after how long without a server for its first waiter a pool counts as having none. Also after how long
-    /// a queue that never becomes empty shows that a pool has too few; others then give up what they have not used for [`UNUSED_TURNS`].
+    /// Where there are fewer permits than pools that need one: how long a pool uses its last server before that is
+    /// closed for another pool; and after how long without a server for its first waiter a pool counts as having none.
+    /// Also after how long a queue that never becomes empty shows that a pool has too few; others then give up what
+    /// they have not used for [`UNUSED_TURNS`].
     pub turn: Duration,
 }
 
@@ -125,7 +127,6 @@ impl PoolConfig {
 pub enum ConfigError {
     /// `min_size` is above `max_size`.
     MinAboveMax {
-        /// As given.
         min_size: u32,
         /// As given, or what stands for "unlimited".
         max_size: u32,
@@ -141,12 +142,7 @@ pub enum ConfigError {
     /// A duration that must be longer than nothing; the option's name.
     Zero(&'static str),
     /// `backoff_min` is above `backoff_max`.
-    BackoffReversed {
-        /// As given.
-        min: Duration,
-        /// As given.
-        max: Duration,
-    },
+    BackoffReversed { min: Duration, max: Duration },
 }
 
 impl fmt::Display for ConfigError {

@@ -27,26 +27,21 @@ pub enum Event {
     },
     /// A connection was ordered to close, or is gone.
     ConnectionClosed {
-        /// Why.
         reason: Closed,
     },
     /// Somebody asked for a server.
     CheckOutStarted,
     /// Somebody got none.
     CheckOutFailed {
-        /// Why.
         reason: CheckOutFailed,
         /// From asking to failing.
         duration: Duration,
     },
-    /// Somebody got a server.
     CheckedOut {
-        /// Where it came from.
         path: Path,
         /// From asking to getting.
         duration: Duration,
     },
-    /// A server came back.
     CheckedIn,
 }
 
@@ -87,7 +82,6 @@ pub enum Closed {
     Reclaimed,
     /// `max_size` was lowered.
     Shrunk,
-    /// The pool was closed.
     PoolClosed,
     /// Its user said it must not be used again.
     Discarded,
@@ -128,7 +122,6 @@ impl Closed {
 /// Why a check-out got no server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CheckOutFailed {
-    /// The pool is closed.
     PoolClosed,
     /// The pool was cleared, and its waiters with it.
     PoolCleared,

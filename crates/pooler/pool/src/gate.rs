@@ -1,15 +1,17 @@
-//! Admission of clients, and how many should go. Counts clients; knows neither who they are nor which of them is idle (that is
-//! [`crate::IdleQueue`]'s).
+//! Admission of clients, and how many should go. Counts clients; knows neither who they are nor which of them is idle
+//! (that is [`crate::IdleQueue`]'s).
 //!
-//! To be above the soft limit is a state, not an event: as long as it lasts, clients should go, whether or not others come. Who sends one
-//! away [reserves](Gate::reserve) that before, so that several who do so at once never send away more than should go.
+//! To be above the soft limit is a state, not an event: as long as it lasts, clients should go, whether or not others
+//! come. Who sends one away [reserves](Gate::reserve) that before, so that several who do so at once never send away
+//! more than should go.
 
 use core::time::Duration;
 
 /// The limits of one gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GateConfig {
-    /// As long as there are more clients than this, those that have been idle longest should go. At `hard_limit` or above it has no effect.
+    /// As long as there are more clients than this, those that have been idle longest should go. At `hard_limit` or
+    /// above it has no effect.
     pub soft_limit: u32,
     /// At this many clients there is no place for another.
     pub hard_limit: u32,
@@ -76,7 +78,8 @@ impl Gate {
         }
     }
 
-    /// A client that had [left](Gate::left), because another was to have its place, has logged in, and gets a place if there is one.
+    /// A client that had [left](Gate::left), because another was to have its place, has logged in, and gets a place if
+    /// there is one.
     #[must_use]
     pub fn readmit(&mut self) -> bool {
         let room = self.has_room();
@@ -113,7 +116,6 @@ impl Gate {
         self.config = config;
     }
 
-    /// The limits.
     pub fn config(&self) -> &GateConfig {
         &self.config
     }
@@ -123,8 +125,8 @@ impl Gate {
         self.clients
     }
 
-    /// How many clients should go that do not go yet. Clients that are to log in count up to the number of places between the limits: more
-    /// strangers than that send no other client away.
+    /// How many clients should go that do not go yet. Clients that are to log in count up to the number of places
+    /// between the limits: more strangers than that send no other client away.
     pub fn evictions_wanted(&self) -> u32 {
         let soft = self.config.soft_limit.min(self.config.hard_limit);
         let share = self.config.hard_limit - soft;

@@ -1,5 +1,5 @@
-//! Which client has been idle longest: one queue for one worker and one purpose (eviction, idle time-out, login time-out).
-//! Knows keys and times, not what is behind the keys. All operations are O(1); an entry takes 24 bytes.
+//! Which client has been idle longest: one queue for one worker and one purpose (eviction, idle time-out, login
+//! time-out). Knows keys and times, not what is behind the keys. All operations are O(1); an entry takes 24 bytes.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -99,7 +99,6 @@ impl IdleQueue {
         (since + min <= now).then(|| self.remove(IdleTicket(self.list.head)))
     }
 
-    /// How many are idle.
     pub fn len(&self) -> usize {
         self.len as usize
     }

@@ -4,9 +4,9 @@
 //! deadline. It holds ids, never sockets, and knows no protocol and no driver. The words and rules
 //! are those of MongoDB's Connection Monitoring and Pooling specification (CMAP) where it has them.
 //!
-//! A [`Pool`] shares servers among waiters; a [`Budget`] shares permits for servers among pools; a [`Gate`] admits clients;
-//! an [`IdleQueue`] knows who of them has been idle longest. They do not know each other: the caller carries what one says
-//! to the other.
+//! A [`Pool`] shares servers among waiters; a [`Budget`] shares permits for servers among pools; a [`Gate`] admits
+//! clients; an [`IdleQueue`] knows who of them has been idle longest. They do not know each other: the caller carries
+//! what one says to the other.
 //!
 //! | it says | the caller does |
 //! |-|-|

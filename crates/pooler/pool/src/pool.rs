@@ -1,9 +1,9 @@
 //! The pool of servers for one (database, user): who gets which server, who waits, and which connections are made and
 //! closed. It holds ids, never sockets; it has no clock, does no I/O and knows no protocol.
 //!
-//! Its parts: here what is asked of it; `supply` keeps servers and waiters matched, connections made and dead-lines kept;
-//! `errands` has servers see to what nobody waits for; `sharing` deals with the budget; `holds` knows for how long servers have been
-//! held; `lasting` bounds those who keep servers for long; `invariants` checks the whole state.
+//! Its parts: here what is asked of it; `supply` keeps servers and waiters matched, connections made and dead-lines
+//! kept; `errands` has servers see to what nobody waits for; `sharing` deals with the budget; `holds` knows for how
+//! long servers have been held; `lasting` bounds those who keep servers for long; `invariants` checks the whole state.
 
 mod errands;
 mod holds;
@@ -30,33 +30,37 @@ use self::sharing::Sharing;
 
 /// A pool of servers: a state machine.
 ///
-/// **Call order.** A new pool is paused (it queues waiters and connects nothing) until [`Pool::ready`]. After *every* call
-/// that takes `now`, poll [`Pool::poll_action`] until it has no more, then [`Pool::poll_deadline`]; at that time or later
-/// call [`Pool::handle_timeout`]. A `now` below an earlier one is read as the earlier one.
+/// **Call order.** A new pool is paused (it queues waiters and connects nothing) until [`Pool::ready`]. After *every*
+/// call that takes `now`, poll [`Pool::poll_action`] until it has no more, then [`Pool::poll_deadline`]; at that time
+/// or later call [`Pool::handle_timeout`]. A `now` below an earlier one is read as the earlier one.
 ///
-/// **Servers.** Each ordered [`Action::Connect`] is answered by one of `connected`, `connected_for_itself` and `connect_failed`; each
-/// [`Action::Close`] by `closed`; each [`Action::Check`] and [`Action::Reset`] by `checked`; each grant, in whatever form, by
-/// `check_in`. Instead of any of these, `lost` may come; after it the id is worth nothing, and orders that still name it
-/// are void. `connect_given_up` and `given_up` are `connect_failed` and `lost` for a connection that has yet to end: `closed`
-/// follows. A close may cross the answer of a connect or check: the pool ignores such a late answer (but takes
-/// `connect_failed` and `lost` as `closed`). An id of a server that is gone is the caller's mistake, and panics.
+/// **Servers.** Each ordered [`Action::Connect`] is answered by one of `connected`, `connected_for_itself` and
+/// `connect_failed`; each [`Action::Close`] by `closed`; each [`Action::Check`] and [`Action::Reset`] by `checked`;
+/// each grant, in whatever form, by `check_in`. Instead of any of these, `lost` may come; after it the id is worth
+/// nothing, and orders that still name it are void. `connect_given_up` and `given_up` are `connect_failed` and `lost`
+/// for a connection that has yet to end: `closed` follows. A close may cross the answer of a connect or check: the pool
+/// ignores such a late answer (but takes `connect_failed` and `lost` as `closed`). An id of a server that is gone is
+/// the caller's mistake, and panics.
 ///
-/// **Order of service.** Of idle servers the one last used goes first, at the waiter's own home if there is one, else of all;
-/// none is handed out past its idle or life time. A server that is checked in goes to the first waiter of all, but may
-/// go to the first one of its own home if that one came at most `max_overtakes` places later. So nobody is overtaken
-/// more than `max_overtakes` times.
+/// **Order of service.** Of idle servers the one last used goes first, at the waiter's own home if there is one, else
+/// of all; none is handed out past its idle or life time. A server that is checked in goes to the first waiter of all,
+/// but may go to the first one of its own home if that one came at most `max_overtakes` places later. So nobody is
+/// overtaken more than `max_overtakes` times.
 ///
-/// **A server that nobody has had** goes to waiters that cannot use another ([`Wish::Unused`]): they wait apart, the next
-/// connection that is made goes to the first of them, and where there is no room for one, a server that is idle or checked in is closed for it.
+/// **A server that nobody has had** goes to waiters that cannot use another ([`Wish::Unused`]): they wait apart, the
+/// next connection that is made goes to the first of them, and where there is no room for one, a server that is idle or
+/// checked in is closed for it.
 ///
-/// **The last server** is not for those who say that they keep it for long ([`Wish::Lasting`]): of `max_size` servers they have
-/// one less in all, unless there is only one. Beyond that they wait apart, and nobody waits behind them.
-/// Where the pool has become smaller ([`Pool::reconfigure`], [`Pool::note_room`]), and they have all servers that it has while others wait,
-/// [`Action::GiveWay`] asks for those that are too many: the client gives its server back, or goes, and if it does neither it is asked again.
+/// **The last server** is not for those who say that they keep it for long ([`Wish::Lasting`]): of `max_size` servers
+/// they have one less in all, unless there is only one. Beyond that they wait apart, and nobody waits behind them.
+/// Where the pool has become smaller ([`Pool::reconfigure`], [`Pool::note_room`]), and they have all servers that it
+/// has while others wait, [`Action::GiveWay`] asks for those that are too many: the client gives its server back, or
+/// goes, and if it does neither it is asked again.
 ///
 /// **An errand** is for a server that nobody needs ([`Pool::errand`]): it gets an [`Action::Reset`]. Waiters go first.
 ///
-/// **A name that the upstream does not know** ([`Fault::Unknown`]) fails all who wait, and who asks before the next try.
+/// **A name that the upstream does not know** ([`Fault::Unknown`]) fails all who wait, and who asks before the next
+/// try.
 ///
 /// **Connections** are wanted for waiters that no connecting or checking server is meant for yet, and up to `min_size`;
 /// never beyond `max_size` in all (servers still closing included) nor beyond `max_connecting` at a time.
@@ -64,10 +68,11 @@ use self::sharing::Sharing;
 /// **Permits.** Each server, from its connect until `closed`, `lost` or `connect_failed`, stands for one permit of the
 /// [`crate::Budget`], which the caller returns then. Without a budget, answer each [`Action::AskPermit`] with `permit`.
 ///
-/// **What is given up** for other pools, when the budget asks: an idle server, down to `min_size`. The last one that is not kept
-/// by a client for long is given up when it has been in service for a `turn`, or idle for a short part of one. A server that comes back may
-/// have to be given up although others wait for it: see [`Pool::may_spare`]. Where clients wait for long elsewhere, it asks for servers that
-/// nobody has used for [`crate::UNUSED_TURNS`]: those are given up down to `min_size`, the last one too.
+/// **What is given up** for other pools, when the budget asks: an idle server, down to `min_size`. The last one that is
+/// not kept by a client for long is given up when it has been in service for a `turn`, or idle for a short part of one.
+/// A server that comes back may have to be given up although others wait for it: see [`Pool::may_spare`]. Where clients
+/// wait for long elsewhere, it asks for servers that nobody has used for [`crate::UNUSED_TURNS`]: those are given up
+/// down to `min_size`, the last one too.
 ///
 /// Check-out and check-in are O(1) and, once its queues have grown to their working size, allocate nothing. At most
 /// one action per waiter and a few per server can be queued.
@@ -87,7 +92,8 @@ pub struct Pool {
     errand: bool,
     /// Incremented by each clear; servers of earlier ones are stale.
     generation: u32,
-    /// Servers of earlier generations than this are made otherwise than new ones, or are to be replaced by an operator's order.
+    /// Servers of earlier generations than this are made otherwise than new ones, or are to be replaced by an
+    /// operator's order.
     renewed: u32,
     /// What it does for other pools, and asks of them.
     sharing: Sharing,
@@ -104,7 +110,6 @@ pub struct Pool {
     proved: bool,
     /// Waiters wait as for an upstream that is down (or on hold), not as for a busy one.
     hard_times: bool,
-    /// When that last ended.
     good_since: Time,
     /// No server's life ends before this.
     next_expiry: Time,
@@ -223,15 +228,15 @@ impl Pool {
         self.settle(now);
     }
 
-    /// The same, because servers are made otherwise from now on, or an operator wants other ones: those that no client gives back are to be
-    /// replaced, too.
+    /// The same, because servers are made otherwise from now on, or an operator wants other ones: those that no client
+    /// gives back are to be replaced, too.
     pub fn renew(&mut self, now: Time) {
         self.clear(Clear::default(), now);
         self.renewed = self.generation;
     }
 
-    /// It was unused for long: its idle servers close, and where `min_size` holds only once a connection has been made (`on_proof`), that
-    /// has to happen anew, for a waiter.
+    /// It was unused for long: its idle servers close, and where `min_size` holds only once a connection has been made
+    /// (`on_proof`), that has to happen anew, for a waiter.
     pub fn empty(&mut self, now: Time) {
         let now = self.tick(now);
         self.proved = false;
@@ -312,11 +317,12 @@ impl Pool {
         CheckOut::Queued(ticket)
     }
 
-    /// A waiter has left. Returns how long it has waited; `None` if it was not waiting any more: its grant or failure is on its way,
-    /// and if it is a grant, the server has to be checked in.
+    /// A waiter has left. Returns how long it has waited; `None` if it was not waiting any more: its grant or failure
+    /// is on its way, and if it is a grant, the server has to be checked in.
     pub fn cancel(&mut self, ticket: Ticket, waiter: WaiterId, now: Time) -> Option<Duration> {
         let now = self.tick(now);
-        // A waiter that is let in gets another ticket, which its caller does not know: the ticket may name a place in either queue.
+        // A waiter that is let in gets another ticket, which its caller does not know: the ticket may name a place in
+        // either queue.
         let left = self.waiters.remove(ticket, waiter).or_else(|| self.held_back.remove(ticket, waiter));
         let left = left.or_else(|| self.demanding.remove(ticket, waiter));
         let left = left.or_else(|| self.waiters.remove_lasting(waiter))?;
@@ -401,8 +407,8 @@ impl Pool {
         grant
     }
 
-    /// As [`connected`](Pool::connected), for a server that is in use at once, by itself: no waiter gets it before it is checked in.
-    /// False if it is to be closed instead.
+    /// As [`connected`](Pool::connected), for a server that is in use at once, by itself: no waiter gets it before it
+    /// is checked in. False if it is to be closed instead.
     pub fn connected_for_itself(&mut self, server: ServerId, home: Home, now: Time) -> bool {
         let now = self.tick(now);
         if !self.start_up_ended(server, home, now) {
@@ -530,7 +536,6 @@ impl Pool {
         self.upkeep(now);
     }
 
-    /// The next order.
     pub fn poll_action(&mut self) -> Option<Action> {
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
@@ -578,8 +583,8 @@ impl Pool {
         self.mode == Mode::Closed
     }
 
-    /// Whether a server has been ordered to close and not yet been reported closed; `None` if it is gone. Where orders can overtake each
-    /// other on their way, this tells which of them are void.
+    /// Whether a server has been ordered to close and not yet been reported closed; `None` if it is gone. Where orders
+    /// can overtake each other on their way, this tells which of them are void.
     pub fn is_closing(&self, server: ServerId) -> Option<bool> {
         self.slots.find(server).map(|slot| slot.state == State::Closing)
     }
@@ -589,7 +594,6 @@ impl Pool {
         self.slots.find(server).is_some_and(|slot| slot.state == State::Checking)
     }
 
-    /// The options.
     pub fn config(&self) -> &PoolConfig {
         &self.config
     }

@@ -1,5 +1,6 @@
-//! Chance from a seed: a SplitMix64 generator (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"). What draws more
-//! than jitter wraps it. Knows nothing of what it is used for, and is no source of secrets.
+//! Chance from a seed: a SplitMix64 generator (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
+//! generators"). What draws more than jitter wraps it. Knows nothing of what it is used for, and is no source of
+//! secrets.
 
 /// A small deterministic generator; the same seed gives the same numbers.
 #[derive(Clone, Debug)]

@@ -49,7 +49,6 @@ pub(crate) struct Slot {
     pub(crate) since: Time,
     /// When its start-up was over.
     pub(crate) ready_at: Time,
-    /// When its life is over.
     pub(crate) expires: Time,
     generation: u32,
     /// The pool's generation when it was ordered.
@@ -68,7 +67,6 @@ pub(crate) struct Slot {
     pub(crate) kept: bool,
 }
 
-/// All slots of a pool.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
@@ -120,7 +118,6 @@ impl Slots {
         }
     }
 
-    /// It comes back.
     #[inline]
     pub(crate) fn end_lasting(&mut self, server: ServerId) {
         if core::mem::replace(&mut self.get_mut(server).lasting, false) {
@@ -137,7 +134,8 @@ impl Slots {
         }
     }
 
-    /// Since when the server has been in use that has been so for longest, of those that are not known to be kept: O(n).
+    /// Since when the server has been in use that has been so for longest, of those that are not known to be kept:
+    /// O(n).
     pub(crate) fn oldest_hold(&self) -> Option<Time> {
         let held = self.slots.iter().filter(|slot| slot.state == State::InUse && !slot.lasting && !slot.kept);
         held.map(|slot| slot.since).min()

@@ -10,7 +10,6 @@ use core::{
 pub struct Time(pub u64);
 
 impl Time {
-    /// Later than everything.
     pub const NEVER: Self = Self(u64::MAX);
 
     /// The time that has passed since `earlier`; zero if that is in the future.

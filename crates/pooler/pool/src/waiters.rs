@@ -1,5 +1,5 @@
-//! Those who wait for a server: one queue in order of arrival, and the same for each home. Knows who is next and who may
-//! overtake whom; not what they wait for, and not for how long they may.
+//! Those who wait for a server: one queue in order of arrival, and the same for each home. Knows who is next and who
+//! may overtake whom; not what they wait for, and not for how long they may.
 
 use alloc::vec::Vec;
 

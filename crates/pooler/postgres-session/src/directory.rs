@@ -13,8 +13,9 @@ use crate::wire::encryption::ServerEncryption;
 pub use policy::{OnState, ResetPolicy, StatePolicy};
 pub use target::Target;
 
-/// Answers questions of the sessions from the configuration in force. Called at start-up of a
-/// connection only; must not block. No method has a default, so that one directory that asks another forgets none. What only a database knows is asked of it by the session: see [`Proof::Ask`].
+/// Answers questions of the sessions from the configuration in force. Called at start-up of a connection only; must not
+/// block. No method has a default, so that one directory that asks another forgets none. What only a database knows is
+/// asked of it by the session: see [`Proof::Ask`].
 pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener may, or must, use TLS. The driver must have it wherever this says so.
     fn encryption(&self, listener: u16) -> Encryption;
@@ -22,8 +23,8 @@ pub trait Directory: Send + Sync + 'static {
     /// How `user`, coming from `origin` and asking for `database`, proves who he is.
     fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown>;
 
-    /// The same after a query that [`Proof::Ask`] named: it found this stored password, or nobody who may log in. Must not
-    /// ask again.
+    /// The same after a query that [`Proof::Ask`] named: it found this stored password, or nobody who may log in. Must
+    /// not ask again.
     fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown>;
 
     /// What those are asked for who exist, each kind once: somebody who does not exist is asked for one of these.
@@ -32,12 +33,12 @@ pub trait Directory: Send + Sync + 'static {
     /// Somebody who called himself `user` gave a wrong proof: what is remembered of that user may be out of date.
     fn refuted(&self, database: &str, user: &str);
 
-    /// What serves `user`, who has proved who he is, when he asks for `database`. Asked only then, so that strangers learn
-    /// nothing of databases and use nothing up.
+    /// What serves `user`, who has proved who he is, when he asks for `database`. Asked only then, so that strangers
+    /// learn nothing of databases and use nothing up.
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown>;
 
-    /// The catalogue of a pool's database was read. `suspicious` is what in it could touch sessions behind the text of a statement, for
-    /// people; told when it has changed.
+    /// The catalogue of a pool's database was read. `suspicious` is what in it could touch sessions behind the text of
+    /// a statement, for people; told when it has changed.
     fn catalogue_read(&self, pool: PoolId, suspicious: &[String]);
 
     /// How Poolhouse logs in to the upstream of a pool.
@@ -72,7 +73,6 @@ pub enum PoolMode {
 /// What a client must show.
 #[derive(Clone)]
 pub enum Proof {
-    /// Nothing.
     Trust,
     /// Knowledge of the password behind an md5 hash (`md5` + 32 hexadecimal digits, of password followed by user name).
     Md5(Arc<str>),
@@ -107,8 +107,9 @@ pub struct Ask {
 pub enum Unknown {
     /// No such database is configured.
     Database,
-    /// No such user. The client is put through an authentication that always fails and has one of the [looks](Directory::looks) of
-    /// those that may succeed, so that it cannot tell an unknown user from a wrong password.
+    /// No such user. The client is put through an authentication that always fails and has one of the
+    /// [looks](Directory::looks) of those that may succeed, so that it cannot tell an unknown user from a wrong
+    /// password.
     User,
     /// Not from there, or not at all; the text says what to do and is sent to the client.
     Forbidden(String),
@@ -121,10 +122,9 @@ pub enum Unknown {
 pub struct ServerLogin {
     /// The database's name there.
     pub database: String,
-    /// Tells that database from all others, and from the same with other [functions that are trusted](Self::trusted_functions), or in
-    /// session mode if it is not so here.
+    /// Tells that database from all others, and from the same with other [functions that are
+    /// trusted](Self::trusted_functions), or in session mode if it is not so here.
     pub database_id: Arc<str>,
-    /// The user's name there.
     pub user: String,
     /// The password, if it is known. Without one, the keys of the user's own login are tried.
     pub password: Option<Arc<str>>,
@@ -138,7 +138,8 @@ pub struct ServerLogin {
     pub mode: PoolMode,
     /// What is done about what sessions leave behind.
     pub state: StatePolicy,
-    /// Functions of the database that are taken to be harmless to sessions: `schema.name`, `schema.*` or `extension:name`.
+    /// Functions of the database that are taken to be harmless to sessions: `schema.name`, `schema.*` or
+    /// `extension:name`.
     pub trusted_functions: Arc<[String]>,
     /// What the server must be.
     pub target: Target,

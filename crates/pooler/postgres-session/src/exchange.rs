@@ -37,7 +37,6 @@ enum Item {
     CopyQuery,
     /// An Execute that may begin one; nothing is behind it until it is known whether it does.
     CopyExecute,
-    /// A Sync.
     Sync,
 }
 
@@ -60,9 +59,7 @@ pub(crate) enum Note {
     Hidden,
     /// A Parse of the client's of the unnamed statement.
     Unnamed,
-    /// A Parse of ours.
     HiddenParse(u32),
-    /// A Close of ours.
     HiddenClose(u32),
     /// A Parse of the client's.
     Parse(u32),
@@ -80,7 +77,6 @@ pub(crate) enum Note {
     Swallowed,
     /// A Describe of the client's whose answer is looked at.
     Described,
-    /// A Describe of ours.
     Probe,
     /// The same of the unnamed statement, and which of the client's that is.
     DescribedUnnamed(u32),
@@ -94,12 +90,12 @@ pub(crate) enum Note {
 /// The requests outstanding on one server.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// Oldest first.
     queue: VecDeque<Item>,
     /// The status of the last ReadyForQuery.
     status: u8,
     copying: Copying,
-    /// The queue ends with this many messages of the extended protocol that no Flush has followed: PostgreSQL may keep back their answers.
+    /// The queue ends with this many messages of the extended protocol that no Flush has followed: PostgreSQL may keep
+    /// back their answers.
     unflushed: u32,
     /// The server discards everything until a Sync that has not been forwarded yet.
     skipping: bool,
@@ -127,7 +123,6 @@ impl Exchange {
         &self.discarded
     }
 
-    /// Takes that.
     pub(crate) fn take_discarded(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.discarded)
     }
@@ -180,7 +175,8 @@ impl Exchange {
         !matches!(self.queue.front(), None | Some(Item::Extended(0))) || self.queue.len() > 1
     }
 
-    /// Whether the server says nothing until more comes. `partly` says that a part of the last message is still to come.
+    /// Whether the server says nothing until more comes. `partly` says that a part of the last message is still to
+    /// come.
     pub(crate) fn awaits_client(&self, partly: bool) -> bool {
         match self.copying {
             Copying::Taking { broken, .. } => return !broken,
@@ -238,14 +234,12 @@ impl Exchange {
         }
     }
 
-    /// A Sync is forwarded.
     #[inline]
     pub(crate) fn sync(&mut self) {
         (self.skipping, self.unflushed) = (false, 0);
         self.queue.push_back(Item::Sync);
     }
 
-    /// A Flush is forwarded.
     #[inline]
     pub(crate) fn flush(&mut self) {
         self.unflushed = 0;

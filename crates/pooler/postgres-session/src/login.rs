@@ -1,5 +1,5 @@
-//! Logging in: clients to Poolhouse (`client`), which may ask a database who they are (`lookup`), and Poolhouse to servers
-//! (`server`), on which it then runs the operator's SQL (`connect_query`).
+//! Logging in: clients to Poolhouse (`client`), which may ask a database who they are (`lookup`), and Poolhouse to
+//! servers (`server`), on which it then runs the operator's SQL (`connect_query`).
 
 pub(crate) mod client;
 pub(crate) mod connect_query;

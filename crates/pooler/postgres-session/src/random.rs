@@ -2,7 +2,6 @@
 
 use crate::wire::md5;
 
-/// Fresh randomness.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system gives randomness");

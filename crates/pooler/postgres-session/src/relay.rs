@@ -1,6 +1,6 @@
-//! Messages on their way: of a client to the server it holds (`client`, and `requests`, which looks at them), and of a server to its
-//! client (`server`, `answer`, and `outcomes`, which looks at how requests end). `own_queries` takes the answers to what Poolhouse itself has
-//! asked, and `ending` tells how leases and connections end.
+//! Messages on their way: of a client to the server it holds (`client`, and `requests`, which looks at them), and of a
+//! server to its client (`server`, `answer`, and `outcomes`, which looks at how requests end). `own_queries` takes the
+//! answers to what Poolhouse itself has asked, and `ending` tells how leases and connections end.
 
 pub(crate) mod answer;
 pub(crate) mod client;

@@ -1,10 +1,10 @@
-//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in, bytes and verdicts
-//! out: first the login, the same as that of a pool's servers, then one request after the other. Knows no socket, no time, no pool,
-//! and not what it asks.
+//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in,
+//! bytes and verdicts out: first the login, the same as that of a pool's servers, then one request after the other.
+//! Knows no socket, no time, no pool, and not what it asks.
 //!
-//! Call order: [`Requester::begin`] when the connection is open, then [`Requester::take`] (with nothing, at first) until it says
-//! [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a request ([`Requester::query`] and its like), and `take` until
-//! [`Verdict::Answered`]; and again.
+//! Call order: [`Requester::begin`] when the connection is open, then [`Requester::take`] (with nothing, at first)
+//! until it says [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a request ([`Requester::query`] and
+//! its like), and `take` until [`Verdict::Answered`]; and again.
 
 mod answer;
 
@@ -38,7 +38,6 @@ pub struct RequesterLogin {
 }
 
 impl RequesterLogin {
-    /// Logs in like this.
     pub fn new(login: ServerLogin) -> Self {
         Self { postgres: Postgres::new(Arc::new(OnlyLogin(login))) }
     }
@@ -54,7 +53,6 @@ impl fmt::Debug for RequesterLogin {
 #[derive(Clone, Default, Debug)]
 pub struct Parameters {
     count: u16,
-    /// As they stand in Bind.
     bytes: Vec<u8>,
 }
 
@@ -95,7 +93,6 @@ pub enum Verdict {
     StartTls,
     /// The server has let us in; the rest of its start-up follows.
     Authenticated,
-    /// It takes requests.
     Ready,
     /// The request is answered: [`Requester::answer`] tells how.
     Answered,
@@ -112,7 +109,6 @@ pub struct Fault {
     pub detour: bool,
     /// The peer does not keep to the protocol.
     pub violation: bool,
-    /// For people.
     pub message: String,
 }
 
@@ -180,7 +176,8 @@ impl Requester {
         this
     }
 
-    /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to be closed.
+    /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to
+    /// be closed.
     ///
     /// # Errors
     /// The login is refused, or the server does not keep to the protocol.
@@ -262,8 +259,8 @@ impl Requester {
         write_execution(out, "", parameters);
     }
 
-    /// The same with a statement that is prepared when it is first used on this connection, and only executed from then on.
-    /// `number`: its own among those of this connection, below [`MAX_PREPARED`].
+    /// The same with a statement that is prepared when it is first used on this connection, and only executed from then
+    /// on. `number`: its own among those of this connection, below [`MAX_PREPARED`].
     pub fn prepared(&mut self, number: u32, sql: &str, parameters: &Parameters, out: &mut Vec<u8>) {
         assert!(number < MAX_PREPARED, "a connection prepares at most {MAX_PREPARED} statements");
         self.reader.begin();
@@ -285,7 +282,8 @@ impl Requester {
         write_execution(out, name, parameters);
     }
 
-    /// Keeps the names and values of the first row that the request sent last will give (of its last result, if it gives several).
+    /// Keeps the names and values of the first row that the request sent last will give (of its last result, if it
+    /// gives several).
     pub fn keep_row(&mut self) {
         self.reader.keep_rows(1);
     }
@@ -311,12 +309,12 @@ impl Requester {
         self.reader.answer.status
     }
 
-    /// An answer is due.
     pub fn is_asking(&self) -> bool {
         self.reader.is_asking()
     }
 
-    /// Writes what cancels the request under way, to be sent over a connection of its own; nothing where the server gave no key.
+    /// Writes what cancels the request under way, to be sent over a connection of its own; nothing where the server
+    /// gave no key.
     pub fn write_cancel(&self, out: &mut Vec<u8>) {
         if !self.key.secret.is_empty() {
             write_cancel(out, self.key.pid, &self.key.secret);
@@ -333,7 +331,6 @@ impl Requester {
         self.version.as_deref()
     }
 
-    /// Says goodbye.
     pub fn terminate(&mut self, out: &mut Vec<u8>) {
         if matches!(self.phase, Phase::Open) {
             write(out, front::TERMINATE, |_| {});
@@ -375,8 +372,8 @@ impl Requester {
         }
     }
 
-    /// A verdict of the login that was not told yet. They are told in the order in which they happen. With the last one, what came
-    /// behind the login's end is taken, too: it is no answer to a request that may follow.
+    /// A verdict of the login that was not told yet. They are told in the order in which they happen. With the last
+    /// one, what came behind the login's end is taken, too: it is no answer to a request that may follow.
     fn untold(&mut self) -> Result<Option<Verdict>, Fault> {
         let verdict = match () {
             () if std::mem::take(&mut self.start_tls) => Verdict::StartTls,
@@ -435,7 +432,8 @@ impl fmt::Debug for Requester {
     }
 }
 
-/// The SQLSTATE of the error among messages of a login, if there is one. What answers the request for TLS, a single byte, is none.
+/// The SQLSTATE of the error among messages of a login, if there is one. What answers the request for TLS, a single
+/// byte, is none.
 fn code_of_error(mut messages: &[u8]) -> Option<[u8; 5]> {
     while let Some(header) = Header::read(messages) {
         let message = messages.get(..header.total()).filter(|message| message.len() >= HEADER)?;

@@ -1,7 +1,8 @@
-//! What is known of each connection, and of all of them: `client` and `server` are the two kinds of connections, with what each does
-//! whatever it is used for, and `shared` is what all share. `judging` tells what a server's session may have become by the texts it was
-//! sent, and `refusal` what a client is told that must go. All the others are parts of these, and know neither: the state of one thing
-//! each, with its rules. What is done about it is told in `login`, `relay` or the feature of the same name.
+//! What is known of each connection, and of all of them: `client` and `server` are the two kinds of connections, with
+//! what each does whatever it is used for, and `shared` is what all share. `judging` tells what a server's session may
+//! have become by the texts it was sent, and `refusal` what a client is told that must go. All the others are parts of
+//! these, and know neither: the state of one thing each, with its rules. What is done about it is told in `login`,
+//! `relay` or the feature of the same name.
 
 pub(crate) mod client;
 pub(crate) mod client_login;

@@ -1,7 +1,7 @@
-//! What SQL says, and what is said in SQL: `tokens` cuts a text into words, and `scan` finds in them what may outlive a transaction
-//! (`suspects` are its findings, and `harmless` the functions that leave nothing behind). `parameters` are what a session has set, and
-//! `parameter_names` what a name says of one. `deallocate` reads DEALLOCATE, and `reset` rewrites RESET. `catalogue` tells what a database
-//! could do behind a text. It knows no session.
+//! What SQL says, and what is said in SQL: `tokens` cuts a text into words, and `scan` finds in them what may outlive a
+//! transaction (`suspects` are its findings, and `harmless` the functions that leave nothing behind). `parameters` are
+//! what a session has set, and `parameter_names` what a name says of one. `deallocate` reads DEALLOCATE, and `reset`
+//! rewrites RESET. `catalogue` tells what a database could do behind a text. It knows no session.
 
 pub(crate) mod catalogue;
 pub(crate) mod deallocate;

@@ -1,5 +1,5 @@
-//! The bytes of the protocol: messages and how they are written, the first packets of a connection, errors, and what hashes and
-//! keys look like. It knows no session.
+//! The bytes of the protocol: messages and how they are written, the first packets of a connection, errors, and what
+//! hashes and keys look like. It knows no session.
 
 pub(crate) mod cancel_key;
 pub(crate) mod encryption;

@@ -1,7 +1,7 @@
 //! The client's side: its state, and what becomes of each command.
 //!
-//! What is answered here waits until all replies before it have come, so that replies are in order. What changes the connection
-//! itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
+//! What is answered here waits until all replies before it have come, so that replies are in order. What changes the
+//! connection itself ends the sharing: from then on bytes pass as they are, and the server is closed with the client.
 
 mod giving_way;
 mod granting;
@@ -40,8 +40,8 @@ use rest::Rest;
 pub(crate) use rest::Streams;
 use subscribing::Subscriptions;
 
-/// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because clients send whole
-/// pipelines before they read.
+/// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because
+/// clients send whole pipelines before they read.
 const MAX_DUE: u32 = 100_000_000;
 
 /// The same for a client that shares a server: then it waits until half of them have come.
@@ -50,15 +50,14 @@ const MAX_SHARED_DUE: u32 = 1024;
 /// Changes between kinds of replies that it may have to wait for: what is remembered of them.
 const MAX_RUNS: usize = 100_000;
 
-/// The first byte of a connection in TLS: a record of the type `handshake` (RFC 8446, section 5.1). No command begins with it.
+/// The first byte of a connection in TLS: a record of the type `handshake` (RFC 8446, section 5.1). No command begins
+/// with it.
 const TLS_HANDSHAKE: u8 = 22;
 
 /// Bytes of own answers after which they leave before more is read.
 const MAX_SAID: usize = 32 * 1024;
 
-/// A client's connection.
 pub struct Client {
-    /// What CLIENT ID tells.
     pub(crate) id: u64,
     /// Whether what comes first may or must be TLS; off as soon as something has come.
     encryption: Encryption,
@@ -83,19 +82,19 @@ pub struct Client {
     pub(crate) lease: Lease,
     /// Commands sent whose replies have not come.
     pub(crate) due: u32,
-    /// In a transaction.
     multi: bool,
-    /// Keys are watched.
     watching: bool,
     /// The server is its own until it leaves: bytes pass as they are.
     pub(crate) keeping: bool,
     /// A command that may wait for other clients is under way, on Redis's connection with this number.
     blocked: Option<u32>,
-    /// That connection has been named to Redis, to let the client go on. Redis may hear it late: no other client gets the connection.
+    /// That connection has been named to Redis, to let the client go on. Redis may hear it late: no other client gets
+    /// the connection.
     named: bool,
     /// It has been asked to give its server back, and no reply has come since.
     gives_way: bool,
-    /// For that, Redis is told by a connection beside its server's to let it go on, and may do so late, at whatever it asks that server.
+    /// For that, Redis is told by a connection beside its server's to let it go on, and may do so late, at whatever it
+    /// asks that server.
     unblocked_beside: bool,
     /// The server that it has or waits for is one of another database than its own.
     elsewhere: bool,
@@ -107,7 +106,6 @@ pub struct Client {
     selects: Option<u32>,
     /// A command that passes in pieces.
     passing: Option<Passing>,
-    /// It speaks HTTP.
     pub(crate) rest: Option<Box<Rest>>,
     subscriptions: Option<Box<Subscriptions>>,
     /// Names to subscribe to that are too many to be read at once.
@@ -120,7 +118,8 @@ pub struct Client {
     unblocked: bool,
     /// A part of a reply has been passed on, and its end has not come.
     mid_reply: bool,
-    /// The error that the command at hand gets instead of a server. Empty: it has waited for as long as it would have blocked.
+    /// The error that the command at hand gets instead of a server. Empty: it has waited for as long as it would have
+    /// blocked.
     failing: Option<Box<str>>,
     /// It has input that was not taken, because replies must come first.
     held_back: bool,
@@ -136,7 +135,6 @@ struct Library {
 
 /// What became of a command.
 enum Taken {
-    /// It was dealt with.
     Yes,
     /// It stays where it is until something has happened.
     No,
@@ -276,7 +274,8 @@ impl Redis {
         if client.closing { input.bytes.len() } else { at }
     }
 
-    /// Deals with a whole command. Of its arguments the first ones are given. `alone`: it is not to go through a shared server.
+    /// Deals with a whole command. Of its arguments the first ones are given. `alone`: it is not to go through a shared
+    /// server.
     #[allow(clippy::too_many_arguments)]
     fn command(
         &self,
@@ -425,7 +424,6 @@ impl Redis {
 
 /// Where a command's bytes are.
 enum Form {
-    /// In the input.
     Span(std::ops::Range<usize>),
     /// Nowhere: it was typed as a line.
     Words,
@@ -497,8 +495,8 @@ impl Client {
                 out.push(Effect::Pinned { server: tag, reason: Some("connection") });
                 return;
             }
-            // The writes that WAIT is about may have gone through other servers. A command moves this one's place to the
-            // end of the replication stream: Redis notes where that is after each command of a connection.
+            // The writes that WAIT is about may have gone through other servers. A command moves this one's place to
+            // the end of the replication stream: Redis notes where that is after each command of a connection.
             Kind::Wait if !self.multi => {
                 out.insert(Peer::Server(tag), |to| resp::command(to, &[b"PING"]));
                 server.expect(None, Due::Plain);
@@ -523,7 +521,8 @@ impl Client {
         self.due += 1;
     }
 
-    /// A reply has come whole, for which this was due. `refused`: nothing has changed by it. True if the server is no longer needed.
+    /// A reply has come whole, for which this was due. `refused`: nothing has changed by it. True if the server is no
+    /// longer needed.
     pub(crate) fn on_reply(&mut self, me: ClientTag, due: Due, refused: bool, out: &mut Outbox) -> bool {
         self.due = self.due.checked_sub(1).expect("a reply that was due");
         self.blocked = self.blocked.filter(|_| self.due > 0);
@@ -633,7 +632,8 @@ impl Client {
         match purpose {
             Purpose::Commands => self.failing = Some(error.into()),
             Purpose::Subscriptions => unreachable!("that concerns all, who are told"),
-            // Redis itself refuses a database that does not exist; for other reasons the client must not go on in the old one.
+            // Redis itself refuses a database that does not exist; for other reasons the client must not go on in the
+            // old one.
             Purpose::Select(_) if error.starts_with(NO_SERVER) => return self.fail(me, error, out),
             Purpose::Select(_) | Purpose::Hello(..) | Purpose::Unblock(_) => {
                 out.insert(Peer::Client(me), |to| resp::error(to, error))

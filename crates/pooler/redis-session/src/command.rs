@@ -10,13 +10,12 @@ pub enum Kind {
     Ordinary,
     /// The same, but the reply may take until another client does something: others must not wait behind it.
     Blocking,
-    /// A script or a function. While one runs for long Redis reads nothing more of its connection, though it answers others: these must
-    /// not be behind it.
+    /// A script or a function. While one runs for long Redis reads nothing more of its connection, though it answers
+    /// others: these must not be behind it.
     Script,
-    /// Lets others go on whose commands Redis is at or keeps, or tells of these, whatever database they are in: it must not wait behind
-    /// them.
+    /// Lets others go on whose commands Redis is at or keeps, or tells of these, whatever database they are in: it must
+    /// not wait behind them.
     Rescue,
-    /// Begins a transaction.
     Multi,
     /// Keys are watched from here on.
     Watch,
@@ -30,9 +29,9 @@ pub enum Kind {
     Audience(Topic),
     /// Begins or ends subscriptions.
     Subscription(Subscription),
-    /// Changes the connection itself, or is answered by more or less than one reply: the server is the client's from here on.
+    /// Changes the connection itself, or is answered by more or less than one reply: the server is the client's from
+    /// here on.
     Keeping,
-    /// Who the client is.
     Auth,
     /// Which protocol it speaks.
     Hello,
@@ -42,9 +41,7 @@ pub enum Kind {
     Client(Own),
     /// Which clients there are.
     Roster(Roster),
-    /// It says goodbye.
     Quit,
-    /// It begins anew.
     Reset,
     /// Another protocol: what follows is not meant as commands, whatever it looks like.
     Http,
@@ -90,13 +87,9 @@ impl Subscription {
 /// Subcommands of CLIENT that concern what Poolhouse keeps of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Own {
-    /// SETNAME.
     SetName,
-    /// GETNAME.
     GetName,
-    /// SETINFO.
     SetInfo,
-    /// ID.
     Id,
     /// None that is known: it may concern the connection itself, which is not the client's own.
     Unknown,
@@ -105,7 +98,6 @@ pub enum Own {
 /// Subcommands of CLIENT that concern all clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Roster {
-    /// LIST.
     List,
     /// INFO: the client itself.
     Info,
@@ -113,7 +105,6 @@ pub enum Roster {
     Kill,
     /// KILL as it was at first, of an address.
     KillOne,
-    /// UNBLOCK, of an id.
     Unblock,
 }
 
@@ -126,7 +117,6 @@ impl Roster {
         (Self::Unblock, "UNBLOCK"),
     ];
 
-    /// A word for it.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
@@ -150,7 +140,8 @@ impl Kind {
     }
 }
 
-/// The kind of a command by its name, and for some, by what stands behind it. Of a long command the first arguments will do.
+/// The kind of a command by its name, and for some, by what stands behind it. Of a long command the first arguments
+/// will do.
 pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
     let second = rest.first().copied();
     let mut upper = [0; MAX_NAME];

@@ -9,7 +9,6 @@ use crate::{Access, HttpRules, Version};
 /// How a client is received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Welcome {
-    /// It may begin.
     Open,
     /// It has to log in first.
     Password,
@@ -20,7 +19,6 @@ pub enum Welcome {
 /// How sentinels are asked for the master.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sentinel {
-    /// What they call it.
     pub master: Arc<str>,
     /// Whom to log in to them as; `None` is Redis's `default`.
     pub user: Option<Arc<str>>,
@@ -31,15 +29,12 @@ pub struct Sentinel {
 /// How Poolhouse logs in to a server.
 #[derive(Clone, Default)]
 pub struct ServerLogin {
-    /// In TLS.
     pub tls: bool,
     /// The user; `None` is Redis's `default`.
     pub user: Option<Arc<str>>,
     /// Its password, if it needs one.
     pub password: Option<Arc<str>>,
-    /// The logical database.
     pub database: u32,
-    /// The version to speak.
     pub version: Version,
     /// The configured hosts are sentinels.
     pub sentinel: Option<Sentinel>,
@@ -65,13 +60,15 @@ pub trait Directory: Send + Sync + 'static {
     /// Whether this is the password of this user. Takes the same time whatever is wrong with it.
     fn is_password(&self, user: &str, password: &[u8]) -> bool;
 
-    /// The pool that serves a user in a logical database and a version. `user` is empty for a client that had not to log in.
+    /// The pool that serves a user in a logical database and a version. `user` is empty for a client that had not to
+    /// log in.
     ///
     /// # Errors
     /// There is none, for this reason, which is told to the client.
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String>;
 
-    /// The number of the configuration in force: while that stays, so does what [`route`](Directory::route) says of a pool.
+    /// The number of the configuration in force: while that stays, so does what [`route`](Directory::route) says of a
+    /// pool.
     fn epoch(&self) -> u64 {
         0
     }

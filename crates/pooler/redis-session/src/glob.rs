@@ -1,5 +1,6 @@
-//! Patterns of channels, as Redis compares them with names: `*`, `?`, `[abc]`, `[^a-c]`, `\\` before what means itself. A pattern is read
-//! once. What comparing may cost is bounded: the caller gives a number of steps for all patterns together.
+//! Patterns of channels, as Redis compares them with names: `*`, `?`, `[abc]`, `[^a-c]`, `\\` before what means itself.
+//! A pattern is read once. What comparing may cost is bounded: the caller gives a number of steps for all patterns
+//! together.
 
 /// Bytes of a pattern that is compared with names. Longer ones, which have no use, are left to Redis.
 pub(crate) const MAX_PATTERN: usize = 4096;
@@ -7,7 +8,6 @@ pub(crate) const MAX_PATTERN: usize = 4096;
 /// Sets of a pattern that is compared with names: what was read of each takes more memory than its text.
 const MAX_SETS: usize = 64;
 
-/// One that was read.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     elements: Box<[Element]>,
@@ -19,7 +19,6 @@ pub(crate) struct Pattern {
 enum Element {
     Any,
     Byte(u8),
-    /// The set at this place.
     Set(u8),
     /// Any number of bytes.
     Star,
@@ -68,8 +67,8 @@ impl Pattern {
         Some(Self { elements: elements.into(), sets: sets.into() })
     }
 
-    /// Whether it matches the whole name; `None` if `steps` do not suffice to find out. What follows a star is tried at each place, but only
-    /// the last star is ever gone back to.
+    /// Whether it matches the whole name; `None` if `steps` do not suffice to find out. What follows a star is tried at
+    /// each place, but only the last star is ever gone back to.
     pub(crate) fn matches(&self, name: &[u8], steps: &mut usize) -> Option<bool> {
         if name.is_empty() {
             // To Redis not even a star matches nothing.
@@ -150,7 +149,8 @@ mod tests {
         Pattern::read(pattern).unwrap().matches(name, &mut { MANY }).unwrap()
     }
 
-    /// The same as slowly as it can be: at each star all that may follow is tried. Redis 7.0 said the same of 6,000 random patterns.
+    /// The same as slowly as it can be: at each star all that may follow is tried. Redis 7.0 said the same of 6,000
+    /// random patterns.
     fn matches_slowly(pattern: &[u8], name: &[u8]) -> bool {
         match (pattern, name) {
             ([], _) => name.is_empty(),

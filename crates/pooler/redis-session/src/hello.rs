@@ -5,13 +5,10 @@ use crate::{Version, resp, resp::ReplyScanner};
 /// A database that could not be selected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outside {
-    /// Its number.
     pub database: u32,
-    /// What the server said.
     pub why: Box<str>,
 }
 
-/// A server's own words.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hello {
     /// Its database has not been selected yet.

@@ -1,12 +1,14 @@
-//! One server holds the subscriptions of all clients of a pool: who has subscribed to what, and which server it is. Knows no
-//! session; it is the same for all workers.
+//! One server holds the subscriptions of all clients of a pool: who has subscribed to what, and which server it is.
+//! Knows no session; it is the same for all workers.
 //!
-//! A client says what it *wishes*, and waits until the session of that server has dealt with it: only there do subscriptions begin and
-//! end. So for each client all that it is posted is in one order, in which nothing comes before its subscription and nothing
-//! behind its end. A wish that Redis must hear of is done when Redis has confirmed it; others at once.
+//! A client says what it *wishes*, and waits until the session of that server has dealt with it: only there do
+//! subscriptions begin and end. So for each client all that it is posted is in one order, in which nothing comes before
+//! its subscription and nothing behind its end. A wish that Redis must hear of is done when Redis has confirmed it;
+//! others at once.
 //!
-//! The server is sought by one of the clients, as any client asks for a server, and kept until nobody has a subscription any more.
-//! When it is lost, one of the clients seeks another, and all names are subscribed to anew there.
+//! The server is sought by one of the clients, as any client asks for a server, and kept until nobody has a
+//! subscription any more. When it is lost, one of the clients seeks another, and all names are subscribed to anew
+//! there.
 
 mod serving;
 
@@ -45,7 +47,6 @@ const MAX_STEPS: usize = 1 << 20;
 
 /// What is posted to a client begins with one of these, unless it is messages.
 pub(crate) mod word {
-    /// Its wish is done.
     pub(crate) const DONE: u8 = b'=';
     /// It was refused; the reason follows.
     pub(crate) const REFUSED: u8 = b'-';
@@ -73,7 +74,6 @@ pub(crate) struct Hubs {
     next_key: AtomicU64,
 }
 
-/// Those of one pool.
 pub(crate) struct Hub {
     key: u64,
     home: Home,
@@ -83,7 +83,6 @@ pub(crate) struct Hub {
     names: [HashMap<Name, Listeners>; 3],
     /// Where they are, by their keys: all who have a subscription or a wish.
     clients: HashMap<u64, ClientTag>,
-    /// Not looked at yet.
     wishes: VecDeque<Wish>,
     /// Names of which the last subscriber has gone.
     left: Vec<(Topic, Name)>,
@@ -165,9 +164,9 @@ impl Hubs {
         self.by_pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many more are told of what is published under this name than connections of Redis: each of those that Poolhouse has for
-    /// all its subscribers counts as one there. `None`: there are too many patterns to look through, or they are too
-    /// long.
+    /// How many more are told of what is published under this name than connections of Redis: each of those that
+    /// Poolhouse has for all its subscribers counts as one there. `None`: there are too many patterns to look through,
+    /// or they are too long.
     pub(crate) fn more_told(&self, topic: Topic, name: &[u8]) -> Option<i32> {
         let mut pools = self.lock();
         let (mut more, mut steps) = (0, MAX_STEPS);
@@ -205,7 +204,8 @@ impl Hubs {
         self.key() | OF_EVENTS
     }
 
-    /// A client wants something; [`word::DONE`] or [`word::REFUSED`] is posted to it. True if it has to seek a server for that.
+    /// A client wants something; [`word::DONE`] or [`word::REFUSED`] is posted to it. True if it has to seek a server
+    /// for that.
     pub(crate) fn wish(&self, pool: PoolId, me: ClientTag, wish: Wish, out: &mut Outbox) -> bool {
         let mut pools = self.lock();
         let (hub, seeks) = match pools.entry(pool) {
@@ -245,8 +245,8 @@ impl Hubs {
         }
     }
 
-    /// A client has the server that it sought. Returns the key under which that works for all from now on; `None` if it is not
-    /// needed any more.
+    /// A client has the server that it sought. Returns the key under which that works for all from now on; `None` if it
+    /// is not needed any more.
     pub(crate) fn arrive(&self, pool: PoolId, key: u64, server: ServerTag) -> Option<u64> {
         let mut pools = self.lock();
         let hub = pools.get_mut(&pool).filter(|hub| hub.home == Home::Sought(key))?;
@@ -256,7 +256,8 @@ impl Hubs {
         Some(hub.key)
     }
 
-    /// A client that was to seek a server is busy: another is to do it. False if it is not worth the trouble to ask one more.
+    /// A client that was to seek a server is busy: another is to do it. False if it is not worth the trouble to ask one
+    /// more.
     pub(crate) fn pass_on(&self, pool: PoolId, key: u64, out: &mut Outbox) -> bool {
         let mut pools = self.lock();
         let Some(hub) = pools.get_mut(&pool).filter(|hub| hub.home == Home::Sought(key)) else { return true };
@@ -284,7 +285,8 @@ impl Hubs {
         }
     }
 
-    /// Runs `f` with the hub that a server serves; false is returned if it is none any more, or if `f` says that it is over.
+    /// Runs `f` with the hub that a server serves; false is returned if it is none any more, or if `f` says that it is
+    /// over.
     pub(crate) fn serve(&self, pool: PoolId, key: u64, f: impl FnOnce(&mut Hub) -> bool) -> bool {
         let mut pools = self.lock();
         let Some(hub) = pools.get_mut(&pool).filter(|hub| hub.key == key) else { return false };

@@ -1,9 +1,9 @@
 //! Redis through the seam: what a client of Redis may ask, what Poolhouse answers itself, and what goes to a server.
 //!
-//! A client's state (who it is, its database, its version of the protocol, its name) lives with the client and is honoured on
-//! whatever server serves it. A server belongs to a client from its first unanswered command to its last reply; longer while the client
-//! has a transaction or watches keys; and for good once the client does what changes the connection itself, such as MONITOR. Subscriptions of
-//! all clients of a pool are held by one server (`hub`).
+//! A client's state (who it is, its database, its version of the protocol, its name) lives with the client and is
+//! honoured on whatever server serves it. A server belongs to a client from its first unanswered command to its last
+//! reply; longer while the client has a transaction or watches keys; and for good once the client does what changes the
+//! connection itself, such as MONITOR. Subscriptions of all clients of a pool are held by one server (`hub`).
 //!
 //! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
 #![forbid(unsafe_code)]
@@ -51,7 +51,6 @@ pub use http_sansio::{DEFAULT_MAX_REQUEST, Rules as HttpRules};
 /// Bytes that may wait for a client: what Redis itself lets wait for subscribers.
 const MAX_UNREAD: usize = 32 << 20;
 
-/// The protocol object.
 pub struct Redis {
     directory: Arc<dyn Directory>,
     /// What CLIENT ID tells the next client.
@@ -66,19 +65,17 @@ pub struct Redis {
     streams: client::Streams,
     /// How long clients wait for a server for a command that blocks.
     patience: patience::Patience,
-    /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was behind a write on a
-    /// shared one would wait with it.
+    /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was
+    /// behind a write on a shared one would wait with it.
     apart: AtomicU32,
 }
 
 /// What the clients of a listener hold that speak HTTP: bodies, requests, answers and messages that are not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HttpHeld {
-    /// Its number.
     pub listener: u16,
     /// Without the first 64 KB of each connection.
     pub bytes: u64,
-    /// So much it may be.
     pub most: u64,
 }
 

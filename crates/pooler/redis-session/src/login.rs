@@ -1,5 +1,5 @@
-//! Logging in to a server: HELLO with AUTH, or AUTH alone where HELLO is not known, then SELECT, and PING: a server that still loads
-//! its data takes all of them but the last.
+//! Logging in to a server: HELLO with AUTH, or AUTH alone where HELLO is not known, then SELECT, and PING: a server
+//! that still loads its data takes all of them but the last.
 
 use crate::{
     ServerLogin, Version,
@@ -7,7 +7,6 @@ use crate::{
     resp,
 };
 
-/// What is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Hello,
@@ -17,14 +16,12 @@ enum Step {
     Ping,
 }
 
-/// A login under way.
 pub struct Login {
     login: ServerLogin,
     step: Step,
     hello: Hello,
 }
 
-/// What became of it.
 pub enum Progress {
     /// Say this next. `accepted`: who we are is settled with it.
     Say { bytes: Vec<u8>, accepted: bool },
@@ -60,7 +57,6 @@ impl Login {
         resp::command(to, &words);
     }
 
-    /// Takes a whole reply.
     pub fn reply(&mut self, reply: &[u8]) -> Progress {
         let error = reply.strip_prefix(b"-").map(|error| String::from_utf8_lossy(error).trim_end().to_owned());
         match (self.step, error) {
@@ -82,7 +78,8 @@ impl Login {
             },
             (Step::Auth, None) => self.select(true),
             (Step::Select, None) => self.ping(false),
-            // A script runs, and nobody is let into another database meanwhile: what is asked there is what has to be told.
+            // A script runs, and nobody is let into another database meanwhile: what is asked there is what has to be
+            // told.
             (Step::Select, Some(error)) if error.starts_with("BUSY ") => {
                 self.hello.outside = Some(Outside { database: self.login.database, why: error.into() });
                 self.ping(false)
@@ -154,12 +151,14 @@ pub fn without_secret(message: String, login: &ServerLogin) -> String {
     }
 }
 
-/// Whether a server that works has no such database, or no such version of the protocol: what one client asks for is no outage.
+/// Whether a server that works has no such database, or no such version of the protocol: what one client asks for is no
+/// outage.
 fn is_unknown(error: &str) -> bool {
     ["NOPROTO", "ERR DB index", "ERR invalid DB index"].iter().any(|unknown| error.starts_with(unknown))
 }
 
-/// Whether a refusal holds until somebody changes something: wrong credentials, a database that does not exist. Not while a server loads its data, is full, or waits for its master.
+/// Whether a refusal holds until somebody changes something: wrong credentials, a database that does not exist. Not
+/// while a server loads its data, is full, or waits for its master.
 pub fn is_permanent(error: &str) -> bool {
     [
         "WRONGPASS",

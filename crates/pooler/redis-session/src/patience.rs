@@ -1,5 +1,6 @@
-//! How long clients wait for a server for a command that blocks (`BLPOP key 5`), where all servers are taken: as long as the command itself
-//! would wait, and then they get the answer that it has for that. Knows times and clients' numbers, and no session.
+//! How long clients wait for a server for a command that blocks (`BLPOP key 5`), where all servers are taken: as long
+//! as the command itself would wait, and then they get the answer that it has for that. Knows times and clients'
+//! numbers, and no session.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,7 +13,8 @@ use std::{
 
 use seam::LeaseFailure;
 
-/// A wait for a server that ended sooner is not begun anew: where `max_wait_time` is shorter, that would be done all the time.
+/// A wait for a server that ended sooner is not begun anew: where `max_wait_time` is shorter, that would be done all
+/// the time.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
 /// The waits of all clients, one each at most.
@@ -31,7 +33,6 @@ pub(crate) enum Outcome {
     Fails,
     /// It goes on, for another server.
     GoesOn,
-    /// Its time is over.
     IsOver,
 }
 

@@ -2,8 +2,8 @@
 
 use seam::{LeaseFailure, Refusal};
 
-/// How the errors of commands begin that were not sent to a server. Of all codes that Redis has, this is the one that most client libraries
-/// take for a sign to connect again or to try again, and none for a mistake in the command.
+/// How the errors of commands begin that were not sent to a server. Of all codes that Redis has, this is the one that
+/// most client libraries take for a sign to connect again or to try again, and none for a mistake in the command.
 pub const NO_SERVER: &str = "LOADING Poolhouse";
 
 /// The error of a command for which there is no server.
@@ -39,8 +39,8 @@ pub fn of_failure(why: &LeaseFailure) -> String {
     format!("{NO_SERVER}: {words}")
 }
 
-/// How the errors begin that Redis gives to one that connects, and that clients understand. Any other word may be Poolhouse's own, as
-/// in `TLS with ... failed`.
+/// How the errors begin that Redis gives to one that connects, and that clients understand. Any other word may be
+/// Poolhouse's own, as in `TLS with ... failed`.
 const CODES: [&str; 13] = [
     "ERR",
     "WRONGPASS",

@@ -119,8 +119,8 @@ impl Redis {
         Ok(part.taken)
     }
 
-    /// A server has answered whether its database is selected. Those who wait for it ask for a server anew, or have their commands
-    /// told why not.
+    /// A server has answered whether its database is selected. Those who wait for it ask for a server anew, or have
+    /// their commands told why not.
     fn tell_entered(
         &self,
         me: ServerTag,

@@ -1,10 +1,11 @@
-//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in, bytes and verdicts
-//! out: first the login, then one command after the other, in RESP2. Knows no socket, no time, no pool, and not what it asks.
+//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in,
+//! bytes and verdicts out: first the login, then one command after the other, in RESP2. Knows no socket, no time, no
+//! pool, and not what it asks.
 //!
-//! Who logs in with no password and to the first logical database says nothing before his first command, as small clients do; others say
-//! AUTH and SELECT. Call order: [`Requester::new`] when the connection is open, then [`Requester::take`] (with nothing, at first) until it
-//! says [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a command ([`Requester::ask`]), and `take` until
-//! [`Verdict::Answered`]; and again.
+//! Who logs in with no password and to the first logical database says nothing before his first command, as small
+//! clients do; others say AUTH and SELECT. Call order: [`Requester::new`] when the connection is open, then
+//! [`Requester::take`] (with nothing, at first) until it says [`Verdict::More`]; [`Verdict::Ready`] ends the login.
+//! From then on a command ([`Requester::ask`]), and `take` until [`Verdict::Answered`]; and again.
 
 use std::fmt;
 
@@ -26,7 +27,6 @@ pub enum Verdict {
     StartTls,
     /// The server has let us in; the choice of the logical database may follow.
     Authenticated,
-    /// It takes commands.
     Ready,
     /// The command is answered: [`Requester::error`] tells whether by an error.
     Answered,
@@ -39,7 +39,6 @@ pub struct Fault {
     pub reply: Option<ErrorReply>,
     /// Trying again cannot help until somebody changes something.
     pub permanent: bool,
-    /// For people.
     pub message: String,
 }
 
@@ -53,13 +52,13 @@ impl Fault {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorReply(Box<str>);
 
-/// Errors without a code of their own that are known by how they begin: what Redis and Poolhouse say to whom they turn away.
+/// Errors without a code of their own that are known by how they begin: what Redis and Poolhouse say to whom they turn
+/// away.
 const KNOWN: [(&str, &str); 3] = [
     ("ERR max number of clients reached", "too many clients"),
     ("LOADING Poolhouse: the server connections stayed busy", "no server in time"),
     ("LOADING Poolhouse: no connection to Redis", "redis unavailable"),
 ];
-/// No code is longer.
 const MAX_CODE: usize = 24;
 
 impl ErrorReply {
@@ -68,8 +67,8 @@ impl ErrorReply {
         Self(String::from_utf8_lossy(line.trim_ascii_end()).into())
     }
 
-    /// What people who count call it: a few words for those who are turned away, otherwise the code that it begins with (`WRONGTYPE`).
-    /// Never a part of what was asked.
+    /// What people who count call it: a few words for those who are turned away, otherwise the code that it begins with
+    /// (`WRONGTYPE`). Never a part of what was asked.
     pub fn kind(&self) -> &str {
         if let Some((_, kind)) = KNOWN.iter().find(|(begins, _)| self.0.starts_with(begins)) {
             return kind;
@@ -136,19 +135,12 @@ struct Part {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Nothing is said yet.
     New,
-    /// TLS is being made.
     Securing,
-    /// It may say who it is.
     Begin,
-    /// AUTH is said.
     Auth,
-    /// Who it is is settled.
     Accepted,
-    /// SELECT is said.
     Select,
-    /// It takes commands.
     Open,
     Closed,
 }
@@ -174,7 +166,8 @@ impl Requester {
         }
     }
 
-    /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to be closed.
+    /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to
+    /// be closed.
     ///
     /// # Errors
     /// The login is refused, or the server does not keep to the protocol.
@@ -222,7 +215,8 @@ impl Requester {
                         self.error = error;
                         return Ok(Verdict::Answered);
                     }
-                    // A server says why before it closes; everything else would be taken for an answer to what is asked next.
+                    // A server says why before it closes; everything else would be taken for an answer to what is asked
+                    // next.
                     self.farewell = Some(error.ok_or_else(|| Fault::violation("the server said something unasked"))?);
                 }
                 Phase::Securing | Phase::Closed => return Err(Fault::violation("nothing is expected here")),
@@ -317,12 +311,10 @@ impl Requester {
         self.farewell.as_ref()
     }
 
-    /// An answer is due.
     pub fn is_asking(&self) -> bool {
         self.asking
     }
 
-    /// Says goodbye.
     pub fn quit(&mut self, out: &mut Vec<u8>) {
         if self.phase == Phase::Open {
             resp::command(out, &[b"QUIT"]);

@@ -1,9 +1,9 @@
-//! The Redis serialization protocol (RESP2 and RESP3), as far as a proxy has to read it: where a command ends and what its
-//! arguments are, and where a reply ends, whatever is in it. No tree is built and nothing is copied.
+//! The Redis serialization protocol (RESP2 and RESP3), as far as a proxy has to read it: where a command ends and what
+//! its arguments are, and where a reply ends, whatever is in it. No tree is built and nothing is copied.
 //!
 //! It knows no connection and no state of a client. The protocol's rules are those of
-//! <https://redis.io/docs/latest/develop/reference/protocol-spec/>; what a server makes of a malformed request, and in which words,
-//! was observed of Redis 7.
+//! <https://redis.io/docs/latest/develop/reference/protocol-spec/>; what a server makes of a malformed request, and in
+//! which words, was observed of Redis 7.
 
 mod inline;
 mod number;

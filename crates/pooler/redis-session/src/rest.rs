@@ -1,7 +1,8 @@
 //! Redis over HTTP, after the contract that Upstash publishes for its REST API
 //! (<https://upstash.com/docs/redis/features/restapi>): what a request asks, what may be asked, and what is answered.
 //!
-//! HTTP itself is the crate `http-server`'s. Nothing here knows a connection or a pool: `client::rest` lets requests through to servers.
+//! HTTP itself is the crate `http-server`'s. Nothing here knows a connection or a pool: `client::rest` lets requests
+//! through to servers.
 
 pub(crate) mod call;
 pub(crate) mod form;
@@ -31,8 +32,8 @@ const JSON: &str = "application/json";
 /// Most commands of one request.
 pub(crate) const MAX_COMMANDS: usize = 100_000;
 
-/// Largest command, in bytes: it is sent whole, and the driver takes no more than 192 MB for a server at a time, what is sent before it
-/// included.
+/// Largest command, in bytes: it is sent whole, and the driver takes no more than 192 MB for a server at a time, what
+/// is sent before it included.
 pub(crate) const MAX_COMMAND: usize = 190 * 1024 * 1024;
 
 /// Largest answer, in bytes: it is held whole before it is sent.

@@ -1,5 +1,5 @@
-//! How a connection to a server begins: with a login; or, where the configured hosts are sentinels, with the question for the master,
-//! and on a connection to that one with a login and a look at whether it is the master.
+//! How a connection to a server begins: with a login; or, where the configured hosts are sentinels, with the question
+//! for the master, and on a connection to that one with a login and a look at whether it is the master.
 
 use crate::{
     ServerLogin,
@@ -9,15 +9,11 @@ use crate::{
     resp,
 };
 
-/// See the file's head.
 pub enum Start {
-    /// It is Redis itself.
     Server(Login),
-    /// It is a sentinel.
     Sentinel(Question),
     /// It is what a sentinel called the master.
     Master {
-        /// The login, at first.
         login: Login,
         /// What the login has brought: an old server is asked for its role by itself.
         asking: Option<hello::Hello>,
@@ -65,7 +61,6 @@ impl Start {
         }
     }
 
-    /// Takes a whole reply.
     pub fn reply(&mut self, reply: &[u8]) -> Progress {
         match self {
             Self::Server(login) => login.reply(reply),

@@ -1,4 +1,5 @@
-//! The server's side: its login, and whose reply is due. It knows no client's session: `replies` brings replies to clients.
+//! The server's side: its login, and whose reply is due. It knows no client's session: `replies` brings replies to
+//! clients.
 
 mod holding;
 mod outside;
@@ -16,11 +17,9 @@ use crate::{
 };
 use holding::Holding;
 
-/// A server's connection.
 pub struct Server {
     phase: Phase,
     hello: Hello,
-    /// Whose own it is.
     holder: Option<ClientTag>,
     /// The replies that are due, in order.
     due: VecDeque<Run>,
@@ -56,7 +55,6 @@ enum Phase {
 /// What comes with a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
-    /// Nothing.
     Plain,
     /// Whatever a script says, errors of the protocol included.
     Script,
@@ -96,15 +94,12 @@ struct Run {
 pub(crate) enum Says {
     /// All is for its holder, as it is.
     Stream(Option<ClientTag>),
-    /// Replies to clients.
     Replies,
     /// A reply to what Poolhouse asked while nobody held the server.
     Own,
-    /// Nothing of interest.
     Nothing,
 }
 
-/// A part of a reply.
 pub(crate) struct ReplyPart {
     /// For whom it is, if for anybody.
     pub whom: Option<Whom>,
@@ -185,7 +180,6 @@ impl Server {
         }
     }
 
-    /// A reply will come.
     pub(crate) fn expect(&mut self, whom: Option<Whom>, due: Due) {
         match self.due.back_mut() {
             Some(last) if last.due == due && last.whom == whom => last.times += 1,
@@ -236,7 +230,8 @@ impl Server {
         }
     }
 
-    /// Reads a reply, or a part of one; `None` if more of it has to come. [`end_reply`](Self::end_reply) is to be called behind its end.
+    /// Reads a reply, or a part of one; `None` if more of it has to come. [`end_reply`](Self::end_reply) is to be
+    /// called behind its end.
     pub(crate) fn read_reply(
         &mut self,
         me: ServerTag,
@@ -275,7 +270,8 @@ impl Server {
             if LOST_ITS_PLACE.iter().any(|words| bytes.starts_with(words)) {
                 out.push(Effect::Outdated { server: me });
             }
-            // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing else.
+            // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing
+            // else.
             self.closing |= self.holder.is_some() && due != Due::Script && bytes.starts_with(b"-ERR Protocol error");
         }
         Ok(Some(ReplyPart { whom, due, begins, taken: end.taken, over: end.over }))
@@ -355,11 +351,10 @@ impl Server {
 /// Bytes of names and numbers of subscribers that are changed. The driver holds more.
 const MAX_AUDIENCE: usize = 32 * 1024;
 
-/// What a server says that was the master and is a replica now: another one takes the writes. Replicas and scripts say the first, too,
-/// which is why the driver makes servers anew only now and then on that account.
+/// What a server says that was the master and is a replica now: another one takes the writes. Replicas and scripts say
+/// the first, too, which is why the driver makes servers anew only now and then on that account.
 const LOST_ITS_PLACE: [&[u8]; 2] = [b"-READONLY ", b"-UNBLOCKED force "];
 
-/// For the log.
 pub(crate) const LOST: &str = "the connection to Redis was lost";
 
 /// The beginning of what a server said, for people.

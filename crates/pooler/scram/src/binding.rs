@@ -1,22 +1,19 @@
-//! Channel binding: what ties a login to the TLS connection it runs in, so that nobody in between can pass it on. The one kind is
-//! `tls-server-end-point` (RFC 5929), as in PostgreSQL. Where the data come from is not known here.
+//! Channel binding: what ties a login to the TLS connection it runs in, so that nobody in between can pass it on. The
+//! one kind is `tls-server-end-point` (RFC 5929), as in PostgreSQL. Where the data come from is not known here.
 
 use crate::Error;
 
 /// The name of the one kind of channel binding.
 pub(crate) const KIND: &str = "tls-server-end-point";
 
-/// A SASL mechanism.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
     /// Without channel binding.
     Plain,
-    /// With it.
     Plus,
 }
 
 impl Mechanism {
-    /// Its registered name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "SCRAM-SHA-256",
@@ -40,7 +37,8 @@ pub enum ChannelBinding {
     /// It cannot, or will not: there is no TLS, or no data to bind to.
     #[default]
     Unsupported,
-    /// It could, but the server has not offered it. A server that has knows then that somebody in between has taken it away.
+    /// It could, but the server has not offered it. A server that has knows then that somebody in between has taken it
+    /// away.
     Unused,
     /// It binds to these data.
     Bound(Box<[u8]>),

@@ -28,7 +28,6 @@ pub struct Client {
 
 enum State {
     Greeted {
-        /// client-first-bare.
         bare: String,
         /// Where our nonce begins in it.
         nonce_at: usize,
@@ -70,8 +69,8 @@ impl Client {
         self.answer(server_first, |salt, iterations| Ok(cache.keys(password, salt, iterations)))
     }
 
-    /// The same with keys instead of a password: `find` is told the server's salt and iterations, and gives the keys that
-    /// fit. [`Error::NoKeys`] if it has none.
+    /// The same with keys instead of a password: `find` is told the server's salt and iterations, and gives the keys
+    /// that fit. [`Error::NoKeys`] if it has none.
     pub fn respond_with<K: std::ops::Deref<Target = LoginKeys>>(
         &mut self,
         server_first: &[u8],

@@ -31,7 +31,6 @@ pub(crate) fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> 
     pbkdf2::pbkdf2_hmac_array::<Sha256, KEY>(password, salt, iterations)
 }
 
-/// A ^ B.
 pub(crate) fn xor(a: &[u8; KEY], b: &[u8; KEY]) -> [u8; KEY] {
     core::array::from_fn(|i| a[i] ^ b[i])
 }

@@ -1,5 +1,6 @@
-//! Keys that are derived part by part. A server names the number of iterations, and a million of them take so long that a thread that
-//! serves others must not make them at once. Knows no thread and no clock: the owner says when the next part is due.
+//! Keys that are derived part by part. A server names the number of iterations, and a million of them take so long that
+//! a thread that serves others must not make them at once. Knows no thread and no clock: the owner says when the next
+//! part is due.
 
 use std::{
     collections::VecDeque,
@@ -38,7 +39,6 @@ pub enum Hash {
     Sha256,
 }
 
-/// Keys on their way.
 pub struct Derivation {
     name: [u8; KEY],
     rounds: Rounds,
@@ -58,8 +58,8 @@ struct Hi<M, const N: usize> {
 }
 
 impl Derivation {
-    /// Goes on for a part, unless `cache` has got the keys from another login meanwhile. True if it has them now: the client may respond at
-    /// once.
+    /// Goes on for a part, unless `cache` has got the keys from another login meanwhile. True if it has them now: the
+    /// client may respond at once.
     pub fn go_on(&mut self, cache: &KeyCache) -> bool {
         if cache.knows(&self.name) {
             return true;
@@ -81,8 +81,8 @@ impl fmt::Debug for Derivation {
 }
 
 impl KeyCache {
-    /// What has to be derived part by part before the client can respond to this challenge; `None` where nothing has, or where the
-    /// challenge is none.
+    /// What has to be derived part by part before the client can respond to this challenge; `None` where nothing has,
+    /// or where the challenge is none.
     pub fn slow(&self, hash: Hash, server_first: &[u8], password: &str) -> Option<Derivation> {
         let mut attributes = Attributes::new(message::text(server_first).ok()?);
         attributes.expect('r', "a nonce").ok()?;
@@ -135,9 +135,9 @@ impl<M, const N: usize> Drop for Hi<M, N> {
     }
 }
 
-/// Whose part is next, one part each [`PAUSE`]: all parts of the first, then of the second. Took they turns, all might take longer than a
-/// login may, and none would ever end. There is an entry for each server that is being logged in to and has asked for many iterations, at
-/// most.
+/// Whose part is next, one part each [`PAUSE`]: all parts of the first, then of the second. Took they turns, all might
+/// take longer than a login may, and none would ever end. There is an entry for each server that is being logged in to
+/// and has asked for many iterations, at most.
 pub struct Turns<T>(Mutex<Waiting<T>>);
 
 struct Waiting<T> {
@@ -146,7 +146,6 @@ struct Waiting<T> {
 }
 
 impl<T> Turns<T> {
-    /// It waits for a part.
     pub fn add(&self, whose: T) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_back(whose);
     }

@@ -1,4 +1,5 @@
-//! SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, RFC 7677) for both ends, and SCRAM-SHA-1 for clients: bytes in, bytes out.
+//! SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, RFC 7677) for both ends, and SCRAM-SHA-1 for clients: bytes in,
+//! bytes out.
 //!
 //! It knows no connection, no protocol that carries the exchange and no source of randomness: nonces and secrets are
 //! arguments. The stored form of a verifier is PostgreSQL's. No type here shows a secret in its `Debug` output.

@@ -1,5 +1,5 @@
-//! What a login leaves behind that is enough to log in elsewhere as the same user: the keys, not the password. Only a server
-//! with the very same verifier (same salt, same iterations) accepts them. Never shown, wiped when dropped.
+//! What a login leaves behind that is enough to log in elsewhere as the same user: the keys, not the password. Only a
+//! server with the very same verifier (same salt, same iterations) accepts them. Never shown, wiped when dropped.
 
 use std::fmt;
 

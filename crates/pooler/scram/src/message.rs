@@ -16,7 +16,6 @@ pub enum Error {
     WrongProof,
     /// The peer is bound to another TLS connection: somebody is in between.
     WrongChannel,
-    /// A message out of turn.
     OutOfTurn,
     /// The server's number of iterations is no number from 1 to [`MAX_ITERATIONS`].
     Iterations,
@@ -119,7 +118,6 @@ pub(crate) fn gs2_header(text: &str) -> Result<(BindingFlag<'_>, &str, &str), Er
     Ok((flag, header, bare))
 }
 
-/// The message as text.
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::Malformed("UTF-8"))
 }

@@ -10,7 +10,8 @@ use crate::message::{self, Attributes, BindingFlag, Error};
 use crate::verifier::key_from;
 use crate::{LoginKeys, Mock, Shape, Verifier};
 
-/// One login, seen from the server. Call [`Server::first`] or [`Server::first_bound`], then [`Server::last`], each once.
+/// One login, seen from the server. Call [`Server::first`] or [`Server::first_bound`], then [`Server::last`], each
+/// once.
 pub struct Server {
     verifier: Arc<Verifier>,
     /// Nobody can succeed: the user does not exist.
@@ -29,7 +30,6 @@ enum State {
         binding: Vec<u8>,
         /// client-first-bare, a comma, server-first: what both sides sign, so far.
         signed: String,
-        /// Both nonces.
         nonce: String,
     },
     /// The client has proved that it knows the password.

@@ -1,5 +1,5 @@
-//! The client's side of SCRAM-SHA-1 (RFC 5802), for servers that know a user's password in no other way: MongoDB before version 4.0.
-//! SHA-1 is no longer safe for signatures; as the function of an HMAC it still is.
+//! The client's side of SCRAM-SHA-1 (RFC 5802), for servers that know a user's password in no other way: MongoDB before
+//! version 4.0. SHA-1 is no longer safe for signatures; as the function of an HMAC it still is.
 
 use std::fmt;
 
@@ -25,7 +25,6 @@ pub struct Sha1Client(State);
 
 enum State {
     Greeted {
-        /// client-first-bare.
         bare: String,
         /// Where our nonce begins in it.
         nonce_at: usize,

@@ -12,8 +12,9 @@ use crate::prepare::prepare;
 /// Iterations that PostgreSQL uses unless told otherwise.
 pub const DEFAULT_ITERATIONS: u32 = 4096;
 
-/// Most iterations accepted, in a stored verifier and from a server, as by PgBouncer. Keys for a server's login are derived once for a
-/// password and salt, this many [part by part](crate::Derivation): 244 times as much as PostgreSQL's 4096.
+/// Most iterations accepted, in a stored verifier and from a server, as by PgBouncer. Keys for a server's login are
+/// derived once for a password and salt, this many [part by part](crate::Derivation): 244 times as much as PostgreSQL's
+/// 4096.
 pub const MAX_ITERATIONS: u32 = 1_000_000;
 
 /// Longest salt accepted, in bytes.
@@ -43,7 +44,6 @@ pub struct Shape {
 }
 
 impl Default for Shape {
-    /// PostgreSQL's own.
     fn default() -> Self {
         Self { iterations: DEFAULT_ITERATIONS, salt: SALT }
     }
@@ -92,7 +92,6 @@ impl Verifier {
         Self { iterations, salt: salt.into(), stored_key, server_key }
     }
 
-    /// Reads the stored form.
     pub fn parse(text: &str) -> Result<Self, VerifierError> {
         let rest = text.strip_prefix(PREFIX).ok_or(VerifierError::Scheme)?;
         let (rounds, keys) = rest.split_once('$').ok_or(VerifierError::Shape)?;

@@ -83,7 +83,8 @@ pub enum LeaseFailure {
     QueueFull,
     /// The pool was cleared or closed.
     Closed,
-    /// The pool was unused for long and was forgotten just before the client asked. What hands out ids of pools has another for it.
+    /// The pool was unused for long and was forgotten just before the client asked. What hands out ids of pools has
+    /// another for it.
     Forgotten,
 }
 
@@ -119,21 +120,18 @@ impl Outage {
 pub enum Refusal {
     /// The hard limit of clients is reached.
     TooManyClients {
-        /// That limit.
         limit: u32,
     },
-    /// It has just logged in, and its database or its user has as many clients as it may have. What was wished for it since
-    /// [`Effect::LoggedIn`](crate::Effect::LoggedIn) has been dropped. If its session says nothing now, what was to be sent to it is sent
-    /// after all, and the session tells it why in answer to what it asks next.
+    /// It has just logged in, and its database or its user has as many clients as it may have. What was wished for it
+    /// since [`Effect::LoggedIn`](crate::Effect::LoggedIn) has been dropped. If its session says nothing now, what was
+    /// to be sent to it is sent after all, and the session tells it why in answer to what it asks next.
     Full {
         /// Whose clients are too many.
         of: Tenant,
-        /// How many there may be.
         limit: u32,
     },
     /// Too many failed logins from this address: it was not the client's turn in time.
     Throttled {
-        /// When to try again.
         retry_after: Duration,
     },
     /// Login took longer than allowed.
@@ -150,10 +148,10 @@ pub enum Refusal {
     ShuttingDown,
     /// Its database is being drained.
     Drained {
-        /// It has just logged in, and what was to be sent to it since has been dropped, the answer to its login first of all.
+        /// It has just logged in, and what was to be sent to it since has been dropped, the answer to its login first
+        /// of all.
         at_login: bool,
     },
-    /// Closed by an operator.
     Killed,
     /// It has not logged in, and another client has got its place.
     Crowded,
@@ -162,17 +160,18 @@ pub enum Refusal {
 /// How the driver treats clients because of what they speak.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientRules {
-    /// They send as much as they like before they read, and the upstream keeps the replies for them. Then a client that holds a
-    /// server is listened to while it does not read; otherwise that would be a deadlock.
+    /// They send as much as they like before they read, and the upstream keeps the replies for them. Then a client that
+    /// holds a server is listened to while it does not read; otherwise that would be a deadlock.
     pub upstream_keeps_replies: bool,
-    /// One that ends its side gets the answers to what it has asked for, unless that waits for what others may do. Otherwise it has gone,
-    /// and what it has asked for is cancelled: that it asks for no more cannot be told from that it hears no more.
+    /// One that ends its side gets the answers to what it has asked for, unless that waits for what others may do.
+    /// Otherwise it has gone, and what it has asked for is cancelled: that it asks for no more cannot be told from that
+    /// it hears no more.
     pub answers_half_closed: bool,
-    /// Their session bounds what is sent to a client that does not read, and keeps the rest itself: then the server that the client
-    /// holds is listened to meanwhile, so that it gets free.
+    /// Their session bounds what is sent to a client that does not read, and keeps the rest itself: then the server
+    /// that the client holds is listened to meanwhile, so that it gets free.
     pub session_keeps_replies: bool,
-    /// Bytes that may wait for a client that does not read what is sent to it; with more it is disconnected. Only what is posted to it
-    /// can be so much: otherwise whoever sends is not listened to meanwhile. 32 MB at most.
+    /// Bytes that may wait for a client that does not read what is sent to it; with more it is disconnected. Only what
+    /// is posted to it can be so much: otherwise whoever sends is not listened to meanwhile. 32 MB at most.
     pub max_unread: usize,
 }
 
@@ -195,28 +194,32 @@ impl Default for ClientRules {
 /// For a server: `server_start` when the connection is open, then `server_input`;
 /// `Effect::Ready` ends its start-up and makes it available, or `Effect::Keep` keeps it from everybody.
 ///
-/// - Effects are executed in order. What they set off for others (grants, failures, wakes, departures) is called after the
-///   whole outbox, never from within it; only the client that asks may be granted its own lease at once.
-/// - Input that was held back is handed over again after `granted`, `lease_failed`, `Effect::Wake`, or with more bytes behind
-///   it, unless the session says otherwise ([`Outbox::need`], [`Outbox::UNTIL_WOKEN`]). A call that consumed a part is followed by another with the rest.
-/// - A server that nobody holds may still get input: whatever its session makes of that, it has no client to send it to.
-/// - After `Effect::Close` of a client, what it holds is released through `client_gone` at once, though its last bytes may still
-///   be leaving. After `Effect::Close` of a server, or its end, `server_gone` is called if somebody holds it; that
-///   lease is then over without a release.
-/// - A server that its session keeps for itself ([`Effect::Keep`](crate::Effect::Keep)) stays on its worker; `server_gone` is
-///   called for it as for one that is held. If its pool has given it up by the end of its start-up, `retire` is called instead.
+/// - Effects are executed in order. What they set off for others (grants, failures, wakes, departures) is called after
+///   the whole outbox, never from within it; only the client that asks may be granted its own lease at once.
+/// - Input that was held back is handed over again after `granted`, `lease_failed`, `Effect::Wake`, or with more bytes
+///   behind it, unless the session says otherwise ([`Outbox::need`], [`Outbox::UNTIL_WOKEN`]). A call that consumed a
+///   part is followed by another with the rest.
+/// - A server that nobody holds may still get input: whatever its session makes of that, it has no client to send it
+///   to.
+/// - After `Effect::Close` of a client, what it holds is released through `client_gone` at once, though its last bytes
+///   may still be leaving. After `Effect::Close` of a server, or its end, `server_gone` is called if somebody holds it;
+///   that lease is then over without a release.
+/// - A server that its session keeps for itself ([`Effect::Keep`](crate::Effect::Keep)) stays on its worker;
+///   `server_gone` is called for it as for one that is held. If its pool has given it up by the end of its start-up,
+///   `retire` is called instead.
 /// - After [`refuse`](Protocol::refuse) or `Effect::Close` the driver hands a session no more input.
-/// - A shared server lives on the worker of the clients that share it. A client has one share of a pool at a time, from its first request
-///   to the last reply that is due to it, and is not called idle meanwhile; then it leaves ([`Effect::Leave`](crate::Effect::Leave)), so
-///   that the server can be had back. Once the driver wants that, it lets nobody join, and hands no more input to those who have a
-///   share, but for the first after `granted`, in which a session sends a request or leaves. A request goes to a shared server whole, in
-///   one call, and its reply depends on no more input. The driver may keep a server that nobody has a share of for a while.
-///   A client that goes while replies are due leaves with [`Verdict::Reset`](crate::Verdict::Reset); the server's session goes on and
-///   drops what comes for it. After [`Verdict::Discard`](crate::Verdict::Discard) nobody joins any more.
-/// - When a shared server is gone, `server_gone` is called and then `share_ended` for each client that has a share; one that is
-///   being closed sends nothing then.
-/// - Held-back input is also handed over again after a client has left a server that was wanted back, after `server_gone` and
-///   `share_ended`, and when a cancel request that concerned its server has ended.
+/// - A shared server lives on the worker of the clients that share it. A client has one share of a pool at a time, from
+///   its first request to the last reply that is due to it, and is not called idle meanwhile; then it leaves
+///   ([`Effect::Leave`](crate::Effect::Leave)), so that the server can be had back. Once the driver wants that, it lets
+///   nobody join, and hands no more input to those who have a share, but for the first after `granted`, in which a
+///   session sends a request or leaves. A request goes to a shared server whole, in one call, and its reply depends on
+///   no more input. The driver may keep a server that nobody has a share of for a while. A client that goes while
+///   replies are due leaves with [`Verdict::Reset`](crate::Verdict::Reset); the server's session goes on and drops what
+///   comes for it. After [`Verdict::Discard`](crate::Verdict::Discard) nobody joins any more.
+/// - When a shared server is gone, `server_gone` is called and then `share_ended` for each client that has a share; one
+///   that is being closed sends nothing then.
+/// - Held-back input is also handed over again after a client has left a server that was wanted back, after
+///   `server_gone` and `share_ended`, and when a cancel request that concerned its server has ended.
 pub trait Protocol: Send + Sync + 'static {
     /// The state of a client's connection; small, because tens of thousands are idle.
     type Client: Send + 'static;
@@ -229,13 +232,12 @@ pub trait Protocol: Send + Sync + 'static {
         ClientRules::default()
     }
 
-    /// So much time has passed since the driver began. Told every now and then, at least every 20 ms as long as anything happens: sessions
-    /// have no clock of their own. All that may be left in the outbox are posts and errands.
+    /// So much time has passed since the driver began. Told every now and then, at least every 20 ms as long as
+    /// anything happens: sessions have no clock of their own. All that may be left in the outbox are posts and errands.
     fn tell_time(&self, now: Duration, out: &mut Outbox) {
         let _ = (now, out);
     }
 
-    /// A client was accepted.
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Self::Client;
 
     /// A connection to the upstream of `pool` is open.
@@ -290,8 +292,8 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// The lease that the client asked for is not to be had. `arrived`: bytes that the client had sent by then, as far as they
-    /// have arrived, from the first one on that was not consumed. Whoever sent them did not know of this.
+    /// The lease that the client asked for is not to be had. `arrived`: bytes that the client had sent by then, as far
+    /// as they have arrived, from the first one on that was not consumed. Whoever sent them did not know of this.
     fn lease_failed(
         &self,
         me: ClientTag,
@@ -301,8 +303,8 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// Bytes that another session left with [`Effect::Post`](crate::Effect::Post) for a client. `key` tells whether they are
-    /// for this one. Spans are of these bytes: what is sent so to many clients is not copied for each.
+    /// Bytes that another session left with [`Effect::Post`](crate::Effect::Post) for a client. `key` tells whether
+    /// they are for this one. Spans are of these bytes: what is sent so to many clients is not copied for each.
     fn posted_to_client(&self, me: ClientTag, client: &mut Self::Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         let _ = (me, client, key, bytes, out);
         unreachable!("the protocol never posts anything");
@@ -314,7 +316,8 @@ pub trait Protocol: Send + Sync + 'static {
         unreachable!("the protocol never posts anything");
     }
 
-    /// Somebody [asks all clients](crate::Effect::Survey), this one among them: what its session says is appended to `answer`.
+    /// Somebody [asks all clients](crate::Effect::Survey), this one among them: what its session says is appended to
+    /// `answer`.
     fn surveyed(
         &self,
         me: ClientTag,
@@ -343,8 +346,8 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// A server's connection has ended, by itself or because its session asked for it. Its holders get an error; the lease is
-    /// over without a release.
+    /// A server's connection has ended, by itself or because its session asked for it. Its holders get an error; the
+    /// lease is over without a release.
     fn server_gone(
         &self,
         me: ServerTag,
@@ -353,16 +356,16 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// The server that the client shares with others has gone: `server_gone` was called before. The share is over without
-    /// [`Effect::Leave`](crate::Effect::Leave). A client that is being closed hears of it, too.
+    /// The server that the client shares with others has gone: `server_gone` was called before. The share is over
+    /// without [`Effect::Leave`](crate::Effect::Leave). A client that is being closed hears of it, too.
     fn share_ended(&self, me: ClientTag, client: &mut Self::Client, out: &mut Outbox) {
         let _ = (me, client, out);
         unreachable!("the protocol never shares a server");
     }
 
-    /// The client is to be told why it must go. A client that was just accepted may be answered
-    /// later, when it is able to understand: the session then leaves no effect now, goes on receiving input, and ends with
-    /// `Effect::Close`. In all other cases the driver closes it afterwards and calls `client_gone`.
+    /// The client is to be told why it must go. A client that was just accepted may be answered later, when it is able
+    /// to understand: the session then leaves no effect now, goes on receiving input, and ends with `Effect::Close`. In
+    /// all other cases the driver closes it afterwards and calls `client_gone`.
     fn refuse(&self, me: ClientTag, client: &mut Self::Client, why: Refusal, out: &mut Outbox);
 
     /// Clean a server that was released with [`Verdict::Reset`](crate::Verdict::Reset), or that is idle and to go on an
@@ -378,14 +381,16 @@ pub trait Protocol: Send + Sync + 'static {
     fn retire(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
 
     /// The pool makes its servers anew, or is to have this one for others, which goes on on its own account
-    /// ([`Effect::Keep`](crate::Effect::Keep)). It is to be released as soon as it is at rest. Told again and again until it is.
+    /// ([`Effect::Keep`](crate::Effect::Keep)). It is to be released as soon as it is at rest. Told again and again
+    /// until it is.
     fn outdated(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
         let _ = (me, server, out);
     }
 
-    /// The client got this server of `pool` to [keep it for long](crate::LeaseKind::Lasting). The pool has become smaller since, and those who
-    /// keep servers have all that there are, while others wait: it is to give it back in the way that harms it least, and to go if it can give
-    /// it back in no other way. Told again now and then until the server has come back. False: what it waits for ends soon by itself.
+    /// The client got this server of `pool` to [keep it for long](crate::LeaseKind::Lasting). The pool has become
+    /// smaller since, and those who keep servers have all that there are, while others wait: it is to give it back in
+    /// the way that harms it least, and to go if it can give it back in no other way. Told again now and then until the
+    /// server has come back. False: what it waits for ends soon by itself.
     fn give_way(
         &self,
         me: ClientTag,
@@ -409,7 +414,8 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// The TLS handshake that the session asked for with [`Effect::StartTls`](crate::Effect::StartTls) is done; its input goes on.
+    /// The TLS handshake that the session asked for with [`Effect::StartTls`](crate::Effect::StartTls) is done; its
+    /// input goes on.
     fn client_secured(&self, me: ClientTag, client: &mut Self::Client, secured: Secured, out: &mut Outbox) {
         let _ = (me, client, secured, out);
         unreachable!("the protocol never asks for TLS");
@@ -432,8 +438,9 @@ pub trait Protocol: Send + Sync + 'static {
         let _ = pool;
     }
 
-    /// Whether a server has nothing to do for the client that holds it until more comes from that client, though a request is under way:
-    /// a part of it is still to come. The worker asks this only when nothing has come from either for a while.
+    /// Whether a server has nothing to do for the client that holds it until more comes from that client, though a
+    /// request is under way: a part of it is still to come. The worker asks this only when nothing has come from either
+    /// for a while.
     fn awaits_client(&self, client: &Self::Client, server: &Self::Server) -> bool {
         let _ = (client, server);
         false

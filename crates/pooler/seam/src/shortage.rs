@@ -14,14 +14,12 @@ pub struct Shortage {
     pub between: u32,
     /// Servers that are free, and not for a client that keeps one for long.
     pub left: u32,
-    /// What allowed no more.
     pub limit: Limit,
 }
 
 /// What allows no more servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// A setting.
     Setting(&'static str),
     /// The setting of connections that are made at a time.
     AtATime(&'static str),

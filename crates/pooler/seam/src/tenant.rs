@@ -6,7 +6,6 @@ use core::fmt;
 /// All clients of a database, or all of a user.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Tenant {
-    /// Of a database.
     Database {
         /// What its clients speak.
         protocol: &'static str,

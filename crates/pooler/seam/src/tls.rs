@@ -9,7 +9,6 @@ pub enum Encryption {
     /// It has none.
     #[default]
     Off,
-    /// As the client likes.
     Allow,
     /// Nobody logs in without it.
     Require,
@@ -18,11 +17,11 @@ pub enum Encryption {
 /// What a TLS handshake that succeeded has shown.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Secured {
-    /// The channel binding `tls-server-end-point` (RFC 5929): a hash of the certificate of whoever accepted the connection.
-    /// `None` where the signature algorithm of that certificate defines none.
+    /// The channel binding `tls-server-end-point` (RFC 5929): a hash of the certificate of whoever accepted the
+    /// connection. `None` where the signature algorithm of that certificate defines none.
     pub end_point: Option<Box<[u8]>>,
-    /// The common name in the certificate of a client, which an authority named by the configuration has signed. `None` without a
-    /// certificate, and for servers.
+    /// The common name in the certificate of a client, which an authority named by the configuration has signed. `None`
+    /// without a certificate, and for servers.
     pub peer_name: Option<String>,
     /// An application protocol was agreed upon (ALPN).
     pub alpn: bool,

@@ -1,5 +1,5 @@
-//! The admin address: metrics, health and JSON views of a running driver over HTTP, and [`orders`], all behind a [`guard`].
-//! Asked questions block, so they are asked from threads of their own, few at a time.
+//! The admin address: metrics, health and JSON views of a running driver over HTTP, and [`orders`], all behind a
+//! [`guard`]. Asked questions block, so they are asked from threads of their own, few at a time.
 
 use std::{
     collections::HashSet,
@@ -59,7 +59,8 @@ pub use orders::Control;
 
 /// Questions that may be in progress at once; further ones are answered with 503.
 const MAX_QUESTIONS: usize = 4;
-/// Long answers that may be on their way at once; further ones are 503. Each keeps a snapshot of all pools until it has been read.
+/// Long answers that may be on their way at once; further ones are 503. Each keeps a snapshot of all pools until it has
+/// been read.
 const MAX_LONG_ANSWERS: usize = 8;
 
 /// Entries of a list unless the question says otherwise.
@@ -132,7 +133,8 @@ impl Inner {
         })
     }
 
-    /// Databases that are configured by name, and not those that clients made up: the word of their protocol, and the name.
+    /// Databases that are configured by name, and not those that clients made up: the word of their protocol, and the
+    /// name.
     fn names(&self) -> HashSet<(&'static str, String)> {
         self.config().databases.iter().map(|database| (database.kind.word(), database.name.clone())).collect()
     }
@@ -187,7 +189,6 @@ impl Admin {
         }
     }
 
-    /// What it answers to.
     pub fn router(&self) -> Router {
         Router::new()
             .route("/", get(page))

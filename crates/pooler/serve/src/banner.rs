@@ -30,7 +30,8 @@ pub fn show(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>, 
     }
 }
 
-/// Writes to standard error if that can be: `eprint` panics when the disk under it is full, which is no reason not to serve.
+/// Writes to standard error if that can be: `eprint` panics when the disk under it is full, which is no reason not to
+/// serve.
 pub fn tell(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
@@ -112,7 +113,6 @@ fn psql(config: &Config, endpoint: &Endpoint, database: &Database) -> String {
     format!("psql -h {} -p {port}{user} {}", quoted(&host), quoted(name))
 }
 
-/// The same for Redis.
 fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
     let place = match endpoint {
         Endpoint::Tcp(address) if address.ip() == Ipv4Addr::UNSPECIFIED => format!("-p {}", address.port()),
@@ -126,7 +126,6 @@ fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
     }
 }
 
-/// The same for MongoDB.
 fn mongosh(config: &Config, endpoint: &Endpoint) -> String {
     let place = match endpoint {
         Endpoint::Tcp(address) => from_here(*address).to_string(),
@@ -150,7 +149,6 @@ fn curl(endpoint: &Endpoint, tls: bool) -> String {
     format!("curl -H \"Authorization: Bearer $TOKEN\" {place}")
 }
 
-/// Fit for a shell.
 fn quoted(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-./:@".contains(&b);
     match !text.is_empty() && text.bytes().all(plain) {

@@ -32,7 +32,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
     pub fn here() -> Self {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         Self { descriptors: limit.maximum.unwrap_or(u64::MAX) }
@@ -69,8 +68,8 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     found
 }
 
-/// The errors in what could be read of a configuration that has others, without those that may only come from the others. Only the parts
-/// that are intact are held against each other.
+/// The errors in what could be read of a configuration that has others, without those that may only come from the
+/// others. Only the parts that are intact are held against each other.
 pub(crate) fn errors_of_a_part(config: &Config, intact: Intact) -> Vec<Problem> {
     let mut found = Vec::new();
     places::duplicates(config, &mut found);
@@ -134,8 +133,8 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     }
 }
 
-/// Hosts that have pools of their own, each with all sizes and limits of the database, and a connection that asks the host what it is:
-/// those of MongoDB. Hosts of the others stand for each other, in one pool.
+/// Hosts that have pools of their own, each with all sizes and limits of the database, and a connection that asks the
+/// host what it is: those of MongoDB. Hosts of the others stand for each other, in one pool.
 fn hosts_with_pools(database: &Database) -> Option<u64> {
     (database.kind == Kind::MongoDb).then_some(database.hosts.addresses.len() as u64)
 }

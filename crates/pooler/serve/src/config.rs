@@ -39,9 +39,7 @@ pub use userlist::{Entry, Unreadable, parse as parse_userlist};
 pub struct Config {
     /// The file it was read from; `None` when it came from the command line.
     pub source: Option<Source>,
-    /// The process.
     pub serve: Serve,
-    /// The admin address.
     pub admin: Admin,
     /// Limits over all databases and users.
     pub limits: Limits,
@@ -53,7 +51,6 @@ pub struct Config {
     pub databases: Vec<Database>,
     /// Who may ask; empty or without passwords when clients are not authenticated.
     pub users: Vec<User>,
-    /// Who may ask over HTTP.
     pub tokens: Vec<Token>,
 }
 
@@ -83,7 +80,6 @@ impl Config {
 /// A configuration file as it was read.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its path, as given.
     pub path: PathBuf,
     /// Its text, which may hold passwords.
     pub text: Secret,
@@ -91,7 +87,6 @@ pub struct Source {
     pub secret_files: Vec<PathBuf>,
 }
 
-/// The process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Serve {
     /// Worker threads; 0 is one per CPU.
@@ -110,7 +105,8 @@ pub struct Serve {
     pub log_disconnections: bool,
 }
 
-/// Less than the 30 s after which Kubernetes, and the 90 s after which systemd, kills a process that it has asked to stop.
+/// Less than the 30 s after which Kubernetes, and the 90 s after which systemd, kills a process that it has asked to
+/// stop.
 const DEFAULT_DRAIN_TIME: Duration = Duration::from_secs(25);
 
 impl Default for Serve {
@@ -127,10 +123,8 @@ impl Default for Serve {
     }
 }
 
-/// Most worker threads.
 pub const MAX_WORKERS: u32 = 255;
 
-/// The admin address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admin {
     /// Where it listens; `None` is off.
@@ -143,7 +137,6 @@ pub struct Admin {
     pub token: Option<Secret>,
     /// Names by which it may be asked, beside addresses and `localhost`.
     pub names: Vec<String>,
-    /// Where its keys stand.
     pub spots: Spots,
 }
 
@@ -168,28 +161,23 @@ pub struct Limits {
     pub max_server_connections: u32,
     /// Servers of each user over all databases, unless the user has a limit of its own.
     pub max_user_connections: u32,
-    /// Where its keys stand.
     pub spots: Spots,
 }
 
-/// Where clients come in.
 #[derive(Clone, Debug)]
 pub struct Listener {
     /// The kind of database that its clients ask.
     pub kind: Kind,
-    /// The address.
     pub listen: Endpoint,
     /// Permissions of a Unix socket.
     pub socket_mode: u32,
     /// Soft and hard limit of clients.
     pub gate: GateConfig,
-    /// Time-outs of clients.
     pub timeouts: Timeouts,
     /// TLS, if clients get it here.
     pub tls: Option<ListenerTls>,
     /// Its clients speak HTTP, under these rules.
     pub http: Option<Arc<HttpRules>>,
-    /// Where its keys stand.
     pub spots: Spots,
 }
 
@@ -200,7 +188,6 @@ pub struct Database {
     pub kind: Kind,
     /// What clients call it; `*` is whatever no other one is called.
     pub name: String,
-    /// Where it is.
     pub hosts: Hosts,
     /// These hosts are sentinels, to be asked for the master.
     pub sentinel: Option<Sentinel>,
@@ -212,9 +199,7 @@ pub struct Database {
     pub database: Option<String>,
     /// Whom to log in as there; `None` is the client's own user with its own password.
     pub user: Option<String>,
-    /// With which password.
     pub password: Option<Secret>,
-    /// TLS towards it.
     pub tls: UpstreamTls,
     /// Further start-up parameters.
     pub parameters: Vec<(String, String)>,
@@ -232,14 +217,12 @@ pub struct Database {
     pub ignored: Vec<Ignored>,
     /// The name whose hosts are looked up.
     pub srv: Option<SrvName>,
-    /// Where its keys stand.
     pub spots: Spots,
 }
 
 /// The name of the fallback database.
 pub const FALLBACK: &str = "*";
 
-/// The rules of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolSettings {
     /// When a server returns to its pool.
@@ -284,9 +267,7 @@ impl Default for PoolSettings {
 /// Whether the size of a pool is tuned while it runs (`max_size = "auto"`), and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AutoSize {
-    /// It is.
     pub on: bool,
-    /// The smallest size.
     pub least: u32,
     /// The largest size; `None`: [`AutoSize::MOST`], or what limits leave.
     pub most: Option<u32>,
@@ -321,7 +302,6 @@ impl Default for AutoSize {
 /// What becomes of what sessions leave behind, in transaction and statement mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StateSettings {
-    /// What is done about it.
     pub on_session_state: OnState,
     /// When servers are cleaned before another client gets them.
     pub reset: Reset,
@@ -370,7 +350,6 @@ impl Mode {
     pub const WORDS: &[(&'static str, Self)] =
         &[("transaction", Self::Transaction), ("session", Self::Session), ("statement", Self::Statement)];
 
-    /// Its word.
     pub fn as_str(self) -> &'static str {
         let word = Self::WORDS.iter().find(|(_, mode)| *mode == self);
         word.expect("each mode has a word").0
@@ -406,7 +385,8 @@ impl PoolSettings {
         self.tuning(0).map_or(self.config.effective_max_size(), |limits| limits.most)
     }
 
-    /// Most servers at a time under the limits that the pool shares with others, of which the least is this; 0: there is none.
+    /// Most servers at a time under the limits that the pool shares with others, of which the least is this; 0: there
+    /// is none.
     pub fn fitting(&self, room: u32) -> u32 {
         let own = self.config.effective_max_size();
         if room == 0 { own } else { own.min(room) }
@@ -422,7 +402,8 @@ impl PoolSettings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preset {
     /// Functions that come in floods, freeze and never say goodbye: idle clients are closed after 310 s, just later
-    /// than the platforms end idle containers (300 s). The driver sees to it that the kernel does not declare them dead before.
+    /// than the platforms end idle containers (300 s). The driver sees to it that the kernel does not declare them dead
+    /// before.
     Serverless,
 }
 
@@ -430,7 +411,6 @@ impl Preset {
     /// The words of configuration and command line.
     pub const WORDS: &[(&'static str, Self)] = &[("serverless", Self::Serverless)];
 
-    /// What idle clients get.
     pub fn client_idle_time(self) -> Duration {
         match self {
             Self::Serverless => Duration::from_secs(310),
@@ -449,7 +429,6 @@ impl std::str::FromStr for Preset {
 /// Somebody who may log in, or rules for a user of that name.
 #[derive(Clone, Debug)]
 pub struct User {
-    /// The name.
     pub name: String,
     /// What proves it; `None` only where nobody has one.
     pub password: Option<Password>,
@@ -469,7 +448,6 @@ pub struct User {
     pub max_user_connections: Option<u32>,
     /// How many clients it may have, over all listeners.
     pub clients: Option<TenantLimits>,
-    /// Where its keys stand.
     pub spots: Spots,
 }
 

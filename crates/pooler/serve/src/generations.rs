@@ -1,10 +1,11 @@
-//! Configurations that follow each other: the pools of the one in force, and those of earlier ones for as long as somebody
-//! uses them, or has used them for `pool_idle_time`. The driver and the protocol know a pool by one id through all of them. Reads no file.
+//! Configurations that follow each other: the pools of the one in force, and those of earlier ones for as long as
+//! somebody uses them, or has used them for `pool_idle_time`. The driver and the protocol know a pool by one id through
+//! all of them. Reads no file.
 //!
 //! A pool whose database (and user) is still there follows the new configuration. One whose database or user is gone
-//! keeps the rules it had: it takes no new clients, and those it has may go on. Where the new configuration makes servers differently
-//! (another host, login or mode), the driver raises the pool's generation: present servers end with their transactions, and no client is
-//! touched.
+//! keeps the rules it had: it takes no new clients, and those it has may go on. Where the new configuration makes
+//! servers differently (another host, login or mode), the driver raises the pool's generation: present servers end with
+//! their transactions, and no client is touched.
 
 mod mongodb;
 mod redis;
@@ -30,7 +31,6 @@ use crate::pools::{MAX_POOLS, Pools};
 /// Most pools of all configurations together: those that are configured no longer go when they are unused.
 const MAX_OF_ALL: usize = 4 * MAX_POOLS;
 
-/// See the file's head.
 pub struct Generations {
     /// Those that the listeners were opened under, whose places in it clients come with.
     first: Arc<Pools>,
@@ -60,7 +60,6 @@ struct Table {
 struct Entry {
     /// The last pools in which it was there.
     pools: Arc<Pools>,
-    /// Its id in these.
     id: PoolId,
     /// Counts how often its servers had to be made anew.
     revision: u64,
@@ -71,7 +70,6 @@ struct Entry {
 /// What a new configuration meant for the pools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Succession {
-    /// Pools that follow it.
     pub followed: usize,
     /// Of these, pools whose servers are made anew.
     pub renewed: usize,
@@ -153,13 +151,15 @@ impl Generations {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner).current)
     }
 
-    /// Panics for an id that was never handed out, or of a pool that is forgotten: for who asks about a pool that has a server, or a client.
+    /// Panics for an id that was never handed out, or of a pool that is forgotten: for who asks about a pool that has a
+    /// server, or a client.
     fn entry(&self, id: PoolId) -> Entry {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.entries.get(&id).expect("the pool's id was handed out here, and it is in use").clone()
     }
 
-    /// Something about a pool, by its last pools and its id in these; `None` if it is forgotten, which it is not while that is found out.
+    /// Something about a pool, by its last pools and its id in these; `None` if it is forgotten, which it is not while
+    /// that is found out.
     fn look_at<T>(&self, id: PoolId, look: impl FnOnce(&Pools, PoolId) -> T) -> Option<T> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.entries.get(&id).map(|entry| look(&entry.pools, entry.id))

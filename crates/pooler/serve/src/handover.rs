@@ -1,12 +1,12 @@
-//! Handing over to another process of the same configuration: it gets the very sockets that listen here, so no client that
-//! is about to come in is lost, and then this process lets those it has finish. Moves no client.
+//! Handing over to another process of the same configuration: it gets the very sockets that listen here, so no client
+//! that is about to come in is lost, and then this process lets those it has finish. Moves no client.
 //!
-//! It gets the sockets, not their addresses. With SO_REUSEPORT the connections that wait in the old socket's queue would be reset when
-//! that closes, and two processes started by mistake would share the clients.
+//! It gets the sockets, not their addresses. With SO_REUSEPORT the connections that wait in the old socket's queue
+//! would be reset when that closes, and two processes started by mistake would share the clients.
 //!
-//! They meet at a Unix socket in the abstract namespace ([`meeting`]); both must belong to the same user. One says what it wants in a line
-//! of JSON, the other answers with a line and the sockets. From then on the old one tells, several times a second, how many servers it
-//! holds under each limit; the new one keeps to the rest.
+//! They meet at a Unix socket in the abstract namespace ([`meeting`]); both must belong to the same user. One says what
+//! it wants in a line of JSON, the other answers with a line and the sockets. From then on the old one tells, several
+//! times a second, how many servers it holds under each limit; the new one keeps to the rest.
 //!
 //! ```text
 //! new                                old
@@ -17,10 +17,11 @@
 //!                           <--      {"held":{..},"own":{..},"process":7}  until its last client has gone
 //! ```
 //!
-//! The one before may have others before it, or may have ended before its own predecessor has. So each process has a second place, where it tells
-//! the same, unasked, to all who come, as soon as it listens no longer. Each new process looks for all such places, also if it takes over from none.
-//! By its number it knows what one process says at both places. A process that drains without a successor stays at the first place to its
-//! end, and closes what comes: the new process then tries the next one that waits.
+//! The one before may have others before it, or may have ended before its own predecessor has. So each process has a
+//! second place, where it tells the same, unasked, to all who come, as soon as it listens no longer. Each new process
+//! looks for all such places, also if it takes over from none. By its number it knows what one process says at both
+//! places. A process that drains without a successor stays at the first place to its end, and closes what comes: the
+//! new process then tries the next one that waits.
 
 use std::{
     collections::HashMap,
@@ -59,7 +60,6 @@ const MAX_SOCKETS: usize = 250;
 /// Bytes of a line.
 const MAX_LINE: u64 = 4 * 1024 * 1024;
 
-/// The new process asks.
 #[derive(Serialize, Deserialize)]
 struct Ask {
     take_over: u32,
@@ -92,10 +92,10 @@ struct Word {
     /// Of each limit, by it and those before it.
     #[serde(default)]
     held: HashMap<String, u32>,
-    /// By it alone.
     #[serde(default)]
     own: HashMap<String, u32>,
-    /// A number that no other process has, so that what is said at both places is held once. Zero: it is older than this number.
+    /// A number that no other process has, so that what is said at both places is held once. Zero: it is older than
+    /// this number.
     #[serde(default)]
     process: u64,
     /// What it knows of the sizes of its pools, when it has let go.

@@ -1,5 +1,5 @@
-//! What databases have said of their users, for as long as it holds: bounded, and what strangers ask for cannot drive out
-//! what is known of others. Asks nobody; time is an argument.
+//! What databases have said of their users, for as long as it holds: bounded, and what strangers ask for cannot drive
+//! out what is known of others. Asks nobody; time is an argument.
 
 use std::{
     collections::HashMap,
@@ -36,8 +36,8 @@ struct Known {
     held: Held,
 }
 
-/// For how long an answer holds. The rules are the same for users and for names that are none's: else the time that a login takes would tell
-/// who exists.
+/// For how long an answer holds. The rules are the same for users and for names that are none's: else the time that a
+/// login takes would tell who exists.
 #[derive(Clone, Copy)]
 struct Held {
     since: Instant,
@@ -75,7 +75,8 @@ impl KnownUsers {
         self.lock().known.get(user).map(|known| Arc::clone(&known.password))
     }
 
-    /// The database has just told the password of a user. Gives what is to be used: the value known before, if it is the same.
+    /// The database has just told the password of a user. Gives what is to be used: the value known before, if it is
+    /// the same.
     pub fn found(&self, user: &str, password: Password, now: Instant, holds: Duration) -> Arc<Password> {
         let table = &mut *self.lock();
         password.note_look(&mut table.looks);

@@ -1,6 +1,6 @@
 //! Logs on standard error: one line per event, as text or JSON. They are written by a thread of their own; when it
-//! cannot keep up, lines are dropped and counted rather than anybody kept waiting. What strangers have chosen, such as a user's name,
-//! may be part of an event: it can neither begin a line of its own nor steer a terminal.
+//! cannot keep up, lines are dropped and counted rather than anybody kept waiting. What strangers have chosen, such as
+//! a user's name, may be part of an event: it can neither begin a line of its own nor steer a terminal.
 
 use std::{
     fmt::{self, Debug, Write},
@@ -18,10 +18,8 @@ use tracing_subscriber::{
 /// Lines that may wait to be written.
 pub const MAX_LINES: usize = 8192;
 
-/// How a line looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LogFormat {
-    /// For people.
     #[default]
     Text,
     /// One JSON object a line.
@@ -44,7 +42,6 @@ impl std::str::FromStr for LogFormat {
 /// Which events are logged, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogOptions {
-    /// How a line looks.
     pub format: LogFormat,
     /// `error`, `warn`, `info`, `debug` or `trace`, or one for each part (`info,driver=debug`).
     pub level: String,

@@ -1,6 +1,6 @@
-//! Who may log in to what, and which pool serves him: the configuration as the protocol and the driver ask for it.
-//! A pool gets its id when the first client asks for it; ids are never used again, though unused pools are forgotten. Opens no
-//! connection.
+//! Who may log in to what, and which pool serves him: the configuration as the protocol and the driver ask for it. A
+//! pool gets its id when the first client asks for it; ids are never used again, though unused pools are forgotten.
+//! Opens no connection.
 //!
 //! - [`key`]: what tells pools apart;
 //! - [`logins`]: what the protocol asks;
@@ -39,8 +39,8 @@ use crate::{
 /// Most pools of a process.
 pub const MAX_POOLS: usize = 16_384;
 
-/// Of these, those kept for databases that are configured by name: those whose names clients make up get no more, because there is no end
-/// to such names.
+/// Of these, those kept for databases that are configured by name: those whose names clients make up get no more,
+/// because there is no end to such names.
 const KEPT_FOR_CONFIGURED: usize = MAX_POOLS / 4;
 
 /// Bytes that a name of a database or user may have; PostgreSQL's own have at most 63.
@@ -119,8 +119,8 @@ impl Pools {
         Self { config, tls, databases, redis, mongodb, users, looks, tokens, lookups, table }
     }
 
-    /// The same as pools of a configuration that follows another: passwords that are the same keep their verifiers, and what databases have said of their users still holds, if the same
-    /// ones are asked the same.
+    /// The same as pools of a configuration that follows another: passwords that are the same keep their verifiers, and
+    /// what databases have said of their users still holds, if the same ones are asked the same.
     pub fn after(self, earlier: &Self) -> Self {
         let mut pools = self;
         for user in &pools.config.users {
@@ -203,7 +203,6 @@ impl Pools {
         self.table.read().unwrap_or_else(PoisonError::into_inner).entries.contains_key(&pool)
     }
 
-    /// A pool is no more.
     pub fn forget(&self, pool: PoolId) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = table.entries.remove(&pool) else { return };
@@ -244,7 +243,8 @@ impl Pools {
         self.pool_for(database, key, None)
     }
 
-    /// The same, for a client of this user. Of pools whose names clients make up none may have more than are left for all others.
+    /// The same, for a client of this user. Of pools whose names clients make up none may have more than are left for
+    /// all others.
     fn pool_for(&self, database: usize, key: Key, user: Option<&str>) -> Result<PoolId, Unknown> {
         if let Some(id) = self.table.read().unwrap_or_else(PoisonError::into_inner).ids.get(&key) {
             return Ok(*id);

@@ -1,5 +1,5 @@
-//! All protocols of the process as one: who came in at a listener speaks what that is for, and a server speaks what its pool's clients speak.
-//! It knows no byte of any of them.
+//! All protocols of the process as one: who came in at a listener speaks what that is for, and a server speaks what its
+//! pool's clients speak. It knows no byte of any of them.
 
 mod only;
 
@@ -17,7 +17,6 @@ use upstream::Kind;
 use self::only::Only;
 use crate::generations::Generations;
 
-/// See the file's head.
 pub struct Protocols {
     postgres: Postgres,
     redis: Redis,
@@ -34,7 +33,6 @@ pub enum Client {
     MongoDb(Box<mongodb_session::Client>),
 }
 
-/// A server's session.
 #[expect(clippy::large_enum_variant, reason = "servers are few, and a box is one step more for each message")]
 pub enum Server {
     Postgres(postgres_session::Server),

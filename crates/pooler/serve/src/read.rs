@@ -1,5 +1,5 @@
-//! A configuration file, read and looked at as a whole, so that all its errors are told at once. What they are is known to `config` and
-//! `check`.
+//! A configuration file, read and looked at as a whole, so that all its errors are told at once. What they are is known
+//! to `config` and `check`.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use crate::{
     config::{Config, Reading, pgbouncer, read},
 };
 
-/// Reads a file; `${ENV}` comes from the environment. `insecure_no_auth`: clients may come from anywhere though no user has a password.
+/// Reads a file; `${ENV}` comes from the environment. `insecure_no_auth`: clients may come from anywhere though no user
+/// has a password.
 ///
 /// # Errors
 /// All that is wrong with it. Of a file that can be read there may be more, which [`crate::check()`] finds.

@@ -1,5 +1,5 @@
-//! Reading the configuration again while it is in force. What is wrong with the new one leaves the old one as it is; what
-//! cannot change without a restart is said.
+//! Reading the configuration again while it is in force. What is wrong with the new one leaves the old one as it is;
+//! what cannot change without a restart is said.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,7 +28,8 @@ pub struct Reloader {
     pools: Arc<Generations>,
     /// What the listeners were opened with.
     tls: Arc<Tls>,
-    /// The configuration that this process began with: its listeners were opened, in that order, and what takes a restart follows it.
+    /// The configuration that this process began with: its listeners were opened, in that order, and what takes a
+    /// restart follows it.
     began: Arc<Config>,
     in_force: RwLock<Arc<Config>>,
     /// One reload at a time. Apart from the rest, so that nobody waits for it who only looks.
@@ -41,9 +42,7 @@ pub struct Reloader {
 /// How often the configuration was read again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reloads {
-    /// In vain.
     pub failed: u64,
-    /// With success.
     pub done: u64,
     /// The last time was in vain: the file is not what runs. Never so where there is no file.
     pub is_behind: bool,
@@ -111,7 +110,8 @@ impl Reloader {
         outcome
     }
 
-    /// Puts what follows from the configuration in force into its place, if anything does. Returns what `renew` says besides.
+    /// Puts what follows from the configuration in force into its place, if anything does. Returns what `renew` says
+    /// besides.
     pub fn follow<T>(&self, renew: impl FnOnce(&Config) -> (Option<Config>, T)) -> T {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, said) = renew(&self.in_force());

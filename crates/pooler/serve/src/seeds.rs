@@ -1,5 +1,5 @@
-//! The hosts of databases that are configured by a name (`mongodb+srv://`), looked up before they are served and again from time to time.
-//! Knows no pool.
+//! The hosts of databases that are configured by a name (`mongodb+srv://`), looked up before they are served and again
+//! from time to time. Knows no pool.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -14,10 +14,10 @@ const NAME_SERVERS: &str = "POOLHOUSE_NAME_SERVERS";
 pub const SOONEST: Duration = Duration::from_secs(60);
 pub const LATEST: Duration = Duration::from_secs(3600);
 
-/// Looks at a name.
 type LookUp<'l> = &'l dyn Fn(&upstream::SrvName) -> Result<Seeds, String>;
 
-/// The configuration with the hosts that are known now. A name that cannot be looked up keeps those that `known` has for it. May block.
+/// The configuration with the hosts that are known now. A name that cannot be looked up keeps those that `known` has
+/// for it. May block.
 ///
 /// # Errors
 /// Every name that cannot be looked up, and never was.
@@ -30,7 +30,8 @@ pub fn resolved(config: Config, known: Option<&Config>) -> Result<Config, Proble
         .map(|(config, _)| config)
 }
 
-/// The same of a configuration that is in force: how it is with the hosts of now, and for how long that holds; `None`: as it is.
+/// The same of a configuration that is in force: how it is with the hosts of now, and for how long that holds; `None`:
+/// as it is.
 pub fn renewed(in_force: &Config) -> (Option<Config>, Duration) {
     let servers = servers();
     let look_up: LookUp<'_> = &|name| name.look_up(servers.as_ref().map_err(String::clone)?);

@@ -52,12 +52,7 @@ pub enum ServeError {
     Logging(String),
     /// The system refused something.
     #[error("{what}")]
-    System {
-        /// What was attempted.
-        what: String,
-        /// What the system said.
-        source: io::Error,
-    },
+    System { what: String, source: io::Error },
     /// Our own mistake: a worker thread ended by a panic.
     #[error("a worker ended by a defect of Poolhouse; its message is above")]
     Defect,
@@ -87,7 +82,8 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         }
         false => None,
     };
-    // The admin address first: who finds the clients' port open finds it open too. What is wrong with a listener is told first.
+    // The admin address first: who finds the clients' port open finds it open too. What is wrong with a listener is
+    // told first.
     let admin = admin_socket(&config, inherited.as_mut());
     let bound = config.listeners.iter().map(|listener| open(listener, inherited.as_mut()));
     let bound = bound.collect::<Result<Vec<_>, _>>()?;
@@ -347,7 +343,6 @@ impl Signals {
     }
 }
 
-/// Those that end it.
 struct Ending {
     terminate: Signal,
     interrupt: Signal,

@@ -22,10 +22,8 @@ use crate::config::{Endpoint, Listener};
 /// Connections that the kernel keeps until they are accepted; it may allow fewer (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
 
-/// A socket that listens.
 #[derive(Debug)]
 pub struct Bound {
-    /// For the driver.
     pub spec: ListenerSpec,
     /// Where it listens in fact: with a port, if port 0 was asked for.
     pub endpoint: Endpoint,

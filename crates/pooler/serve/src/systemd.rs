@@ -22,7 +22,6 @@ pub fn main_process() {
     tell(NotifyState::MainPid(std::process::id()));
 }
 
-/// The end has begun.
 pub fn stopping() {
     tell(NotifyState::Stopping);
 }

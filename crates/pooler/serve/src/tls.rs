@@ -1,5 +1,5 @@
-//! Certificates and keys of a configuration, read from their files and made into what the driver uses. They can be read again while
-//! it runs. Decides nothing about who may log in.
+//! Certificates and keys of a configuration, read from their files and made into what the driver uses. They can be read
+//! again while it runs. Decides nothing about who may log in.
 
 use std::{path::Path, sync::Arc};
 
@@ -60,8 +60,9 @@ impl Tls {
         if problems.is_empty() { Ok(Self { opened, acceptors, connectors }) } else { Err(Problems(problems)) }
     }
 
-    /// The same for a configuration that was read again, or whose files may have changed. Listeners that these were opened with show
-    /// and believe from now on what the files hold, by their addresses; connections keep what they began with.
+    /// The same for a configuration that was read again, or whose files may have changed. Listeners that these were
+    /// opened with show and believe from now on what the files hold, by their addresses; connections keep what they
+    /// began with.
     ///
     /// # Errors
     /// As [`Tls::load`]; then nothing changes.

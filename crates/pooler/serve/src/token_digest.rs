@@ -6,7 +6,8 @@ use redis_session::Fingerprint;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The SHA-256 of a token. Tokens are long and random, so that a hash that takes long to compute would protect nothing more.
+/// The SHA-256 of a token. Tokens are long and random, so that a hash that takes long to compute would protect nothing
+/// more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -41,7 +42,6 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// The hash of a token.
 pub fn digest(token: &[u8]) -> Digest {
     Digest(Sha256::digest(token).into())
 }

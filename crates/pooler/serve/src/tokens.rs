@@ -21,8 +21,8 @@ struct Entry {
     bucket: Option<Mutex<Bucket>>,
 }
 
-/// What a token may still ask for at once. It fills up with what a second allows, so that is the burst: the most that a request may
-/// ask for.
+/// What a token may still ask for at once. It fills up with what a second allows, so that is the burst: the most that a
+/// request may ask for.
 struct Bucket {
     rate: u32,
     left: f64,

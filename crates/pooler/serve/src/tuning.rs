@@ -1,6 +1,6 @@
-//! Shows each pool whose `max_size` is "auto" to a tuner of its own, and gives it the size that the tuner says. Each decision is logged; what
-//! has been decided is kept for metrics, for the admin address, and for the process that takes over. Knows neither how a size is chosen nor any
-//! protocol.
+//! Shows each pool whose `max_size` is "auto" to a tuner of its own, and gives it the size that the tuner says. Each
+//! decision is logged; what has been decided is kept for metrics, for the admin address, and for the process that takes
+//! over. Knows neither how a size is chosen nor any protocol.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,8 +16,8 @@ use tuner::{Known, Limits, Look, Standing, Tuner};
 
 use crate::generations::Generations;
 
-/// Looks at a pool in one window of its tuner, at least, unless they would be too close. With four, chance decided whether they saw those who
-/// wait most of the time.
+/// Looks at a pool in one window of its tuner, at least, unless they would be too close. With four, chance decided
+/// whether they saw those who wait most of the time.
 const LOOKS: u32 = 16;
 /// The longest time between two looks, and the shortest.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(50));
@@ -25,8 +25,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mil
 /// Most sizes that are handed over, so that they fit into a line of the hand-over.
 const MAX_KEPT: usize = 1000;
 
-/// What is known of a pool's size, for the process that takes over. What a process does not say that is older than this one is not known:
-/// without an age, what was found is taken for too old.
+/// What is known of a pool's size, for the process that takes over. What a process does not say that is older than this
+/// one is not known: without an age, what was found is taken for too old.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Kept {
     protocol: String,
@@ -47,7 +47,6 @@ pub struct Kept {
     age_s: Option<u64>,
 }
 
-/// See the module.
 pub struct Tuning {
     handle: Handle,
     pools: Arc<Generations>,

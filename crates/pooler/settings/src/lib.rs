@@ -1,5 +1,5 @@
-//! Settings as people write them: tables of a TOML file, durations, variables and secrets, and what is wrong with them, with its
-//! place and what to do. Knows no particular setting.
+//! Settings as people write them: tables of a TOML file, durations, variables and secrets, and what is wrong with them,
+//! with its place and what to do. Knows no particular setting.
 #![forbid(unsafe_code)]
 
 mod problem;

@@ -7,7 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Severity {
     /// Poolhouse does not start with it.
@@ -19,19 +18,15 @@ pub enum Severity {
 /// One thing that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// How bad it is.
     pub severity: Severity,
     /// The file; `None` when the configuration comes from the command line.
     pub file: Option<PathBuf>,
-    /// Where in the file.
     pub place: Option<Place>,
     /// What is wrong, on one line.
     pub message: String,
-    /// What to do about it.
     pub hint: Option<String>,
 }
 
-/// A place in a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// From 1.
@@ -55,7 +50,6 @@ impl Problem {
         Self { severity: Severity::Warning, ..Self::error(message) }
     }
 
-    /// The same with advice.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
@@ -282,8 +276,9 @@ const HARMLESS: &[&str] = &[
 /// Longest key that is taken for one, in characters.
 const MAX_KEY: usize = 48;
 
-/// The line with what may be a secret as stars, each as wide as what it stands for: everything after a key that is secret or unknown, unless
-/// it is a plain number or truth value; and all that is no key. `in_text`: it begins in a text of several lines, which may hold anything.
+/// The line with what may be a secret as stars, each as wide as what it stands for: everything after a key that is
+/// secret or unknown, unless it is a plain number or truth value; and all that is no key. `in_text`: it begins in a
+/// text of several lines, which may hold anything.
 ///
 /// A comment is left out where anything is masked, because it may hold what the line had before.
 fn masked(line: &str, in_text: bool) -> String {

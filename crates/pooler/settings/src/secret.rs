@@ -7,7 +7,6 @@ use std::{fmt, sync::Arc};
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// Hides a text.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }

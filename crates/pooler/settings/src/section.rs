@@ -31,15 +31,12 @@ pub type Spots = HashMap<&'static str, Range<usize>>;
 
 /// A file being read, and what is wrong with it so far.
 pub struct Document<'d> {
-    /// Its path, as given.
     pub path: &'d Path,
-    /// Its text.
     pub text: &'d str,
     /// What `${NAME}` stands for.
     pub variables: Variables<'d>,
     /// What to do with a key that another program has, or another section.
     pub foreign: fn(&str) -> Option<String>,
-    /// What is wrong so far.
     pub problems: RefCell<Vec<Problem>>,
 }
 
@@ -77,8 +74,9 @@ pub fn read_text<T>(
     }
 }
 
-/// The same where what could be read is of use although something is wrong: what that is, and all that is wrong, in the order of the
-/// text. Of a text that is no TOML nothing can be read. `foreign` tells what to do with a key of another program or section.
+/// The same where what could be read is of use although something is wrong: what that is, and all that is wrong, in the
+/// order of the text. Of a text that is no TOML nothing can be read. `foreign` tells what to do with a key of another
+/// program or section.
 pub fn read_in_part<T>(
     path: &Path,
     text: &str,
@@ -148,7 +146,6 @@ pub fn load_text(path: &Path) -> Result<String, Problems> {
     text.map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path).into())
 }
 
-/// One table of the file.
 pub struct Section<'d> {
     document: &'d Document<'d>,
     title: &'static str,
@@ -259,7 +256,6 @@ impl<'d> Section<'d> {
         })
     }
 
-    /// One of a few words.
     pub fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
         self.text(key, |text| choose(text, choices))
     }

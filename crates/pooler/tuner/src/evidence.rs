@@ -4,16 +4,13 @@ use std::{fmt, time::Duration};
 
 use crate::window::Window;
 
-/// Something was decided.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
-    /// The size before.
     pub from: u32,
     /// The size that the pool is to have for now; the same as `from` where it stays.
     pub to: u32,
     /// The size that is tried from now on.
     pub tries: Option<u32>,
-    /// Why.
     pub reason: Reason,
     /// What was measured, where something was.
     pub evidence: Option<Evidence>,
@@ -62,7 +59,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All of them.
     pub const ALL: [Self; 13] = [
         Self::Tries,
         Self::Better,
@@ -120,11 +116,9 @@ impl Reason {
 /// What was measured of two sizes by turns.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evidence {
-    /// The size in force.
     pub present: u32,
     /// The size that was tried beside it.
     pub candidate: u32,
-    /// Pairs of windows.
     pub pairs: u32,
     /// How long each window was at least.
     pub window: Duration,

@@ -1,5 +1,6 @@
-//! Finds how many servers a pool should have while it runs: a controller that is shown what the pool did, and says which size it is to
-//! have from now on, with the evidence. It has no clock, opens nothing, and knows no pool: time is an argument, and sizes are numbers.
+//! Finds how many servers a pool should have while it runs: a controller that is shown what the pool did, and says
+//! which size it is to have from now on, with the evidence. It has no clock, opens nothing, and knows no pool: time is
+//! an argument, and sizes are numbers.
 //!
 //! - [`Tuner`]: when something is tried, and what follows from it;
 //! - `search`: which size is tried next;
@@ -8,7 +9,8 @@
 //! - `window`: what was seen of a pool during some time;
 //! - `evidence`: what a decision rests on.
 //!
-//! Call order: [`Tuner::look`] about once a second with what the pool has counted; then [`Tuner::size`] is the size it is to have.
+//! Call order: [`Tuner::look`] about once a second with what the pool has counted; then [`Tuner::size`] is the size it
+//! is to have.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
-//! Whether a difference is more than chance: Wilcoxon's signed-rank test of paired differences (Wilcoxon 1945, "Individual comparisons by
-//! ranking methods"), turned into an interval for their middle by the averages of all pairs of them (Hodges and Lehmann 1963, "Estimates
-//! of location based on rank tests"; Hollander and Wolfe, "Nonparametric Statistical Methods", 3.3). It asks of the noise no more than that
-//! it is symmetric, so that one window in which the database stalled does not decide; where the noise is normal, it needs 5% more pairs than
-//! Student's test. Knows nothing of what the differences are.
+//! Whether a difference is more than chance: Wilcoxon's signed-rank test of paired differences (Wilcoxon 1945,
+//! "Individual comparisons by ranking methods"), turned into an interval for their middle by the averages of all pairs
+//! of them (Hodges and Lehmann 1963, "Estimates of location based on rank tests"; Hollander and Wolfe, "Nonparametric
+//! Statistical Methods", 3.3). It asks of the noise no more than that it is symmetric, so that one window in which the
+//! database stalled does not decide; where the noise is normal, it needs 5% more pairs than Student's test. Knows
+//! nothing of what the differences are.
 
 /// The most differences that are taken; more would need larger numbers below.
 pub const MOST: usize = 40;
@@ -16,8 +17,8 @@ pub struct Middle {
     pub interval: Option<(f64, f64)>,
 }
 
-/// The middle of up to [`MOST`] differences, with an interval beyond each end of which it lies by chance with a probability of at most
-/// `outside`. `None` of no difference.
+/// The middle of up to [`MOST`] differences, with an interval beyond each end of which it lies by chance with a
+/// probability of at most `outside`. `None` of no difference.
 pub fn middle(differences: &[f64], outside: f64) -> Option<Middle> {
     assert!(differences.len() <= MOST, "at most {MOST} differences");
     let mut averages = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
@@ -31,8 +32,9 @@ pub fn middle(differences: &[f64], outside: f64) -> Option<Middle> {
     Some(Middle { estimate, interval })
 }
 
-/// How many of the smallest averages lie outside of the interval: the largest sum of ranks that is met or not reached by chance with at most
-/// this probability, where each of the ranks 1 to `pairs` counts or does not count with the same chance. `None`: not even 0.
+/// How many of the smallest averages lie outside of the interval: the largest sum of ranks that is met or not reached
+/// by chance with at most this probability, where each of the ranks 1 to `pairs` counts or does not count with the same
+/// chance. `None`: not even 0.
 fn cut(pairs: usize, outside: f64) -> Option<usize> {
     let mut ways = vec![0_u64; pairs * (pairs + 1) / 2 + 1];
     ways[0] = 1;
@@ -57,7 +59,8 @@ mod tests {
 
     #[test]
     fn the_cuts_are_those_of_the_published_tables() {
-        // Critical values of the signed-rank sum, one-sided: of 10 pairs 10 at 0.05, of 20 pairs 60 at 0.05 and 43 at 0.01.
+        // Critical values of the signed-rank sum, one-sided: of 10 pairs 10 at 0.05, of 20 pairs 60 at 0.05 and 43 at
+        // 0.01.
         assert_eq!([cut(10, 0.05), cut(20, 0.05), cut(20, 0.01)], [Some(10), Some(60), Some(43)]);
         // Seven pairs that all point the same way have a chance of 1/128.
         assert_eq!((cut(7, 0.0079), cut(7, 0.0078)), (Some(0), None));

@@ -1,6 +1,7 @@
-//! Which size is tried next, until nothing is left that could be better. It takes throughput to rise up to some size and to fall or to stay
-//! beyond it. First small steps away from the present size, then larger ones for as long as they pay; where one was too far, halfway back
-//! in ratio, until the neighbours lie close. Fewer servers first: that is the safe side for the database. Knows no measurement and no time.
+//! Which size is tried next, until nothing is left that could be better. It takes throughput to rise up to some size
+//! and to fall or to stay beyond it. First small steps away from the present size, then larger ones for as long as they
+//! pay; where one was too far, halfway back in ratio, until the neighbours lie close. Fewer servers first: that is the
+//! safe side for the database. Knows no measurement and no time.
 
 use crate::{evidence::Reason, limits::Limits};
 
@@ -13,7 +14,6 @@ const MISSES: u32 = 2;
 /// Trials of one search at most.
 pub const MAX_TRIALS: u32 = 24;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Search {
     limits: Limits,
@@ -34,7 +34,6 @@ pub struct Search {
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
     done: bool,
-    /// Which step is next.
     reach: usize,
     /// How far it was gone without a decision.
     far: Option<u32>,
@@ -42,7 +41,6 @@ struct Side {
 }
 
 impl Side {
-    /// A step paid.
     fn paid(&mut self) {
         *self = Self { reach: (self.reach + 1).min(REACH.len() - 1), ..Self::default() };
     }
@@ -74,7 +72,6 @@ impl Search {
         Self { worse, ..Self::new(limits, size) }
     }
 
-    /// The best size so far.
     pub fn anchor(&self) -> u32 {
         self.anchor
     }
@@ -84,7 +81,6 @@ impl Search {
         self.low
     }
 
-    /// Trials so far.
     pub fn trials(&self) -> u32 {
         self.trials
     }
@@ -117,7 +113,8 @@ impl Search {
         between(self.low, self.anchor).filter(|_| !self.hump)
     }
 
-    /// What came of a trial of this size beside the anchor. Trials that were broken off count, too, so that there is an end.
+    /// What came of a trial of this size beside the anchor. Trials that were broken off count, too, so that there is an
+    /// end.
     pub fn tell(&mut self, size: u32, outcome: Reason) {
         self.trials += 1;
         let fewer = size < self.anchor;

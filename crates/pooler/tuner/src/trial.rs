@@ -1,9 +1,10 @@
-//! One size beside another, by turns, and what comes of it. The two take turns in the order present, candidate, candidate, present: a
-//! drift of the database then hits both alike, and the pool changes once a pair. It knows neither clock nor pool, and does not choose sizes.
+//! One size beside another, by turns, and what comes of it. The two take turns in the order present, candidate,
+//! candidate, present: a drift of the database then hits both alike, and the pool changes once a pair. It knows neither
+//! clock nor pool, and does not choose sizes.
 //!
 //! Throughput decides, as the logarithm of the ratio within each pair. What a pair says is taken up by a test of ranks
-//! ([`ranks`](crate::ranks)) at fixed numbers of pairs; the chance to be wrong is shared among these occasions (Bonferroni). To reject a
-//! candidate needs less: staying is safe, and each pair with a bad candidate costs.
+//! ([`ranks`](crate::ranks)) at fixed numbers of pairs; the chance to be wrong is shared among these occasions
+//! (Bonferroni). To reject a candidate needs less: staying is safe, and each pair with a bad candidate costs.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::{
 
 /// The numbers of pairs at which there is a decision.
 const LOOKS: [usize; 6] = [7, 10, 14, 20, 28, ranks::MOST];
-/// The chance that throughput lies by chance beyond one end of the interval, at each of these occasions: 5% for all together.
+/// The chance that throughput lies by chance beyond one end of the interval, at each of these occasions: 5% for all
+/// together.
 pub const OUTSIDE: f64 = 0.05 / LOOKS.len() as f64;
 /// A gain below this part is none.
 const GAIN: f64 = 0.01;
@@ -23,21 +25,22 @@ const GAIN: f64 = 0.01;
 const MARGIN: f64 = 0.02;
 /// More servers that cannot gain more than this are not worth it.
 const WORTH: f64 = 0.02;
-/// A candidate that loses this part in the middle of the first two pairs and half of it in each, or that part in the middle of the first four
-/// and something in each, is given up at once. One stall makes the middle of two pairs, and not that of four: therefore the half.
+/// A candidate that loses this part in the middle of the first two pairs and half of it in each, or that part in the
+/// middle of the first four and something in each, is given up at once. One stall makes the middle of two pairs, and
+/// not that of four: therefore the half.
 const PLAIN: (usize, f64) = (2, 0.15);
 const LIKELY: (usize, f64) = (4, 0.05);
 /// Fewer servers do not do as much if clients then are in the pool for longer by this part.
 const LONGER: f64 = 0.1;
-/// Pairs in which a candidate had more errors than it may, until it is given up; unless all pairs together have no more: where errors
-/// come anyhow, some pairs are bad by chance.
+/// Pairs in which a candidate had more errors than it may, until it is given up; unless all pairs together have no
+/// more: where errors come anyhow, some pairs are bad by chance.
 const BAD_PAIRS: u32 = 2;
 /// Errors in one window that are no sign of anything.
 const FEW_ERRORS: u64 = 3;
 /// Pairs that say nothing in a row, until there is no use in going on.
 const PATIENCE: u32 = 2;
-/// Where servers come back less often than this in a window, on average, each is to come back once before a window ends, or a change has
-/// settled.
+/// Where servers come back less often than this in a window, on average, each is to come back once before a window
+/// ends, or a change has settled.
 const TURNS: u64 = 4;
 
 /// Which size has its turn.
@@ -47,24 +50,22 @@ enum Turn {
     Candidate,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Trial {
     present: u32,
     candidate: u32,
     /// How long each window is.
     window: Duration,
-    /// The most pairs.
     most: usize,
     /// Windows are not to end before each server came back.
     to_turn: bool,
-    /// Windows taken.
     taken: usize,
     /// Pairs that there were when it began, or went on after a pause.
     from: usize,
     /// The first window of the present pair.
     half: Option<Window>,
-    /// Of each pair: the logarithms of the ratios of throughput, and of how long clients are in the pool, the candidate's to the present one's.
+    /// Of each pair: the logarithms of the ratios of throughput, and of how long clients are in the pool, the
+    /// candidate's to the present one's.
     gains: Vec<f64>,
     stays: Vec<f64>,
     bad: u32,
@@ -74,7 +75,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Nothing measured yet. Windows are to be this long, if that is long enough by what the one `before` showed, and pairs at most so many.
+    /// Nothing measured yet. Windows are to be this long, if that is long enough by what the one `before` showed, and
+    /// pairs at most so many.
     pub fn new(present: u32, candidate: u32, (window, before): (Duration, &Window), most: usize) -> Self {
         assert_ne!(present, candidate, "a size is not tried beside itself");
         Self {
@@ -162,8 +164,8 @@ impl Trial {
         let of = |window: &Window| (window.completed as f64 + 1.0) / window.time.as_secs_f64().max(1e-9);
         let gain = (of(&candidate) / of(&present)).ln();
         self.gains.push(gain);
-        // Little's law: with a rate that is given, a longer stay is a larger crowd; with clients that come back at once a larger crowd may
-        // only mean that they do.
+        // Little's law: with a rate that is given, a longer stay is a larger crowd; with clients that come back at once
+        // a larger crowd may only mean that they do.
         self.stays.push(((candidate.crowd() + 1.0) / (present.crowd() + 1.0)).ln() - gain);
         self.at_present = self.at_present.and(&present);
         self.at_candidate = self.at_candidate.and(&candidate);
@@ -231,7 +233,8 @@ impl Trial {
         ranks::middle(&self.gains, OUTSIDE).map_or(0.0, |middle| middle.estimate)
     }
 
-    /// Whether clients stay longer with the candidate: with a rate that is given a queue grows long before throughput shows it.
+    /// Whether clients stay longer with the candidate: with a rate that is given a queue grows long before throughput
+    /// shows it.
     fn is_slow(&self) -> bool {
         ranks::middle(&self.stays, OUTSIDE).is_some_and(|middle| middle.estimate > LONGER.ln_1p())
     }
@@ -386,8 +389,8 @@ mod tests {
         let mut trial = self::trial(20, 16);
         // As many clients as before: those that are not served wait.
         assert_eq!(outcome(&mut trial, |size| window(5000, 0, size, 50 - size)), (Reason::Alike, 7));
-        // They are faster, and so more of them are back: 23 in the pool with 5,000 in a window stay as long as 26 with 5,750. One pair in seven
-        // has a stall, so that it is not certain that fewer do more.
+        // They are faster, and so more of them are back: 23 in the pool with 5,000 in a window stay as long as 26 with
+        // 5,750. One pair in seven has a stall, so that it is not certain that fewer do more.
         let mut trial = self::trial(20, 16);
         let mut pairs = 0;
         let back_at_once = |size| {

@@ -1,5 +1,6 @@
-//! When something is tried, and what follows from it: the search for the best size, the watch over what was found, and the way back when
-//! errors rise or the pool is out of order. It is shown looks and tells a size; it knows neither clock nor pool.
+//! When something is tried, and what follows from it: the search for the best size, the watch over what was found, and
+//! the way back when errors rise or the pool is out of order. It is shown looks and tells a size; it knows neither
+//! clock nor pool.
 
 mod known;
 
@@ -26,21 +27,20 @@ const REST: (Duration, Duration) = (Duration::from_secs(10 * 60), Duration::from
 const PROBE_PAIRS: usize = 14;
 /// The ratio of the neighbour to the size that was found.
 const NEIGHBOUR: f64 = 1.25;
-/// Throughput that is higher or lower by this ratio for so many windows of the watch is no longer that of what was found.
-/// Not within half of the rest after it was found.
+/// Throughput that is higher or lower by this ratio for so many windows of the watch is no longer that of what was
+/// found. Not within half of the rest after it was found.
 const CHANGED: (f64, u32) = (1.25, 3);
-/// Errors are taken to have risen when they are more than this part, and twice what they were, in so many windows of the watch in a row; or
-/// of the size that was found, while a neighbour is tried.
+/// Errors are taken to have risen when they are more than this part, and twice what they were, in so many windows of
+/// the watch in a row; or of the size that was found, while a neighbour is tried.
 const RISEN: (f64, u32) = (0.01, 2);
-/// A size that was found, or was last better than its neighbours, longer ago than this is no longer known to be the best. It is three times
-/// the longest rest: where there is demand, neighbours are tried after a rest of 30 minutes, in two trials of [`PROBE_PAIRS`] pairs of
-/// windows of a minute, which are half an hour each; so a size that is older has not been asked for, or its trials came to no end, as where
-/// transactions take minutes.
+/// A size that was found, or was last better than its neighbours, longer ago than this is no longer known to be the
+/// best. It is three times the longest rest: where there is demand, neighbours are tried after a rest of 30 minutes, in
+/// two trials of [`PROBE_PAIRS`] pairs of windows of a minute, which are half an hour each; so a size that is older has
+/// not been asked for, or its trials came to no end, as where transactions take minutes.
 const LASTS: Duration = Duration::from_secs(3 * REST.1.as_secs());
 /// What part of a window a change gets to settle: servers have to be opened or closed.
 const SETTLE: u32 = 4;
 
-/// What a tuner is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// The pool is paused, or its database out of reach.
@@ -56,7 +56,6 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// In a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unfit => "unfit",
@@ -94,7 +93,6 @@ enum Stage {
     Found(Found),
 }
 
-/// A search under way.
 #[derive(Clone, Debug)]
 struct Searching {
     search: Search,
@@ -115,7 +113,6 @@ impl Stage {
 #[derive(Clone, Copy, Debug)]
 struct Before {
     size: u32,
-    /// The part of errors.
     errors: f64,
 }
 
@@ -132,7 +129,8 @@ struct Found {
     hold: Option<Duration>,
     /// The first window of the watch.
     level: Option<Window>,
-    /// Windows in a row with a throughput that is higher than that; with one that is lower, or with longer holds than the other tuner's.
+    /// Windows in a row with a throughput that is higher than that; with one that is lower, or with longer holds than
+    /// the other tuner's.
     higher: u32,
     lower: u32,
     /// Windows in a row with too many errors.
@@ -196,7 +194,6 @@ impl Tuner {
         self.size
     }
 
-    /// What it may do.
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -221,7 +218,6 @@ impl Tuner {
         self.last.as_ref()
     }
 
-    /// What it is doing.
     pub fn standing(&self) -> Standing {
         match (&self.stage, &self.trial) {
             _ if !self.fit => Standing::Unfit,
@@ -238,7 +234,8 @@ impl Tuner {
         Some(self.noted(step))
     }
 
-    /// Puts other limits in force. The search begins anew, from the size that is known best: one that is only being tried is not.
+    /// Puts other limits in force. The search begins anew, from the size that is known best: one that is only being
+    /// tried is not.
     pub fn set_limits(&mut self, limits: Limits, now: Time) -> Step {
         (self.limits, self.usable) = (limits, limits);
         let from = self.known_best();
@@ -284,7 +281,8 @@ impl Tuner {
         if self.trial.is_none() {
             self.demand = window.has_demand();
         }
-        // More servers can be the cause of errors also where they are enough for everybody, and where others are tried beside them.
+        // More servers can be the cause of errors also where they are enough for everybody, and where others are tried
+        // beside them.
         let is_present = self.trial.as_ref().is_none_or(|trial| trial.size() == trial.present());
         if let Some(step) = is_present.then(|| self.take_back(&window, now)).flatten() {
             return Some(step);
@@ -306,8 +304,8 @@ impl Tuner {
         }
     }
 
-    /// The pool is out of order: what is seen now says nothing about its size. Unless that is `ordered`, more servers that were just being
-    /// tried may be the cause.
+    /// The pool is out of order: what is seen now says nothing about its size. Unless that is `ordered`, more servers
+    /// that were just being tried may be the cause.
     fn hold_still(&mut self, ordered: bool, now: Time) -> Option<Step> {
         let was_fit = std::mem::replace(&mut self.fit, false);
         self.gauge.begin_at(now + self.limits.window / SETTLE);

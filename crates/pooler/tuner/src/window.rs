@@ -1,4 +1,5 @@
-//! What was seen of a pool during some time: its counters at both ends, and its state at each look in between. Knows no size.
+//! What was seen of a pool during some time: its counters at both ends, and its state at each look in between. Knows no
+//! size.
 
 use std::time::Duration;
 
@@ -6,8 +7,9 @@ use pool::Time;
 
 /// There is demand if so large a part of the looks saw somebody wait,
 const DEMAND: f64 = 0.8;
-/// or so large a part, while [`DEMAND`] of those that got a server had to wait for it: clients that come in step leave gaps in which nobody
-/// waits. The looks must see much of it all the same, or a burst in a quiet minute would be demand.
+/// or so large a part, while [`DEMAND`] of those that got a server had to wait for it: clients that come in step leave
+/// gaps in which nobody waits. The looks must see much of it all the same, or a burst in a quiet minute would be
+/// demand.
 const DEMAND_IN_STEP: f64 = 0.5;
 
 /// A pool at one moment. What is counted, is counted since any fixed moment.
@@ -23,7 +25,6 @@ pub struct Look {
     pub waited: u64,
     /// Clients that got no server, and connections that were lost or could not be made.
     pub errors: u64,
-    /// Servers in use now.
     pub in_use: u32,
     /// Clients that wait for a server now.
     pub waiters: u32,
@@ -38,9 +39,7 @@ pub struct Look {
 /// What was seen between two looks.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Window {
-    /// How long that was.
     pub time: Duration,
-    /// Holds that ended.
     pub completed: u64,
     /// How long these took, together.
     pub held: Duration,
@@ -63,7 +62,6 @@ impl Window {
         self.completed as f64 / self.time.as_secs_f64().max(1e-9)
     }
 
-    /// The mean hold.
     pub fn hold(&self) -> Duration {
         Duration::from_secs_f64(self.held.as_secs_f64() / self.completed.max(1) as f64)
     }
@@ -75,8 +73,8 @@ impl Window {
         seen(DEMAND) || (in_step && seen(DEMAND_IN_STEP))
     }
 
-    /// Clients that had a server, without those that keep theirs, or waited for one, on average. Divided by the throughput that is how long
-    /// they took: Little's law.
+    /// Clients that had a server, without those that keep theirs, or waited for one, on average. Divided by the
+    /// throughput that is how long they took: Little's law.
     pub fn crowd(&self) -> f64 {
         self.crowd as f64 / f64::from(self.looks.max(1))
     }
@@ -91,7 +89,6 @@ impl Window {
         self.errors as f64 / (self.errors + self.completed).max(1) as f64
     }
 
-    /// Both together.
     pub fn and(&self, other: &Self) -> Self {
         Self {
             time: self.time + other.time,
@@ -125,9 +122,9 @@ impl Gauge {
         *self = Self { settles: Some(from), began: self.last, last: self.last, seen: Window::default() };
     }
 
-    /// Takes a look, and tells the window if it has become this long; the next one then begins with this look. Where servers are to turn,
-    /// no window ends before each of them came back once, on average, and no change has settled before: with holds that take longer, what
-    /// ends with one size began with another.
+    /// Takes a look, and tells the window if it has become this long; the next one then begins with this look. Where
+    /// servers are to turn, no window ends before each of them came back once, on average, and no change has settled
+    /// before: with holds that take longer, what ends with one size began with another.
     pub fn look(&mut self, look: &Look, long: Duration, to_turn: bool, now: Time) -> Option<Window> {
         self.last = Some((now, *look));
         // What was counted goes back where a pool was made anew in the place of another.

@@ -1,5 +1,6 @@
-//! Questions to a name server that the system's resolver does not answer: which servers a service has (SRV), and what is written about a name
-//! (TXT). Over UDP, and over TCP where an answer is cut short (RFC 1035, 2782, 6891). Knows no database.
+//! Questions to a name server that the system's resolver does not answer: which servers a service has (SRV), and what
+//! is written about a name (TXT). Over UDP, and over TCP where an answer is cut short (RFC 1035, 2782, 6891). Knows no
+//! database.
 
 use std::{
     collections::hash_map::RandomState,
@@ -47,12 +48,10 @@ pub enum Question {
     Txt,
 }
 
-/// A server of a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
     /// Its name, without a dot at the end.
     pub host: String,
-    /// Its port.
     pub port: u16,
 }
 
@@ -86,7 +85,8 @@ fn listed(text: &str) -> Vec<SocketAddr> {
     text.lines().filter_map(address).take(MAX_NAME_SERVERS).collect()
 }
 
-/// Asks one server after the other until one answers. A name that does not exist has an empty answer. May block for some seconds.
+/// Asks one server after the other until one answers. A name that does not exist has an empty answer. May block for
+/// some seconds.
 ///
 /// # Errors
 /// None of them answers, or the name is none.
@@ -105,7 +105,6 @@ pub fn ask(servers: &[SocketAddr], name: &str, question: Question) -> Result<Ans
 enum Failure {
     /// Another server would say the same.
     Name(String),
-    /// Another one may know.
     Server(String),
 }
 
@@ -298,7 +297,8 @@ impl Reply {
         cursor.word()?;
         let mut answer = Answer::default();
         for _ in 0..usize::from(answers).min(MAX_RECORDS) {
-            // Aliases come before what they stand for; whose record it is then says the server that was trusted to look.
+            // Aliases come before what they stand for; whose record it is then says the server that was trusted to
+            // look.
             cursor.name()?;
             let (kind, class, ttl, length) = (cursor.word()?, cursor.word()?, cursor.long()?, cursor.word()?);
             let end = cursor.at + usize::from(length);

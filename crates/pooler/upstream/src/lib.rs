@@ -1,5 +1,6 @@
-//! An upstream as a URL describes it: where it is, whom to log in as, and what to demand of its TLS. What the proxy and the load
-//! generator both need before they connect. Opens no connection to an upstream; of a `mongodb+srv://` name it asks name servers.
+//! An upstream as a URL describes it: where it is, whom to log in as, and what to demand of its TLS. What the proxy and
+//! the load generator both need before they connect. Opens no connection to an upstream; of a `mongodb+srv://` name it
+//! asks name servers.
 #![forbid(unsafe_code)]
 
 mod connector;

@@ -1,5 +1,6 @@
-//! What stands behind the `?` of a `mongodb://` URL, in the words of MongoDB's drivers (<https://www.mongodb.com/docs/manual/reference/connection-string/>).
-//! An option that is for drivers and means nothing here is ignored, and told with what does the same here.
+//! What stands behind the `?` of a `mongodb://` URL, in the words of MongoDB's drivers
+//! (<https://www.mongodb.com/docs/manual/reference/connection-string/>). An option that is for drivers and means
+//! nothing here is ignored, and told with what does the same here.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub struct MongoOptions {
     pub auth_source: Option<String>,
     /// `authMechanism` is SCRAM-SHA-1.
     pub sha1: bool,
-    /// `localThresholdMS`: how much longer than those of the nearest host the answers of a host may take that reads are sent to.
+    /// `localThresholdMS`: how much longer than those of the nearest host the answers of a host may take that reads are
+    /// sent to.
     pub local_threshold: Option<Duration>,
 }
 
@@ -45,7 +47,6 @@ const KNOWN: &[&str] = &[
 /// An option of a URL that is for drivers, and says nothing to Poolhouse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ignored {
-    /// As MongoDB spells it.
     pub name: &'static str,
     /// The setting that does the same for Poolhouse.
     pub setting: Option<&'static str>,

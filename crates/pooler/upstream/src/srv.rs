@@ -1,5 +1,5 @@
-//! The hosts of a MongoDB behind one name, `mongodb+srv://`: what SRV and TXT records say of it, as the drivers' specification "Initial DNS
-//! Seedlist Discovery" has it. Asks name servers; connects to no database.
+//! The hosts of a MongoDB behind one name, `mongodb+srv://`: what SRV and TXT records say of it, as the drivers'
+//! specification "Initial DNS Seedlist Discovery" has it. Asks name servers; connects to no database.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -13,7 +13,6 @@ const LEAST_PARTS: usize = 3;
 /// A name in place of hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SrvName {
-    /// The name.
     pub host: String,
     /// `srvServiceName`.
     pub service: String,

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use postgres_session::{Binding, Tls};
 use settings::choose;
 
-/// Parameters of a URL.
 pub const URL_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation", "channel_binding"];
 
 /// TLS towards an upstream.
@@ -19,14 +18,12 @@ pub struct UpstreamTls {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The handshake begins at once.
     pub direct: bool,
-    /// Channel binding.
     pub binding: Binding,
 }
 
 /// libpq's `sslmode`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum SslMode {
-    /// No TLS.
     Disable,
     /// If the upstream refuses to go without.
     Allow,
@@ -67,7 +64,6 @@ impl SslMode {
 pub enum Root {
     /// Whom this machine trusts.
     System,
-    /// Those in this file.
     File(PathBuf),
 }
 

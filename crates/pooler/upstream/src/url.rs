@@ -1,7 +1,8 @@
-//! The URL of an upstream. Of PostgreSQL as libpq understands it: `postgres://user:password@host:port/database?parameters`, with
-//! percent-encoding, IPv6 hosts and Unix sockets (`?host=/run/postgresql`). Of Redis: `redis://user:password@host:port/number`, the host
-//! of a Unix socket being its path (`redis://%2Frun%2Fredis.sock`), or of its sentinels: `redis+sentinel://user:password@host:port,host:port/master`;
-//! `rediss` is the same in TLS. Opens nothing.
+//! The URL of an upstream. Of PostgreSQL as libpq understands it:
+//! `postgres://user:password@host:port/database?parameters`, with percent-encoding, IPv6 hosts and Unix sockets
+//! (`?host=/run/postgresql`). Of Redis: `redis://user:password@host:port/number`, the host of a Unix socket being its
+//! path (`redis://%2Frun%2Fredis.sock`), or of its sentinels:
+//! `redis+sentinel://user:password@host:port,host:port/master`; `rediss` is the same in TLS. Opens nothing.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -28,7 +29,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What people call it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Postgres => "PostgreSQL",
@@ -59,7 +59,6 @@ impl Kind {
 /// How the sentinels of a Redis are asked for its master.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sentinel {
-    /// What they call it.
     pub master: String,
     /// Whom to log in to them as.
     pub user: Option<String>,
@@ -67,10 +66,8 @@ pub struct Sentinel {
     pub password: Option<Secret>,
 }
 
-/// What a URL says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpstreamUrl {
-    /// What it is.
     pub kind: Kind,
     /// Where the upstream is: one host or several.
     pub hosts: Hosts,
@@ -78,13 +75,9 @@ pub struct UpstreamUrl {
     pub sentinel: Option<Sentinel>,
     /// What is MongoDB's alone.
     pub mongo: MongoOptions,
-    /// Which of them will do.
     pub target: Target,
-    /// Whom to log in as.
     pub user: Option<String>,
-    /// With which password.
     pub password: Option<Secret>,
-    /// Which database.
     pub database: Option<String>,
     /// TLS towards it; paths as they stand in the URL.
     pub tls: UpstreamTls,
@@ -124,7 +117,8 @@ const SENTINEL_KEYS: &[&str] = &["sentinel_user", "sentinel_password"];
 const REDIS_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey"];
 
 impl UpstreamUrl {
-    /// Reads a URL. Errors never repeat the URL: it may hold a password. All that is wrong with its parameters is told at once.
+    /// Reads a URL. Errors never repeat the URL: it may hold a password. All that is wrong with its parameters is told
+    /// at once.
     pub fn parse(url: &str) -> Result<Self, String> {
         let url = Self::parse_any(url)?;
         match url.srv {
@@ -135,8 +129,8 @@ impl UpstreamUrl {
         }
     }
 
-    /// The same, and names whose hosts must be looked up before anything is done with them: until then a URL of such a name has that as
-    /// its only host.
+    /// The same, and names whose hosts must be looked up before anything is done with them: until then a URL of such a
+    /// name has that as its only host.
     ///
     /// # Errors
     /// As above.

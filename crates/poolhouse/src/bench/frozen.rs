@@ -1,6 +1,6 @@
-//! A load in a process of its own that is frozen and thawed (SIGSTOP, SIGCONT), as a platform does with a function: this very program once
-//! more, with the same arguments. It learns from its environment which run is its own and where the target is, says when the load begins,
-//! and in the end what it has measured. Its clock goes on while it is frozen.
+//! A load in a process of its own that is frozen and thawed (SIGSTOP, SIGCONT), as a platform does with a function:
+//! this very program once more, with the same arguments. It learns from its environment which run is its own and where
+//! the target is, says when the load begins, and in the end what it has measured. Its clock goes on while it is frozen.
 
 use std::{
     io::{BufRead, BufReader, PipeReader, Read, Write, pipe, stdout},

@@ -30,7 +30,8 @@ pub struct OutputFlags {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Have `poolhouse doctor` look while it runs: at the Poolhouse that a scenario starts, or else at the PostgreSQL under load
+    /// Have `poolhouse doctor` look while it runs: at the Poolhouse that a scenario starts, or else at the PostgreSQL
+    /// under load
     #[arg(long)]
     pub doctor: bool,
 

@@ -42,7 +42,8 @@ pub struct PoolFlags {
                                       "instances"])]
     no_reuse: bool,
 
-    /// With --no-reuse: do not close connections. Each stays open until the server or the run ends it, like that of a frozen function
+    /// With --no-reuse: do not close connections. Each stays open until the server or the run ends it, like that of a
+    /// frozen function
     #[arg(long, requires = "no_reuse")]
     no_goodbye: bool,
 

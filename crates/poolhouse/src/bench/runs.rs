@@ -1,5 +1,5 @@
-//! Carries out what `poolhouse bench` was asked: one run, or those of a scenario. Starts the scenario's own database, makes tables, stops
-//! on Ctrl-C.
+//! Carries out what `poolhouse bench` was asked: one run, or those of a scenario. Starts the scenario's own database,
+//! makes tables, stops on Ctrl-C.
 
 use std::{
     path::Path,
@@ -455,7 +455,8 @@ fn mostly_errors(result: &BenchResult) -> Option<String> {
     })
 }
 
-/// The thresholds that were missed, with the name of the run where there are several. Those of an interrupted run say nothing.
+/// The thresholds that were missed, with the name of the run where there are several. Those of an interrupted run say
+/// nothing.
 fn missed(thresholds: &[Threshold], plans: &[Plan], results: &[BenchResult]) -> Vec<String> {
     let mut missed = Vec::new();
     for (plan, result) in plans.iter().zip(results).filter(|(_, result)| !result.interrupted) {

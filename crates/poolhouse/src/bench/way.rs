@@ -34,7 +34,8 @@ pub struct WayFlags {
     #[arg(long, value_name = "TIMES", value_parser = cut)]
     cut: Vec<Fault>,
 
-    /// Not on the way: run the load in a process of its own, and freeze that in some windows: LENGTH[/EVERY][@FIRST] as above
+    /// Not on the way: run the load in a process of its own, and freeze that in some windows: LENGTH[/EVERY][@FIRST] as
+    /// above
     #[arg(long, value_name = "WINDOW", value_parser = window)]
     freeze: Option<Window>,
 }

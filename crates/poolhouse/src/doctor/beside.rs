@@ -1,5 +1,5 @@
-//! The doctor beside a run of the load generator: looks at what is loaded, on a thread of its own, until the run is over. Knows nothing of the
-//! run.
+//! The doctor beside a run of the load generator: looks at what is loaded, on a thread of its own, until the run is
+//! over. Knows nothing of the run.
 
 use std::{
     sync::{
@@ -34,7 +34,8 @@ pub enum Whom {
     Postgres(Secret),
 }
 
-/// A source in which a second of quiet stands for so many of the published experiment: what is a long time there is one here.
+/// A source in which a second of quiet stands for so many of the published experiment: what is a long time there is one
+/// here.
 struct Compressed {
     source: Box<dyn Source>,
     compression: f64,

@@ -1,5 +1,5 @@
-//! Predicts for the doctor: plays the loads that it has seen with the planner's simulation, which runs the pool core in virtual time. Knows no
-//! symptom.
+//! Predicts for the doctor: plays the loads that it has seen with the planner's simulation, which runs the pool core in
+//! virtual time. Knows no symptom.
 
 use std::{cell::Cell, time::Duration};
 
@@ -121,8 +121,8 @@ fn spec(service: Times, connecting: Duration) -> Spec {
     Spec { connect, ..Spec::new(service) }
 }
 
-/// For how long servers are held: within each bucket evenly, with the mean that they really had. Where only the mean is known they are
-/// distributed exponentially.
+/// For how long servers are held: within each bucket evenly, with the mean that they really had. Where only the mean is
+/// known they are distributed exponentially.
 fn times(held: &Held) -> Option<Times> {
     let mean_ms = held.times.mean_ms()?;
     let mean = Duration::try_from_secs_f64(mean_ms / 1e3).ok().filter(|mean| !mean.is_zero())?;

@@ -1,5 +1,5 @@
-//! An application's own pools as something to look at: HikariCP, by the metrics that the application shows over HTTP as Prometheus text. What they
-//! mean is known elsewhere.
+//! An application's own pools as something to look at: HikariCP, by the metrics that the application shows over HTTP as
+//! Prometheus text. What they mean is known elsewhere.
 
 use std::{
     path::Path,
@@ -15,7 +15,8 @@ use crate::remote::without_login;
 
 /// Bytes of an answer.
 const MAX_ANSWER: u64 = 32 * 1024 * 1024;
-/// For how long HikariCP shows the same connections and waiters, whatever has become of them; what it counts is shown at once.
+/// For how long HikariCP shows the same connections and waiters, whatever has become of them; what it counts is shown
+/// at once.
 const GAUGES_LAST: Duration = Duration::from_secs(1);
 /// What Poolhouse's own metrics have.
 const OWN: &str = "poolhouse_build_info";
@@ -33,8 +34,8 @@ struct Page {
 }
 
 impl Metrics {
-    /// What is at a URL, if that shows something of HikariCP's. `token_file`: who asks; the token of a Poolhouse is not for others, so the one of the
-    /// environment is not sent.
+    /// What is at a URL, if that shows something of HikariCP's. `token_file`: who asks; the token of a Poolhouse is not
+    /// for others, so the one of the environment is not sent.
     ///
     /// # Errors
     /// These are the metrics of a Poolhouse, which show less than its admin address; or the token cannot be read.

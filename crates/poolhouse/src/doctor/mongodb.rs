@@ -1,4 +1,5 @@
-//! A MongoDB as something to look at: what it is asked over one connection that stays, and how often. What the answers mean is known elsewhere.
+//! A MongoDB as something to look at: what it is asked over one connection that stays, and how often. What the answers
+//! mean is known elsewhere.
 
 use std::{
     thread,
@@ -20,10 +21,11 @@ const ADMIN: &str = "admin";
 const LIST_EVERY: Duration = Duration::from_secs(1);
 /// Where so many transactions pause at a time, it matters whether their pauses are long. One alone is no habit.
 const MANY: usize = 2;
-/// Then they are listed, and so much later once more: MongoDB tells only the sum of a transaction's pauses. The doctor's texts name this.
+/// Then they are listed, and so much later once more: MongoDB tells only the sum of a transaction's pauses. The
+/// doctor's texts name this.
 const ONCE_MORE: Duration = Duration::from_millis(100);
-/// That begins up to so much later than the look, each time at another moment: clients that beat time with the looks would always be seen at
-/// the end of their pauses.
+/// That begins up to so much later than the look, each time at another moment: clients that beat time with the looks
+/// would always be seen at the end of their pauses.
 const OUT_OF_STEP: Duration = Duration::from_millis(300);
 /// The fractions of multiples of the golden section are spread evenly, however many there are.
 const GOLDEN: f64 = 0.618_033_988_749_895;
@@ -167,7 +169,8 @@ impl Known {
         Ok(())
     }
 
-    /// The connections a moment later, with how long transactions pause. `None` where too few of those that were `seen` pause, or the server refuses.
+    /// The connections a moment later, with how long transactions pause. `None` where too few of those that were `seen`
+    /// pause, or the server refuses.
     fn once_more(&mut self, seen: &[Session], command: &Command) -> anyhow::Result<Option<Vec<Session>>> {
         if seen.iter().filter(|session| session.paused_ms.is_some()).count() < MANY {
             return Ok(None);

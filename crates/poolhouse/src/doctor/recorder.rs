@@ -38,7 +38,8 @@ impl Recorder {
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file), is_new, has_begun: false, written: 0 })
     }
 
-    /// Keeps a line, as much of it as fits, and returns what a reader will make of it. `None`: there is room left for the end only.
+    /// Keeps a line, as much of it as fits, and returns what a reader will make of it. `None`: there is room left for
+    /// the end only.
     ///
     /// # Errors
     /// The system refuses, or the line is none that can be recorded.

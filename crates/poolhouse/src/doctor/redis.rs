@@ -1,4 +1,5 @@
-//! A Redis as something to look at: what it is asked over one connection that stays, and how often. What the answers mean is known elsewhere.
+//! A Redis as something to look at: what it is asked over one connection that stays, and how often. What the answers
+//! mean is known elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use settings::Secret;
 
 use super::sources::{PATIENCE, Source, micros};
 
-/// Lists of connections are so far apart at least, and for each connection in the list so much more: the server does nothing else meanwhile.
+/// Lists of connections are so far apart at least, and for each connection in the list so much more: the server does
+/// nothing else meanwhile.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 const FOR_EACH: Duration = Duration::from_millis(1);
 /// Bytes of an answer that holds one number.

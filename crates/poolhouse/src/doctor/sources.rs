@@ -1,5 +1,5 @@
-//! What can be looked at, and how it is asked: a Poolhouse over HTTP, a PostgreSQL or a PgBouncer's console over a connection that stays. Others
-//! have files of their own.
+//! What can be looked at, and how it is asked: a Poolhouse over HTTP, a PostgreSQL or a PgBouncer's console over a
+//! connection that stays. Others have files of their own.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 const NAME: &str = "poolhouse doctor";
 /// How a PgBouncer's console ends what it calls its version.
 const OF_A_CONSOLE: &str = "/bouncer";
-/// What a server says when it has no connection left, and to whom it lets in by no such URL. Digits alone may be a port.
+/// What a server says when it has no connection left, and to whom it lets in by no such URL. Digits alone may be a
+/// port.
 const FULL: &str = "SQLSTATE 53300";
 /// What a PgBouncer says to who may not use its console.
 const NOT_ALLOWED: &str = "not allowed (SQLSTATE 08P01)";
@@ -176,7 +177,8 @@ impl Sql {
         if self.has_state {
             shown.state = show("STATE").ok().map(|(rows, _)| rows);
             if shown.state.is_none() {
-                // Where it is not known, it is not asked for again: each error is a line in PgBouncer's log. Or else the connection is gone.
+                // Where it is not known, it is not asked for again: each error is a line in PgBouncer's log. Or else
+                // the connection is gone.
                 show("VERSION")?;
                 self.has_state = false;
             }

@@ -1,5 +1,5 @@
-//! A private, throw-away Redis: keeps nothing on disk, and lets in over loopback who knows the password. Refuses to know poolers and
-//! loads.
+//! A private, throw-away Redis: keeps nothing on disk, and lets in over loopback who knows the password. Refuses to
+//! know poolers and loads.
 
 use std::{
     net::{SocketAddr, TcpStream},

@@ -1,6 +1,6 @@
-//! A client says anything to a connection of HTTP, in any pieces, while its requests are answered, opened for events or left waiting:
-//! nothing may panic, more be consumed than there is, or anything be asked on a connection that is over. The first byte says what holds
-//! for it; 0xFF ends a piece.
+//! A client says anything to a connection of HTTP, in any pieces, while its requests are answered, opened for events or
+//! left waiting: nothing may panic, more be consumed than there is, or anything be asked on a connection that is over.
+//! The first byte says what holds for it; 0xFF ends a piece.
 #![no_main]
 
 use std::sync::Arc;
@@ -43,7 +43,6 @@ impl Door for Doors {
 struct World {
     connection: Connection<u8>,
     doors: Doors,
-    /// What was not consumed.
     held: Vec<u8>,
     waiting: Vec<Stream>,
     open: Vec<Stream>,

@@ -1,5 +1,5 @@
-//! A server of MongoDB sends anything to somebody who asks for himself: during the login, or in answer to a request. The first byte says
-//! which, and in which pieces.
+//! A server of MongoDB sends anything to somebody who asks for himself: during the login, or in answer to a request.
+//! The first byte says which, and in which pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! A client says anything to the real workers and sessions, beside an honest one and before a model of PostgreSQL; the simulator checks what it
-//! always does. The first eight bytes decide about the schedule.
+//! A client says anything to the real workers and sessions, beside an honest one and before a model of PostgreSQL; the
+//! simulator checks what it always does. The first eight bytes decide about the schedule.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -47,7 +47,6 @@ impl<E> Agenda<E> {
         Self { heap: BinaryHeap::new(), now: Time(0), lots: Rng::new(seed) }
     }
 
-    /// The present moment.
     pub fn now(&self) -> Time {
         self.now
     }

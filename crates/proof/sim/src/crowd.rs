@@ -1,13 +1,14 @@
-//! Crowds of clients at a listener's limits, in virtual time: real workers, and clients that come in bursts, ramps, waves and trickles, ask a
-//! few times, and then leave, stay idle, stay in a transaction, or have never logged in. Knows no database: a client's words say how it stands.
+//! Crowds of clients at a listener's limits, in virtual time: real workers, and clients that come in bursts, ramps,
+//! waves and trickles, ask a few times, and then leave, stay idle, stay in a transaction, or have never logged in.
+//! Knows no database: a client's words say how it stands.
 //!
 //! They come to several databases as several users, some of which have limits, which reloads change.
 //!
-//! Checked: there are never more clients inside than `hard_limit`; no client is evicted that is busy or was idle for less than
-//! `evict_min_idle`, and no more than are above the soft limit; no newcomer is refused while there is a place, or while a client that may go
-//! has been idle for longer than that and a few ticks, unless others have just got places. The same holds for each database and each user
-//! that has limits, among its own clients: one that is evicted is one too many of its listener, its database or its user. In the end, when all have left, the listener counts
-//! none.
+//! Checked: there are never more clients inside than `hard_limit`; no client is evicted that is busy or was idle for
+//! less than `evict_min_idle`, and no more than are above the soft limit; no newcomer is refused while there is a
+//! place, or while a client that may go has been idle for longer than that and a few ticks, unless others have just got
+//! places. The same holds for each database and each user that has limits, among its own clients: one that is evicted
+//! is one too many of its listener, its database or its user. In the end, when all have left, the listener counts none.
 
 mod tenants;
 
@@ -38,9 +39,10 @@ const UNDER_WAY: Duration = Duration::from_millis(10);
 /// After the last client has left, the listener has heard of it so long after.
 const REST: Duration = Duration::from_secs(30);
 
-/// A client says one letter at a time: `i` is a request that leaves it idle, `t` one that leaves it in a transaction, `s` one that leaves it
-/// waiting for what others send. Each is said back. Before the first of them it says a digit, which logs it in to a database as a user. Another
-/// digit does so anew, and is said back: one that has no place there as that user is refused.
+/// A client says one letter at a time: `i` is a request that leaves it idle, `t` one that leaves it in a transaction,
+/// `s` one that leaves it waiting for what others send. Each is said back. Before the first of them it says a digit,
+/// which logs it in to a database as a user. Another digit does so anew, and is said back: one that has no place there
+/// as that user is refused.
 struct Letters;
 
 impl Protocol for Letters {
@@ -470,7 +472,8 @@ impl Crowd {
         if self.now - self.departures[1] <= UNDER_WAY || self.is_new() {
             return;
         }
-        // What goes for its database or its user, or finds no place there, is no longer there for its listener, and the other way round.
+        // What goes for its database or its user, or finds no place there, is no longer there for its listener, and the
+        // other way round.
         let is_limited = self.is_limited();
         let here = |of: Option<Number>| {
             let all = self.clients.iter().filter(|client| of.is_none_or(|of| client.may_be_of(of)));
@@ -529,7 +532,8 @@ impl Crowd {
             let of_tenant = || self.clients.iter().filter(|client| client.may_be_of(*tenant));
             let may_go = |client: &Client| matches!(client.stands, Stands::Idle(since) if self.now - since > long);
             self.limits.of(*tenant).is_some_and(|limits| {
-                // Who was refused at once may have come a moment after another, which has not heard yet that it is inside.
+                // Who was refused at once may have come a moment after another, which has not heard yet that it is
+                // inside.
                 let comes = |client: &Client| moved.is_some() && client.stands == Stands::Coming && !client.silent;
                 let known = of_tenant().filter(|client| client.is_known() || comes(client)).count() as u32;
                 known >= limits.hard_limit
@@ -603,7 +607,6 @@ impl Crowd {
     }
 }
 
-/// Who comes, and when.
 fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {
     let count = 1 + rng.index(hard_limit as usize * 4);
     let span = Duration::from_millis(rng.pick(&[1, 300, 3_000]));

@@ -1,5 +1,5 @@
-//! Databases that are not there: they speak real protocols to bytes, in a time that somebody else tells. They know neither pools nor
-//! sockets, and nothing of who connects to them.
+//! Databases that are not there: they speak real protocols to bytes, in a time that somebody else tells. They know
+//! neither pools nor sockets, and nothing of who connects to them.
 
 pub mod cluster;
 pub mod mongodb;
@@ -13,8 +13,9 @@ pub type Connection = u64;
 
 /// A database with any number of connections. Deterministic: the same calls give the same bytes.
 ///
-/// Call order: [`connect`](Self::connect) first; then [`receive`](Self::receive) as bytes come, and [`tick`](Self::tick) when
-/// [`due`](Self::due) has come; after each of these the output and the closed connections are taken. [`hang_up`](Self::hang_up) ends it.
+/// Call order: [`connect`](Self::connect) first; then [`receive`](Self::receive) as bytes come, and
+/// [`tick`](Self::tick) when [`due`](Self::due) has come; after each of these the output and the closed connections are
+/// taken. [`hang_up`](Self::hang_up) ends it.
 pub trait Database {
     /// Hosts that it consists of; they are numbered from 0 on.
     const HOSTS: u16 = 1;
@@ -46,7 +47,6 @@ pub trait Database {
     /// When something is to happen by itself: a sleep ends, a time-out is due.
     fn due(&self) -> Option<Duration>;
 
-    /// Does what is due.
     fn tick(&mut self, now: Duration);
 
     /// What was said since this was asked last, in the order in which it was said.
@@ -55,7 +55,8 @@ pub trait Database {
     /// Connections that the database has closed since this was asked last: after all that it said there.
     fn take_closed(&mut self) -> Vec<Connection>;
 
-    /// An administrator ends a session: with last words as that database has them, or without (`politely` is false: the process died).
+    /// An administrator ends a session: with last words as that database has them, or without (`politely` is false: the
+    /// process died).
     fn kill(&mut self, connection: Connection, politely: bool, now: Duration);
 
     /// Whether these bytes are the beginning of what a pooler cleans this session with, which is idle.

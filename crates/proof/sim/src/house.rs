@@ -1,5 +1,5 @@
-//! The product in virtual time: its workers on a network that is not there, each stepped when it is told to. Knows no protocol in
-//! particular, and nothing of clients and databases.
+//! The product in virtual time: its workers on a network that is not there, each stepped when it is told to. Knows no
+//! protocol in particular, and nothing of clients and databases.
 
 use std::{
     sync::{
@@ -66,13 +66,9 @@ impl Upstreams for Revised {
     }
 }
 
-/// What is configured.
 pub struct Rules {
-    /// Of the driver.
     pub driver: DriverConfig,
-    /// Of the listener.
     pub gate: GateConfig,
-    /// Of its clients.
     pub timeouts: Timeouts,
 }
 
@@ -129,7 +125,6 @@ impl<P: Protocol> House<P> {
         self.handle().reconfigure(&self.changes);
     }
 
-    /// It is so late now.
     pub fn set_time(&self, now: Time) {
         self.clock.set(now);
     }

@@ -1,8 +1,9 @@
-//! A network that is not there: connections with delays, in pieces, with windows that fill, resets, half-closes and hosts that
-//! fall silent. Time is told from outside. It knows no protocol, and neither workers nor databases: only ends of connections.
+//! A network that is not there: connections with delays, in pieces, with windows that fill, resets, half-closes and
+//! hosts that fall silent. Time is told from outside. It knows no protocol, and neither workers nor databases: only
+//! ends of connections.
 //!
-//! As TCP has it: what is sent arrives in order; a close with bytes unread is a reset; what is sent to a closed end comes back as a reset;
-//! what has arrived before a reset can still be read.
+//! As TCP has it: what is sent arrives in order; a close with bytes unread is a reset; what is sent to a closed end
+//! comes back as a reset; what has arrived before a reset can still be read.
 
 mod reactor;
 
@@ -25,7 +26,6 @@ pub type EndId = u32;
 /// A host of the database: the port that it listens at, less one.
 pub type HostId = u16;
 
-/// How the network is.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     /// How long bytes take on the average.
@@ -41,9 +41,7 @@ pub struct Conditions {
 /// What a host does with those who connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Host {
-    /// It accepts them.
     Accepts,
-    /// It refuses them.
     Refuses,
     /// They cannot even begin, as when there are no descriptors left.
     Unreachable,
@@ -211,7 +209,6 @@ impl Network {
         self.lock().ends[end as usize].reset
     }
 
-    /// Closes an end.
     pub fn close(&self, end: EndId) {
         self.lock().close(end);
     }

@@ -1,15 +1,17 @@
-//! The product itself in virtual time: real workers and real sessions, between clients that know what every answer must be and databases
-//! that are not there. Everything is decided by the seed: who works next, how long bytes take, what breaks.
+//! The product itself in virtual time: real workers and real sessions, between clients that know what every answer must
+//! be and databases that are not there. Everything is decided by the seed: who works next, how long bytes take, what
+//! breaks.
 //!
-//! Checked at every step: each answer is the one that the client's own database gives; an acknowledged write is there, once; no more connections
-//! than allowed; nobody waits for ever; what waits for a peer stays within bounds. In the end, when all clients have left: nothing is held, and no session of the
-//! database has anything left in it. An error may stand in an answer's place only after a fault, and not after one that no client may feel.
+//! Checked at every step: each answer is the one that the client's own database gives; an acknowledged write is there,
+//! once; no more connections than allowed; nobody waits for ever; what waits for a peer stays within bounds. In the
+//! end, when all clients have left: nothing is held, and no session of the database has anything left in it. An error
+//! may stand in an answer's place only after a fault, and not after one that no client may feel.
 //!
 //! `cluster` plays the toy for a cluster, the example of how a protocol is added, in the same way.
 //!
-//! It cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers never run at the same time), and what the models
-//! of the databases do not know, such as functions and triggers that users made. For these there are the leak hunter and the adversary
-//! (`tests/leaks.py`, `tests/adversary.py`) on a real PostgreSQL.
+//! It cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers never run at
+//! the same time), and what the models of the databases do not know, such as functions and triggers that users made.
+//! For these there are the leak hunter and the adversary (`tests/leaks.py`, `tests/adversary.py`) on a real PostgreSQL.
 
 pub mod cluster;
 mod drawn;
@@ -59,7 +61,6 @@ const AFTERMATH: Duration = Duration::from_secs(1);
 /// What is done by one schedule.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Done {
-    /// Steps of workers.
     pub steps: u64,
     /// What clients were answered, in messages.
     pub faults: u64,
@@ -72,7 +73,6 @@ pub struct Done {
 /// How large a schedule may be. What is drawn beyond that is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Most players.
     pub players: usize,
     /// Most connections of each, one after the other.
     pub lives: u64,
@@ -142,7 +142,6 @@ struct Most {
     unsent: usize,
 }
 
-/// A schedule under way.
 pub struct World<P: Protocol, S: Speech> {
     house: House<P>,
     network: Network,
@@ -260,7 +259,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         format!("{:?} {pools:?}, sessions: {:?}", snapshot.listeners, self.site)
     }
 
-    /// Nobody is connected to the database any more. What was in the mail of workers that have ended goes with the process.
+    /// Nobody is connected to the database any more. What was in the mail of workers that have ended goes with the
+    /// process.
     fn is_alone(&self) -> bool {
         self.drained || self.site.database.open().is_empty()
     }
@@ -517,7 +517,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         }
     }
 
-    /// What no client may feel: none of it touches a request, or nothing of a request that it touches has been carried out.
+    /// What no client may feel: none of it touches a request, or nothing of a request that it touches has been carried
+    /// out.
     fn break_gently(&mut self) {
         if self.disturbs_hosts() {
             return self.site.disturb(&self.network, self.rng.next(), true, self.now);

@@ -1,5 +1,5 @@
-//! The one source of chance. Deterministic: the same seed gives the same world on every machine. Where the bits come from is known to `pool`.
-//! It knows nothing of what is decided with it.
+//! The one source of chance. Deterministic: the same seed gives the same world on every machine. Where the bits come
+//! from is known to `pool`. It knows nothing of what is decided with it.
 
 use core::{ops::RangeInclusive, time::Duration};
 
@@ -43,7 +43,6 @@ impl Rng {
         self.below(10_000) < n
     }
 
-    /// One of the given.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }

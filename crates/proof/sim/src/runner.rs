@@ -16,7 +16,6 @@ use std::{
 pub struct Violation {
     /// Its seed.
     pub seed: u64,
-    /// What was found.
     pub what: String,
 }
 
@@ -25,7 +24,8 @@ pub(crate) fn text(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
 }
 
-/// Runs the schedules `seed`, `seed` + 1, and so on, on all processors, until one goes wrong. Of several schedules that go wrong, the one with the smallest seed of those that were begun is told.
+/// Runs the schedules `seed`, `seed` + 1, and so on, on all processors, until one goes wrong. Of several schedules that
+/// go wrong, the one with the smallest seed of those that were begun is told.
 pub fn run<T: Send>(
     seed: u64,
     schedules: u64,

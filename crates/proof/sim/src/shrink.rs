@@ -1,5 +1,5 @@
-//! Makes a schedule that goes wrong smaller: tighter bounds are tried, each with the same seed and with others, as long as something goes wrong in
-//! the same way. It knows nothing of what a schedule does.
+//! Makes a schedule that goes wrong smaller: tighter bounds are tried, each with the same seed and with others, as long
+//! as something goes wrong in the same way. It knows nothing of what a schedule does.
 
 use crate::runner::{Violation, run};
 

@@ -1,6 +1,6 @@
-//! A stage: real workers (mostly one) with real sessions on the network that is not there, between clients and servers who
-//! say what a test or a fuzzer wants. All that can be seen is what they hear, which connections end, and what the driver counts.
-//! Knows no protocol, and decides nothing by lot.
+//! A stage: real workers (mostly one) with real sessions on the network that is not there, between clients and servers
+//! who say what a test or a fuzzer wants. All that can be seen is what they hear, which connections end, and what the
+//! driver counts. Knows no protocol, and decides nothing by lot.
 
 pub mod postgres;
 
@@ -20,7 +20,6 @@ use crate::{
     random::Rng,
 };
 
-/// The only pool.
 pub const POOL: PoolId = PoolId(0);
 /// Steps of the workers without anything coming to rest.
 const MAX_STEPS: u32 = 1_000_000;
@@ -28,11 +27,8 @@ const MAX_STEPS: u32 = 1_000_000;
 /// Pieces in which what somebody says arrives.
 #[derive(Clone, Copy, Debug)]
 pub enum Pieces {
-    /// At once.
     Whole,
-    /// In two, split here.
     SplitAt(usize),
-    /// Of this size.
     Of(usize),
 }
 
@@ -87,7 +83,6 @@ impl Upstreams for Supply {
     }
 }
 
-/// See the file's head.
 pub struct Stage<P: Protocol> {
     house: House<P>,
     network: Network,
@@ -175,7 +170,6 @@ impl<P: Protocol> Stage<P> {
         self.settle();
     }
 
-    /// A client connects.
     pub fn client(&mut self) -> EndId {
         let end = self.network.connect();
         self.heard.insert(end, Vec::new());
@@ -229,7 +223,8 @@ impl<P: Protocol> Stage<P> {
         self.network.set_host(0, host);
     }
 
-    /// The workers are to accept no client any more, and to end when all have gone: with `drain`, idle ones are sent away.
+    /// The workers are to accept no client any more, and to end when all have gone: with `drain`, idle ones are sent
+    /// away.
     pub fn end(&mut self, drain: bool) {
         let handle = self.house.handle();
         if drain {
@@ -245,7 +240,6 @@ impl<P: Protocol> Stage<P> {
         self.house.has_ended()
     }
 
-    /// Time passes.
     pub fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         self.settle();
@@ -265,7 +259,6 @@ impl<P: Protocol> Stage<P> {
         self.settle();
     }
 
-    /// What the pool holds.
     pub fn servers(&self) -> Counts {
         self.house.handle().pools(None)[0].counts
     }

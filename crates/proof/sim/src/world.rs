@@ -1,7 +1,7 @@
 //! Thousands of clients over pools that share one budget, in virtual time, with everything that goes wrong: connects
-//! that fail, servers that die, clients that leave at any moment, pauses, clears, changes of options, orders that arrive
-//! late. After every step the pools, the budget and the gate are compared with what the world itself knows.
-//! It reads no bytes and knows no protocol.
+//! that fail, servers that die, clients that leave at any moment, pauses, clears, changes of options, orders that
+//! arrive late. After every step the pools, the budget and the gate are compared with what the world itself knows. It
+//! reads no bytes and knows no protocol.
 
 mod chaos;
 mod clients;
@@ -54,7 +54,6 @@ pub enum Fault {
 /// What happens at some time. A visit tells whether a client is still where it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
-    /// A client comes.
     Arrive(u32),
     /// A client wants a server.
     Ask(u32, u64),
@@ -64,11 +63,9 @@ enum Event {
     Dialled(usize, ServerId),
     /// A check or reset is over.
     Checked(usize, ServerId),
-    /// A close is over.
     Closed(usize, ServerId),
     /// A letter to or from a pool arrives.
     Mail,
-    /// A time-out is due.
     Timeout(usize),
     /// Something is done to the world.
     Chaos,
@@ -89,9 +86,7 @@ enum Event {
 /// What is on its way between pool and budget and workers.
 #[derive(Clone, Copy, Debug)]
 enum Letter {
-    /// An order of the pool.
     Order(Action),
-    /// A grant of the budget.
     Permit,
     /// A wish of the budget to have one back.
     Reclaim,
@@ -130,9 +125,7 @@ struct Post {
 /// What a schedule came to.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
-    /// Events.
     pub steps: u64,
-    /// Grants, failures.
     pub decided: [u64; 2],
     /// Check-outs that were given up by who made them.
     pub cancelled: u64,

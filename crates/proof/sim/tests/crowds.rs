@@ -1,5 +1,5 @@
-//! Crowds at the limits of clients, in virtual time: who goes when, and who gets in. And a client whose place another has got, and who logs in
-//! before it hears of that: which of both is first only chance tells on threads.
+//! Crowds at the limits of clients, in virtual time: who goes when, and who gets in. And a client whose place another
+//! has got, and who logs in before it hears of that: which of both is first only chance tells on threads.
 
 use std::time::Duration;
 
@@ -320,7 +320,8 @@ fn newcomers_wait_where_another_process_listens_and_are_told_where_poolhouse_end
     }
 }
 
-/// A flood of 1,000 in one second, and 20 a second after it for ten seconds. How many are refused in the first seven seconds, and after that.
+/// A flood of 1,000 in one second, and 20 a second after it for ten seconds. How many are refused in the first seven
+/// seconds, and after that.
 fn flood(soft_limit: u32, hard_limit: u32) -> (u64, u64) {
     let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: EVICT_MIN_IDLE };
     let timeouts = Timeouts { newcomer_wait: Some(NEWCOMER_WAIT), ..Timeouts::default() };

@@ -1,5 +1,6 @@
-//! One look at a PostgreSQL itself: what its statistics views show to whoever may read them, and the questions that are answered so. Nothing is
-//! asked that would need more than pg_read_all_stats, and no text of a statement: those hold what nobody else should read.
+//! One look at a PostgreSQL itself: what its statistics views show to whoever may read them, and the questions that are
+//! answered so. Nothing is asked that would need more than pg_read_all_stats, and no text of a statement: those hold
+//! what nobody else should read.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +17,8 @@ const LEAST_VERSION: u64 = 100_000;
 /// The first version that counts sessions.
 const COUNTS_SESSIONS: u64 = 140_000;
 
-/// One look.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Activity {
-    /// Of the server.
     pub version: String,
     /// When it was started, in microseconds of the Unix epoch: tells this run of it from those before and after.
     pub started_us: u64,
@@ -27,7 +26,8 @@ pub struct Activity {
     pub max_connections: u64,
     /// Of those, how many are kept for superusers and other chosen ones.
     pub reserved: u64,
-    /// Its `idle_in_transaction_session_timeout` for the one that asks, in milliseconds; `None`: off, or it is not told.
+    /// Its `idle_in_transaction_session_timeout` for the one that asks, in milliseconds; `None`: off, or it is not
+    /// told.
     #[serde(default)]
     pub transaction_idle_ms: Option<f64>,
     /// Transactions that have ended, in all databases.
@@ -47,20 +47,15 @@ pub struct Activity {
     pub backends: Vec<Backend>,
 }
 
-/// One session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backend {
-    /// Of its process.
     pub pid: u32,
     /// When it was begun, in microseconds of the Unix epoch: with `pid`, its alone.
     pub started_us: u64,
     /// For how long it has been there.
     pub age_ms: f64,
-    /// Which database.
     pub database: String,
-    /// As whom it logged in.
     pub user: String,
-    /// What it calls itself.
     pub application: String,
     /// Where it comes from; empty for a Unix socket.
     pub address: String,
@@ -72,7 +67,6 @@ pub struct Backend {
     pub transaction_ms: Option<f64>,
     /// What kind of thing it waits for: `Lock`, `IO`, `Client`, ...; `None` while it runs or wants to.
     pub wait: Option<String>,
-    /// Which.
     pub event: Option<String>,
 }
 
@@ -98,7 +92,8 @@ impl Activity {
         ))
     }
 
-    /// Asks for the version, as `server_version_num` writes it, and the process that answers: one row, `number` and `pid`.
+    /// Asks for the version, as `server_version_num` writes it, and the process that answers: one row, `number` and
+    /// `pid`.
     pub const VERSION: &str =
         "SELECT pg_catalog.current_setting('server_version_num') AS number, pg_catalog.pg_backend_pid() AS pid";
 
@@ -139,7 +134,8 @@ impl Activity {
     }
 }
 
-/// Nothing but its existence may be seen: it is another user's, or the server does not keep track of what sessions do (`track_activities`).
+/// Nothing but its existence may be seen: it is another user's, or the server does not keep track of what sessions do
+/// (`track_activities`).
 fn is_hidden(row: &Row) -> bool {
     let is = |name: &str, value: &str| row.get(name).is_some_and(|told| told == value);
     is("hidden", "t") || is("state", "disabled")

@@ -1,4 +1,5 @@
-//! A look at a pooler beside one at its database: which of the database's sessions are servers of which pool, and what these do.
+//! A look at a pooler beside one at its database: which of the database's sessions are servers of which pool, and what
+//! these do.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +8,9 @@ use crate::{Backend, Look, Work};
 /// A server of a pooler: its pool by database and user, and its process at the database.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOf<'s> {
-    /// As clients call it.
     pub database: &'s str,
     /// Whose servers these are.
     pub user: &'s str,
-    /// Its process.
     pub pid: u32,
 }
 

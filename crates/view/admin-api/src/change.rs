@@ -15,7 +15,6 @@ pub struct Change {
     pub since: Since,
     /// By [`Pool::id`]; without those of which nobody knows what they were before.
     pub pools: BTreeMap<u64, PoolChange>,
-    /// Clients let in.
     pub accepted: u64,
     /// Clients that logged in, or were seen for the first time.
     pub logins: u64,
@@ -23,15 +22,11 @@ pub struct Change {
     pub brief: Option<u64>,
     /// How often the system refused to accept a client.
     pub accepts_failed: u64,
-    /// Clients turned away.
     pub rejected: u64,
-    /// Clients sent away.
     pub evicted: u64,
-    /// The same by reason.
     pub evicted_for: Counts,
     /// Of those, how many did not end their side of the connection, by reason, where that is told.
     pub unanswered: Counts,
-    /// Logins that failed.
     pub auth_failures: u64,
     /// The share of a core that each worker used, from 0 to 1.
     pub cpu: Vec<f64>,
@@ -40,9 +35,7 @@ pub struct Change {
 /// What happened in a pool between two looks.
 #[derive(Clone, Debug, Default)]
 pub struct PoolChange {
-    /// Leases that ended.
     pub transactions: u64,
-    /// Connections made.
     pub created: u64,
     /// Connections closed, by reason.
     pub closed: Counts,

@@ -1,6 +1,7 @@
-//! Looks at the pools of a MongoDB driver: from the events that it tells of them (Connection Monitoring and Pooling, "CMAP", of the drivers'
-//! specifications) to looks that a Poolhouse would give, as far as they mean the same. Names of events are taken as the specification has them,
-//! as classes of drivers, or as messages of drivers' logs. What connections do while somebody has them is not told.
+//! Looks at the pools of a MongoDB driver: from the events that it tells of them (Connection Monitoring and Pooling,
+//! "CMAP", of the drivers' specifications) to looks that a Poolhouse would give, as far as they mean the same. Names of
+//! events are taken as the specification has them, as classes of drivers, or as messages of drivers' logs. What
+//! connections do while somebody has them is not told.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,6 @@ use crate::{Counts, Look, Pool, PoolServers, Pooler, Times};
 const MAX_POOLS: usize = 200;
 const MAX_CONNECTIONS: usize = 100_000;
 const MAX_REASONS: usize = 16;
-/// Characters of a name.
 const MAX_NAME: usize = 100;
 /// Times of the Unix epoch from here on are milliseconds.
 const IN_MILLISECONDS: f64 = 1e11;
@@ -21,7 +21,6 @@ const MAX_SIZE: u64 = 100;
 /// A pool without any connection for which somebody waits is cold at first, and then its server is out of reach.
 const COLD_S: f64 = 1.0;
 
-/// What an event tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     PoolCreated,
@@ -38,7 +37,6 @@ enum Kind {
     Other,
 }
 
-/// One event.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CmapEvent {
     /// When, in seconds of the Unix epoch.
@@ -60,7 +58,6 @@ pub struct Cmap {
     restarts: u64,
 }
 
-/// One pool.
 #[derive(Debug, Default)]
 struct Made {
     id: u64,
@@ -166,7 +163,6 @@ fn time(value: &Value) -> Option<f64> {
 }
 
 impl Cmap {
-    /// Takes the next event.
     pub fn take(&mut self, event: &CmapEvent) {
         let is_open = self.pools.get(&event.address).is_some_and(|pool| pool.is_open);
         if event.kind == Kind::PoolCreated && is_open {

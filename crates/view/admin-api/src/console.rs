@@ -1,6 +1,6 @@
-//! Looks at a PgBouncer: from what its console shows to the look that a Poolhouse would give, as far as they mean the same. What PgBouncer does
-//! not tell stays empty: connections made and closed, logins, why it cannot connect, and what a server does while a client has it. The
-//! last of these the database itself tells, if it is asked, too.
+//! Looks at a PgBouncer: from what its console shows to the look that a Poolhouse would give, as far as they mean the
+//! same. What PgBouncer does not tell stays empty: connections made and closed, logins, why it cannot connect, and what
+//! a server does while a client has it. The last of these the database itself tells, if it is asked, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,23 +24,16 @@ const COLD_MS: f64 = 1_000.0;
 /// What the console shows at one look.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
-    /// Its version.
     pub version: String,
-    /// SHOW POOLS
     pub pools: Vec<Row>,
-    /// SHOW STATS
     pub stats: Vec<Row>,
-    /// SHOW DATABASES
     pub databases: Vec<Row>,
-    /// SHOW CLIENTS
     pub clients: Vec<Row>,
     /// Rows of that beyond those that were taken.
     pub clients_left_out: u64,
-    /// SHOW SERVERS
     pub servers: Vec<Row>,
     /// SHOW STATE, which older ones do not have
     pub state: Option<Vec<Row>>,
-    /// SHOW CONFIG
     pub config: Vec<Row>,
 }
 
@@ -77,8 +70,9 @@ struct Known {
 #[derive(Clone, Copy, Debug, Default)]
 struct Stats {
     transactions: u64,
-    /// In microseconds. PgBouncer's time of a transaction, and of its first statement, begins before the client waits for a server; that
-    /// wait is taken off. It is counted when it ends, and the others when they end, so that for a moment these may be less than nothing.
+    /// In microseconds. PgBouncer's time of a transaction, and of its first statement, begins before the client waits
+    /// for a server; that wait is taken off. It is counted when it ends, and the others when they end, so that for a
+    /// moment these may be less than nothing.
     held: i64,
     worked: i64,
 }
@@ -98,8 +92,8 @@ fn number(row: &Row, name: &str) -> u64 {
 }
 
 impl Console {
-    /// A look, who holds servers, and all clients. `at_ms`: when, on any clock. `backends`: what the database says of its sessions, if it
-    /// is asked.
+    /// A look, who holds servers, and all clients. `at_ms`: when, on any clock. `backends`: what the database says of
+    /// its sessions, if it is asked.
     pub fn look(
         &mut self,
         at_ms: f64,
@@ -183,7 +177,8 @@ impl Console {
             let shown: BTreeSet<(&str, &str)> = rows().map(|row| (text(row, "database"), text(row, "user"))).collect();
             self.pools.retain(|(database, user), _| shown.contains(&(database.as_str(), user.as_str())));
         }
-        // PgBouncer counts by database: whose transactions these are is known only where one user alone has a pool of it.
+        // PgBouncer counts by database: whose transactions these are is known only where one user alone has a pool of
+        // it.
         let mut users = BTreeMap::<&str, usize>::new();
         rows().for_each(|row| *users.entry(text(row, "database")).or_default() += 1);
         let none = Row::new();
@@ -213,7 +208,8 @@ impl Console {
     fn clients(&mut self, shown: &Shown, is_first: bool, now: u64) -> BTreeMap<String, Client> {
         let mut here = BTreeMap::new();
         let mut clients = BTreeMap::new();
-        // Which clients are shown is chance where not all are: those that appear have not come, and those that are lacking have not gone.
+        // Which clients are shown is chance where not all are: those that appear have not come, and those that are
+        // lacking have not gone.
         let are_all = shown.clients_left_out == 0 && !self.was_cut;
         self.was_cut = shown.clients_left_out > 0;
         for row in shown.clients.iter().filter(|row| text(row, "database") != OWN) {

@@ -1,5 +1,5 @@
-//! Looks at HikariCP's pools: from what Micrometer tells of them as Prometheus text, scraped now and then, to the look that a Poolhouse would
-//! give, as far as they mean the same. What connections do while a thread has them is not told.
+//! Looks at HikariCP's pools: from what Micrometer tells of them as Prometheus text, scraped now and then, to the look
+//! that a Poolhouse would give, as far as they mean the same. What connections do while a thread has them is not told.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,8 @@ use crate::{Counts, Look, Pool, PoolServers, Pooler, Times};
 
 /// Pools of one scrape; of more nothing is known.
 const MAX_POOLS: usize = 200;
-/// Characters of a pool's name. Of a longer one the rest is a hash: replicas of an application may differ in their last label only.
+/// Characters of a pool's name. Of a longer one the rest is a hash: replicas of an application may differ in their last
+/// label only.
 const MAX_NAME: usize = 100;
 /// A figure that is larger is taken for this: so that sums of them have room.
 const MAX_FIGURE: f64 = 9e12;
@@ -21,7 +22,6 @@ const IN_MILLISECONDS: f64 = 1e11;
 /// What all of its series begin with.
 const PREFIX: &str = "hikaricp_connections";
 
-/// What one scrape tells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
     /// When it was, in seconds of the Unix epoch, if it says.
@@ -67,7 +67,6 @@ struct Counted {
     creation: Times,
 }
 
-/// A line of the text.
 struct Sample<'l> {
     name: &'l str,
     labels: Vec<(&'l str, String)>,
@@ -90,8 +89,8 @@ impl Scrape {
         !self.pools.is_empty()
     }
 
-    /// Some pool tells what is needed to look at it. HikariCP's own tracker for Prometheus has other names, and the gauges of a pool that is gone
-    /// are no numbers.
+    /// Some pool tells what is needed to look at it. HikariCP's own tracker for Prometheus has other names, and the
+    /// gauges of a pool that is gone are no numbers.
     pub fn has_whole_pools(&self) -> bool {
         self.pools.values().any(is_whole)
     }
@@ -101,15 +100,14 @@ impl Scrape {
         time_of(line).is_some()
     }
 
-    /// From one answer.
     pub fn read(text: &str) -> Self {
         let mut scrape = Self::default();
         text.lines().for_each(|line| scrape.add(line));
         scrape
     }
 
-    /// Takes the next line of a file of several scrapes. A line with nothing but a time (`date +%s`), also behind a `#`, begins one, and so does
-    /// a series that was there before.
+    /// Takes the next line of a file of several scrapes. A line with nothing but a time (`date +%s`), also behind a
+    /// `#`, begins one, and so does a series that was there before.
     pub fn take(&mut self, line: &str) -> Taken {
         if let Some(at_s) = time_of(line) {
             if self.at_s.is_some() || self.has_pools() {
@@ -344,7 +342,8 @@ impl Counted {
 }
 
 impl Known {
-    /// There is no connection, and threads wait for one, or have given up: since then nobody has had one, not even shortly.
+    /// There is no connection, and threads wait for one, or have given up: since then nobody has had one, not even
+    /// shortly.
     fn is_bare(&self, series: &BTreeMap<String, f64>, counted: &Counted) -> bool {
         let nobody_had_one = !counted.hold.buckets.is_empty() && counted.returned == self.last.returned;
         let some_gave_up = counted.timeouts > self.last.timeouts;
@@ -355,7 +354,8 @@ impl Known {
     fn pool(&self, at_ms: f64, name: &str, series: &BTreeMap<String, f64>, since: Counted) -> Pool {
         let count = |name: &str| figure(series, name) as u64;
         let (active, idle, pending, total) = (count("_active"), count("_idle"), count("_pending"), total(series));
-        // A connection that is idle while threads wait is on its way to one of them. These are not counted at the same moment.
+        // A connection that is idle while threads wait is on its way to one of them. These are not counted at the same
+        // moment.
         let handed = idle.min(pending);
         let in_use = active.saturating_add(handed).min(total.max(active));
         let (idle, waiters) = (idle - handed, pending - handed);

@@ -1,5 +1,6 @@
-//! What a running Poolhouse shows at its admin address, a PgBouncer at its console, and a PostgreSQL, a MongoDB and a Redis of themselves, as
-//! values, and what drivers tell of their own pools; and what two looks tell of the time between them.
+//! What a running Poolhouse shows at its admin address, a PgBouncer at its console, and a PostgreSQL, a MongoDB and a
+//! Redis of themselves, as values, and what drivers tell of their own pools; and what two looks tell of the time
+//! between them.
 //!
 //! Refuses to know how it is asked, and what is made of it.
 #![forbid(unsafe_code)]

@@ -1,5 +1,6 @@
-//! One look at a pooler: what `/api/pools` and `/api/clients` answer. What a newer Poolhouse tells beyond this is not read. Of another
-//! pooler the same is told as far as it tells it; what only that one tells, or only Poolhouse, is optional.
+//! One look at a pooler: what `/api/pools` and `/api/clients` answer. What a newer Poolhouse tells beyond this is not
+//! read. Of another pooler the same is told as far as it tells it; what only that one tells, or only Poolhouse, is
+//! optional.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Times, Work, sum};
 
-/// Counts by reason.
 pub type Counts = BTreeMap<String, u64>;
 
-/// Whose look it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pooler {
@@ -31,14 +30,12 @@ pub enum Pooler {
 /// The answer of `/api/pools`. Counters count from the process's start.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Look {
-    /// What answered.
     #[serde(default)]
     pub pooler: Pooler,
     /// Of the one that answered.
     pub version: String,
     /// Tells this process from those before and after it.
     pub instance: String,
-    /// How long it has run.
     pub uptime_ms: f64,
     /// What it receives and sends with.
     pub reactor: String,
@@ -53,7 +50,6 @@ pub struct Look {
     /// It does not tell when all of its pools are paused at once.
     #[serde(default)]
     pub hides_pause: bool,
-    /// Failed logins.
     pub auth_failures: u64,
     /// Upper bounds of the buckets of all histograms, in milliseconds; the last bucket has none.
     pub bucket_bounds_ms: Vec<f64>,
@@ -61,38 +57,35 @@ pub struct Look {
     pub listeners: Vec<Listener>,
     /// In the order of their creation.
     pub pools: Vec<Pool>,
-    /// One a thread.
     pub workers: Vec<Worker>,
 }
 
-/// Where clients come in.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Listener {
-    /// Its address.
     pub name: String,
     /// What its clients speak.
     pub protocol: String,
-    /// Who is connected.
     pub clients: ListenerClients,
     /// From here on idle clients are sent away.
     pub soft_limit: u64,
     /// From here on clients are turned away.
     pub hard_limit: u64,
-    /// Clients let in.
     pub accepted: u64,
     /// How often the system refused to accept a client.
     #[serde(default)]
     pub accepts_failed: u64,
     /// Clients that logged in. Where `brief` is known: clients that were seen.
     pub logins: u64,
-    /// Where logins are not counted, but clients are looked at: how many of them were gone at the look after the one that first saw them.
+    /// Where logins are not counted, but clients are looked at: how many of them were gone at the look after the one
+    /// that first saw them.
     #[serde(default)]
     pub brief: Option<u64>,
     /// Clients turned away, by reason.
     pub rejections: Counts,
     /// Clients sent away, by reason.
     pub evictions: Counts,
-    /// Of those, how many did not end their side of the connection within seconds, by reason; empty where that is not told.
+    /// Of those, how many did not end their side of the connection within seconds, by reason; empty where that is not
+    /// told.
     #[serde(default)]
     pub unanswered: Counts,
 }
@@ -100,13 +93,10 @@ pub struct Listener {
 /// Clients of a listener, by state.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct ListenerClients {
-    /// Not yet logged in.
     pub login: u64,
     /// With nothing in progress.
     pub idle: u64,
-    /// With a server in hand.
     pub active: u64,
-    /// For a server.
     pub waiting: u64,
     /// With nothing in progress, for what others send.
     pub subscribed: u64,
@@ -119,25 +109,18 @@ pub struct Pool {
     pub id: u64,
     /// What its servers speak.
     pub protocol: String,
-    /// As clients call it.
     pub database: String,
     /// Whose servers these are.
     pub user: String,
-    /// Where they are.
     pub address: String,
-    /// Clients logged in.
     pub clients: u64,
     /// Clients waiting for a server.
     pub waiters: u64,
     /// How long the one who waits longest has waited.
     pub oldest_wait_ms: Option<f64>,
-    /// By state.
     pub servers: PoolServers,
-    /// Most servers.
     pub max_size: u64,
-    /// Servers kept.
     pub min_size: u64,
-    /// Connections made.
     pub created: u64,
     /// Connections closed, by reason.
     pub closed: Counts,
@@ -148,7 +131,6 @@ pub struct Pool {
     /// Sessions that were to keep a server and got none, by reason.
     #[serde(default)]
     pub pins_refused: Counts,
-    /// Leases that ended.
     pub transactions: u64,
     /// Time to check out a server, by path: `idle`, `created`, `queued`.
     pub checkout: BTreeMap<String, Times>,
@@ -172,12 +154,11 @@ pub struct Pool {
     pub unavailable_ms: Option<f64>,
     /// What the last attempt to connect that failed ended with.
     pub last_error: Option<String>,
-    /// The setting, other than its own size, because of which clients that wait now get no more servers, if that is told.
+    /// The setting, other than its own size, because of which clients that wait now get no more servers, if that is
+    /// told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
-    /// An operator paused it.
     pub paused: bool,
-    /// An operator drains it.
     pub drained: bool,
     /// What its servers do, where the database was asked, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,26 +188,19 @@ pub struct Tuned {}
 /// Servers of a pool now, by state.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct PoolServers {
-    /// Being made.
     pub connecting: u64,
-    /// Free.
     pub idle: u64,
-    /// With a client.
     pub in_use: u64,
     /// Being cleaned or asked whether they live.
     pub checking: u64,
-    /// On their way out.
     pub closing: u64,
-    /// All of them.
     pub total: u64,
 }
 
-/// A thread.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Worker {
     /// CPU time that it has used.
     pub cpu_ms: f64,
-    /// Its clients now.
     pub clients: u64,
 }
 
@@ -237,20 +211,16 @@ pub struct Clients {
     pub clients: Vec<Client>,
 }
 
-/// One client.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Client {
     /// Its alone for as long as the process lives: what `ctl kill` takes.
     pub id: u64,
-    /// Where it comes from.
     pub address: String,
-    /// What it speaks.
     pub protocol: String,
-    /// As it called it.
     pub database: String,
-    /// As whom it logged in.
     pub user: String,
-    /// `login`, `idle`, `waiting`, `active`, `transaction` or `subscribed`; `held` where it has a server and nobody tells what that does.
+    /// `login`, `idle`, `waiting`, `active`, `transaction` or `subscribed`; `held` where it has a server and nobody
+    /// tells what that does.
     pub state: String,
     /// For how long it has been in that state.
     pub state_ms: f64,
@@ -269,16 +239,13 @@ pub struct Servers {
     pub servers: Vec<Server>,
 }
 
-/// One server.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Server {
     /// Its process at the database, if that has told it.
     pub backend: Option<u32>,
-    /// As clients call it.
     pub database: String,
     /// As whom it is logged in to.
     pub user: String,
-    /// What it speaks.
     pub protocol: String,
 }
 
@@ -292,7 +259,6 @@ impl Look {
 }
 
 impl ListenerClients {
-    /// All of them.
     pub fn total(self) -> u64 {
         sum(&[self.login, self.idle, self.active, self.waiting, self.subscribed])
     }

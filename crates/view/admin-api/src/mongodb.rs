@@ -1,5 +1,5 @@
-//! One look at a MongoDB itself: what it shows of its connections to whoever has the role clusterMonitor, and the commands that ask for it. No
-//! text of a command is asked for: those hold what nobody else should read.
+//! One look at a MongoDB itself: what it shows of its connections to whoever has the role clusterMonitor, and the
+//! commands that ask for it. No text of a command is asked for: those hold what nobody else should read.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
@@ -12,7 +12,6 @@ pub const MAX_SESSIONS: u64 = 5_000;
 const MAX_FIGURE: u64 = 9_000_000_000_000;
 /// The same of microseconds that all operations took together: many clients make years of a week.
 const MAX_LATENCY_US: u64 = 4_000_000_000_000_000;
-/// Characters of a name.
 const MAX_NAME: usize = 100;
 /// By so much, in milliseconds, two clocks may go apart between two lists.
 const CLOCKS_MS: f64 = 2.0;
@@ -42,15 +41,12 @@ const LIFETIME: &str = "transactionLifetimeLimitSeconds";
 /// One look. Counters count from the server's start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Mongo {
-    /// Of the server.
     pub version: String,
     /// `mongod` or `mongos`.
     pub process: String,
     /// Its name, and the number of its process: with the time that it has run, they tell this run of it from others.
     pub host: String,
-    /// Of its process.
     pub pid: u64,
-    /// How long it has run.
     pub uptime_ms: f64,
     /// Connections now, without the one that asks.
     pub current: u64,
@@ -60,7 +56,8 @@ pub struct Mongo {
     pub created: Option<u64>,
     /// Connections that were refused for want of room, if that is counted.
     pub rejected: Option<u64>,
-    /// Connections with a command under way, without the one that asks and without those that wait for news of the topology.
+    /// Connections with a command under way, without the one that asks and without those that wait for news of the
+    /// topology.
     pub active: Option<u64>,
     /// Of the connections, those on which a driver waits for news of the topology.
     pub watching: u64,
@@ -72,7 +69,6 @@ pub struct Mongo {
     pub queued: Option<u64>,
     /// How long reads and writes took together, in milliseconds, and how many there were.
     pub took_ms: f64,
-    /// How many there were.
     pub timed: u64,
     /// Its transactions, where it has some.
     pub transactions: Option<Transactions>,
@@ -97,7 +93,6 @@ pub struct Transactions {
     pub started: u64,
     /// Ended since the server's start.
     pub ended: u64,
-    /// Open now.
     pub open: u64,
     /// Of those, how many have no command under way.
     pub inactive: u64,
@@ -112,7 +107,6 @@ pub struct Session {
     pub host: String,
     /// What its client calls itself.
     pub application: String,
-    /// As whom it logged in.
     pub user: String,
     /// It has a command under way.
     pub is_active: bool,
@@ -120,7 +114,8 @@ pub struct Session {
     pub open_ms: Option<f64>,
     /// For how long of that it had no command, all its pauses together.
     pub paused_ms: Option<f64>,
-    /// For how long it was seen to have none since its last command: a server does not tell. Only where sessions were listed twice.
+    /// For how long it was seen to have none since its last command: a server does not tell. Only where sessions were
+    /// listed twice.
     #[serde(default)]
     pub pause_ms: Option<f64>,
     /// For how long it had one, in microseconds: the same for as long as it pauses, and after each command another.
@@ -169,7 +164,6 @@ impl Mongo {
         figure(answer.get(LIFETIME))
     }
 
-    /// Asks for the machine.
     pub fn machine() -> Command {
         vec![("hostInfo", json!(1))]
     }
@@ -212,8 +206,9 @@ impl Mongo {
         rows.take(MAX_SESSIONS as usize).map(Session::read).collect()
     }
 
-    /// These sessions, of which some were seen `before`, with the pauses that have gone on since then: these have grown by as much as the lists are
-    /// `apart`, at least and at most. Of a transaction that had not begun then nobody knows how long its pause will be.
+    /// These sessions, of which some were seen `before`, with the pauses that have gone on since then: these have grown
+    /// by as much as the lists are `apart`, at least and at most. Of a transaction that had not begun then nobody knows
+    /// how long its pause will be.
     pub fn seen_again(before: &[Session], mut now: Vec<Session>, apart: &RangeInclusive<Duration>) -> Vec<Session> {
         let in_ms = |time: &Duration| time.as_secs_f64() * 1e3;
         let (least, most) = (in_ms(apart.start()) - CLOCKS_MS, in_ms(apart.end()) + CLOCKS_MS);

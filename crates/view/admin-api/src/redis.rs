@@ -1,5 +1,5 @@
-//! One look at a Redis itself: what INFO tells of its connections, and CLIENT LIST of each. No command with its arguments is asked for: those
-//! hold what nobody else should read.
+//! One look at a Redis itself: what INFO tells of its connections, and CLIENT LIST of each. No command with its
+//! arguments is asked for: those hold what nobody else should read.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,6 @@ pub const MAX_LISTED: u64 = 20_000;
 pub const MAX_INFO: usize = 256 * 1024;
 /// Bytes of CLIENT LIST: about 400 a connection.
 pub const MAX_LIST: usize = 16 * 1024 * 1024;
-/// Characters of a name.
 const MAX_NAME: usize = 100;
 /// A figure that is larger is taken for this: so that sums of them have room.
 const MAX_FIGURE: u64 = 9_000_000_000_000;
@@ -19,7 +18,6 @@ const MAX_FIGURE: u64 = 9_000_000_000_000;
 /// One look. Counters count from the server's start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Redis {
-    /// Of the server.
     pub version: String,
     /// Tells this run of it from those before and after.
     pub run_id: String,
@@ -37,7 +35,8 @@ pub struct Redis {
     pub commands: u64,
     /// It reads its data from the disk and serves nobody.
     pub is_loading: bool,
-    /// It is a replica, and for so many seconds it has had no connection to its primary; 0 also where it has never had one.
+    /// It is a replica, and for so many seconds it has had no connection to its primary; 0 also where it has never had
+    /// one.
     pub link_down_s: Option<f64>,
     /// Its clients, where they were asked for and may be seen.
     pub clients: Option<Vec<RedisClient>>,
@@ -47,16 +46,13 @@ pub struct Redis {
     pub hides_clients: Option<String>,
 }
 
-/// One connection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RedisClient {
     /// Its alone for as long as the server runs.
     pub id: u64,
     /// Where it comes from, without the port; empty for a Unix socket.
     pub host: String,
-    /// What it calls itself.
     pub name: String,
-    /// As whom it logged in.
     pub user: String,
     /// For how many seconds it has been there.
     pub age_s: u64,
@@ -113,13 +109,14 @@ impl Redis {
         reply.strip_prefix(':').and_then(count)
     }
 
-    /// Whether the answer to [`CLIENTS`](Self::CLIENTS) is a Poolhouse's, of its own clients: Redis's have a descriptor each.
+    /// Whether the answer to [`CLIENTS`](Self::CLIENTS) is a Poolhouse's, of its own clients: Redis's have a descriptor
+    /// each.
     pub fn is_of_pooler(list: &str) -> bool {
         list.lines().next().is_some_and(|line| line.contains(" fd=-1 "))
     }
 
-    /// Clients from the answer to [`CLIENTS`](Self::CLIENTS), without `own` and replicas, and how many lines beyond [`MAX_LISTED`] there are.
-    /// `is_whole`: nothing of the answer is lacking; otherwise its last line is not read.
+    /// Clients from the answer to [`CLIENTS`](Self::CLIENTS), without `own` and replicas, and how many lines beyond
+    /// [`MAX_LISTED`] there are. `is_whole`: nothing of the answer is lacking; otherwise its last line is not read.
     pub fn clients(list: &str, is_whole: bool, own: Option<u64>) -> (Vec<RedisClient>, u64) {
         let mut lines: Vec<&str> = list.lines().filter(|line| !line.is_empty()).collect();
         if !is_whole {

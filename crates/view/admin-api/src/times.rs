@@ -14,7 +14,6 @@ pub struct Times {
 }
 
 impl Times {
-    /// How many there are.
     pub fn count(&self) -> u64 {
         sum(&self.buckets)
     }
@@ -32,15 +31,16 @@ impl Times {
         (count > 0).then(|| self.sum_ms / count as f64)
     }
 
-    /// What has come since an earlier state of the same histogram. Its sum is less than nothing where more was taken off it meanwhile than came.
+    /// What has come since an earlier state of the same histogram. Its sum is less than nothing where more was taken
+    /// off it meanwhile than came.
     pub fn since(&self, before: &Self) -> Self {
         let earlier = |bucket: usize| before.buckets.get(bucket).copied().unwrap_or(0);
         let buckets = self.buckets.iter().enumerate().map(|(n, count)| count.saturating_sub(earlier(n))).collect();
         Self { buckets, sum_ms: self.sum_ms - before.sum_ms }
     }
 
-    /// The quantile, in milliseconds: a straight line through its bucket. `None` without any duration, and where it lies beyond the last
-    /// bound. Its error is at most the width of the bucket.
+    /// The quantile, in milliseconds: a straight line through its bucket. `None` without any duration, and where it
+    /// lies beyond the last bound. Its error is at most the width of the bucket.
     pub fn quantile_ms(&self, quantile: f64, bounds_ms: &[f64]) -> Option<f64> {
         let rank = (self.count() as f64 * quantile).max(f64::MIN_POSITIVE);
         let mut seen = 0.0;
@@ -86,7 +86,8 @@ mod tests {
     fn only_what_came_since_counts() {
         let between = times([5, 1, 0, 0], 9.0).since(&times([4, 0, 0, 0], 2.0));
         assert_eq!(between, times([1, 1, 0, 0], 7.0));
-        // A wait that is taken off before its transaction has ended: later the same is added, and both together are right.
+        // A wait that is taken off before its transaction has ended: later the same is added, and both together are
+        // right.
         let states = [times([4, 0, 0, 0], 20.0), times([5, 0, 0, 0], 15.0), times([8, 0, 0, 0], 40.0)];
         let mut both = states[1].since(&states[0]);
         both.add(&states[2].since(&states[1]));

@@ -1,5 +1,5 @@
-//! What the sessions of a pool's servers do, as the database itself tells: whether they run, and what they wait for. Knows the names that
-//! PostgreSQL gives to waits.
+//! What the sessions of a pool's servers do, as the database itself tells: whether they run, and what they wait for.
+//! Knows the names that PostgreSQL gives to waits.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,6 @@ pub struct Work {
     pub ready: u64,
     /// They wait for what other sessions have: locks, latches, pages in use.
     pub locked: u64,
-    /// They wait for disks.
     pub disks: u64,
     /// They wait for a client that does not take an answer.
     pub clients: u64,
@@ -27,7 +26,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// Carry out a statement.
     pub fn working(&self) -> u64 {
         crate::sum(&[self.ready, self.locked, self.disks, self.clients, self.others])
     }

@@ -1,5 +1,5 @@
-//! Looks at one run of one server, in their order: the first of them and the last, how many there were, and before how many connections had come.
-//! Knows neither what a look shows nor what that means.
+//! Looks at one run of one server, in their order: the first of them and the last, how many there were, and before how
+//! many connections had come. Knows neither what a look shows nor what that means.
 
 use std::time::Duration;
 

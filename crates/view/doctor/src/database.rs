@@ -1,5 +1,5 @@
-//! Looks at a PostgreSQL itself over some time, and what they tell of whose sessions are there: by origin, and of all together. Sums are kept, and
-//! of the last look the sessions. Judges nothing.
+//! Looks at a PostgreSQL itself over some time, and what they tell of whose sessions are there: by origin, and of all
+//! together. Sums are kept, and of the last look the sessions. Judges nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,8 +23,8 @@ const IDLE_BEFORE_MS: f64 = 1_000.0;
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseWindow {
     course: Course<Activity>,
-    /// Transactions that ended, and sessions that were begun where that is counted. A counter that has gone back adds nothing: its statistics
-    /// were reset, or a database was dropped with its own.
+    /// Transactions that ended, and sessions that were begun where that is counted. A counter that has gone back adds
+    /// nothing: its statistics were reset, or a database was dropped with its own.
     ended: u64,
     begun: Option<u64>,
     origins: BTreeMap<Origin, OriginWindow>,
@@ -52,13 +52,11 @@ struct Present {
     paused: usize,
 }
 
-/// Sums over the looks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) sessions: Level,
     /// With something to do: a statement, or an open transaction.
     pub(crate) busy: Level,
-    /// With a statement.
     pub(crate) working: Level,
     /// Of those, waiting for nothing but a processor.
     pub(crate) ready: Level,
@@ -66,9 +64,7 @@ pub(crate) struct Sums {
     pub(crate) locked: Level,
     /// The client's turn within a transaction.
     pub(crate) pausing: Level,
-    /// For long.
     pub(crate) long_pausing: Level,
-    /// For very long.
     pub(crate) overlong_pausing: Level,
     pub(crate) longest_pause_ms: f64,
 }
@@ -192,7 +188,6 @@ impl DatabaseWindow {
         }
     }
 
-    /// How many there are.
     pub fn looks(&self) -> usize {
         self.course.looks()
     }
@@ -261,7 +256,6 @@ impl Origin {
             && self.address == backend.address
     }
 
-    /// As people call it.
     pub(crate) fn name(&self) -> String {
         if *self == Self::default() {
             return "all other clients".to_owned();
@@ -314,12 +308,10 @@ impl Level {
         *self.counts.entry(count).or_default() += 1;
     }
 
-    /// Of all looks.
     pub(crate) fn mean(&self) -> f64 {
         self.sum as f64 / self.looks().max(1) as f64
     }
 
-    /// Together.
     pub(crate) fn sum(&self) -> u64 {
         self.sum
     }

@@ -12,12 +12,9 @@ use crate::{
     window::Window,
 };
 
-/// What a window tells.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
-    /// What was looked at.
     pub of: Source,
-    /// That, in words.
     pub looked_at: String,
     /// Seconds that were looked at.
     pub window_s: f64,
@@ -25,29 +22,21 @@ pub struct Diagnosis {
     pub pools: usize,
     /// Nothing was asked of these pools meanwhile: that none of them has trouble tells little.
     pub is_quiet: bool,
-    /// What is wrong.
     pub findings: Vec<Told>,
-    /// What may be.
     pub undecided: Vec<Undecided>,
     /// What cannot be seen from there.
     pub unseen: Vec<String>,
 }
 
-/// What can be looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// A Poolhouse.
     Poolhouse,
-    /// A PgBouncer.
     #[serde(rename = "pgbouncer")]
     PgBouncer,
-    /// A PostgreSQL itself.
     Postgres,
-    /// A MongoDB itself.
     #[serde(rename = "mongodb")]
     MongoDb,
-    /// A Redis itself.
     Redis,
     /// HikariCP, a pool of applications in Java.
     #[serde(rename = "hikaricp")]
@@ -207,7 +196,8 @@ impl Diagnosis {
         harmless(self).written(bold)
     }
 
-    /// A line for each finding and for each that is undecided, or one that nothing was found: for a report of something else.
+    /// A line for each finding and for each that is undecided, or one that nothing was found: for a report of something
+    /// else.
     pub fn in_short(&self) -> Vec<String> {
         let this = harmless(self);
         let found = this.findings.iter().map(|finding| {

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::forecast::Effect;
 
-/// What can be wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Symptom {
@@ -54,7 +53,6 @@ pub enum Symptom {
 /// A symptom that is there.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// Which.
     pub symptom: Symptom,
     /// Whose pool or listener it is of: names that people know.
     pub of: String,
@@ -68,7 +66,8 @@ pub struct Finding {
     pub advice: String,
 }
 
-/// A finding as it is told: with what its setting will do, where that could be computed, or why not. Everything of the finding is its own.
+/// A finding as it is told: with what its setting will do, where that could be computed, or why not. Everything of the
+/// finding is its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct Told {
     #[serde(flatten)]
@@ -82,7 +81,6 @@ pub struct Told {
 /// What the load that was seen comes to with another value.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Predicted {
-    /// As it was seen.
     pub now: Effect,
     /// The same played with the settings that are in force, where that can be.
     pub played: Option<Effect>,
@@ -90,7 +88,6 @@ pub struct Predicted {
     pub then: Effect,
     /// Another setting that would do instead.
     pub instead: Option<Instead>,
-    /// Why it is this value.
     pub note: String,
 }
 
@@ -99,9 +96,7 @@ pub struct Predicted {
 pub struct Instead {
     /// As in the configuration.
     pub key: &'static str,
-    /// What it should be.
     pub to: String,
-    /// What comes of it.
     pub then: Effect,
 }
 
@@ -141,7 +136,6 @@ pub struct Setting {
     pub key: &'static str,
     /// What it is now, if that is known.
     pub from: Option<String>,
-    /// What it should be.
     pub to: String,
 }
 
@@ -150,7 +144,6 @@ pub struct Setting {
 pub(crate) enum Key {
     /// Most servers of a pool.
     MaxSize,
-    /// Servers that are kept.
     MinSize,
     /// How long a server may be idle.
     MaxIdleTime,
@@ -198,18 +191,13 @@ pub(crate) fn setting_time(ms: f64) -> String {
 /// Signs of trouble that do not suffice to name it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Undecided {
-    /// Between which.
     pub between: Vec<Symptom>,
-    /// Whose.
     pub of: String,
-    /// What was seen.
     pub seen: Vec<String>,
-    /// What would decide it.
     pub needs: String,
 }
 
 impl Symptom {
-    /// In a few words.
     pub fn name(self) -> &'static str {
         match self {
             Self::OutOfReach => "the database is out of reach",

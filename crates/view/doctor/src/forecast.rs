@@ -1,4 +1,5 @@
-//! What is asked of whoever can predict what a pool does under a load that was seen, and what is answered. Predicts nothing.
+//! What is asked of whoever can predict what a pool does under a load that was seen, and what is answered. Predicts
+//! nothing.
 
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ pub trait Forecast {
     fn play(&self, load: &Load, pool: &Sizes) -> Option<Effect>;
 }
 
-/// A load that was seen.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Load {
     /// When transactions are begun.
@@ -26,12 +26,7 @@ pub struct Load {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Begins {
     /// Each of so many clients begins one so long after its last one has ended.
-    Clients {
-        /// How many.
-        clients: u32,
-        /// How long they pause.
-        pause: Duration,
-    },
+    Clients { clients: u32, pause: Duration },
     /// So many a second, of so many clients that they come at random.
     AtRandom {
         /// Transactions a second.
@@ -51,7 +46,6 @@ pub enum Begins {
 /// How long servers are held.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Held {
-    /// How often how long.
     pub times: Times,
     /// Upper bounds of the buckets, in milliseconds; empty: only the mean is known.
     pub bounds_ms: Vec<f64>,
@@ -60,9 +54,7 @@ pub struct Held {
 /// A pool, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
-    /// Most servers.
     pub max_size: u32,
-    /// Servers that are kept.
     pub min_size: u32,
     /// When an idle one is closed; `None`: never.
     pub max_idle_time: Option<Duration>,

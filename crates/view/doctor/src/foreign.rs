@@ -1,5 +1,6 @@
-//! What others recorded of drivers' own pools, as lines of a file: scrapes of Prometheus text, one behind the other, and events of MongoDB's
-//! drivers as JSON. Their lines and looks are bounded, for they may come from anywhere. Opens no file.
+//! What others recorded of drivers' own pools, as lines of a file: scrapes of Prometheus text, one behind the other,
+//! and events of MongoDB's drivers as JSON. Their lines and looks are bounded, for they may come from anywhere. Opens
+//! no file.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::{
 const MAX_STRANGE: usize = 1_000_000;
 /// What is said of series that are not enough.
 pub const NOT_WHOLE: &str = "it has series of HikariCP's, but of no pool those that Micrometer gives: hikaricp_connections_active, _pending and _max";
-/// How far looks are apart that are made of events. If that gives too many, the next one takes its place; each is some times the one before.
+/// How far looks are apart that are made of events. If that gives too many, the next one takes its place; each is some
+/// times the one before.
 const STEPS: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_secs(5),
@@ -34,7 +36,6 @@ pub enum FileReading {
     Own(Reading),
     /// Scrapes of Prometheus text.
     Scrapes(Box<Scrapes>),
-    /// Events of a driver.
     Events(Box<Events>),
 }
 
@@ -56,7 +57,6 @@ pub struct Scrapes {
     steps: usize,
 }
 
-/// Events in their order.
 #[derive(Debug, Default)]
 pub struct Events {
     cmap: Cmap,
@@ -169,7 +169,8 @@ impl Scrapes {
         Ok(())
     }
 
-    /// When that was, as far as the process itself knows: one that was started anew begins where the one before it was seen last.
+    /// When that was, as far as the process itself knows: one that was started anew begins where the one before it was
+    /// seen last.
     fn by_uptime(&mut self, uptime_s: f64) -> Option<f64> {
         if !uptime_s.is_finite() {
             return None;

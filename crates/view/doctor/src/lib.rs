@@ -1,5 +1,6 @@
-//! What is wrong between clients, pools and a database: from looks at a running pooler, or at the database itself, over some time, names symptoms
-//! with the evidence, the rival cause that it rules out, and the setting to change. No I/O and no clock.
+//! What is wrong between clients, pools and a database: from looks at a running pooler, or at the database itself, over
+//! some time, names symptoms with the evidence, the rival cause that it rules out, and the setting to change. No I/O
+//! and no clock.
 //!
 //! ```text
 //! course     looks at one run of one server: the first, the last, how many

@@ -1,5 +1,5 @@
-//! Looks at a MongoDB itself over some time, and what they tell of its connections: of all together, and of each application as far as it lists
-//! them. Sums are kept, and two looks. Judges nothing.
+//! Looks at a MongoDB itself over some time, and what they tell of its connections: of all together, and of each
+//! application as far as it lists them. Sums are kept, and two looks. Judges nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -15,8 +15,8 @@ use crate::{
 
 /// Applications that are told apart; connections of others are one.
 const MAX_ORIGINS: usize = 1_000;
-/// A pause within a transaction that is seen to have lasted for so long. It goes on: on average it is half over, and by chance less. Where
-/// connections were listed once only, all pauses of a transaction together.
+/// A pause within a transaction that is seen to have lasted for so long. It goes on: on average it is half over, and by
+/// chance less. Where connections were listed once only, all pauses of a transaction together.
 pub(crate) const SEEN_PAUSE_MS: f64 = 50.0;
 /// Commands of the one who looks: for each look, for each list, and for one that was made once more.
 const OF_A_LOOK: u64 = 1;
@@ -35,8 +35,8 @@ pub struct MongoWindow {
     origins: BTreeMap<MongoOrigin, MongoOriginWindow>,
     /// Connections of the last list.
     present: BTreeSet<u64>,
-    /// Transactions that every list showed without a command for longer than the window had lasted, and that have had none in between: how many
-    /// of whom that had commands for so long.
+    /// Transactions that every list showed without a command for longer than the window had lasted, and that have had
+    /// none in between: how many of whom that had commands for so long.
     standing: BTreeMap<(MongoOrigin, Option<u64>), u64>,
     /// Looks that listed connections.
     lists: usize,
@@ -65,7 +65,6 @@ pub(crate) struct MongoOriginWindow {
     pub(crate) paused: u64,
 }
 
-/// Sums over the looks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MongoSums {
     pub(crate) connections: Level,
@@ -91,7 +90,8 @@ pub(crate) struct MongoSums {
     /// Commands of the one who looks, between the first look and the last.
     pub(crate) own: u64,
     pub(crate) swings: Swings,
-    /// Falls of the number of connections before which hardly anything was asked for a while, and the most connections before one.
+    /// Falls of the number of connections before which hardly anything was asked for a while, and the most connections
+    /// before one.
     pub(crate) idle_falls: u64,
     pub(crate) fell_from: u64,
 }
@@ -210,7 +210,6 @@ impl MongoWindow {
         self.lists += 1;
     }
 
-    /// How many there are.
     pub fn looks(&self) -> usize {
         self.course.looks()
     }
@@ -245,7 +244,6 @@ impl MongoOrigin {
         Self { application: session.application.clone(), user: session.user.clone(), host: session.host.clone() }
     }
 
-    /// As people call it.
     pub(crate) fn name(&self) -> String {
         if *self == Self::default() {
             return "all other clients".to_owned();

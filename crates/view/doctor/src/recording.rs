@@ -1,9 +1,9 @@
-//! Looks as lines of a file, and back: what was seen can be examined elsewhere and later, with the same result. The file is JSON by line: what it
-//! is, the looks, and its end, without which it is not whole. Its lines, numbers and looks are bounded, for it may come from anywhere. Opens no
-//! file.
+//! Looks as lines of a file, and back: what was seen can be examined elsewhere and later, with the same result. The
+//! file is JSON by line: what it is, the looks, and its end, without which it is not whole. Its lines, numbers and
+//! looks are bounded, for it may come from anywhere. Opens no file.
 //!
-//! There is no secret in it: it has names of users, databases and applications, addresses, and what the last attempt to connect was told, and no
-//! text of a statement.
+//! There is no secret in it: it has names of users, databases and applications, addresses, and what the last attempt to
+//! connect was told, and no text of a statement.
 
 use std::{fmt, time::Duration};
 
@@ -25,7 +25,6 @@ use crate::{
 pub const MAX_RECORDING: u64 = 256 * 1024 * 1024;
 /// Bytes of a line: those of the pools that a window looks at, and of who holds their servers. See [`Line::fitted`].
 pub const MAX_LINE: usize = MAX_POOLS * 9 * 1024;
-/// Looks of a window.
 pub const MAX_LOOKS: usize = 5_000;
 /// Looks that say anything.
 const LEAST_LOOKS: usize = 4;
@@ -41,22 +40,17 @@ const MAX_NUMBER: f64 = 1e13;
 /// Those of which nothing is ever added up.
 const NAMES: [&str; 5] = ["id", "pool", "soft_limit", "hard_limit", "started_us"];
 
-/// One line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The first.
     Recording {
-        /// Of the format.
         version: u32,
         /// Of the Poolhouse that wrote it.
         by: String,
     },
-    /// A look at a pooler.
     Pooler {
         /// When, in microseconds from the beginning of the window.
         at_us: u64,
-        /// What it showed.
         look: Box<Look>,
         /// Clients that held a server.
         holders: Vec<Client>,
@@ -65,43 +59,31 @@ pub enum Line {
     Database {
         /// When, in microseconds from the beginning of the window.
         at_us: u64,
-        /// What it showed.
         look: Box<Activity>,
     },
-    /// A look at a MongoDB.
     #[serde(rename = "mongodb")]
     MongoDb {
         /// When, in microseconds from the beginning of the window.
         at_us: u64,
-        /// What it showed.
         look: Box<Mongo>,
     },
-    /// A look at a Redis.
     Redis {
         /// When, in microseconds from the beginning of the window.
         at_us: u64,
-        /// What it showed.
         look: Box<Redis>,
     },
-    /// The last.
     End {
-        /// How many there were.
         looks: usize,
         /// Clients of the pooler at the end.
         clients: Vec<Client>,
     },
 }
 
-/// Who is examined.
 #[derive(Clone, Debug)]
 pub enum Patient {
-    /// A pooler.
     Pooler(Box<Window>),
-    /// A PostgreSQL.
     Database(Box<DatabaseWindow>),
-    /// A MongoDB.
     MongoDb(Box<MongoWindow>),
-    /// A Redis.
     Redis(Box<RedisWindow>),
 }
 
@@ -139,8 +121,9 @@ impl Line {
         serde_json::to_string(self).expect("lines have names and numbers only")
     }
 
-    /// The line, and how it stands in a file, with as much of it as fits there: of a pooler's pools those that a window looks at; and where names
-    /// are so long that this is too much, fewer of whatever it lists. It tells what is lacking.
+    /// The line, and how it stands in a file, with as much of it as fits there: of a pooler's pools those that a window
+    /// looks at; and where names are so long that this is too much, fewer of whatever it lists. It tells what is
+    /// lacking.
     pub fn fitted(mut self) -> (Self, String) {
         if let Self::Pooler { look, .. } = &mut self {
             look.keep_pools(MAX_POOLS);

@@ -1,5 +1,5 @@
-//! Looks at a Redis itself over some time, and what they tell of its connections: of all together, and of each place that they come from as far as it
-//! lists them. Sums are kept, and two looks. Judges nothing.
+//! Looks at a Redis itself over some time, and what they tell of its connections: of all together, and of each place
+//! that they come from as far as it lists them. Sums are kept, and two looks. Judges nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,12 +30,11 @@ pub struct RedisWindow {
 /// What the lists of connections told.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
-    /// How many there were.
     pub(crate) count: usize,
-    /// Of the last one.
     pub(crate) listed: u64,
     pub(crate) left_out: u64,
-    /// Connections that had asked something a moment before, or waited in a command or for what others publish: the most of a list.
+    /// Connections that had asked something a moment before, or waited in a command or for what others publish: the
+    /// most of a list.
     pub(crate) most_used: u64,
     /// Of the last list: idle for over [`LONG_IDLE_S`], the longest, and younger than the window.
     pub(crate) long_idle: u64,
@@ -46,7 +45,8 @@ pub(crate) struct Lists {
 }
 
 impl RedisWindow {
-    /// False if this look is at another run of the server than those before, or its counters were set back: then the window begins anew with it.
+    /// False if this look is at another run of the server than those before, or its counters were set back: then the
+    /// window begins anew with it.
     pub fn add(&mut self, at: Duration, mut look: Redis) -> bool {
         let is_another = self.course.last().is_some_and(|(_, last)| !look.is_after(last));
         if is_another {
@@ -69,7 +69,6 @@ impl RedisWindow {
         !is_another
     }
 
-    /// How many there are.
     pub fn looks(&self) -> usize {
         self.course.looks()
     }

@@ -1,5 +1,6 @@
-//! One file for each kind of trouble of a pooler: what decides it; in `driver` that of a driver's own pool, in `database`, `mongodb` and `redis`
-//! those that a database alone tells. Thresholds stand at the head of each file, with the reason.
+//! One file for each kind of trouble of a pooler: what decides it; in `driver` that of a driver's own pool, in
+//! `database`, `mongodb` and `redis` those that a database alone tells. Thresholds stand at the head of each file, with
+//! the reason.
 
 mod accepting;
 mod churn;
@@ -43,7 +44,8 @@ pub(crate) const PAUSES: &str = "Clients pause within their transactions. Where 
                                  they lack processors, give them some; where they are far away, each statement costs a round trip: send \
                                  several at once.";
 
-/// Of each pool, what explains it first: who cannot reach the database has no other trouble, and what is held for nothing is not wanting.
+/// Of each pool, what explains it first: who cannot reach the database has no other trouble, and what is held for
+/// nothing is not wanting.
 pub(crate) fn of_pool(pool: &PoolWindow<'_>) -> Vec<Verdict> {
     if matches!(pool.pooler, Pooler::HikariCp | Pooler::MongoDriver) {
         return driver::examine(pool);

@@ -1,5 +1,6 @@
-//! Values of settings, computed: the load that was seen is played, by whoever can do that, against pools of other sizes. Where what was seen does
-//! not suffice for that, the value stays the one that a rule gave, and the reason is told. Each kind of load is a file.
+//! Values of settings, computed: the load that was seen is played, by whoever can do that, against pools of other
+//! sizes. Where what was seen does not suffice for that, the value stays the one that a rule gave, and the reason is
+//! told. Each kind of load is a file.
 
 mod bursts;
 mod crowd;
@@ -12,7 +13,8 @@ use crate::{
 
 /// What is played with the settings that are in force must come out as it was seen, up to this factor.
 const ALIKE: f64 = 1.3;
-/// The same for percentiles, which are only known to lie in a bucket whose upper bound is up to 2.5 times its lower one.
+/// The same for percentiles, which are only known to lie in a bucket whose upper bound is up to 2.5 times its lower
+/// one.
 const BUCKET: f64 = 2.5;
 /// Waits shorter than this, in milliseconds, are alike: nobody notices them.
 const UNNOTICED_MS: f64 = 5.0;
@@ -60,7 +62,6 @@ fn small(size: u64) -> Result<u32, String> {
     u32::try_from(size).map_err(|_| format!("{size} is more than is played"))
 }
 
-/// Nothing was predicted.
 fn too_long() -> String {
     "it is more than is played".to_owned()
 }

@@ -1,4 +1,5 @@
-//! Looks at a running pooler over some time, and what they tell of each pool. Of each look only what is needed is kept. Judges nothing.
+//! Looks at a running pooler over some time, and what they tell of each pool. Of each look only what is needed is kept.
+//! Judges nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +13,8 @@ use crate::{
     finding::{Key, Setting, setting_time},
 };
 
-/// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing is known.
+/// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing
+/// is known.
 pub(crate) const MAX_POOLS: usize = 1_000;
 
 /// Steps of all pools together: each is kept until the end.
@@ -20,7 +22,6 @@ pub(crate) const MAX_STEPS: usize = 500_000;
 /// Holders of servers that take as much room as a step.
 const HOLDERS_OF_A_STEP: usize = 16;
 
-/// One look.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// When, from the beginning of the window.
@@ -49,19 +50,16 @@ pub struct Window {
 
 /// A pool over the window.
 pub(crate) struct PoolWindow<'w> {
-    /// As it was last.
     pub(crate) last: &'w Pool,
     /// What happened in it over the whole window.
     pub(crate) change: PoolChange,
     /// Those at which it was neither paused nor drained, and its database could be reached.
     pub(crate) steps: Vec<&'w Step>,
-    /// All of them.
     pub(crate) course: &'w [Step],
     pub(crate) bounds: &'w [f64],
     pub(crate) lasts: Duration,
     /// How long the process has run.
     pub(crate) uptime: Duration,
-    /// Whose pool it is.
     pub(crate) pooler: Pooler,
     /// That one does not tell when all pools are paused.
     pub(crate) hides_pause: bool,
@@ -72,9 +70,7 @@ pub(crate) struct PoolWindow<'w> {
 pub(crate) struct Step {
     /// When it ended, from the beginning of the window.
     pub(crate) at: Duration,
-    /// How long it lasted.
     pub(crate) lasts: Duration,
-    /// As of its end.
     pub(crate) clients: u64,
     pub(crate) waiters: u64,
     pub(crate) in_use: u64,
@@ -118,7 +114,6 @@ pub(crate) enum Stands {
     InTransaction,
     /// Nothing is in progress.
     Idle,
-    /// Nobody tells.
     Unknown,
 }
 
@@ -136,7 +131,8 @@ impl Window {
         if let Some(mut change) = change {
             let ids = |look: &Look| look.pools.iter().map(|pool| pool.id).collect::<BTreeSet<u64>>();
             let (first, before) = self.ends().map(|(first, last)| (ids(first), ids(last))).unwrap_or_default();
-            // One that the look before lacked, and an earlier one did not, is not new: what it did is of more than this step.
+            // One that the look before lacked, and an earlier one did not, is not new: what it did is of more than this
+            // step.
             change.pools.retain(|id, _| before.contains(id) || !(first.contains(id) || self.steps.contains_key(id)));
             let mut holders: BTreeMap<u64, Vec<Holder>> = BTreeMap::new();
             for (pool, holder) in clients.iter().filter_map(holder) {
@@ -181,7 +177,6 @@ impl Window {
         self.left_out
     }
 
-    /// How many there are.
     pub fn looks(&self) -> usize {
         self.course.looks()
     }
@@ -300,7 +295,8 @@ impl Step {
         self.holders.iter().any(|holder| holder.stands == Stands::Unknown)
     }
 
-    /// Of the holders, the share that stands so, at least: where too many are there to be listed, those who have stood longest are.
+    /// Of the holders, the share that stands so, at least: where too many are there to be listed, those who have stood
+    /// longest are.
     pub(crate) fn share_of(&self, stands: Stands) -> Option<f64> {
         let some = self.holders.iter().filter(|holder| holder.stands == stands).count();
         let all = (self.holders.len() as u64).max(self.in_use);
@@ -308,7 +304,8 @@ impl Step {
     }
 }
 
-/// What people call a database. In the label that a Poolhouse has for a pool of Redis, the version of the protocol stands behind it.
+/// What people call a database. In the label that a Poolhouse has for a pool of Redis, the version of the protocol
+/// stands behind it.
 pub(crate) fn database_of(protocol: &str, label: &str) -> String {
     match label.strip_suffix("/resp3").filter(|_| protocol == "redis") {
         Some(number) => format!("{number} (RESP3)"),
@@ -317,7 +314,6 @@ pub(crate) fn database_of(protocol: &str, label: &str) -> String {
 }
 
 impl PoolWindow<'_> {
-    /// What people call it.
     pub(crate) fn name(&self) -> String {
         let database = database_of(&self.last.protocol, &self.last.database);
         match self.last.user.as_str() {

@@ -1,5 +1,5 @@
-//! Windows of a Poolhouse that are made up: what happens after an outage, where the database refuses, where clients vanish, and what is seen of all
-//! that where looks are not whole.
+//! Windows of a Poolhouse that are made up: what happens after an outage, where the database refuses, where clients
+//! vanish, and what is seen of all that where looks are not whole.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -36,8 +36,8 @@ fn look(pool: Pool) -> Look {
     Look { bucket_bounds_ms: vec![1.0, 1_000.0], uptime_ms: 600_000.0, pools: vec![pool], ..Look::default() }
 }
 
-/// Ten clients that work, but not between the tenth look and the 25th: the database is away. Forty connections were made before, in 10 ms each,
-/// and twelve after it.
+/// Ten clients that work, but not between the tenth look and the 25th: the database is away. Forty connections were
+/// made before, in 10 ms each, and twelve after it.
 fn outage(n: u64, slow_ms: f64, at_once: u64) -> Pool {
     let (down, back) = ((10..25).contains(&n), n >= 25);
     let again = if back { 12.min((n - 24) * at_once) } else { 0 };
@@ -183,8 +183,8 @@ fn clients_that_do_not_end_their_side_are_told_from_idle_ones() {
     assert_eq!(symptoms(&of(|_| 60)), [], "that was before this was looked at");
 }
 
-/// Four of six servers in transactions that nobody goes on with, and clients that wait for the other two. `whole` says which looks show all of
-/// that: a worker that does not answer in time is left out.
+/// Four of six servers in transactions that nobody goes on with, and clients that wait for the other two. `whole` says
+/// which looks show all of that: a worker that does not answer in time is left out.
 fn leak(n: u64, whole: bool) -> (Look, Vec<Client>) {
     let pool = Pool {
         database: "shop".into(),

@@ -7,7 +7,6 @@ use doctor::{DatabaseWindow, Diagnosis, Symptom, examine_database};
 
 const EVERY_MS: u64 = 500;
 
-/// Somebody's session.
 fn backend(pid: u32, state: &str, state_ms: f64) -> Backend {
     Backend {
         pid,

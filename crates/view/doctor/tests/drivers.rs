@@ -1,5 +1,5 @@
-//! What drivers tell of their own pools, made up as files: scrapes of HikariCP's metrics and events of a driver of MongoDB, one for each symptom, and
-//! healthy ones that resemble them.
+//! What drivers tell of their own pools, made up as files: scrapes of HikariCP's metrics and events of a driver of
+//! MongoDB, one for each symptom, and healthy ones that resemble them.
 
 use doctor::Symptom;
 
@@ -62,7 +62,8 @@ fn slowing(each_s: f64) -> impl Fn(u64) -> Hikari {
     }
 }
 
-/// All are taken and others wait, and so many come back in a second after less than a millisecond each, of which HikariCP makes nothing.
+/// All are taken and others wait, and so many come back in a second after less than a millisecond each, of which
+/// HikariCP makes nothing.
 fn fleeting(a_second: u64) -> impl Fn(u64) -> Hikari {
     move |n| Hikari { active: MAX, pending: 6, used: n * EVERY_S * a_second, used_s: 0.0, ..quiet(n) }
 }

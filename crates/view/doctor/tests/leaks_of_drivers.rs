@@ -1,5 +1,5 @@
-//! Leaks that grow while a driver's own pool is looked at, made up as scrapes of HikariCP's metrics, and what resembles them: a growing load, and
-//! statements that take long.
+//! Leaks that grow while a driver's own pool is looked at, made up as scrapes of HikariCP's metrics, and what resembles
+//! them: a growing load, and statements that take long.
 
 use doctor::Symptom;
 
@@ -8,8 +8,8 @@ mod scrapes;
 
 use scrapes::{EVERY_S, Hikari, MAX, found, quiet, read, scrapes, used};
 
-/// Of so many scrapes: two connections are used for 20 ms again and again, and others are taken one after the other and never given back. Threads
-/// wait in the last third only.
+/// Of so many scrapes: two connections are used for 20 ms again and again, and others are taken one after the other and
+/// never given back. Threads wait in the last third only.
 fn leaking(scrapes: u64) -> impl Fn(u64) -> Hikari {
     move |n| {
         let leaked = (n * 16 / scrapes).min(8);
@@ -39,7 +39,8 @@ fn a_leak_that_grows_in_a_short_window_is_no_pool_that_is_too_small() {
     }
 }
 
-/// Of so many scrapes: a load that grows until all connections are taken, each again and again for so long, and then more of it waits.
+/// Of so many scrapes: a load that grows until all connections are taken, each again and again for so long, and then
+/// more of it waits.
 fn growing(scrapes: u64, use_ms: f64) -> impl Fn(u64) -> Hikari {
     move |n| {
         let active = |n: u64| (2 + n * 16 / scrapes).min(MAX);
@@ -70,7 +71,8 @@ fn a_load_that_grows_beyond_the_pool_is_a_pool_that_is_too_small() {
 
 #[test]
 fn statements_of_nearly_five_minutes_that_begin_one_after_the_other_are_no_leak() {
-    // Four connections are used for 20 ms again and again; six statements begin within a minute, and none has come to an end 295 s later.
+    // Four connections are used for 20 ms again and again; six statements begin within a minute, and none has come to
+    // an end 295 s later.
     let reports = |n: u64| {
         let begun = (n.saturating_sub(58) / 2).min(6);
         let uses = n * used(4, 20.0);

@@ -1,4 +1,5 @@
-//! Values that somebody computes who can predict: what is asked of whoever that is, and what is told of the answer. Here that is a formula.
+//! Values that somebody computes who can predict: what is asked of whoever that is, and what is told of the answer.
+//! Here that is a formula.
 
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
@@ -36,8 +37,8 @@ fn times(ms: f64, count: u64) -> Times {
     Times { buckets, sum_ms: ms * count as f64 }
 }
 
-/// A pool of ten for a quarter of the window lightly loaded, and then with so many clients of which `inside` have a server or wait for one. A
-/// transaction takes 5 ms, and clients wait for 8 ms.
+/// A pool of ten for a quarter of the window lightly loaded, and then with so many clients of which `inside` have a
+/// server or wait for one. A transaction takes 5 ms, and clients wait for 8 ms.
 fn crowded(clients: u64, inside: u64, protocol: &str) -> Window {
     let mut window = Window::default();
     let (mut hold, mut queued, mut transactions) = (Times::default(), Times::default(), 0);
@@ -95,7 +96,8 @@ fn the_smallest_size_with_which_hardly_anybody_waits_for_long_is_proposed() {
     let predicted = told.predicted.as_ref().unwrap();
     assert_eq!((predicted.now.transactions_per_s, predicted.then), (2_000.0, effect(2_200.0, 50.0 / 11.0)));
     assert_eq!(predicted.played, Some(effect(2_000.0, 9.0)));
-    // Twenty clients of which eighteen are inside: the pause of the others is what two of them do not do at 2,000 a second.
+    // Twenty clients of which eighteen are inside: the pause of the others is what two of them do not do at 2,000 a
+    // second.
     let (load, sizes) = formula.asked.borrow()[0].clone();
     assert_eq!(load.begins, Begins::Clients { clients: 20, pause: Duration::from_millis(1) });
     assert_eq!((load.held.times.mean_ms(), load.held.bounds_ms), (Some(5.0), BOUNDS.to_vec()));

@@ -1,7 +1,9 @@
-//! Healthy windows by the hundred, played in virtual time: a queue with some servers, arrivals at random, and what healthy systems have besides:
-//! cron jobs, deployments, cold starts, monitors of drivers, clients that only listen. None of them may be taken for ill.
+//! Healthy windows by the hundred, played in virtual time: a queue with some servers, arrivals at random, and what
+//! healthy systems have besides: cron jobs, deployments, cold starts, monitors of drivers, clients that only listen.
+//! None of them may be taken for ill.
 //!
-//! What is healthy here: the servers are busy for less than 60% of the time apart from bursts, and these pass within a fifth of the window.
+//! What is healthy here: the servers are busy for less than 60% of the time apart from bursts, and these pass within a
+//! fifth of the window.
 
 use std::{
     collections::{BTreeMap, BinaryHeap},
@@ -248,7 +250,8 @@ fn no_healthy_window_of_a_pooler_is_taken_for_ill() {
 #[test]
 fn no_healthy_window_of_a_database_is_taken_for_ill() {
     for seed in 0..SEEDS {
-        // As many processors as a load of at most 55% of the sessions, of which one in three computes, keeps from queueing.
+        // As many processors as a load of at most 55% of the sessions, of which one in three computes, keeps from
+        // queueing.
         let course = course(seed);
         let diagnosis = examine_database(&course.of_a_database((course.servers / 5).max(2)));
         assert!(is_healthy(&diagnosis), "seed {seed}: {}", diagnosis.text(str::to_owned));

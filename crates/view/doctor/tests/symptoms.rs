@@ -338,7 +338,8 @@ fn a_pool_that_lets_more_in_than_the_database_can_do_is_found_although_no_client
     let processors = without_waits(Work { ready: 8, all_ready: 9, ..work });
     assert_eq!(symptoms(&processors), [Symptom::ServerSaturated], "{processors:?}");
     assert!(processors.findings[0].advice.contains("look first between 4 and 8"), "{processors:?}");
-    // Ordinary work; one that waits for a lock now and then; processors that others take; and those of which the number is not known.
+    // Ordinary work; one that waits for a lock now and then; processors that others take; and those of which the number
+    // is not known.
     for healthy in [
         Work { ready: 3, all_ready: 4, ..work },
         Work { locked: 1, ready: 1, ..work },

@@ -1,5 +1,6 @@
-//! Text that others wrote, for a terminal or a log: names that clients chose, errors of servers, what stands in a file. No character of it
-//! moves the cursor, begins a line, turns the direction of what stands beside it, or is seen by nobody. Refuses to know whose text it is.
+//! Text that others wrote, for a terminal or a log: names that clients chose, errors of servers, what stands in a file.
+//! No character of it moves the cursor, begins a line, turns the direction of what stands beside it, or is seen by
+//! nobody. Refuses to know whose text it is.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -9,9 +10,9 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 /// Marks above and below one character. No language needs more, and a tower of them would cover the lines around it.
 const MAX_MARKS: usize = 3;
 
-/// A character that does something to a terminal or to its neighbours, or has no look of its own by which it is known: a control character, an
-/// end of a line, what Unicode calls a format character (such as the marks that turn the direction of text, and those that have no width), a
-/// space that looks like the common one, and what no script uses.
+/// A character that does something to a terminal or to its neighbours, or has no look of its own by which it is known:
+/// a control character, an end of a line, what Unicode calls a format character (such as the marks that turn the
+/// direction of text, and those that have no width), a space that looks like the common one, and what no script uses.
 pub fn steers(one: char) -> bool {
     if one.is_ascii() {
         return one.is_ascii_control();
@@ -29,7 +30,8 @@ pub fn steers(one: char) -> bool {
     has_no_look || is_ignorable(one)
 }
 
-/// Letters, marks and a symbol that take part in text without a look ("default ignorable" in Unicode, and the empty pattern of Braille).
+/// Letters, marks and a symbol that take part in text without a look ("default ignorable" in Unicode, and the empty
+/// pattern of Braille).
 fn is_ignorable(one: char) -> bool {
     matches!(
         one,
@@ -50,7 +52,8 @@ fn is_mark(one: char) -> bool {
         && matches!(one.general_category(), GeneralCategory::NonspacingMark | GeneralCategory::EnclosingMark)
 }
 
-/// The text in one line: each character that [`steers`], and each mark too many, is replaced by one that shows that it was there.
+/// The text in one line: each character that [`steers`], and each mark too many, is replaced by one that shows that it
+/// was there.
 pub fn line(text: &str) -> String {
     harmless(text, |_| false)
 }
@@ -69,7 +72,8 @@ fn harmless(text: &str, stays: fn(char) -> bool) -> String {
     text.chars().map(shown).collect()
 }
 
-/// JSON of the same values: characters that steer are written as escapes within its texts. Those outside of texts are ends of lines.
+/// JSON of the same values: characters that steer are written as escapes within its texts. Those outside of texts are
+/// ends of lines.
 pub fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for one in text.chars() {
@@ -89,7 +93,8 @@ pub fn json(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// An escape, a bell, a delete, the eight-bit escape, ends of lines, marks of direction, a width of none, a soft hyphen, a tag.
+    /// An escape, a bell, a delete, the eight-bit escape, ends of lines, marks of direction, a width of none, a soft
+    /// hyphen, a tag.
     const STEERING: &str = "\u{1b}\u{7}\u{7f}\u{9b}\r\n\t\u{2028}\u{2029}\u{200e}\u{202e}\u{2066}\u{2069}\u{61c}\u{200b}\u{200d}\u{feff}\u{ad}\u{e0041}";
 
     #[test]

@@ -1,4 +1,5 @@
-//! The columns of the tables: their heads, widths, cells, and what they sort by. Those that stand first are kept where the terminal is narrow.
+//! The columns of the tables: their heads, widths, cells, and what they sort by. Those that stand first are kept where
+//! the terminal is narrow.
 
 use std::cmp::Ordering;
 
@@ -10,9 +11,7 @@ use crate::{
 
 /// A column of a table of `R`.
 pub struct Column<R> {
-    /// Its head.
     pub head: &'static str,
-    /// Characters.
     pub width: u16,
     of: Of<R>,
 }
@@ -38,7 +37,6 @@ impl<R> Column<R> {
         matches!(self.of, Of::Number(..))
     }
 
-    /// Its cell of a row.
     pub fn cell(&self, row: &R) -> String {
         match self.of {
             Of::Name(of) => name(of(row)),
@@ -46,7 +44,8 @@ impl<R> Column<R> {
         }
     }
 
-    /// In which order two rows stand when they are sorted by it: by the alphabet, and larger numbers first. What is not known comes last.
+    /// In which order two rows stand when they are sorted by it: by the alphabet, and larger numbers first. What is not
+    /// known comes last.
     pub fn order(&self, a: &R, b: &R) -> Ordering {
         match self.of {
             Of::Name(of) => of(a).to_lowercase().cmp(&of(b).to_lowercase()),
@@ -69,8 +68,8 @@ fn state(state: &'static str) -> &'static str {
     }
 }
 
-/// Of the pools. HOLD, QUEUED and CREATED are 99th percentiles: how long servers are held, and how long it took to get one that others
-/// held first, or that had to be made first.
+/// Of the pools. HOLD, QUEUED and CREATED are 99th percentiles: how long servers are held, and how long it took to get
+/// one that others held first, or that had to be made first.
 pub const POOLS: &[Column<PoolRow>] = &[
     Column::name("DATABASE", 10, |pool| &pool.database),
     Column::name("USER", 8, |pool| &pool.user),

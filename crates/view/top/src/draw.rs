@@ -1,4 +1,5 @@
-//! Draws a screen into a frame of whatever size, from 80 columns and 24 rows on without loss. Decides nothing about what is shown.
+//! Draws a screen into a frame of whatever size, from 80 columns and 24 rows on without loss. Decides nothing about
+//! what is shown.
 
 use std::time::Instant;
 
@@ -71,7 +72,6 @@ impl Screen {
         frame.render_widget(self.foot(now), foot);
     }
 
-    /// For what is wrong.
     fn alarm(&self) -> Style {
         // A colour that the terminal is not told would take what is bold with it.
         if self.has_colours { ALARM } else { BOLD }

@@ -1,4 +1,5 @@
-//! Names that strangers chose, such as those of databases, as they stand in a cell. Refuses to know what they are the names of.
+//! Names that strangers chose, such as those of databases, as they stand in a cell. Refuses to know what they are the
+//! names of.
 
 use ratatui::text::Span;
 

@@ -1,5 +1,5 @@
-//! Ends the process when its terminal goes away. A hang-up signal does that, too, except under `nohup` and the like, where it is ignored:
-//! then whoever reads keys would read the end of the input again and again.
+//! Ends the process when its terminal goes away. A hang-up signal does that, too, except under `nohup` and the like,
+//! where it is ignored: then whoever reads keys would read the end of the input again and again.
 
 use std::{
     fs::File,
@@ -15,7 +15,8 @@ use rustix::{
 /// As a shell tells that a hang-up signal has ended a program.
 const HUNG_UP: i32 = 129;
 
-/// From now on, in a thread of its own. It watches what keys are read from: standard input, or the controlling terminal.
+/// From now on, in a thread of its own. It watches what keys are read from: standard input, or the controlling
+/// terminal.
 ///
 /// # Errors
 /// There is no terminal, or no thread.

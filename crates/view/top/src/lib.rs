@@ -1,7 +1,7 @@
 //! A running Poolhouse in a terminal: its pools, who holds servers, and why.
 //!
-//! A [`Report`] is made of two looks; a [`Screen`] shows the last one and takes keys; [`run`] gives it a terminal. Refuses to know how
-//! the process is asked.
+//! A [`Report`] is made of two looks; a [`Screen`] shows the last one and takes keys; [`run`] gives it a terminal.
+//! Refuses to know how the process is asked.
 #![forbid(unsafe_code)]
 
 mod columns;

@@ -8,11 +8,8 @@ use serde::Serialize;
 /// One moment of a running Poolhouse, with what happened since the look before. What is not known is null.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// The whole process.
     pub summary: Summary,
-    /// Its listeners.
     pub listeners: Vec<Door>,
-    /// Its pools.
     pub pools: Vec<PoolRow>,
     /// Clients that hold a server or wait for one: those first who have done so longest.
     pub clients: Vec<ClientRow>,
@@ -20,7 +17,6 @@ pub struct Report {
     pub more_clients: bool,
 }
 
-/// The whole process.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// Of the Poolhouse that answered.
@@ -43,16 +39,12 @@ pub struct Summary {
     pub auth_failures_per_s: Option<f64>,
 }
 
-/// A listener.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Door {
-    /// Its address.
     pub name: String,
     /// What its clients speak.
     pub protocol: String,
-    /// Clients by state.
     pub clients: BTreeMap<&'static str, u64>,
-    /// All clients.
     pub total: u64,
     /// From here on idle clients are sent away.
     pub soft_limit: u64,
@@ -60,37 +52,29 @@ pub struct Door {
     pub hard_limit: u64,
 }
 
-/// A pool.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PoolRow {
     /// What its servers speak.
     pub protocol: String,
-    /// As clients call it.
     pub database: String,
     /// Whose servers these are.
     pub user: String,
-    /// Where they are.
     pub address: String,
     /// `ready`, `paused`, `drained` or `unavailable`.
     pub state: &'static str,
-    /// Clients logged in.
     pub clients: u64,
     /// Clients waiting for a server.
     pub waiters: u64,
     /// How long the one who waits longest has waited.
     pub oldest_wait_ms: Option<f64>,
-    /// Servers with a client.
     pub in_use: u64,
-    /// Servers that are free.
     pub idle: u64,
-    /// Servers being made.
     pub connecting: u64,
-    /// Most servers.
     pub max_size: u64,
     /// Leases ended, a second.
     pub transactions_per_s: Option<f64>,
-    /// 99th percentile of the time to check out a server, by path: `idle`, `created`, `queued`. Beyond the last bound that is counted by, it
-    /// is that bound: a minute.
+    /// 99th percentile of the time to check out a server, by path: `idle`, `created`, `queued`. Beyond the last bound
+    /// that is counted by, it is that bound: a minute.
     pub checkout_p99_ms: BTreeMap<String, Option<f64>>,
     /// Share of check-outs by path, from 0 to 1.
     pub checkout_share: BTreeMap<String, f64>,
@@ -109,13 +93,9 @@ pub struct PoolRow {
 pub struct ClientRow {
     /// What `ctl kill` takes.
     pub id: u64,
-    /// Where it comes from.
     pub address: String,
-    /// What it speaks.
     pub protocol: String,
-    /// As it called it.
     pub database: String,
-    /// As whom it logged in.
     pub user: String,
     /// `waiting`, `active`, `transaction` and the like.
     pub state: String,
@@ -215,7 +195,6 @@ fn p99_ms(times: &admin_api::Times, bounds: &[f64]) -> Option<f64> {
 const FORGOTTEN_MS: f64 = 5_000.0;
 
 impl ClientRow {
-    /// It waits for a server.
     pub fn waits(&self) -> bool {
         self.state == "waiting"
     }

@@ -14,10 +14,10 @@ use crate::{
 /// Characters of a filter.
 const MAX_FILTER: usize = 64;
 
-/// Figures are told to be old when no others have come for the time between two looks, or this if that is less, and this besides.
+/// Figures are told to be old when no others have come for the time between two looks, or this if that is less, and
+/// this besides.
 const LATE: Duration = Duration::from_secs(1);
 
-/// What is listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum View {
     /// The pools, and below them who holds servers longest.
@@ -31,9 +31,7 @@ pub enum View {
 /// A key, whatever terminal it comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
-    /// One that writes.
     Char(char),
-    /// The next view.
     Tab,
     /// Ends the filter's text.
     Enter,
@@ -41,29 +39,21 @@ pub enum Key {
     Escape,
     /// Takes a character back.
     Backspace,
-    /// A row up.
     Up,
-    /// A row down.
     Down,
-    /// A page up.
     PageUp,
-    /// A page down.
     PageDown,
 }
 
 /// What a key asks of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// Go on.
     GoOn,
-    /// End.
     Quit,
 }
 
-/// See the file's head.
 #[derive(Debug)]
 pub struct Screen {
-    /// Where it looks.
     pub(crate) address: String,
     pub(crate) report: Report,
     /// When the report was made.
@@ -152,7 +142,6 @@ impl Screen {
         self.silence(now) != self.told
     }
 
-    /// A key was pressed.
     pub fn press(&mut self, key: Key) -> Wish {
         if self.is_writing {
             self.write(key);

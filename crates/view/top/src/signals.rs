@@ -1,5 +1,6 @@
-//! Signals that concern whoever draws on a terminal: those that end the process, before which the terminal must be as it was found; and the
-//! one that lets it go on after a stop, during which a shell has used the terminal. Draws nothing.
+//! Signals that concern whoever draws on a terminal: those that end the process, before which the terminal must be as
+//! it was found; and the one that lets it go on after a stop, during which a shell has used the terminal. Draws
+//! nothing.
 
 use std::{
     io,
@@ -17,7 +18,6 @@ use signal_hook::{
 /// What a shell adds to the number of the signal that ended a program.
 const ENDED_BY: i32 = 128;
 
-/// See the file's head.
 pub(crate) struct Signals {
     ends: [(i32, Arc<AtomicBool>); 2],
     goes_on: Arc<AtomicBool>,

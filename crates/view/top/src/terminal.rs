@@ -22,7 +22,6 @@ use crate::{Key, Report, Screen, Wish, hangup, signals::Signals};
 /// How soon a report or a signal is seen that comes while no key is pressed.
 const PACE: Duration = Duration::from_millis(50);
 
-/// What comes next.
 #[derive(PartialEq, Eq, Debug)]
 enum Next {
     /// Something has changed: it is drawn.
@@ -35,8 +34,9 @@ enum Next {
     End(u8),
 }
 
-/// Shows reports as they come, one in the time `every`, or why none comes, until a key or a signal ends it. Returns the exit status. The
-/// terminal is left as it was found, after a panic, too, and while the process is stopped. Where the terminal goes away, the process ends.
+/// Shows reports as they come, one in the time `every`, or why none comes, until a key or a signal ends it. Returns the
+/// exit status. The terminal is left as it was found, after a panic, too, and while the process is stopped. Where the
+/// terminal goes away, the process ends.
 ///
 /// # Errors
 /// The terminal fails, or whoever makes the reports has ended.

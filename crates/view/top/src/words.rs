@@ -1,6 +1,5 @@
 //! Numbers as they stand in a cell.
 
-/// What nobody knows.
 pub const UNKNOWN: &str = "-";
 
 /// Longer times are told as this one, 9,999 days, and greater rates as that one: nothing that is measured comes near.

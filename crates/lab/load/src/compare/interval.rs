@@ -1,14 +1,16 @@
 //! How far the means of two series may lie apart by chance.
 //!
-//! Seconds that follow each other are alike, so they are not resampled one by one but in blocks: a moving-block bootstrap (Künsch 1989)
-//! of each series, whose blocks go round at the end. The blocks are as long as the root of the series, which is longer than the cube
-//! root that is best for many values (Hall, Horowitz and Jing 1995): of few values short blocks are too sure of themselves.
+//! Seconds that follow each other are alike, so they are not resampled one by one but in blocks: a moving-block
+//! bootstrap (Künsch 1989) of each series, whose blocks go round at the end. The blocks are as long as the root of the
+//! series, which is longer than the cube root that is best for many values (Hall, Horowitz and Jing 1995): of few
+//! values short blocks are too sure of themselves.
 //!
-//! Left as it is, that interval is too narrow for short series, for two reasons. Blocks that are taken from a series vary around its own
-//! mean, which has followed their noise: their variance is too small by about 1 - b/n, for n values in blocks of b. And how much they
-//! vary is itself known from n/b blocks only: Student's quantile with n/b - 1 degrees of freedom for each series stands in the place of
-//! the normal one. Both are put right by widening. How often two runs without any difference are called different is measured by the
-//! test `runs_without_a_difference_seldom_seem_to_differ`.
+//! Left as it is, that interval is too narrow for short series, for two reasons. Blocks that are taken from a series
+//! vary around its own mean, which has followed their noise: their variance is too small by about 1 - b/n, for n values
+//! in blocks of b. And how much they vary is itself known from n/b blocks only: Student's quantile with n/b - 1 degrees
+//! of freedom for each series stands in the place of the normal one. Both are put right by widening. How often two runs
+//! without any difference are called different is measured by the test
+//! `runs_without_a_difference_seldom_seem_to_differ`.
 
 use arrivals::Random;
 
@@ -79,8 +81,8 @@ impl Series {
     }
 }
 
-/// How many times as far out the 99.5% quantile of Student's distribution lies as that of the normal one. Between the degrees of freedom
-/// of the table it is read off a straight line in their inverse, which is a little too far out.
+/// How many times as far out the 99.5% quantile of Student's distribution lies as that of the normal one. Between the
+/// degrees of freedom of the table it is read off a straight line in their inverse, which is a little too far out.
 fn student_to_normal(freedom: f64) -> f64 {
     const NORMAL: f64 = 2.5758;
     const TABLE: [(f64, f64); 13] = [
@@ -134,8 +136,8 @@ mod tests {
         wrong.count() as f64 / 2000.0
     }
 
-    /// Measured over 10, 30 and 60 s, 2,000 pairs each: 0%, 0.6% and 0.65% of independent seconds; 0.45%, 2.1% and 1.7% of seconds that
-    /// keep half of the one before.
+    /// Measured over 10, 30 and 60 s, 2,000 pairs each: 0%, 0.6% and 0.65% of independent seconds; 0.45%, 2.1% and 1.7%
+    /// of seconds that keep half of the one before.
     #[test]
     fn runs_without_a_difference_seldom_seem_to_differ() {
         for (kept, most) in [(0.0, 0.02), (0.5, 0.05)] {

@@ -1,4 +1,5 @@
-//! The connections that are there, being made or being closed, of all pools together. Knows what each is doing, not why.
+//! The connections that are there, being made or being closed, of all pools together. Knows what each is doing, not
+//! why.
 
 use pool::{ServerId, Time};
 
@@ -8,22 +9,17 @@ use crate::record::Cause;
 /// What a connection is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Being made.
     Connecting,
     /// Made, without an operation.
     Idle,
-    /// With an operation.
     Busy,
-    /// Its close is ordered.
     Closing,
 }
 
-/// One of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// Tells it from others that had the same number before.
     pub serial: u32,
-    /// What it is doing.
     pub state: State,
     /// Whose pool it belongs to.
     pub instance: u32,
@@ -31,7 +27,6 @@ pub struct Entry {
     pub server: Option<ServerId>,
     /// The operation it has, or is made for.
     pub op: Option<u32>,
-    /// Why it was made.
     pub cause: Cause,
     /// When its making was ordered.
     pub since: Time,
@@ -46,7 +41,6 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// A new one, connecting.
     pub fn open(
         &mut self,
         instance: u32,
@@ -72,25 +66,21 @@ impl Connections {
         self.free.push(conn.0);
     }
 
-    /// One that is there.
     #[inline]
     pub fn get(&self, conn: ConnId) -> &Entry {
         self.entries.get(conn.0 as usize).and_then(Option::as_ref).expect("a connection that is there")
     }
 
-    /// One that is there.
     #[inline]
     pub fn get_mut(&mut self, conn: ConnId) -> &mut Entry {
         self.entries.get_mut(conn.0 as usize).and_then(Option::as_mut).expect("a connection that is there")
     }
 
-    /// One that may be gone.
     #[inline]
     pub fn find(&mut self, conn: ConnId, serial: u32) -> Option<&mut Entry> {
         self.entries.get_mut(conn.0 as usize)?.as_mut().filter(|entry| entry.serial == serial)
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }

@@ -1,4 +1,5 @@
-//! What follows from a report or from time: operations that begin, get their connection, run out of time; the phases of a run and its end.
+//! What follows from a report or from time: operations that begin, get their connection, run out of time; the phases of
+//! a run and its end.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -251,7 +252,8 @@ impl Engine {
         self.end_if_over(now);
     }
 
-    /// Who has waited for a connection longer than anybody whose wait has ended would be missing from the worst there was.
+    /// Who has waited for a connection longer than anybody whose wait has ended would be missing from the worst there
+    /// was.
     fn note_long_waits(&mut self, now: Time) {
         let mut longest = self.ops.waiting();
         longest.retain(|client| {

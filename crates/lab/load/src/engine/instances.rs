@@ -1,5 +1,5 @@
-//! The pools under test, one for each instance of the application. Turns what they order into changes that the engine carries out, and
-//! knows for what reason a connection is wanted. Knows no operation beyond the number of its client.
+//! The pools under test, one for each instance of the application. Turns what they order into changes that the engine
+//! carries out, and knows for what reason a connection is wanted. Knows no operation beyond the number of its client.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -23,44 +23,21 @@ const SPLIT: u64 = 0x05ee_d0f5_a110;
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
     /// A connection is to be made; its number is to be told with [`Instances::opened`].
-    Connect {
-        /// By which pool.
-        instance: u32,
-        /// Its name for it.
-        server: ServerId,
-        /// Why.
-        cause: Cause,
-    },
+    Connect { instance: u32, server: ServerId, cause: Cause },
     /// A client has got a connection.
-    Grant {
-        /// Which.
-        conn: ConnId,
-        /// Who.
-        client: u32,
-        /// After so long.
-        waited: Duration,
-    },
+    Grant { conn: ConnId, client: u32, waited: Duration },
     /// A client gets none.
     Fail {
-        /// Who.
         client: u32,
-        /// The kind of error.
         kind: &'static str,
-        /// After so long.
         waited: Duration,
         /// It has waited as long as it may.
         time_is_up: bool,
     },
     /// A connection is to be closed.
-    Close {
-        /// Which.
-        conn: ConnId,
-        /// Why.
-        reason: &'static str,
-    },
+    Close { conn: ConnId, reason: &'static str },
 }
 
-/// All pools.
 #[derive(Debug)]
 pub struct Instances {
     pools: Vec<Instance>,
@@ -87,7 +64,8 @@ struct Instance {
     member: Option<MemberId>,
     /// The engine's numbers of its servers, by slot.
     conns: Vec<ConnId>,
-    /// Connections that would still be there if they had not reached their life time or been lost: until when, and which of the two.
+    /// Connections that would still be there if they had not reached their life time or been lost: until when, and
+    /// which of the two.
     gone: VecDeque<(Time, Cause)>,
     filled: bool,
     /// Its place among [`Instances::dues`]; never: it has none.
@@ -95,8 +73,8 @@ struct Instance {
 }
 
 impl Instances {
-    /// The pools, empty. They connect up to their minimum at once. `limit`: what they may have together, shared fairly, as the pools of
-    /// one Poolhouse do.
+    /// The pools, empty. They connect up to their minimum at once. `limit`: what they may have together, shared fairly,
+    /// as the pools of one Poolhouse do.
     pub fn new(plan: &PoolUnderTest, limit: Option<u32>, seed: u64, now: Time) -> Self {
         let mut budget = limit.map(|limit| {
             let mut budget = Budget::new();
@@ -213,7 +191,8 @@ impl Instances {
         self.drain(instance, now);
     }
 
-    /// See [`Pool::handle_timeout`]: all whose time has come, in their order. Others are not looked at: there may be thousands.
+    /// See [`Pool::handle_timeout`]: all whose time has come, in their order. Others are not looked at: there may be
+    /// thousands.
     pub fn handle_timeout(&mut self, now: Time) {
         let mut due = std::mem::take(&mut self.due);
         while self.deadline() <= now {
@@ -251,7 +230,6 @@ impl Instances {
         self.pools.iter().all(|instance| instance.filled)
     }
 
-    /// The next change.
     #[inline]
     pub fn poll(&mut self, _now: Time) -> Option<Change> {
         self.changes.pop_front()

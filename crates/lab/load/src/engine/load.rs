@@ -1,4 +1,5 @@
-//! When operations begin: the three shapes of load. Knows clients as numbers and how many operations are under way; no connection.
+//! When operations begin: the three shapes of load. Knows clients as numbers and how many operations are under way; no
+//! connection.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,18 +11,13 @@ use crate::record::{Books, Part};
 /// An arrival begun later than this after its time is the load generator's own lateness.
 pub const LATE: Duration = Duration::from_millis(1);
 
-/// What is to happen now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Nothing for now.
     Nothing,
     /// An arrival that cannot begin.
     Drop(Part),
-    /// An operation begins.
     Begin {
-        /// Whose.
         client: u32,
-        /// When it was to begin.
         scheduled: Time,
         /// Which part of the run it belongs to.
         part: Part,
@@ -42,11 +38,9 @@ pub enum Share {
 /// How often, and by how much at most, the load generator was late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
-    /// Arrivals.
     pub arrivals: u64,
     /// Of these, later than [`LATE`].
     pub late: u64,
-    /// The most.
     pub worst: Duration,
 }
 
@@ -74,7 +68,6 @@ struct Closed {
     duration: Duration,
     operations: Option<u64>,
     begun: u64,
-    /// The warm-up is over.
     measures: bool,
     /// Clients that begin their next operation then: in order of time, as all think equally long.
     ready: VecDeque<(Time, u32)>,
@@ -86,9 +79,7 @@ struct Closed {
 struct Open {
     stages: Vec<Stage>,
     arrivals: Arrivals,
-    /// The next of them.
     upcoming: Option<Arrival>,
-    /// All stages together.
     length: Duration,
     /// Whether the first of the stages is the warm-up.
     warms_up: bool,
@@ -152,7 +143,6 @@ impl Load {
         Self { kind, warmup, origin: Time(0), measured: Time(0) }
     }
 
-    /// It begins.
     pub fn begin(&mut self, now: Time) {
         self.origin = now;
         self.measured = now + self.warmup;

@@ -1,4 +1,5 @@
-//! The operations that have begun and not ended, one for each client at most. Knows how long each has been under way, not what it does.
+//! The operations that have begun and not ended, one for each client at most. Knows how long each has been under way,
+//! not what it does.
 
 use std::time::Duration;
 
@@ -9,12 +10,9 @@ use crate::record::Part;
 
 const NONE: u32 = u32::MAX;
 
-/// An operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// When it was to begin.
     pub scheduled: Time,
-    /// When it was sent.
     pub started: Time,
     /// Which part of the run it belongs to.
     pub part: Part,
@@ -31,7 +29,8 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// How long its client is to pause after it, so that operations which take no time do not follow one another without end.
+    /// How long its client is to pause after it, so that operations which take no time do not follow one another
+    /// without end.
     #[inline]
     pub fn pause(&self, now: Time) -> Duration {
         if now > self.started { Duration::ZERO } else { NO_TIME_PAUSE }
@@ -54,7 +53,8 @@ const ABSENT: Operation = Operation {
     after: NONE,
 };
 
-/// All of them, by client. The time of each begins later than that of those before it, so that only the first is looked at.
+/// All of them, by client. The time of each begins later than that of those before it, so that only the first is looked
+/// at.
 #[derive(Debug)]
 pub struct Operations {
     entries: Vec<Operation>,
@@ -115,7 +115,6 @@ impl Operations {
         }
     }
 
-    /// It has ended.
     #[inline]
     pub fn end(&mut self, client: u32) -> Operation {
         let op = *self.get(client);
@@ -128,13 +127,11 @@ impl Operations {
         op
     }
 
-    /// One that has begun.
     #[inline]
     pub fn get(&self, client: u32) -> &Operation {
         self.entries.get(client as usize).filter(|op| op.present).expect("an operation that has begun")
     }
 
-    /// How many there are.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len

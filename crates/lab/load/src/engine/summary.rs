@@ -1,4 +1,5 @@
-//! The result of a run: what the books hold, what the plan was in words, and what the reader must know to read it rightly.
+//! The result of a run: what the books hold, what the plan was in words, and what the reader must know to read it
+//! rightly.
 
 use std::time::Duration;
 
@@ -57,8 +58,8 @@ impl Notes {
 }
 
 impl Engine {
-    /// What was measured until now. What only the world outside knows (the server's version, the machine, the time of day, processor
-    /// time) is left open.
+    /// What was measured until now. What only the world outside knows (the server's version, the machine, the time of
+    /// day, processor time) is left open.
     pub fn result(&self, now: Time) -> BenchResult {
         let total = self.books.total_result(now);
         let warnings = self.warnings(&total);

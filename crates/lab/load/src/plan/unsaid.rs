@@ -1,5 +1,5 @@
-//! What holds where nothing is said, the same for a scenario file and for the command line: of a pool under test, of the windows of a
-//! fault, of a load.
+//! What holds where nothing is said, the same for a scenario file and for the command line: of a pool under test, of
+//! the windows of a fault, of a load.
 
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use super::PoolUnderTest;
 pub const IN_FLIGHT: u32 = 10_000;
 /// When an operation has failed.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// Bursts.
 pub const ROUNDS: u32 = 5;
 /// In a closed loop in which each client has its own connection, so many are made at a time.
 const CONNECTING: u32 = 16;
@@ -22,7 +21,6 @@ const FIRST: Duration = Duration::from_secs(5);
 /// What is said about a pool. A time that is `Some(None)` is switched off; what is `None` is not said.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PoolWishes {
-    /// Most connections.
     pub max_size: Option<u32>,
     /// Connections that are kept.
     pub min_size: Option<u32>,
@@ -30,7 +28,6 @@ pub struct PoolWishes {
     pub max_connecting: Option<u32>,
     /// When an idle one is closed.
     pub max_idle_time: Option<Option<Duration>>,
-    /// When one is replaced.
     pub max_life_time: Option<Option<Duration>>,
     /// How long an operation waits for one.
     pub max_wait_time: Option<Option<Duration>>,
@@ -68,8 +65,9 @@ impl PoolWishes {
         }
     }
 
-    /// The pool for a load. In a closed loop without `max_size` each client has a connection and keeps it, as in pgbench (each instance
-    /// has those of its share of the clients); otherwise what is not said is as in the pool core.
+    /// The pool for a load. In a closed loop without `max_size` each client has a connection and keeps it, as in
+    /// pgbench (each instance has those of its share of the clients); otherwise what is not said is as in the pool
+    /// core.
     #[must_use]
     pub fn pool(&self, shape: &Shape) -> PoolUnderTest {
         let instances = self.instances.unwrap_or(1);
@@ -110,7 +108,8 @@ impl PoolWishes {
     }
 }
 
-/// The windows of a fault. Where nothing says when the first begins, it comes after one period, or without a period after 5 s.
+/// The windows of a fault. Where nothing says when the first begins, it comes after one period, or without a period
+/// after 5 s.
 ///
 /// # Errors
 /// They would never end.

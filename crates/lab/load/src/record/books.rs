@@ -50,7 +50,6 @@ impl Cause {
     const ALL: [Self; 6] =
         [Self::Start, Self::Burst, Self::Minimum, Self::Rotation, Self::Replacement, Self::Ephemeral];
 
-    /// The name in results.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -66,17 +65,15 @@ impl Cause {
 /// The reason for which a connection closes that was made for one operation.
 pub const EPHEMERAL: &str = "ephemeral";
 
-/// A kind of error, as it is counted in results: `sqlstate 40001`, `connect refused`, `status 503`. Few of them; no secrets, no numbers
-/// that differ each time.
+/// A kind of error, as it is counted in results: `sqlstate 40001`, `connect refused`, `status 503`. Few of them; no
+/// secrets, no numbers that differ each time.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ErrorKind(pub Cow<'static, str>);
 
 /// How long the phases of making a connection took; `None`: there was no such phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Phases {
-    /// The name's address.
     pub dns: Option<Duration>,
-    /// TCP's handshake.
     pub tcp: Option<Duration>,
     /// That of TLS, the request for it included.
     pub tls: Option<Duration>,
@@ -95,7 +92,6 @@ pub struct Gauges {
     pub waiting: u32,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Books {
     /// When the load began; `None` while the pool is being filled.
@@ -109,7 +105,6 @@ pub struct Books {
     /// The second that is under way, and its response times.
     second: Second,
     responses: Histogram,
-    /// Connections open now.
     open: u32,
     done: u64,
     failed: u64,
@@ -180,18 +175,17 @@ impl Books {
         }
     }
 
-    /// The load begins.
     pub fn begin(&mut self, now: Time) {
         assert!(self.origin.is_none(), "a load begins once");
         self.origin = Some(now);
     }
 
-    /// When the load began.
     pub fn origin(&self) -> Option<Time> {
         self.origin
     }
 
-    /// A step begins, `until` some time if the plan says so. Steps begin in order; beyond [`MAX_STEPS`] the last one is prolonged.
+    /// A step begins, `until` some time if the plan says so. Steps begin in order; beyond [`MAX_STEPS`] the last one is
+    /// prolonged.
     pub fn begin_step(&mut self, name: &str, now: Time, until: Option<Time>) {
         if let Some(last) = self.steps.last_mut() {
             last.last = self.open;
@@ -277,8 +271,9 @@ impl Books {
         }
     }
 
-    /// An operation failed after so long. That belongs to the response times if it failed because its time was up, or took longer than
-    /// answers do on average: nobody got an answer earlier. Of other failures it does not: a quick refusal is no quick answer.
+    /// An operation failed after so long. That belongs to the response times if it failed because its time was up, or
+    /// took longer than answers do on average: nobody got an answer earlier. Of other failures it does not: a quick
+    /// refusal is no quick answer.
     #[cold]
     pub fn failed(&mut self, part: Part, error: ErrorKind, taken: Duration, time_is_up: bool, now: Time) {
         if self.frozen {
@@ -303,7 +298,8 @@ impl Books {
         }
     }
 
-    /// The target said this of an error. What it says beyond [`MAX_ERROR_TEXTS`] different texts is counted by its kind only.
+    /// The target said this of an error. What it says beyond [`MAX_ERROR_TEXTS`] different texts is counted by its kind
+    /// only.
     #[cold]
     pub fn heard(&mut self, text: &str) {
         let text: String = text.chars().take(MAX_ERROR_TEXT).collect();
@@ -322,7 +318,6 @@ impl Books {
         self.sheet(part).is_some_and(|sheet| sheet.response.max_ms().is_none_or(|max| taken.as_secs_f64() * 1e3 > max))
     }
 
-    /// A connection was made.
     pub fn created(&mut self, cause: Cause, phases: &Phases, total: Duration) {
         self.open += 1;
         let open = self.open;
@@ -352,7 +347,6 @@ impl Books {
         }
     }
 
-    /// Connections open now.
     pub fn open(&self) -> u32 {
         self.open
     }

@@ -1,5 +1,5 @@
-//! A histogram of durations in microseconds: what percentiles are taken from, and how it is kept in result files. Knows nothing of what
-//! the durations are of.
+//! A histogram of durations in microseconds: what percentiles are taken from, and how it is kept in result files. Knows
+//! nothing of what the durations are of.
 
 use std::{fmt, io::Read, time::Duration};
 
@@ -20,7 +20,8 @@ const DIGITS: u8 = 3;
 
 /// The largest histogram that is read back, in bytes, inflated or not: one with all its counts different takes less.
 const MAX_ENCODED: usize = 1 << 20;
-/// How what is deflated begins, but for the byte that says how long words are; and how long that beginning is, and the one of what is in it.
+/// How what is deflated begins, but for the byte that says how long words are; and how long that beginning is, and the
+/// one of what is in it.
 const DEFLATED: u32 = 0x1c84_9304;
 const WORD_SIZE: u32 = 0xf0;
 const DEFLATED_HEAD: usize = 8;
@@ -63,7 +64,6 @@ impl Histogram {
         Self { counts, too_long: 0 }
     }
 
-    /// Counts one.
     #[inline]
     pub fn record(&mut self, duration: Duration) {
         let micros = (duration.as_nanos() as u64).saturating_add(500) / 1000;
@@ -79,13 +79,11 @@ impl Histogram {
         self.too_long += other.too_long;
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         self.counts.clear();
         self.too_long = 0;
     }
 
-    /// How many there are.
     pub fn len(&self) -> u64 {
         self.counts.len()
     }
@@ -136,8 +134,8 @@ impl Histogram {
         })
     }
 
-    /// The same with what a closed loop did not ask while it waited for a long answer: for each duration d beyond the usual one u,
-    /// also d - u, d - 2u, ... (Tene's correction for coordinated omission).
+    /// The same with what a closed loop did not ask while it waited for a long answer: for each duration d beyond the
+    /// usual one u, also d - u, d - 2u, ... (Tene's correction for coordinated omission).
     pub fn corrected(&self) -> Self {
         let usual = self.counts.value_at_quantile(0.5).max(self.counts.max() / MAX_CORRECTION).max(1);
         Self { counts: self.counts.clone_correct(usual), too_long: self.too_long }
@@ -173,7 +171,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The encoding itself, which may be deflated. It has all the bytes that it says it has, so that none are made room for in vain.
+/// The encoding itself, which may be deflated. It has all the bytes that it says it has, so that none are made room for
+/// in vain.
 fn inflated(bytes: Vec<u8>) -> Result<Vec<u8>, BadHistogram> {
     let bytes = match word(&bytes, 0) {
         Some(cookie) if cookie & !WORD_SIZE == DEFLATED => {

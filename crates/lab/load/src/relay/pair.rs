@@ -1,5 +1,5 @@
-//! One relayed connection: two sockets, and what is under way between them. Moves bytes when they are due; when that is, is said from
-//! outside.
+//! One relayed connection: two sockets, and what is under way between them. Moves bytes when they are due; when that
+//! is, is said from outside.
 
 use std::{
     collections::VecDeque,
@@ -10,7 +10,8 @@ use std::{
 
 use arrivals::Direction;
 
-/// Bytes that may be under way in one direction of a connection: what a fast line holds; beyond that the sender has to wait.
+/// Bytes that may be under way in one direction of a connection: what a fast line holds; beyond that the sender has to
+/// wait.
 pub const MAX_UNDER_WAY: usize = 1 << 20;
 
 /// A connection from a client, and the one to the server that belongs to it.
@@ -79,17 +80,15 @@ struct Parcel {
 /// Why a pair has come to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Over {
-    /// Both sides have ended.
     Ended,
-    /// One side has broken.
     Broken,
     /// The server could not be reached.
     NoServer,
 }
 
 impl Pair {
-    /// A client that has been accepted and a server that is being connected to. Nothing of the client arrives before `earliest`. After
-    /// a silence of more than `memory` nothing arrives at all.
+    /// A client that has been accepted and a server that is being connected to. Nothing of the client arrives before
+    /// `earliest`. After a silence of more than `memory` nothing arrives at all.
     pub(super) fn new(serial: u64, client: TcpStream, server: TcpStream, now: u64, earliest: u64, memory: u64) -> Self {
         let end = |stream, open| End { stream, readable: open, writable: open };
         Self {
@@ -102,7 +101,6 @@ impl Pair {
         }
     }
 
-    /// The socket of one end.
     pub(super) fn stream(&self, end: usize) -> &TcpStream {
         &self.ends[end].stream
     }

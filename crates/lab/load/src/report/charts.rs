@@ -1,4 +1,5 @@
-//! What the page's script draws, as JSON that may stand in a page. Knows the data only: the script knows how they are drawn.
+//! What the page's script draws, as JSON that may stand in a page. Knows the data only: the script knows how they are
+//! drawn.
 
 use serde::Serialize;
 
@@ -8,7 +9,6 @@ use crate::result::{BenchResult, Percentiles, Second};
 /// Points of a line over time; a longer run has several seconds to a point.
 pub(super) const MAX_POINTS: usize = 1200;
 
-/// A run's lines.
 #[derive(Serialize)]
 pub(super) struct Run<'a> {
     name: &'a str,
@@ -37,7 +37,6 @@ struct Series {
     created: Vec<f64>,
 }
 
-/// The lines of a run.
 pub(super) fn of(result: &BenchResult) -> Run<'_> {
     Run {
         name: &result.name,
@@ -48,7 +47,8 @@ pub(super) fn of(result: &BenchResult) -> Run<'_> {
     }
 }
 
-/// The seconds that are drawn: not the last, if the run ended within it. What was counted in a part of a second would look like a drop.
+/// The seconds that are drawn: not the last, if the run ended within it. What was counted in a part of a second would
+/// look like a drop.
 pub(super) fn seconds(result: &BenchResult) -> &[Second] {
     let until = result.steps.first().map_or(f64::INFINITY, |step| step.from_s + result.total.duration_s);
     match result.series.split_last() {

@@ -32,7 +32,6 @@ pub fn write(out: &mut dyn Write, comparison: &Comparison) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for a page.
 pub(super) fn table(comparison: &Comparison) -> Table {
     let row = |row: &Row| PageRow {
         cells: cells(row),

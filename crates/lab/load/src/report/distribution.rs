@@ -7,10 +7,10 @@ const POINTS_PER_DECADE: u32 = 24;
 /// Tenfold steps: 99.9999999% is far enough.
 const MAX_DECADES: u32 = 9;
 
-/// A point of the line.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Point {
-    /// 1 / (1 - quantile): 10 is the 90th percentile, 1000 the 99.9th. On a logarithmic axis each nine has the same room.
+    /// 1 / (1 - quantile): 10 is the 90th percentile, 1000 the 99.9th. On a logarithmic axis each nine has the same
+    /// room.
     pub(super) one_in: f64,
     /// That many of all values are at most this, in milliseconds.
     pub(super) ms: f64,

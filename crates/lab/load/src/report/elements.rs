@@ -15,7 +15,6 @@ pub(super) struct Chart {
     pub(super) run: usize,
     pub(super) title: &'static str,
     pub(super) note: String,
-    /// Over the whole width.
     pub(super) whole: bool,
 }
 
@@ -29,7 +28,6 @@ pub(super) struct Table {
     pub(super) rows: Vec<Row>,
 }
 
-/// A row of it.
 pub(super) struct Row {
     pub(super) cells: Vec<String>,
     /// `sum` of those above, `chosen` among them, or nothing special.

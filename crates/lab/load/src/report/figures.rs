@@ -1,4 +1,5 @@
-//! Numbers as people read them: three digits that matter, the same in the table and on the page. What is not known is a dash.
+//! Numbers as people read them: three digits that matter, the same in the table and on the page. What is not known is a
+//! dash.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +99,6 @@ pub fn rate_of(measured: &Measured) -> Option<f64> {
     measured.rate()
 }
 
-/// Errors of all kinds.
 pub fn errors_of(measured: &Measured) -> u64 {
     measured.errors.values().sum()
 }
@@ -160,8 +160,8 @@ pub fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
     doctor.into_iter().chain(lines).collect()
 }
 
-/// Connections opened per hour of the published time, by cause, the most first; those before the measured time are not among them. `None`
-/// where no scenario says how long its time stands for.
+/// Connections opened per hour of the published time, by cause, the most first; those before the measured time are not
+/// among them. `None` where no scenario says how long its time stands for.
 pub fn opened_per_hour(result: &BenchResult) -> Option<Vec<(&str, f64)>> {
     let hours = result.total.duration_s * result.about.compression? / 3600.0;
     let causes = by_count(&result.total.connections.created_for).into_iter().filter(|(cause, _)| *cause != "start");
@@ -173,8 +173,8 @@ pub fn hour(result: &BenchResult) -> &'static str {
     if result.about.compression == Some(1.0) { "hour" } else { "hour of the published time" }
 }
 
-/// The smallest and the largest number of open connections at the ends of seconds, once the pool has found its size: after the first
-/// burst, or without bursts after the first tenth.
+/// The smallest and the largest number of open connections at the ends of seconds, once the pool has found its size:
+/// after the first burst, or without bursts after the first tenth.
 pub fn steady_size(result: &BenchResult) -> Option<(u32, u32)> {
     let begin = result.steps.first().map_or(0.0, |step| step.from_s);
     let until = begin + result.total.duration_s;

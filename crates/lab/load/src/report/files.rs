@@ -20,21 +20,14 @@ pub const MAX_FILE: u64 = 256 << 20;
 /// Why a result file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system says so.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// Larger than [`MAX_FILE`].
     #[error("{}: more than {} MB, which no result has", .0.display(), MAX_FILE >> 20)]
     TooLarge(PathBuf),
     /// No JSON, or other JSON.
     #[error("{}: not a result of `poolhouse bench` or `poolhouse sweep`: {source}", path.display())]
     NotAResult {
-        /// Which.
         path: PathBuf,
         /// What is wrong, with line and column.
         source: serde_json::Error,
@@ -42,30 +35,22 @@ pub enum ReadError {
     /// Written by another version.
     #[error("{}: format {format}, and this Poolhouse reads format {expected}: use the version that wrote it", path.display())]
     Format {
-        /// Which.
         path: PathBuf,
-        /// What it says.
         format: u32,
         /// What it would have to say.
         expected: u32,
     },
     /// The variants of a scenario.
     #[error("{}: {results} results, where one is needed", path.display())]
-    Several {
-        /// Which.
-        path: PathBuf,
-        /// How many.
-        results: usize,
-    },
-    /// It is no run.
+    Several { path: PathBuf, results: usize },
     #[error("{}: the result of `poolhouse sweep`, where that of a run is needed", .0.display())]
     Sweep(PathBuf),
-    /// It is no sweep.
     #[error("{}: the result of a run, where that of `poolhouse sweep` is needed", .0.display())]
     Run(PathBuf),
 }
 
-/// The page of result files. A sweep, and a scenario with its variants, are parts of their own; single runs stand beside one another.
+/// The page of result files. A sweep, and a scenario with its variants, are parts of their own; single runs stand
+/// beside one another.
 ///
 /// # Errors
 /// If one cannot be read.
@@ -130,7 +115,6 @@ pub fn read_sweep(path: &Path) -> Result<SweepResult, ReadError> {
     }
 }
 
-/// What a file holds.
 enum ResultFile {
     Run(Box<BenchResult>),
     Variants(Vec<BenchResult>),

@@ -1,16 +1,14 @@
-//! Columns of text of at most a given width: words to the left, numbers to the right, headings that span several columns. Knows
-//! nothing of what stands in them.
+//! Columns of text of at most a given width: words to the left, numbers to the right, headings that span several
+//! columns. Knows nothing of what stands in them.
 
 use std::io::{self, Write};
 
 /// The most characters of a line. (An address or a word that is longer is not broken.)
 pub const WIDTH: usize = 100;
-/// Between two columns.
 const GAP: usize = 2;
 /// Words are not cut shorter than this to make room.
 const LEAST_WORDS: usize = 8;
 
-/// A column.
 #[derive(Clone, Copy)]
 pub struct Column {
     /// Spans all neighbours with the same; empty: none.
@@ -21,7 +19,6 @@ pub struct Column {
     pub words: bool,
 }
 
-/// See the module.
 pub struct Grid {
     columns: Vec<Column>,
     rows: Vec<Row>,
@@ -141,8 +138,8 @@ impl Grid {
     }
 }
 
-/// Broken between words into lines of at most `most` characters. The first begins in column `indent`, where the others are indented to.
-/// A word that is longer stands as it is.
+/// Broken between words into lines of at most `most` characters. The first begins in column `indent`, where the others
+/// are indented to. A word that is longer stands as it is.
 pub fn wrap(text: &str, indent: usize, most: usize) -> String {
     let (mut lines, mut length) = (String::new(), indent);
     for (index, word) in text.split_whitespace().enumerate() {

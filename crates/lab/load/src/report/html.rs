@@ -1,6 +1,7 @@
-//! The page: one file that needs nothing else, neither network nor server. Its tables say everything; the charts are drawn by a script
-//! from the same figures. Every text is escaped (names come from users), and the policy in the page's head lets only the two scripts
-//! and the one style run that are part of it. Knows results; how a chart looks is the script's affair.
+//! The page: one file that needs nothing else, neither network nor server. Its tables say everything; the charts are
+//! drawn by a script from the same figures. Every text is escaped (names come from users), and the policy in the page's
+//! head lets only the two scripts and the one style run that are part of it. Knows results; how a chart looks is the
+//! script's affair.
 
 use askama::Template;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -32,7 +33,6 @@ const STYLE: &str = include_str!("../../assets/report.css");
 pub enum Part<'a> {
     /// One run, or several beside one another.
     Runs(&'a [BenchResult]),
-    /// A sweep.
     Sweep(&'a SweepResult),
     /// What somebody has to say about the results beside it.
     Notes(&'a Notes),
@@ -41,7 +41,6 @@ pub enum Part<'a> {
 /// Figures and texts that were not measured.
 #[derive(Clone, Debug)]
 pub struct Notes {
-    /// What they are about.
     pub title: String,
     /// Figures that are read first.
     pub tiles: Vec<Figure>,
@@ -53,12 +52,9 @@ pub struct Notes {
     pub texts: Vec<(String, String)>,
 }
 
-/// One of these figures.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What it is.
     pub label: &'static str,
-    /// As it is shown.
     pub value: String,
     /// What is to be known about it.
     pub note: String,

@@ -1,5 +1,5 @@
-//! The display while a run goes on: two lines on standard error, and only if that is a terminal. Leaves nothing behind when it ends,
-//! however it ends. Knows no engine: it is told what there is to show.
+//! The display while a run goes on: two lines on standard error, and only if that is a terminal. Leaves nothing behind
+//! when it ends, however it ends. Knows no engine: it is told what there is to show.
 
 use std::time::Duration;
 
@@ -28,9 +28,7 @@ pub struct Live {
 pub struct Counts {
     /// Operations that ended well.
     pub requests: u64,
-    /// Those that failed.
     pub errors: u64,
-    /// Arrivals dropped.
     pub dropped: u64,
 }
 
@@ -48,8 +46,8 @@ impl Live {
         Self { bar, label: short(label), length }
     }
 
-    /// What there is at `at` from the beginning of the run: the step (may be empty), the last whole second, and the counts. To be called a
-    /// few times a second.
+    /// What there is at `at` from the beginning of the run: the step (may be empty), the last whole second, and the
+    /// counts. To be called a few times a second.
     pub fn show(&mut self, at: Duration, step: &str, last: Option<&Second>, counts: Counts) {
         let of =
             self.length.map(|length| format!(" of {}", figures::seconds(length.as_secs_f64()))).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The runs of a scenario beside one another, in the figures that the scenario names: before and after at one glance. Knows results
-//! only; that a name is one of these was checked when the scenario was read.
+//! The runs of a scenario beside one another, in the figures that the scenario names: before and after at one glance.
+//! Knows results only; that a name is one of these was checked when the scenario was read.
 
 use super::{
     elements::Table,
@@ -81,7 +81,6 @@ pub(super) fn grid(results: &[BenchResult]) -> Option<Grid> {
     Some(grid)
 }
 
-/// The same for a page.
 pub(super) fn table(results: &[BenchResult]) -> Option<Table> {
     let figures = chosen(results)?;
     let heading =

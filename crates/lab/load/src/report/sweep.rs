@@ -1,5 +1,5 @@
-//! A sweep in a page: the measured curve with its intervals, the fitted law, what is recommended and how sure that is. Knows what a
-//! sweep has found, not how.
+//! A sweep in a page: the measured curve with its intervals, the fitted law, what is recommended and how sure that is.
+//! Knows what a sweep has found, not how.
 
 use serde::Serialize;
 
@@ -12,7 +12,6 @@ use crate::sweep::result::{
     AtRate, CheckPoint, Checked, Curve, CurvePoint, Estimate, Fit, RatePoint, SweepResult, Verdict,
 };
 
-/// What a sweep answers.
 pub(super) const TITLE: &str = "How many connections";
 
 /// What a page says of one sweep.
@@ -55,7 +54,6 @@ fn why(verdict: &Verdict) -> Vec<String> {
     verdict.because.iter().cloned().chain(more).collect()
 }
 
-/// What the script draws.
 #[derive(Serialize)]
 pub(super) struct Lines {
     direct: Line,
@@ -103,7 +101,8 @@ fn notice(result: &SweepResult) -> Option<String> {
     })
 }
 
-/// The fewest and most clients that were tested, which an interruption or a refusal makes fewer than asked for; 0 if there were none.
+/// The fewest and most clients that were tested, which an interruption or a refusal makes fewer than asked for; 0 if
+/// there were none.
 fn tested(result: &SweepResult) -> (u32, u32) {
     let points = &result.direct.points;
     (points.first().map_or(0, |p| p.clients), points.last().map_or(0, |p| p.clients))

@@ -1,5 +1,5 @@
-//! The table at the end of a run: plain text of at most [`WIDTH`] columns, the same on a terminal and in a log. Shows what there is:
-//! no column, line or phase without a value. Knows no colours and no terminal.
+//! The table at the end of a run: plain text of at most [`WIDTH`] columns, the same on a terminal and in a log. Shows
+//! what there is: no column, line or phase without a value. Knows no colours and no terminal.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,5 @@
-//! The tables of a run in a page: its steps, latencies, errors, connections. Knows results; how a table looks is the template's affair.
+//! The tables of a run in a page: its steps, latencies, errors, connections. Knows results; how a table looks is the
+//! template's affair.
 
 use super::{
     elements::{Row, Table},
@@ -6,7 +7,6 @@ use super::{
 };
 use crate::result::{BenchResult, Measured, Percentiles};
 
-/// The tables of one run.
 pub(super) fn run_tables(result: &BenchResult) -> Vec<Table> {
     let total = &result.total;
     let mut tables = Vec::new();

@@ -7,7 +7,6 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The machine in words.
 pub fn describe() -> String {
     let count = std::thread::available_parallelism().map_or(0, usize::from);
     let processor = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
@@ -32,7 +31,6 @@ pub fn processor_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The time of day.
 pub fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,5 +1,5 @@
-//! What processors do while a load is measured, and what follows from it: whether the load generator, or the machine that it shares with
-//! others, was the limit. Knows no target.
+//! What processors do while a load is measured, and what follows from it: whether the load generator, or the machine
+//! that it shares with others, was the limit. Knows no target.
 
 use std::{
     fs,
@@ -76,8 +76,8 @@ impl Meter {
     }
 }
 
-/// What whoever reads the figures has to know of these processors: the load generator, of one thread, used so many of them, and this share of all
-/// was idle.
+/// What whoever reads the figures has to know of these processors: the load generator, of one thread, used so many of
+/// them, and this share of all was idle.
 fn said(cores: f64, idle: Option<f64>) -> Option<String> {
     if is_generator_full(cores, 1) {
         let text = "The load generator used all of its processor: this may be its limit, and not the target's. Ask for more work at a time, or \
@@ -92,7 +92,8 @@ fn said(cores: f64, idle: Option<f64>) -> Option<String> {
     })
 }
 
-/// Ticks since the machine started, of all processors together: idle (waiting for disks included), and all. From /proc/stat (proc(5)).
+/// Ticks since the machine started, of all processors together: idle (waiting for disks included), and all. From
+/// /proc/stat (proc(5)).
 fn ticks() -> Option<(u64, u64)> {
     ticks_of(&fs::read_to_string("/proc/stat").ok()?)
 }

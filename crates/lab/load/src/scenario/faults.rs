@@ -85,7 +85,6 @@ fn fault(section: &Section<'_>) -> Option<Fault> {
     }
 }
 
-/// When it happens.
 fn window(section: &Section<'_>, kind: &str) -> Option<Window> {
     let every = section.duration_on("every");
     let length = section.duration_on("length");

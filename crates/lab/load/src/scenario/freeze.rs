@@ -7,7 +7,6 @@ use crate::plan;
 
 pub(super) const KEYS: &[&str] = &["first", "length", "every"];
 
-/// Reads the section.
 pub(super) fn read(section: &Section<'_>) -> Option<Window> {
     if !section.has("length") {
         section.error("", "[freeze] needs a `length`: how long the process stands still");

@@ -1,4 +1,5 @@
-//! `[poolhouse]`: the Poolhouse that is started in front of the scenario's own database, in the words of its configuration.
+//! `[poolhouse]`: the Poolhouse that is started in front of the scenario's own database, in the words of its
+//! configuration.
 
 use settings::Section;
 

@@ -24,11 +24,10 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A sweep that a scenario asks for.
 #[derive(Clone, Debug)]
 pub struct SweepPlan {
-    /// The database itself.
     pub target: Target,
-    /// How.
     pub options: Options,
-    /// A second curve is measured up to so many clients, through a pooler that is started with the number that was found.
+    /// A second curve is measured up to so many clients, through a pooler that is started with the number that was
+    /// found.
     pub through_clients: Option<u32>,
     /// Arrivals per second whose latency is wanted too.
     pub rate: Option<f64>,
@@ -76,7 +75,6 @@ impl SweepKeys {
         }
     }
 
-    /// What the keys ask for.
     pub(super) fn plan(&self, target: Target, seed: u64) -> Result<SweepPlan, String> {
         let (from, to) = (self.from.unwrap_or(1), self.to.unwrap_or(TO));
         if from >= to {

@@ -1,6 +1,6 @@
-//! The built-in scripts, as scripts. pgbench's three are described in its manual: three tables whose sizes grow with the scale
-//! factor, and a history that only grows. Those of Redis are a PING, and reads and writes of keys; those of MongoDB a ping, and
-//! reads and writes of one collection.
+//! The built-in scripts, as scripts. pgbench's three are described in its manual: three tables whose sizes grow with
+//! the scale factor, and a history that only grows. Those of Redis are a PING, and reads and writes of keys; those of
+//! MongoDB a ping, and reads and writes of one collection.
 
 /// Accounts for each unit of the scale factor.
 pub const ACCOUNTS: u32 = 100_000;

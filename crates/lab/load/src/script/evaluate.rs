@@ -1,5 +1,5 @@
-//! What expressions are worth: integers of 64 bits whose overflow is an error, doubles, truth values and NULL, as pgbench's manual
-//! describes them. Knows no syntax.
+//! What expressions are worth: integers of 64 bits whose overflow is an error, doubles, truth values and NULL, as
+//! pgbench's manual describes them. Knows no syntax.
 
 use super::{
     expression::{Expression, Function},
@@ -13,7 +13,6 @@ use crate::random::{MIN_GAUSSIAN, Random, ZIPFIAN, permute};
 pub(super) enum Failure {
     /// A variable that was never set.
     Undefined(VarId),
-    /// Anything else.
     Because(&'static str),
 }
 
@@ -212,7 +211,8 @@ fn draw(function: Function, min: Scalar, max: Scalar, parameter: Scalar, world: 
     }))
 }
 
-/// Fowler, Noll and Vo's hash 1a of 64 bits over the number's eight bytes, the lowest first; the seed is mixed into its offset.
+/// Fowler, Noll and Vo's hash 1a of 64 bits over the number's eight bytes, the lowest first; the seed is mixed into its
+/// offset.
 fn hash_fnv1a(value: i64, seed: i64) -> i64 {
     let mut hash = 0xcbf2_9ce4_8422_2325 ^ seed as u64;
     for byte in value.to_le_bytes() {

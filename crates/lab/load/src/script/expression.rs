@@ -1,5 +1,5 @@
-//! Expressions of `\set`, `\if` and `\elif`: their grammar (operators, CASE, functions; precedences as in pgbench's manual) read
-//! into a tree. What a tree is worth is `evaluate`'s matter.
+//! Expressions of `\set`, `\if` and `\elif`: their grammar (operators, CASE, functions; precedences as in pgbench's
+//! manual) read into a tree. What a tree is worth is `evaluate`'s matter.
 
 use super::{names::Names, names::VarId, value::Scalar};
 
@@ -8,7 +8,6 @@ const MAX_PARTS: usize = 1_000;
 /// Levels of brackets, CASE and prefix operators within one another.
 const MAX_DEPTH: usize = 100;
 
-/// An expression.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Expression {
     Constant(Scalar),

@@ -1,5 +1,6 @@
-//! Commands of MongoDB as scripts hold them: documents in extended JSON, each over as many lines as it likes. A `:variable` may stand for
-//! a value, where it keeps its type, and anywhere in a string. Knows what makes a command impossible to measure, and no other command.
+//! Commands of MongoDB as scripts hold them: documents in extended JSON, each over as many lines as it likes. A
+//! `:variable` may stand for a value, where it keeps its type, and anywhere in a string. Knows what makes a command
+//! impossible to measure, and no other command.
 
 use std::fmt;
 
@@ -66,7 +67,6 @@ pub(super) enum Given<'v> {
 
 /// Gives variables their values.
 pub(super) trait Values {
-    /// What goes wrong.
     type Error;
     /// The value of a variable that stands alone.
     fn value(&self, id: VarId) -> Result<Given<'_>, Self::Error>;

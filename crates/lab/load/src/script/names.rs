@@ -5,11 +5,9 @@ use std::collections::HashMap;
 /// Variables that the scripts of a run may have.
 const MAX_VARIABLES: usize = 10_000;
 
-/// A variable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct VarId(u32);
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     numbers: HashMap<Box<str>, VarId>,

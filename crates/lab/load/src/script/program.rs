@@ -1,5 +1,6 @@
-//! A script as a list of commands with jumps for its conditions, read once. Knows which meta-commands there are; what SQL, commands of
-//! Redis and MongoDB and expressions look like is `sql`'s, `redis`'s, `mongodb`'s and `expression`'s matter.
+//! A script as a list of commands with jumps for its conditions, read once. Knows which meta-commands there are; what
+//! SQL, commands of Redis and MongoDB and expressions look like is `sql`'s, `redis`'s, `mongodb`'s and `expression`'s
+//! matter.
 
 use std::time::Duration;
 
@@ -20,7 +21,6 @@ const MAX_COMMANDS: usize = 10_000;
 /// `\if` within one another.
 const MAX_NESTED: usize = 100;
 
-/// One script.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
     pub(super) name: Box<str>,
@@ -132,7 +132,6 @@ struct Reader<'r> {
     names: &'r mut Names,
     commands: Vec<Command>,
     open: Vec<Open>,
-    /// Of the next statement.
     next_number: u32,
 }
 

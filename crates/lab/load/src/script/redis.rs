@@ -1,5 +1,5 @@
-//! Commands of Redis as scripts hold them: a line each, with quotes as in redis-cli, and `:variables` anywhere in a word. Knows what a
-//! command does to the connection, and no other command.
+//! Commands of Redis as scripts hold them: a line each, with quotes as in redis-cli, and `:variables` anywhere in a
+//! word. Knows what a command does to the connection, and no other command.
 
 use super::{
     expression::Mistake,
@@ -20,11 +20,9 @@ pub(super) struct Command {
 /// What a command means to the connection if it succeeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// Nothing.
     Plain,
     /// From here on it belongs to a transaction, or keys are watched.
     Begins,
-    /// That is over.
     Ends,
 }
 
@@ -42,7 +40,8 @@ const REFUSED: [(&str, &str); 10] = [
     ("AUTH", "the login stands in the URL"),
 ];
 
-/// Reads the command in a line, which stands at an offset of the script. `None`: there is none, or a comment (`#`, `--`).
+/// Reads the command in a line, which stands at an offset of the script. `None`: there is none, or a comment (`#`,
+/// `--`).
 ///
 /// # Errors
 /// A quote without an end, or a command that cannot be measured.

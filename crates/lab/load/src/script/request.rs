@@ -10,7 +10,6 @@ use super::{
 #[derive(Clone, PartialEq, Debug)]
 pub struct Request(pub(super) Words);
 
-/// What it is made of.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Words {
     Redis(redis::Command),

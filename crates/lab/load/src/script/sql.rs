@@ -1,5 +1,5 @@
-//! SQL as scripts hold it: where a statement ends, and where `:variables` stand in it. Knows quotes, comments and brackets, and no
-//! other SQL.
+//! SQL as scripts hold it: where a statement ends, and where `:variables` stand in it. Knows quotes, comments and
+//! brackets, and no other SQL.
 
 use super::{
     expression::Mistake,
@@ -66,7 +66,8 @@ pub(super) enum End {
     Script,
 }
 
-/// Reads one statement from `at` on: the statement, if there is anything but comments; what ended it; and where to go on.
+/// Reads one statement from `at` on: the statement, if there is anything but comments; what ended it; and where to go
+/// on.
 ///
 /// # Errors
 /// A quote or comment without an end, too many variables.

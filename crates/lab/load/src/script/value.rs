@@ -1,5 +1,5 @@
-//! Values of the script language: what expressions give and variables hold. Knows how pgbench writes them into SQL; knows no
-//! expression.
+//! Values of the script language: what expressions give and variables hold. Knows how pgbench writes them into SQL;
+//! knows no expression.
 
 use std::io::Write;
 
@@ -12,12 +12,9 @@ pub(super) enum Scalar {
     Double(f64),
 }
 
-/// What a variable holds.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Value {
-    /// Never set.
     Unset,
-    /// From an expression.
     Scalar(Scalar),
     /// From the command line or from a query: sent as it is, read as a number when an expression asks for it.
     Text(Box<str>),

@@ -1,5 +1,5 @@
-//! What people are told to do: one number, or, where what is known of that number may not hold tomorrow, a range that is safe and what it
-//! would take to know more. Puts into words and measures nothing.
+//! What people are told to do: one number, or, where what is known of that number may not hold tomorrow, a range that
+//! is safe and what it would take to know more. Puts into words and measures nothing.
 
 use super::{
     chooser::WITHIN,
@@ -27,8 +27,8 @@ pub(super) enum Doubt {
     Refuted,
 }
 
-/// What a number does at least, whichever of its speeds it has tomorrow; `None`: its slower speed is not known. What did not stand a check
-/// is taken as it did there.
+/// What a number does at least, whichever of its speeds it has tomorrow; `None`: its slower speed is not known. What
+/// did not stand a check is taken as it did there.
 fn at_worst(place: &Place, known: &Known, verdict: &Verdict) -> Option<f64> {
     let measured = place.believed * (1.0 - known.error(place.visits));
     let contradicts = |check: &&Checked| check.outcome == "moved" || check.outcome == "refuted";
@@ -41,7 +41,8 @@ fn at_worst(place: &Place, known: &Known, verdict: &Verdict) -> Option<f64> {
     }
 }
 
-/// The numbers around the best that lose little, each taken at its worst, and the smallest of those within 5% of the best of them.
+/// The numbers around the best that lose little, each taken at its worst, and the smallest of those within 5% of the
+/// best of them.
 pub(super) fn safe(known: &Known, verdict: &Verdict) -> Option<(Safe, Place)> {
     let at_worst: Vec<f64> = known.points.iter().map(|p| at_worst(p, known, verdict).unwrap_or(0.0)).collect();
     let top = (0..at_worst.len()).max_by(|&a, &b| at_worst[a].total_cmp(&at_worst[b]).then(b.cmp(&a)))?;
@@ -58,7 +59,8 @@ pub(super) fn safe(known: &Known, verdict: &Verdict) -> Option<(Safe, Place)> {
     Some((safe, known.points[least]))
 }
 
-/// Whether no single number can be recommended: in doubt an extreme of what was tested is not, nor a number that has two speeds.
+/// Whether no single number can be recommended: in doubt an extreme of what was tested is not, nor a number that has
+/// two speeds.
 pub(super) fn is_range(known: &Known, recommended: u32, two_speeds: &[TwoSpeeds], doubts: &[Doubt]) -> bool {
     let ends = [known.points.first(), known.points.last()];
     let is_extreme = ends.into_iter().flatten().any(|p| p.clients == recommended);

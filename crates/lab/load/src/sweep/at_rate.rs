@@ -1,5 +1,5 @@
-//! Latency at a given rate of arrivals, against the number of connections: too few and operations wait in the pool, too many and
-//! they hinder one another in the database. Measured like the curve: repeated, in random order.
+//! Latency at a given rate of arrivals, against the number of connections: too few and operations wait in the pool, too
+//! many and they hinder one another in the database. Measured like the curve: repeated, in random order.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use super::{
 const CANDIDATES: usize = 6;
 /// Measurements of each.
 const ROUNDS: usize = 3;
-/// A number is worth a try if its throughput in the closed loop was so many times the rate: a queue with less room grows without end.
+/// A number is worth a try if its throughput in the closed loop was so many times the rate: a queue with less room
+/// grows without end.
 const ROOM: f64 = 1.02;
 /// Up to so many times the best number.
 const BEYOND: u32 = 2;

@@ -1,10 +1,11 @@
-//! The recommendation beside its rivals, once more, before it is told. A curve chooses the highest of many numbers, and what wins such a
-//! choice was also lucky; and between its measurements the machine may have changed. Here a few numbers are measured in turn, round by
-//! round, each time with new connections, so that all of them meet the same minutes, and only that is compared. What does not stand is
-//! replaced by what beat it, which must stand a check of its own. Knows nothing of how the numbers were found.
+//! The recommendation beside its rivals, once more, before it is told. A curve chooses the highest of many numbers, and
+//! what wins such a choice was also lucky; and between its measurements the machine may have changed. Here a few
+//! numbers are measured in turn, round by round, each time with new connections, so that all of them meet the same
+//! minutes, and only that is compared. What does not stand is replaced by what beat it, which must stand a check of its
+//! own. Knows nothing of how the numbers were found.
 //!
-//! Call order: [`Check::poll_next`], measure it, then [`Check::record`] or [`Check::refused`]; again until there is no next; then
-//! [`Check::finish`]. [`drive`] does that with a probe.
+//! Call order: [`Check::poll_next`], measure it, then [`Check::record`] or [`Check::refused`]; again until there is no
+//! next; then [`Check::finish`]. [`drive`] does that with a probe.
 
 use arrivals::Random;
 
@@ -40,7 +41,6 @@ pub struct Claim {
     pub noise: f64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Check {
     tested: Vec<u32>,
@@ -49,12 +49,9 @@ pub struct Check {
     random: Random,
     /// What was to be checked at first.
     first: u32,
-    /// What is being checked.
     candidate: u32,
-    /// It and its rivals.
     contestants: Vec<u32>,
     pass: u32,
-    /// Of this pass.
     round: u32,
     /// What is to be measured in this round.
     queue: Vec<u32>,
@@ -178,7 +175,8 @@ impl Check {
         }
     }
 
-    /// The logarithm of this number's throughput against the candidate's in the same round: the median of the rounds of this pass.
+    /// The logarithm of this number's throughput against the candidate's in the same round: the median of the rounds of
+    /// this pass.
     fn against_the_candidate(&self, clients: u32) -> f64 {
         let before = (self.pass - 1) * self.rounds;
         let of = |round: u32, clients: u32| {
@@ -214,8 +212,8 @@ fn contestants(tested: &[u32], candidate: u32, best: u32) -> Vec<u32> {
     all
 }
 
-/// Carries out a check. `progress` is told the number of clients, how many measurements are done and how many there are at most. What
-/// kept it from going on, if anything did, is beside what there is until then.
+/// Carries out a check. `progress` is told the number of clients, how many measurements are done and how many there are
+/// at most. What kept it from going on, if anything did, is beside what there is until then.
 pub fn drive(
     probe: &mut dyn Probe,
     options: &Options,

@@ -1,11 +1,12 @@
-//! Which number of clients is measured next. Coarse first (doubling, upwards, until some way past the knee), then several rounds in
-//! random order around the best: each round repeats every point that may still be the best, and halves the gaps beside it. Knows
-//! nothing of databases and of time; it is told what was measured.
+//! Which number of clients is measured next. Coarse first (doubling, upwards, until some way past the knee), then
+//! several rounds in random order around the best: each round repeats every point that may still be the best, and
+//! halves the gaps beside it. Knows nothing of databases and of time; it is told what was measured.
 //!
-//! The whole costs at most a quarter of an exhaustive sweep, which measures a grid of up to [`GRID`] numbers in every round. (Ranges of a
-//! few numbers are the exception: see [`budget`].)
+//! The whole costs at most a quarter of an exhaustive sweep, which measures a grid of up to [`GRID`] numbers in every
+//! round. (Ranges of a few numbers are the exception: see [`budget`].)
 //!
-//! Call order: [`Chooser::poll_next`], measure it, then [`Chooser::record`] or [`Chooser::refused`]; again until there is no next.
+//! Call order: [`Chooser::poll_next`], measure it, then [`Chooser::record`] or [`Chooser::refused`]; again until there
+//! is no next.
 
 use arrivals::Random;
 
@@ -22,12 +23,13 @@ const MAX_ROUND: usize = 9;
 const MORE_ROUNDS: u32 = 4;
 /// With less than this left of the budget no points are added, so that the last of them are visited often enough.
 const LAST_VISITS: u32 = 8;
-/// Points beside which any gap is halved: the best, and others that may be the best. Cliffs are looked for beside all of those.
+/// Points beside which any gap is halved: the best, and others that may be the best. Cliffs are looked for beside all
+/// of those.
 const TOP: usize = 2;
 /// Two neighbours whose ratio is below this are close enough.
 const CLOSE: f64 = 1.08;
-/// Beside a cliff, where one neighbour has less than this share of the other and noise does not explain it, they must be closer, and are
-/// brought so in every round.
+/// Beside a cliff, where one neighbour has less than this share of the other and noise does not explain it, they must
+/// be closer, and are brought so in every round.
 const CLIFF: f64 = 0.85;
 /// Measurements until a cliff is believed.
 const SURE: u32 = 2;
@@ -35,32 +37,29 @@ const SURE: u32 = 2;
 const SURE_OF_DISAGREEMENT: u32 = 6;
 /// How much more urgent such a gap is.
 const URGENT: f64 = 10.0;
-/// Close enough there.
 const CLOSE_AT_CLIFF: f64 = 1.03;
 /// The coarse pass ends when two points in a row have less than this share of the best ...
 const FALLEN: f64 = 0.75;
 /// ... and have at least so many times its clients.
 const WELL_PAST: u32 = 4;
-/// Where the fewest clients are the best, it goes on until there are so many points all the same: one client may have met a fast minute of
-/// its own, and only those after it can tell.
+/// Where the fewest clients are the best, it goes on until there are so many points all the same: one client may have
+/// met a fast minute of its own, and only those after it can tell.
 const LEAST_POINTS: usize = 5;
 /// A point is out of the question when it is so many standard errors below the best.
 const ERRORS: f64 = 2.0;
-/// After the coarse pass, points above this share of the best are looked at once more: one measurement may have been unlucky.
+/// After the coarse pass, points above this share of the best are looked at once more: one measurement may have been
+/// unlucky.
 const SECOND_LOOK: f64 = 0.6;
 /// What a recommendation may lose against the best.
 pub const WITHIN: f64 = 0.05;
 
-/// What to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next {
-    /// Clients.
     pub clients: u32,
     /// 0: the coarse pass.
     pub round: u32,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Chooser {
     rounds: u32,
@@ -130,8 +129,8 @@ impl Chooser {
         self.visits.push(visit);
     }
 
-    /// The point handed out last cannot be measured: so many clients are not let in. Nothing of that size is tried again; the coarse
-    /// pass goes on half way between it and what was let in.
+    /// The point handed out last cannot be measured: so many clients are not let in. Nothing of that size is tried
+    /// again; the coarse pass goes on half way between it and what was let in.
     pub fn refused(&mut self, clients: u32) {
         assert!(std::mem::take(&mut self.outstanding), "nothing was to be measured");
         self.queue.retain(|&n| n < clients);
@@ -226,7 +225,8 @@ impl Chooser {
     }
 }
 
-/// The numbers of an exhaustive sweep: up to [`GRID`] of them from one end to the other, spaced evenly in the logarithm.
+/// The numbers of an exhaustive sweep: up to [`GRID`] of them from one end to the other, spaced evenly in the
+/// logarithm.
 pub fn exhaustive(from: u32, to: u32) -> Vec<u32> {
     let mut found = vec![from, to];
     found.dedup();
@@ -241,7 +241,8 @@ pub fn exhaustive(from: u32, to: u32) -> Vec<u32> {
     found
 }
 
-/// Visits that a sweep may make: a quarter of the exhaustive sweep's, but enough for the coarse pass and one point in each round.
+/// Visits that a sweep may make: a quarter of the exhaustive sweep's, but enough for the coarse pass and one point in
+/// each round.
 pub fn budget(from: u32, to: u32, rounds: u32) -> u32 {
     let whole = u32::try_from(exhaustive(from, to).len()).expect("at most GRID") * rounds;
     let least = u32::try_from(coarse(from, to).len()).expect("a few") + rounds;
@@ -267,8 +268,8 @@ fn spaced(from: u32, to: u32, steps: u32) -> Vec<u32> {
     points
 }
 
-/// The gaps on both sides of a point: how urgent (the ratio of their ends), and their middles; `all`: not only those in which there is a
-/// cliff.
+/// The gaps on both sides of a point: how urgent (the ratio of their ends), and their middles; `all`: not only those in
+/// which there is a cliff.
 fn gaps_beside(known: &Known, at: usize, all: bool) -> Vec<(f64, u32)> {
     let points = &known.points;
     let below = at.checked_sub(1).map(|i| (points[i], points[at]));
@@ -291,27 +292,28 @@ fn gaps_beside(known: &Known, at: usize, all: bool) -> Vec<(f64, u32)> {
     gaps
 }
 
-/// Points close beside the best that seem to lie beyond a cliff, but were measured once or twice only: they may have been unlucky, and
-/// the cliff may be elsewhere.
+/// Points close beside the best that seem to lie beyond a cliff, but were measured once or twice only: they may have
+/// been unlucky, and the cliff may be elsewhere.
 fn suspects(points: &[Place], at: usize) -> Vec<u32> {
     let low = |p: &&Place| p.most < CLIFF * points[at].throughput && p.visits < SURE;
     let near = |p: &&Place| ratio((p.clients.min(points[at].clients), p.clients.max(points[at].clients))) < 1.5;
     beside(points, at).filter(low).filter(near).map(|p| p.clients).collect()
 }
 
-/// The neighbours of the best that seem to lie beyond a cliff, until they were measured so often that all of it cannot have been bad luck.
+/// The neighbours of the best that seem to lie beyond a cliff, until they were measured so often that all of it cannot
+/// have been bad luck.
 fn hidden(points: &[Place], best: Place) -> Vec<u32> {
     let Some(at) = points.iter().position(|p| p.clients == best.clients) else { return Vec::new() };
     let low = |p: &&Place| p.throughput < CLIFF * best.throughput && p.visits < SURE_OF_DISAGREEMENT;
     beside(points, at).filter(low).map(|p| p.clients).collect()
 }
 
-/// A point's neighbours.
 fn beside(points: &[Place], at: usize) -> impl Iterator<Item = &Place> {
     [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|i| points.get(i))
 }
 
-/// The middle of the gap in which the recommendation lies: between the last point that is not within 5% of the best, and the next.
+/// The middle of the gap in which the recommendation lies: between the last point that is not within 5% of the best,
+/// and the next.
 fn edge(points: &[Place], best: Place) -> Option<u32> {
     let first = points.iter().position(|p| p.believed >= (1.0 - WITHIN) * best.believed)?;
     let before = points.get(first.checked_sub(1)?)?;
@@ -325,7 +327,8 @@ fn second_look(points: &[Place], best: Place) -> Vec<u32> {
     near.into_iter().map(|p| p.clients).collect()
 }
 
-/// Points that may still be the best, the most promising first: few visits leave much room, and of two visits one may have been unlucky.
+/// Points that may still be the best, the most promising first: few visits leave much room, and of two visits one may
+/// have been unlucky.
 fn contenders(known: &Known, best: Place) -> Vec<u32> {
     let promise = |p: &Place| {
         let doubtful = p.visits < SURE || (p.visits < SURE_OF_DISAGREEMENT && known.disagrees(p));

@@ -1,5 +1,5 @@
-//! From a curve to a verdict that holds: what the curve recommends is measured once more beside its rivals, and what that showed is part of
-//! the verdict. Decides nothing itself.
+//! From a curve to a verdict that holds: what the curve recommends is measured once more beside its rivals, and what
+//! that showed is part of the verdict. Decides nothing itself.
 
 use super::{
     Options, Probe, ProbeError,
@@ -8,8 +8,9 @@ use super::{
     verdict::{self, Generator},
 };
 
-/// The verdict of a curve, with its check. `progress` is told the number of clients, how many measurements of the check are done and how
-/// many there are at most. No verdict: nothing was done. What kept the check from its end, if anything did, is beside the verdict.
+/// The verdict of a curve, with its check. `progress` is told the number of clients, how many measurements of the check
+/// are done and how many there are at most. No verdict: nothing was done. What kept the check from its end, if anything
+/// did, is beside the verdict.
 pub fn conclude(
     probe: &mut dyn Probe,
     options: &Options,

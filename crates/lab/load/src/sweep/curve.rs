@@ -1,16 +1,17 @@
-//! From single visits to a curve: medians, how noisy one visit is, whether the database became faster or slower meanwhile. Knows
-//! neither why a point was chosen nor what will be concluded.
+//! From single visits to a curve: medians, how noisy one visit is, whether the database became faster or slower
+//! meanwhile. Knows neither why a point was chosen nor what will be concluded.
 
 use std::collections::BTreeMap;
 
 use super::{result::Visit, smooth, weather};
 
-/// What is believed of the noise of one visit before any point has been visited twice: a relative standard deviation, ...
+/// What is believed of the noise of one visit before any point has been visited twice: a relative standard deviation,
+/// ...
 const NOISE_BEFORE: f64 = 0.04;
 /// ... and how many pairs of visits that belief is worth.
 const WEIGHT_BEFORE: f64 = 3.0;
-/// The median distance of two normal values whose deviation is 1: 0.6745 sqrt(2). From distances, because a few measurements that went
-/// quite differently (a checkpoint, a neighbour) must not pass for the noise of all.
+/// The median distance of two normal values whose deviation is 1: 0.6745 sqrt(2). From distances, because a few
+/// measurements that went quite differently (a checkpoint, a neighbour) must not pass for the noise of all.
 const OF_A_DIFFERENCE: f64 = 0.9539;
 /// No database is steadier than this from one visit to the next.
 const LEAST_NOISE: f64 = 0.005;
@@ -26,7 +27,6 @@ const OF_A_MEDIAN: f64 = 1.2533;
 /// What the visits say, together.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// By number of clients.
     pub points: Vec<Place>,
     /// Relative standard deviation of one visit, the belief from before mixed in.
     pub noise: f64,
@@ -38,7 +38,6 @@ pub(crate) struct Known {
     pub drifted: bool,
 }
 
-/// One number of clients.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Place {
     pub clients: u32,
@@ -47,7 +46,8 @@ pub(crate) struct Place {
     pub throughput: f64,
     /// The highest of its visits.
     pub most: f64,
-    /// What is believed of it: its median, drawn towards a smooth line through its neighbours as far as they lie on one.
+    /// What is believed of it: its median, drawn towards a smooth line through its neighbours as far as they lie on
+    /// one.
     pub believed: f64,
 }
 
@@ -99,8 +99,8 @@ impl Known {
         self.top(|p| p.believed)
     }
 
-    /// The point to tell people: the one whose throughput, less one standard error, is the highest, so that few lucky measurements do
-    /// not win against many.
+    /// The point to tell people: the one whose throughput, less one standard error, is the highest, so that few lucky
+    /// measurements do not win against many.
     pub(crate) fn best(&self) -> Option<Place> {
         self.top(|p| p.believed * (1.0 - self.error(p.visits)))
     }
@@ -122,8 +122,8 @@ impl Known {
     }
 }
 
-/// A straight line of the logarithm of throughput over time, common to all points: each point's own level is taken out first, so that
-/// only repeats speak.
+/// A straight line of the logarithm of throughput over time, common to all points: each point's own level is taken out
+/// first, so that only repeats speak.
 struct Trend {
     slope: f64,
     middle: f64,
@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_database_that_becomes_slower_is_noticed_and_corrected_for() {
-        // The true values are 100 at 8 clients and 90 at 32; 30% are lost over the sweep, and 32 is always measured earlier.
+        // The true values are 100 at 8 clients and 90 at 32; 30% are lost over the sweep, and 32 is always measured
+        // earlier.
         let mut visits = Vec::new();
         for round in 0..5 {
             for (i, (clients, x)) in [(32, 90.0), (8, 100.0)].into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Whether the end of a curve has been seen: throughput rises no more at the largest number of clients that was tested. It still rises,
-//! or it does not, or the measurements do not say; doubt is not taken for an end.
+//! Whether the end of a curve has been seen: throughput rises no more at the largest number of clients that was tested.
+//! It still rises, or it does not, or the measurements do not say; doubt is not taken for an end.
 
 use super::{
     chooser::WITHIN,
@@ -20,7 +20,6 @@ pub(super) enum Top {
     Seen,
     /// More clients gain more.
     Rising,
-    /// Neither is certain.
     Open,
 }
 
@@ -45,8 +44,8 @@ fn is_step(from: &Place, to: &Place) -> bool {
     f64::from(from.clients) * STEP <= f64::from(to.clients)
 }
 
-/// The most that one more step may bring, by a straight line through the points from this one on (logarithms, weighed by their errors).
-/// A curve bends downwards, so that such a line is too steep for its end rather than too flat.
+/// The most that one more step may bring, by a straight line through the points from this one on (logarithms, weighed
+/// by their errors). A curve bends downwards, so that such a line is too steep for its end rather than too flat.
 fn most_gain(known: &Known, from: usize) -> f64 {
     let points = || known.points[from..].iter().filter(|p| p.throughput > 0.0);
     let weight = |p: &Place| known.error(p.visits).powi(-2);

@@ -1,13 +1,13 @@
-//! The Universal Scalability Law, fitted by nonlinear least squares: X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)). Knows
-//! nothing of where the points come from, and draws no line beyond them.
+//! The Universal Scalability Law, fitted by nonlinear least squares: X(N) = gamma N / (1 + alpha (N - 1) + beta N (N -
+//! 1)). Knows nothing of where the points come from, and draws no line beyond them.
 //!
-//! The method is Levenberg's and Marquardt's with the parameters kept at zero or above: a parameter at zero whose derivative would
-//! push it below stays there for that step. (Three parameters and their bounds are less code than a library's problem type would be,
-//! and the usual crate knows no bounds.) The law: N. J. Gunther, Guerrilla Capacity Planning, Springer 2007.
+//! The method is Levenberg's and Marquardt's with the parameters kept at zero or above: a parameter at zero whose
+//! derivative would push it below stays there for that step. (Three parameters and their bounds are less code than a
+//! library's problem type would be, and the usual crate knows no bounds.) The law: N. J. Gunther, Guerrilla Capacity
+//! Planning, Springer 2007.
 
 use super::result::{Estimate, Fit, LinePoint};
 
-/// Steps of one descent.
 const MAX_STEPS: u32 = 500;
 /// Points of the line for drawing.
 const LINE_POINTS: u32 = 96;
@@ -17,7 +17,6 @@ const PARAMETERS: usize = 3;
 /// What is needed for a fit: one point more than parameters, so that there is something to judge it by.
 pub const MIN_POINTS: usize = PARAMETERS + 1;
 
-/// gamma, alpha, beta.
 pub(crate) type Vector = [f64; PARAMETERS];
 pub(crate) type Matrix = [Vector; PARAMETERS];
 
@@ -56,7 +55,8 @@ pub fn fit(points: &[(f64, f64)]) -> Result<Fit, String> {
     Ok(describe(points, best, different[0], *different.last().expect("several")))
 }
 
-/// Where to begin: the law made linear (N / X is linear in the three terms), and some usual values in case that is far off.
+/// Where to begin: the law made linear (N / X is linear in the three terms), and some usual values in case that is far
+/// off.
 fn starts(points: &[(f64, f64)]) -> Vec<Vector> {
     let mut normal = Matrix::default();
     let mut right = Vector::default();
@@ -180,8 +180,8 @@ fn describe(points: &[(f64, f64)], at: Vector, from: f64, to: f64) -> Fit {
     }
 }
 
-/// Solves a small symmetric system by elimination with pivots, after bringing all diagonals to one (gamma and beta differ by ten orders
-/// of magnitude). `None`: it is singular.
+/// Solves a small symmetric system by elimination with pivots, after bringing all diagonals to one (gamma and beta
+/// differ by ten orders of magnitude). `None`: it is singular.
 pub(crate) fn solve(mut matrix: Matrix, mut right: Vector) -> Option<Vector> {
     let scale: Vector = std::array::from_fn(|i| matrix[i][i].abs().sqrt());
     if scale.iter().any(|s| !(*s > 0.0 && s.is_finite())) {
@@ -218,8 +218,8 @@ pub(crate) fn solve(mut matrix: Matrix, mut right: Vector) -> Option<Vector> {
     Some(std::array::from_fn(|i| found[i] / scale[i]))
 }
 
-/// The 97.5% quantile of Student's distribution: from the usual table up to 10 degrees of freedom, beyond that by the expansion of
-/// Abramowitz and Stegun 26.7.5.
+/// The 97.5% quantile of Student's distribution: from the usual table up to 10 degrees of freedom, beyond that by the
+/// expansion of Abramowitz and Stegun 26.7.5.
 pub(crate) fn student(freedom: usize) -> f64 {
     const TABLE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     assert!(freedom > 0, "an interval needs a degree of freedom");
@@ -234,11 +234,13 @@ pub(crate) fn student(freedom: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// SPEC SDM91 on a Sun SPARCcenter 2000: simulated users, scripts per hour (Gunther 2007; published with R's package usl).
+    /// SPEC SDM91 on a Sun SPARCcenter 2000: simulated users, scripts per hour (Gunther 2007; published with R's
+    /// package usl).
     const SPEC_SDM91: [(f64, f64); 7] =
         [(1.0, 64.9), (18.0, 995.9), (36.0, 1652.4), (72.0, 1853.2), (108.0, 1828.9), (144.0, 1775.0), (216.0, 1702.2)];
 
-    /// Cisco's benchmark of B. Schwartz, Practical Scalability Analysis with the Universal Scalability Law: throughput at 1 to 32.
+    /// Cisco's benchmark of B. Schwartz, Practical Scalability Analysis with the Universal Scalability Law: throughput
+    /// at 1 to 32.
     const CISCO: [f64; 32] = [
         955.16, 1878.91, 2688.01, 3548.68, 4315.54, 5130.43, 5931.37, 6531.08, 7219.8, 7867.61, 8278.71, 8646.7,
         9047.84, 9426.55, 9645.37, 9897.24, 10097.6, 10240.5, 10532.39, 10798.52, 11151.43, 11518.63, 11806.0,
@@ -263,7 +265,8 @@ mod tests {
         near(peak, 96.52, 1e-4);
         near(throughput(fit.gamma.value, fit.alpha.value, fit.beta.value, peak), 1884.0, 5e-4);
         assert!(fit.peak_tested);
-        // Published standard errors 0.0091217, 0.0000199 and 14.2134894 at 4 degrees of freedom, residual standard error 82.8.
+        // Published standard errors 0.0091217, 0.0000199 and 14.2134894 at 4 degrees of freedom, residual standard
+        // error 82.8.
         near(fit.alpha.high - fit.alpha.value, 2.776 * 0.0091217, 1e-3);
         near(fit.beta.high - fit.beta.value, 2.776 * 0.0000199, 5e-3);
         near(fit.gamma.high - fit.gamma.value, 2.776 * 14.2134894, 1e-3);

@@ -1,5 +1,5 @@
-//! How much is lost by believing a sweep, a formula or a rule of thumb: the regret, 1 - X(number chosen) / X(best of an exhaustive
-//! sweep), both measured again, in turn. On synthetic databases, where besides the truth is known.
+//! How much is lost by believing a sweep, a formula or a rule of thumb: the regret, 1 - X(number chosen) / X(best of an
+//! exhaustive sweep), both measured again, in turn. On synthetic databases, where besides the truth is known.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use super::{
 const AGAIN: usize = 500;
 /// The load that the rule "processors x utilisation x factor" wants a processor to have, ...
 const UTILISATION: f64 = 0.8;
-/// ... and connections that each busy processor needs: the factor with which the rule meets the published case (32 processors, best at
-/// 300 to 500).
+/// ... and connections that each busy processor needs: the factor with which the rule meets the published case (32
+/// processors, best at 300 to 500).
 const FACTOR: f64 = 15.0;
 
 /// The rules of thumb that the sweep is compared with, each a number of clients.

@@ -10,7 +10,8 @@ use crate::{
 /// The most that a question to the server may take.
 pub(super) const QUESTION: Duration = Duration::from_secs(10);
 
-/// What to ask for them. Of other users' sessions a user without pg_read_all_stats sees no type, only that they have a database.
+/// What to ask for them. Of other users' sessions a user without pg_read_all_stats sees no type, only that they have a
+/// database.
 const LIMITS: &str = "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int \
     + coalesce(current_setting('reserved_connections', true), '0')::int, \
     (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid() \
@@ -47,7 +48,8 @@ pub fn limits(target: &PostgresTarget) -> Result<Limits, TargetError> {
     }
 }
 
-/// What is to be cleaned up between two points: the tables that a script changes; `None`: it changes nothing that we know of.
+/// What is to be cleaned up between two points: the tables that a script changes; `None`: it changes nothing that we
+/// know of.
 pub(super) fn vacuums(target: &PostgresTarget) -> Vec<String> {
     let writes = |script: &Script| matches!(script, Script::TpcbLike | Script::SimpleUpdate);
     if target.scripts.iter().any(|(script, _)| writes(script)) {

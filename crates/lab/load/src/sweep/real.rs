@@ -1,5 +1,5 @@
-//! A real database under measurement: runs the engine against the target for each point, and watches processors and speed meanwhile.
-//! Between the points of a PostgreSQL it tidies up; decides nothing about which point is measured.
+//! A real database under measurement: runs the engine against the target for each point, and watches processors and
+//! speed meanwhile. Between the points of a PostgreSQL it tidies up; decides nothing about which point is measured.
 
 use std::{
     collections::BTreeMap,
@@ -43,7 +43,6 @@ pub fn shown(target: &Target) -> String {
     run::shown(target.url())
 }
 
-/// See the module.
 pub struct Real<'a> {
     target: Target,
     origin: Instant,
@@ -64,7 +63,6 @@ struct Postgres {
     vacuums: Vec<String>,
 }
 
-/// Connections of others.
 struct Others {
     /// So many do not count as the last point's.
     known: u32,
@@ -257,7 +255,8 @@ fn refusal(clients: u32, full: bool, why: &str) -> ProbeError {
     ProbeError::Failed(format!("with {clients} clients: {why}"))
 }
 
-/// Why more connections were lost or refused than there are clients, each made anew and lost again: a full Redis lets in and sends away.
+/// Why more connections were lost or refused than there are clients, each made anew and lost again: a full Redis lets
+/// in and sends away.
 fn sent_away(total: &Measured, clients: u32) -> Option<String> {
     let connections = &total.connections;
     let lost = connections.closed.get("error").copied().unwrap_or(0) + connections.failed.values().sum::<u64>();
@@ -267,8 +266,8 @@ fn sent_away(total: &Measured, clients: u32) -> Option<String> {
     (lost > u64::from(clients)).then(|| why.unwrap_or_else(|| "it closes connections".to_owned()))
 }
 
-/// How fast operations ended, as a share of how fast they arrived. They arrived for `planned`; what came after the last of them, longer
-/// than an operation takes anyway, is the queue that was left.
+/// How fast operations ended, as a share of how fast they arrived. They arrived for `planned`; what came after the last
+/// of them, longer than an operation takes anyway, is the queue that was left.
 fn pace(total: &Measured, planned: Duration) -> f64 {
     let planned = planned.as_secs_f64();
     let service = total.service_ms.as_ref().map_or(0.0, |times| times.p99 / 1000.0);

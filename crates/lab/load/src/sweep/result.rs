@@ -1,6 +1,6 @@
-//! What a sweep has found, as it is written to JSON and drawn by the report. Plain values: what was measured (visits and the curves made
-//! of them), what was fitted to it, and what follows. Times are in milliseconds where the name says so; what is not known is null,
-//! never zero.
+//! What a sweep has found, as it is written to JSON and drawn by the report. Plain values: what was measured (visits
+//! and the curves made of them), what was fitted to it, and what follows. Times are in milliseconds where the name says
+//! so; what is not known is null, never zero.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +16,7 @@ pub struct SweepResult {
     pub format: u32,
     /// Always `sweep`: tells such a file from that of a single run.
     pub kind: String,
-    /// Where and with what.
     pub about: About,
-    /// What was asked for.
     pub asked: Asked,
     /// Straight to the database.
     pub direct: Curve,
@@ -39,7 +37,6 @@ pub struct SweepResult {
     pub warnings: Vec<String>,
 }
 
-/// What was asked for.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Asked {
     /// The smallest number of clients.
@@ -69,11 +66,9 @@ pub struct Curve {
     pub visits: Vec<Visit>,
     /// The Universal Scalability Law; null where it cannot be fitted.
     pub fit: Option<Fit>,
-    /// Why not.
     pub no_fit: Option<String>,
     /// What noise there was, and whether the database changed meanwhile.
     pub steadiness: Steadiness,
-    /// What it cost.
     pub effort: Effort,
 }
 
@@ -82,23 +77,19 @@ pub struct Curve {
 pub struct CurvePoint {
     /// Clients, each with a connection of its own.
     pub clients: u32,
-    /// Visits.
     pub visits: u32,
     /// Operations per second, failed ones not counted: the median of the visits.
     pub throughput: f64,
-    /// The same as the verdict believes it: near the top of the curve drawn towards a smooth line through the neighbours, elsewhere the
-    /// median. Null in files from before it was kept.
+    /// The same as the verdict believes it: near the top of the curve drawn towards a smooth line through the
+    /// neighbours, elsewhere the median. Null in files from before it was kept.
     #[serde(default)]
     pub believed: Option<f64>,
     /// The median's 95% interval, from the noise of the whole curve (see [`Steadiness::noise`]).
     pub low: f64,
-    /// Its other end.
     pub high: f64,
     /// Median response time: the median of the visits.
     pub p50_ms: Option<f64>,
-    /// The same.
     pub p95_ms: Option<f64>,
-    /// The same.
     pub p99_ms: Option<f64>,
     /// Operations that failed, over all visits.
     pub errors: u64,
@@ -108,28 +99,24 @@ pub struct CurvePoint {
     pub machine_idle: Option<f64>,
 }
 
-/// One measurement.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Visit {
     /// Seconds from the beginning of the sweep until this began (its warm-up included).
     pub at_s: f64,
     /// 0: the coarse pass. 1 and more: the rounds after it.
     pub round: u32,
-    /// Clients.
     pub clients: u32,
     /// Operations per second, failed ones not counted.
     pub throughput: f64,
-    /// Response time.
     pub p50_ms: Option<f64>,
-    /// The same.
     pub p95_ms: Option<f64>,
-    /// The same.
     pub p99_ms: Option<f64>,
     /// Operations that failed.
     pub errors: u64,
     /// Operations in each whole second.
     pub per_second: Vec<f64>,
-    /// Operations per second in consecutive slices of about a tenth of a second. Empty in files from before they were kept.
+    /// Operations per second in consecutive slices of about a tenth of a second. Empty in files from before they were
+    /// kept.
     #[serde(default)]
     pub slices: Vec<f64>,
     /// Processors that the load generator used.
@@ -138,7 +125,8 @@ pub struct Visit {
     pub machine_idle: Option<f64>,
 }
 
-/// X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)), fitted to the medians. It describes what was measured and says nothing beyond it.
+/// X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)), fitted to the medians. It describes what was measured and
+/// says nothing beyond it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Fit {
     /// Throughput of one client.
@@ -162,7 +150,6 @@ pub struct Fit {
 /// A value with its 95% interval.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The value.
     pub value: f64,
     /// 2.5% of the distribution lie below.
     pub low: f64,
@@ -170,10 +157,8 @@ pub struct Estimate {
     pub high: f64,
 }
 
-/// A point of a line.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct LinePoint {
-    /// Clients.
     pub clients: f64,
     /// Operations per second.
     pub throughput: f64,
@@ -182,14 +167,15 @@ pub struct LinePoint {
 /// How steady the database and the machine were.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Steadiness {
-    /// Relative standard deviation of one visit, from the distances between visits of the same point (a few outliers do not count);
-    /// null: no point was visited twice.
+    /// Relative standard deviation of one visit, from the distances between visits of the same point (a few outliers do
+    /// not count); null: no point was visited twice.
     pub noise: Option<f64>,
     /// The point that was measured in every round to see drift.
     pub reference_clients: Option<u32>,
     /// Its throughput in each round.
     pub reference: Vec<f64>,
-    /// How much throughput changed from the first to the last visit, as a share, by one straight line through the repeats of all points.
+    /// How much throughput changed from the first to the last visit, as a share, by one straight line through the
+    /// repeats of all points.
     pub drift: Option<f64>,
     /// That is more than noise: the curve's choice of points was corrected for it, and the reader is warned.
     pub drifted: bool,
@@ -198,9 +184,9 @@ pub struct Steadiness {
 /// What the measurement cost.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Effort {
-    /// Visits made.
     pub visits: u32,
-    /// Visits that an exhaustive sweep would have made: every round at each of up to 32 numbers of clients, spaced evenly in the logarithm.
+    /// Visits that an exhaustive sweep would have made: every round at each of up to 32 numbers of clients, spaced
+    /// evenly in the logarithm.
     pub exhaustive_visits: u32,
     /// Seconds it took.
     pub seconds: f64,
@@ -213,12 +199,13 @@ pub struct Verdict {
     pub best_clients: u32,
     /// That throughput: the point's median, drawn towards its neighbours where those lie on a smooth line with it.
     pub best_throughput: f64,
-    /// Tested numbers of clients that may just as well be the best: the smallest and largest that won in at least 2.5% of the resamples.
+    /// Tested numbers of clients that may just as well be the best: the smallest and largest that won in at least 2.5%
+    /// of the resamples.
     pub best_from: u32,
-    /// See there.
     pub best_to: u32,
-    /// The smallest tested number within 5% of the best throughput: use this one. Where [`Self::advice`] is `range`, no number is
-    /// recommended, and this is the smallest of the safe ones within 5% of their best: what settings are made with.
+    /// The smallest tested number within 5% of the best throughput: use this one. Where [`Self::advice`] is `range`, no
+    /// number is recommended, and this is the smallest of the safe ones within 5% of their best: what settings are made
+    /// with.
     pub recommended_clients: u32,
     /// Its throughput, likewise.
     pub recommended_throughput: f64,
@@ -226,25 +213,26 @@ pub struct Verdict {
     pub loss: Estimate,
     /// Throughput does not rise any more at the largest number that was tested. False: more may be better.
     pub bracketed: bool,
-    /// Fewer clients than the best and the recommended number were tested, or there are none. False: fewer may do as well or better.
+    /// Fewer clients than the best and the recommended number were tested, or there are none. False: fewer may do as
+    /// well or better.
     #[serde(default = "yes")]
     pub bracketed_below: bool,
-    /// `peak` (it falls on both sides), `plateau` (beyond the knee it stays), `flat` (all do about as well), `falling` (the fewest are the
-    /// best); not bracketed: `rising`, or `open` (whether it still rises is not known).
+    /// `peak` (it falls on both sides), `plateau` (beyond the knee it stays), `flat` (all do about as well), `falling`
+    /// (the fewest are the best); not bracketed: `rising`, or `open` (whether it still rises is not known).
     pub shape: String,
-    /// What was the limit: `database`, `generator` (it used all of its processors) or `machine` (nothing was idle, and the generator
-    /// took its share of it); null: not known, or none was reached because throughput still rises.
+    /// What was the limit: `database`, `generator` (it used all of its processors) or `machine` (nothing was idle, and
+    /// the generator took its share of it); null: not known, or none was reached because throughput still rises.
     pub limited_by: Option<String>,
     /// `high`, `medium` or `low`.
     pub confidence: String,
     /// Why, and how the numbers came about: three lines for people.
     pub because: Vec<String>,
-    /// `use`: [`Self::recommended_clients`] is recommended. `range`: no number is, because what is known of it may not hold tomorrow;
-    /// [`Self::safe`] is what can be relied on. Empty in files from before it was kept.
+    /// `use`: [`Self::recommended_clients`] is recommended. `range`: no number is, because what is known of it may not
+    /// hold tomorrow; [`Self::safe`] is what can be relied on. Empty in files from before it was kept.
     #[serde(default)]
     pub advice: String,
-    /// With low confidence: the numbers that do about as well as any, each taken at the slower of its speeds; null: confidence is not
-    /// low, or no number is safe.
+    /// With low confidence: the numbers that do about as well as any, each taken at the slower of its speeds; null:
+    /// confidence is not low, or no number is safe.
     #[serde(default)]
     pub safe: Option<Safe>,
     /// What it would take to be more certain, one sentence each; empty where nothing is in doubt.
@@ -268,9 +256,7 @@ impl Verdict {
 /// Tested numbers of clients that can be relied on.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Safe {
-    /// The smallest.
     pub from: u32,
-    /// The largest.
     pub to: u32,
     /// All of them do so many operations per second, at the slower of the speeds that were seen.
     pub throughput: f64,
@@ -279,11 +265,10 @@ pub struct Safe {
 /// A number of clients that is twice as fast in one minute as in another, or so: which of them is chance.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct TwoSpeeds {
-    /// Clients.
     pub clients: u32,
-    /// How that shows. `between`: some measurements, each with connections of its own, went quite differently from others. `within`: the
-    /// speed changed in the middle of measurements. `neighbours`: a suspicion; only one speed was seen, and it is not what other numbers
-    /// of clients let expect.
+    /// How that shows. `between`: some measurements, each with connections of its own, went quite differently from
+    /// others. `within`: the speed changed in the middle of measurements. `neighbours`: a suspicion; only one speed was
+    /// seen, and it is not what other numbers of clients let expect.
     pub seen: String,
     /// Operations per second at the slower speed; null: that was not seen.
     pub slow: Option<f64>,
@@ -302,8 +287,8 @@ pub struct TwoSpeeds {
 /// The recommendation beside its rivals, measured in turn after the curve.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Checked {
-    /// `confirmed`: the recommendation was within 5% of the best of them, or noise explains the rest. `moved`: it was not; another was,
-    /// and stood a check of its own. `refuted`: none stood. `unfinished`: the check was interrupted.
+    /// `confirmed`: the recommendation was within 5% of the best of them, or noise explains the rest. `moved`: it was
+    /// not; another was, and stood a check of its own. `refuted`: none stood. `unfinished`: the check was interrupted.
     pub outcome: String,
     /// What the curve recommended.
     pub candidate: u32,
@@ -318,9 +303,7 @@ pub struct Checked {
 /// A number of clients in the check.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CheckPoint {
-    /// Clients.
     pub clients: u32,
-    /// Measurements.
     pub visits: u32,
     /// Operations per second: their median.
     pub throughput: f64,
@@ -335,7 +318,8 @@ fn yes() -> bool {
 pub struct AtRate {
     /// Arrivals per second.
     pub rate: f64,
-    /// The smallest number of connections whose 95th percentile is within 5% of the lowest; null: none could serve that rate.
+    /// The smallest number of connections whose 95th percentile is within 5% of the lowest; null: none could serve that
+    /// rate.
     pub clients: Option<u32>,
     /// By number of connections.
     pub points: Vec<RatePoint>,
@@ -344,28 +328,25 @@ pub struct AtRate {
 /// Latency with so many connections.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RatePoint {
-    /// Connections.
     pub clients: u32,
-    /// Visits.
     pub visits: u32,
     /// Response time from the scheduled arrival: the median of the visits.
     pub p50_ms: Option<f64>,
-    /// The same.
     pub p95_ms: Option<f64>,
-    /// The same.
     pub p99_ms: Option<f64>,
-    /// Operations ended at 99% of the rate at which they arrived or faster, and at most one, or one in a thousand, failed or was dropped.
+    /// Operations ended at 99% of the rate at which they arrived or faster, and at most one, or one in a thousand,
+    /// failed or was dropped.
     pub kept_up: bool,
 }
 
-/// The settings to use.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Settings {
     /// `max_size` of the pool; with several instances of the application, the sum of theirs.
     pub max_size: u32,
     /// `max_connections` of the server; null: it is no PostgreSQL.
     pub max_connections: Option<u32>,
-    /// Of these kept free for administrators, backups, replication and a second pool during a deployment; null likewise.
+    /// Of these kept free for administrators, backups, replication and a second pool during a deployment; null
+    /// likewise.
     pub reserve: Option<u32>,
     /// The reasoning in three lines.
     pub because: Vec<String>,

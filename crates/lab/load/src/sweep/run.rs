@@ -1,5 +1,5 @@
-//! A whole sweep of a database: looks at the server and its limits before any load, measures directly, checks what that recommends, measures
-//! at a rate and through a pooler, and draws the conclusions. Shows nothing and writes no file.
+//! A whole sweep of a database: looks at the server and its limits before any load, measures directly, checks what that
+//! recommends, measures at a rate and through a pooler, and draws the conclusions. Shows nothing and writes no file.
 
 use std::{fmt, sync::atomic::AtomicBool, time::Duration};
 
@@ -27,14 +27,12 @@ const MANY_ERRORS: f64 = 0.001;
 /// Rounds through a pooler, where many clients take long to log in.
 const ROUNDS_THROUGH: u32 = 3;
 
-/// What is to be done.
 #[derive(Debug)]
 pub struct Order<'p> {
     /// The database itself; no HTTP service.
     pub target: Target,
     /// A second curve, through a pooler.
     pub through: Option<Through<'p>>,
-    /// How.
     pub options: Options,
     /// Arrivals per second whose latency is wanted too.
     pub rate: Option<f64>,
@@ -49,7 +47,6 @@ pub struct Order<'p> {
 /// A curve through a pooler.
 #[derive(Debug)]
 pub struct Through<'p> {
-    /// Which.
     pub pooler: Pooler<'p>,
     /// Clients up to which it is measured.
     pub clients: u32,
@@ -57,7 +54,6 @@ pub struct Through<'p> {
 
 /// The pooler that a second curve is measured through.
 pub enum Pooler<'p> {
-    /// One that is there.
     At(Target),
     /// One that is started for it, with the number of connections that was found.
     Started(Box<dyn FnOnce(u32) -> Result<Target, SweepError> + 'p>),
@@ -72,7 +68,6 @@ impl fmt::Debug for Pooler<'_> {
     }
 }
 
-/// What a sweep is at.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Stage<'a> {
     /// The curve of this name.

@@ -1,7 +1,7 @@
-//! Neighbours on a curve know something of one another: what is believed of each point near the top is its own median, drawn towards a
-//! parabola through them all (throughput over the logarithm of clients). How far, the points say themselves (empirical Bayes): if they
-//! scatter about the parabola no more than their noise explains, it is believed; beside a cliff they do not lie on one, and the medians
-//! stand.
+//! Neighbours on a curve know something of one another: what is believed of each point near the top is its own median,
+//! drawn towards a parabola through them all (throughput over the logarithm of clients). How far, the points say
+//! themselves (empirical Bayes): if they scatter about the parabola no more than their noise explains, it is believed;
+//! beside a cliff they do not lie on one, and the medians stand.
 
 use super::fit::{self, Vector};
 

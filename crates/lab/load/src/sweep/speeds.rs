@@ -1,12 +1,13 @@
-//! Numbers of clients that have two speeds. On a virtual machine one client can be several times as fast in one minute as in the next:
-//! whether the processor that is to answer must first be woken decides, and stays decided for long. Then the median says which speed was
-//! met more often, and nothing of tomorrow. Three signs, the strongest first: measurements of one number that fall into two groups
-//! (`between`), a speed that changes in the middle of measurements (`within`), and a number of few clients that is far from what its
-//! neighbours let expect (`neighbours`), of which only one speed was seen.
+//! Numbers of clients that have two speeds. On a virtual machine one client can be several times as fast in one minute
+//! as in the next: whether the processor that is to answer must first be woken decides, and stays decided for long.
+//! Then the median says which speed was met more often, and nothing of tomorrow. Three signs, the strongest first:
+//! measurements of one number that fall into two groups (`between`), a speed that changes in the middle of measurements
+//! (`within`), and a number of few clients that is far from what its neighbours let expect (`neighbours`), of which
+//! only one speed was seen.
 //!
-//! What all numbers have in common is no sign: a slow minute of the machine is excused by the measurements beside it, and a speed that
-//! changes in the middle of everybody's measurements is the database's own (a checkpoint). Noise is no sign either: see the tests for how
-//! much of it.
+//! What all numbers have in common is no sign: a slow minute of the machine is excused by the measurements beside it,
+//! and a speed that changes in the middle of everybody's measurements is the database's own (a checkpoint). Noise is no
+//! sign either: see the tests for how much of it.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use super::{
 
 /// Two speeds are this far apart.
 const APART: f64 = 1.5;
-/// Of measurements that fall into two groups this far, because machines that others use are slower by half for a minute, too, ...
+/// Of measurements that fall into two groups this far, because machines that others use are slower by half for a
+/// minute, too, ...
 const GROUPS_APART: f64 = 1.8;
 /// ... and if only one measurement had one of them, this far.
 const FAR_APART: f64 = 2.0;
@@ -107,9 +109,9 @@ fn between(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
     })
 }
 
-/// The logarithm of each visit's throughput against the level of its number; `None`: nothing was done, or there is no other visit. Levels
-/// and what all numbers had in common at a time are found in turn, as in Tukey's median polish: a number that was measured in slow
-/// minutes mostly has no lower level for that.
+/// The logarithm of each visit's throughput against the level of its number; `None`: nothing was done, or there is no
+/// other visit. Levels and what all numbers had in common at a time are found in turn, as in Tukey's median polish: a
+/// number that was measured in slow minutes mostly has no lower level for that.
 fn residuals(visits: &[Visit]) -> Vec<Option<f64>> {
     let mut common = vec![0.0; visits.len()];
     let mut residuals = Vec::new();
@@ -139,8 +141,8 @@ fn beside(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> [Vec<f64>; 2
     [before.collect(), after.collect()]
 }
 
-/// The residual of a visit, less what the visits just before it, or just after it, have in common with it. That may excuse a residual and
-/// never makes one: a number that jumps must not make its neighbours in time look as if they did.
+/// The residual of a visit, less what the visits just before it, or just after it, have in common with it. That may
+/// excuse a residual and never makes one: a number that jumps must not make its neighbours in time look as if they did.
 fn excused(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> Option<f64> {
     let own = residuals[i]?;
     let excuse = |side: &Vec<f64>| match side.len() {
@@ -240,8 +242,9 @@ struct Neighbour {
     visits: u32,
 }
 
-/// The fewest clients, if their neighbours do not explain how fast they are; without them the next are looked at. `known` have two speeds
-/// in any case, and nobody is compared with them. Of more clients nothing is suspected: near a peak or a cliff much is possible.
+/// The fewest clients, if their neighbours do not explain how fast they are; without them the next are looked at.
+/// `known` have two speeds in any case, and nobody is compared with them. Of more clients nothing is suspected: near a
+/// peak or a cliff much is possible.
 fn unlike_neighbours(visits: &[Visit], known: &[u32]) -> Vec<TwoSpeeds> {
     let mut left = neighbours(visits);
     left.retain(|n| !known.contains(&(n.clients as u32)));
@@ -283,8 +286,8 @@ fn neighbours(visits: &[Visit]) -> Vec<Neighbour> {
     by_clients.iter().map(neighbour).collect()
 }
 
-/// The response that was to be expected of the fewest clients, if theirs is far from that: shorter than by the law of their neighbours, or
-/// longer than with more clients.
+/// The response that was to be expected of the fewest clients, if theirs is far from that: shorter than by the law of
+/// their neighbours, or longer than with more clients.
 fn unlike(here: &Neighbour, others: &[Neighbour], noise: f64) -> Option<f64> {
     let near: Vec<Neighbour> =
         others.iter().filter(|n| n.clients <= f64::from(NEIGHBOURS) * here.clients).copied().collect();
@@ -304,9 +307,10 @@ fn unlike(here: &Neighbour, others: &[Neighbour], noise: f64) -> Option<f64> {
     (here.p50_ms > most && is_far(most, error)).then_some(most)
 }
 
-/// The shortest median response of so few clients that a law of contention allows which their neighbours follow: R(N) = R N (1 + b (N - 1)),
-/// where all of the work is serial and each pair of clients costs some more; with less of it serial, fewer clients take longer. And how
-/// far the neighbours themselves are from that law, relatively. Found by trying.
+/// The shortest median response of so few clients that a law of contention allows which their neighbours follow: R(N) =
+/// R N (1 + b (N - 1)), where all of the work is serial and each pair of clients costs some more; with less of it
+/// serial, fewer clients take longer. And how far the neighbours themselves are from that law, relatively. Found by
+/// trying.
 fn least_expected(neighbours: &[Neighbour], clients: f64) -> Option<(f64, f64)> {
     let slowdown = |b: f64, n: f64| (n * (1.0 + b * (n - 1.0))).ln();
     let try_one = |b: f64| {

@@ -1,5 +1,5 @@
-//! Databases that exist only as a curve, whose best number of clients is therefore known: to judge the sweep by. They run in virtual
-//! time: a measurement of three seconds takes none.
+//! Databases that exist only as a curve, whose best number of clients is therefore known: to judge the sweep by. They
+//! run in virtual time: a measurement of three seconds takes none.
 
 use std::time::Duration;
 
@@ -12,13 +12,12 @@ use super::{Point, Probe, ProbeError, fit};
 pub enum Course {
     /// The Universal Scalability Law: gamma, alpha, beta.
     Law(f64, f64, f64),
-    /// The law, and from so many clients on only this share of it: a working set that no longer fits, a lock that begins to thrash.
+    /// The law, and from so many clients on only this share of it: a working set that no longer fits, a lock that
+    /// begins to thrash.
     Cliff {
-        /// gamma, alpha, beta.
         law: (f64, f64, f64),
         /// From so many clients on.
         from: u32,
-        /// This is left.
         share: f64,
     },
     /// Rises in proportion up to so many clients, then stays: a queue before so many servers.
@@ -27,7 +26,8 @@ pub enum Course {
     Flat,
     /// Rises without end, ever more slowly: clients to this power.
     Power(f64),
-    /// The shape published for a PostgreSQL on 32 processors: best at 300 to 500, a steep fall after 700, less and less past 1000.
+    /// The shape published for a PostgreSQL on 32 processors: best at 300 to 500, a steep fall after 700, less and less
+    /// past 1000.
     Published,
 }
 
@@ -37,17 +37,10 @@ pub enum Noise {
     /// Normal, with this relative deviation.
     Normal(f64),
     /// The same, and with this probability only this share of it: a checkpoint, a neighbour.
-    Bimodal {
-        /// Relative deviation.
-        deviation: f64,
-        /// How often.
-        probability: f64,
-        /// What is left then.
-        share: f64,
-    },
-    /// The same, and the machine as a whole has only this share of its speed for a while, now and then: others use it, too.
+    Bimodal { deviation: f64, probability: f64, share: f64 },
+    /// The same, and the machine as a whole has only this share of its speed for a while, now and then: others use it,
+    /// too.
     Weather {
-        /// Relative deviation.
         deviation: f64,
         /// What is left in bad times.
         share: f64,
@@ -59,13 +52,10 @@ pub enum Noise {
 /// A database that exists only as a curve.
 #[derive(Clone, Debug)]
 pub struct System {
-    /// For tables.
     pub name: &'static str,
     /// The largest number of clients that is tested.
     pub to: u32,
-    /// Its curve.
     pub course: Course,
-    /// Its noise.
     pub noise: Noise,
     /// Change of throughput per hour, as a share: 1 doubles, -0.5 halves.
     pub drift_per_hour: f64,
@@ -127,7 +117,8 @@ impl Probe for Virtual<'_> {
                 mode * (1.0 + deviation * self.random.normal())
             }
             Noise::Weather { deviation, share, lasts } => {
-                // Of a process that changes at random moments: the chance to be found in the other state after this time.
+                // Of a process that changes at random moments: the chance to be found in the other state after this
+                // time.
                 let other = 0.5 * (1.0 - (-2.0 * (warmup + duration).as_secs_f64() / lasts).exp());
                 self.bad_times ^= self.random.unit() < other;
                 let speed = if self.bad_times { share } else { 1.0 };
@@ -146,7 +137,8 @@ impl Probe for Virtual<'_> {
         })
     }
 
-    /// As a queue with one server of the closed loop's throughput would do (M/M/1: the mean time in it is 1 / (capacity - rate)).
+    /// As a queue with one server of the closed loop's throughput would do (M/M/1: the mean time in it is 1 / (capacity
+    /// - rate)).
     fn measure_at_rate(
         &mut self,
         clients: u32,

@@ -1,8 +1,8 @@
-//! What follows from a measured curve: the best number of clients, the one to use, how sure that is, what the limit was, and the settings.
-//! Concludes nothing beyond the largest number that was tested.
+//! What follows from a measured curve: the best number of clients, the one to use, how sure that is, what the limit
+//! was, and the settings. Concludes nothing beyond the largest number that was tested.
 //!
-//! The recommendation is the smallest tested number within 5% of the best throughput: near its top a curve is flat, so that the best
-//! number itself is chance, while every connection saved is memory and latency.
+//! The recommendation is the smallest tested number within 5% of the best throughput: near its top a curve is flat, so
+//! that the best number itself is chance, while every connection saved is memory and latency.
 
 use arrivals::Random;
 
@@ -76,8 +76,8 @@ pub fn with_check(curve: &Curve, check: Option<Checked>, generator: Generator, s
     Some(verdict)
 }
 
-/// What a check of the curve's recommendation needs; `None`: there is nothing to confirm, since more clients or another load generator
-/// are needed to know anything.
+/// What a check of the curve's recommendation needs; `None`: there is nothing to confirm, since more clients or another
+/// load generator are needed to know anything.
 pub fn claim(verdict: &Verdict, curve: &Curve) -> Option<Claim> {
     let Found { known, best, recommended, .. } = Found::of(curve)?;
     let is_hopeless = !verdict.bracketed || verdict.limited_by.as_deref() == Some("generator");
@@ -165,8 +165,8 @@ fn shared(max_size: u32) -> String {
     }
 }
 
-/// Draws curves that could as well have been measured: what the recommendation loses, and which points win, the smallest and largest
-/// of those that win in at least 2.5% of the draws.
+/// Draws curves that could as well have been measured: what the recommendation loses, and which points win, the
+/// smallest and largest of those that win in at least 2.5% of the draws.
 fn resample(known: &Known, seen: &[Place], recommended: Place, best: Place, seed: u64) -> (Estimate, u32, u32) {
     let mut random = Random::new(seed ^ 0x5eed_0f5a);
     let mut losses = Vec::with_capacity(RESAMPLES);
@@ -301,7 +301,6 @@ fn course(curve: &Curve, verdict: &Verdict) -> String {
     format!("{above} Fewer than {} were not tested, and may do as well or better.", clients(first.clients))
 }
 
-/// The three lines.
 fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
     let recommended = point(curve, verdict.recommended_clients);
     let latency = |p: Option<&CurvePoint>| p.and_then(|p| p.p95_ms);

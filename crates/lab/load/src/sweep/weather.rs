@@ -1,11 +1,12 @@
-//! How fast the machine itself was at each visit. Machines that others share are twice as fast in one minute as in the next; then two
-//! visits of one point tell more of the minute than of the point, and only visits that lie close together can be compared. So what
-//! visits of the same points say of the time in between is taken out of all of them.
+//! How fast the machine itself was at each visit. Machines that others share are twice as fast in one minute as in the
+//! next; then two visits of one point tell more of the minute than of the point, and only visits that lie close
+//! together can be compared. So what visits of the same points say of the time in between is taken out of all of them.
 //!
-//! The logarithm of throughput is taken as a level of each point, plus a random walk that all points share (the weather), plus noise of
-//! each visit. How much the walk moves, the visits say themselves, by restricted maximum likelihood (Patterson and Thompson 1971); if
-//! they do not say clearly that it moves, there is no weather. What is left of a visit is what the others do not foretell (the
-//! leave-one-out residual of a Gaussian process: Rasmussen and Williams 2006, equation 5.12), so that it is not made to agree with itself.
+//! The logarithm of throughput is taken as a level of each point, plus a random walk that all points share (the
+//! weather), plus noise of each visit. How much the walk moves, the visits say themselves, by restricted maximum
+//! likelihood (Patterson and Thompson 1971); if they do not say clearly that it moves, there is no weather. What is
+//! left of a visit is what the others do not foretell (the leave-one-out residual of a Gaussian process: Rasmussen and
+//! Williams 2006, equation 5.12), so that it is not made to agree with itself.
 
 use super::result::Visit;
 
@@ -53,7 +54,6 @@ pub(crate) fn corrections(visits: &[Visit], logs: &[f64]) -> Option<Vec<f64>> {
 struct Seen {
     /// Seconds since the first visit of all.
     times: Vec<f64>,
-    /// Which point.
     group: Vec<usize>,
     logs: Vec<f64>,
     groups: usize,
@@ -160,7 +160,8 @@ mod tests {
 
     use super::*;
 
-    /// Thirty-six visits of six points, each 3 s after the one before, on a machine that is slower by half now and then.
+    /// Thirty-six visits of six points, each 3 s after the one before, on a machine that is slower by half now and
+    /// then.
     fn visits(seed: u64, share: f64, noise: f64) -> Vec<Visit> {
         let mut random = Random::new(seed);
         let mut slow = false;

@@ -1,5 +1,6 @@
-//! A PostgreSQL for tests whose answers take exactly as long as they are to: one thread that never sleeps, so that neither a timer nor a
-//! wake-up adds anything. Lets everybody in and answers each simple query with one row. Writes down how long each answer took it.
+//! A PostgreSQL for tests whose answers take exactly as long as they are to: one thread that never sleeps, so that
+//! neither a timer nor a wake-up adds anything. Lets everybody in and answers each simple query with one row. Writes
+//! down how long each answer took it.
 
 use std::{
     cmp::Reverse,

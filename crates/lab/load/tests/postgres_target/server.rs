@@ -1,5 +1,5 @@
-//! A small PostgreSQL for tests: lets everybody in, answers what it is told to, and writes down what it was asked. Speaks the simple
-//! protocol only. Knows no load.
+//! A small PostgreSQL for tests: lets everybody in, answers what it is told to, and writes down what it was asked.
+//! Speaks the simple protocol only. Knows no load.
 
 use std::{
     io::{Read, Write},
@@ -8,7 +8,6 @@ use std::{
     thread,
 };
 
-/// What a query leads to.
 #[derive(Clone)]
 pub enum Reply {
     /// Rows of one column each, and the transaction's status afterwards.
@@ -19,7 +18,6 @@ pub enum Reply {
     Fatal(&'static str),
     /// The connection ends without a word.
     Gone,
-    /// Nothing, ever.
     Silence,
 }
 

@@ -1,12 +1,13 @@
-//! The pool of an application as its framework or driver is told of it: HikariCP, Django, Rails, node-postgres, SQLAlchemy, pgx, and the options
-//! of MongoDB's drivers.
+//! The pool of an application as its framework or driver is told of it: HikariCP, Django, Rails, node-postgres,
+//! SQLAlchemy, pgx, and the options of MongoDB's drivers.
 
 use std::time::Duration;
 
 use super::{ENDLESS, Fragment, MONGODB, lines, millis, number};
 use crate::advice::Advice;
 
-/// HikariCP takes its defaults (10 and 30 minutes, 30 s) for an idle time, a life time and a time-out that are shorter than these.
+/// HikariCP takes its defaults (10 and 30 minutes, 30 s) for an idle time, a life time and a time-out that are shorter
+/// than these.
 const HIKARI_IDLE: Duration = Duration::from_secs(10);
 const HIKARI_LIFE: Duration = Duration::from_secs(30);
 const HIKARI_WAIT: Duration = Duration::from_millis(250);

@@ -1,5 +1,6 @@
-//! The pool of servers of the Poolhouse in front: the real pool, which says who of the clients gets a server, who waits or fails, and which
-//! connections to the database are made. Knows clients and servers as numbers, and makes no connection.
+//! The pool of servers of the Poolhouse in front: the real pool, which says who of the clients gets a server, who waits
+//! or fails, and which connections to the database are made. Knows clients and servers as numbers, and makes no
+//! connection.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,6 @@ const HOME: Home = Home(0);
 /// The seed of the jitter of life times.
 const SEED: u64 = 0xf407;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Servers {
     pool: Pool,
@@ -34,10 +34,12 @@ enum Place {
 pub enum Told {
     /// Make a connection; the slot names it.
     Connect(u32),
-    /// Close it.
     Close(u32),
     /// This client has a server for its operation; `first`: one that has carried none.
-    Go { client: u32, first: bool },
+    Go {
+        client: u32,
+        first: bool,
+    },
     /// This client gets none.
     Fails(u32),
 }
@@ -72,7 +74,6 @@ impl Servers {
         self.settle(now);
     }
 
-    /// Its operation is done.
     pub fn done(&mut self, client: u32, now: Time) {
         self.returns(client, CheckIn::Clean, now);
     }
@@ -88,7 +89,6 @@ impl Servers {
         self.returns(client, CheckIn::Discard, now);
     }
 
-    /// A connection stands.
     pub fn connected(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         if let Some(grant) = self.pool.connected(server, HOME, now) {
@@ -97,7 +97,6 @@ impl Servers {
         self.settle(now);
     }
 
-    /// It was refused.
     pub fn refused(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         self.servers[slot as usize] = None;
@@ -105,7 +104,6 @@ impl Servers {
         self.settle(now);
     }
 
-    /// It is closed.
     pub fn closed(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         self.servers[slot as usize] = None;
@@ -118,13 +116,11 @@ impl Servers {
         self.pool.poll_deadline().unwrap_or(Time::NEVER)
     }
 
-    /// That time has come.
     pub fn handle_timeout(&mut self, now: Time) {
         self.pool.handle_timeout(now);
         self.settle(now);
     }
 
-    /// What was decided next.
     pub fn poll(&mut self) -> Option<Told> {
         self.told.pop_front()
     }

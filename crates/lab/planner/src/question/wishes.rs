@@ -1,4 +1,5 @@
-//! What is said of a server, its limits and what must hold, from a scenario's `[plan]` or from the command line. Absent: it is not said.
+//! What is said of a server, its limits and what must hold, from a scenario's `[plan]` or from the command line.
+//! Absent: it is not said.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,8 +29,8 @@ type Wrong = (&'static str, String);
 const USUAL_TCP: Duration = Duration::from_millis(1);
 /// The same for the login.
 const USUAL_AUTH: Duration = Duration::from_millis(9);
-/// Answers that a login at PostgreSQL waits for: whether there is TLS, and three of SCRAM's. With TLS the first one belongs to its handshake,
-/// which waits for one answer more.
+/// Answers that a login at PostgreSQL waits for: whether there is TLS, and three of SCRAM's. With TLS the first one
+/// belongs to its handshake, which waits for one answer more.
 const LOGIN_TRIPS: u32 = 4;
 const TLS_TRIPS: u32 = 1;
 /// No part of an operation or of a new connection takes longer.
@@ -40,7 +41,6 @@ const SAME: f64 = 0.1;
 const TPCB_TRIPS: u32 = 7;
 const SIMPLE_UPDATE_TRIPS: u32 = 5;
 
-/// See the module.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Wishes {
     /// Whose settings are to be told.
@@ -51,7 +51,6 @@ pub struct Wishes {
     pub service_p99: Option<Duration>,
     /// By how much longer the first operation on a new connection takes.
     pub first: Option<Duration>,
-    /// How it is distributed.
     pub spread: Option<Spread>,
     /// A result of `poolhouse bench --json`, whose service times and connects are taken.
     pub measured: Option<PathBuf>,
@@ -59,7 +58,8 @@ pub struct Wishes {
     pub curve: Option<PathBuf>,
     /// Operations that the server works on at a time; more share it.
     pub parallel: Option<u32>,
-    /// For how long an operation needs one of the server's processors; more operations than there are processors wait for one.
+    /// For how long an operation needs one of the server's processors; more operations than there are processors wait
+    /// for one.
     pub processor_time: Option<Duration>,
     /// Round trips of an operation.
     pub trips: Option<u32>,
@@ -73,9 +73,9 @@ pub struct Wishes {
     pub reserved: Option<u32>,
     /// Connections that all pools together may have, as those of one Poolhouse.
     pub budget: Option<u32>,
-    /// The same of what was assumed until somebody measured it: it counts where the measurement saw no connection being made.
+    /// The same of what was assumed until somebody measured it: it counts where the measurement saw no connection being
+    /// made.
     pub unless_measured: ConnectWishes,
-    /// What must hold.
     pub objectives: Vec<String>,
     /// By how much limits must be kept, as a share of them.
     pub margin: Option<f64>,
@@ -92,22 +92,16 @@ pub struct Wishes {
 /// How service times are distributed whose mean is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spread {
-    /// Always as long.
     Constant,
-    /// Exponentially.
     Exponential,
 }
 
 /// What is said of the phases of making a connection.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ConnectWishes {
-    /// The name's address.
     pub dns: Option<Duration>,
-    /// TCP's handshake.
     pub tcp: Option<Duration>,
-    /// That of TLS.
     pub tls: Option<Duration>,
-    /// The login.
     pub auth: Option<Duration>,
     /// From there to being ready.
     pub ready: Option<Duration>,
@@ -138,7 +132,8 @@ pub struct Platform {
     pub kill_after: Duration,
 }
 
-/// A server waits so much longer than the platform keeps a frozen function, and so much longer than until it is frozen besides.
+/// A server waits so much longer than the platform keeps a frozen function, and so much longer than until it is frozen
+/// besides.
 const PLATFORM_ROOM: Duration = Duration::from_secs(10);
 const FREEZE_ROOM: Duration = Duration::from_secs(5);
 
@@ -280,7 +275,8 @@ impl Wishes {
         }
     }
 
-    /// The server that is meant, for a load on this target. What had to be assumed is added to `assumed`, a sentence each.
+    /// The server that is meant, for a load on this target. What had to be assumed is added to `assumed`, a sentence
+    /// each.
     ///
     /// # Errors
     /// It cannot be, with the key that is to blame, and in words.

@@ -45,7 +45,6 @@ fn reliable(prediction: &Prediction) -> &'static str {
     if prediction.facts.server_safe.is_some() { " reliable one" } else { "" }
 }
 
-/// First of all.
 pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut Words) {
     if !question.is_sweep {
         given(question, prediction, words);
@@ -147,7 +146,6 @@ fn at_most(best: &Best) -> String {
     }
 }
 
-/// Last of all.
 pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Words) {
     let cases = prediction.given.iter().chain(prediction.best.iter().flat_map(|best| &best.cases));
     let tells = |text: &&String| [NOT_BEGUN, CUT_SHORT].iter().any(|about| text.starts_with(about));

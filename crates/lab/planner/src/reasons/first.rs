@@ -32,7 +32,8 @@ pub fn answer(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<
     vec![format!("{verdict} max_size {}, min_size {}{each}.", settings.max_size, settings.min_size)]
 }
 
-/// One Poolhouse for all instances, whose clients are the pools that these have today, or of `each` size if that is more.
+/// One Poolhouse for all instances, whose clients are the pools that these have today, or of `each` size if that is
+/// more.
 fn in_front(question: &Question, load: &Plan, one: &Best, settings: &Advice, each: u32) -> Vec<String> {
     let instances = counted(load.pool.instances.into(), "instance");
     let first = if one.met {

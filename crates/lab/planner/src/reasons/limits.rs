@@ -1,5 +1,5 @@
-//! What the settings cost elsewhere: the server's limit and its memory over all instances, limits for clients, the platform's freeze, what
-//! needs a connection of its own at a Redis.
+//! What the settings cost elsewhere: the server's limit and its memory over all instances, limits for clients, the
+//! platform's freeze, what needs a connection of its own at a Redis.
 
 use load::plan::{Plan, PoolConfig, Target};
 
@@ -130,7 +130,6 @@ fn front(question: &Question, load: &Plan, prediction: &Prediction, words: &mut 
     }
 }
 
-/// The server's limit.
 fn budget(question: &Question, load: &Plan, settings: &Advice, words: &mut Words) {
     let (Some(limit), Some(room)) = (question.spec.limit, room(load, &question.spec)) else { return };
     let watching = u64::from(watching(load, &question.spec));
@@ -348,7 +347,6 @@ fn clients_of_one(question: &Question, load: &Plan, prediction: &Prediction) -> 
     ))
 }
 
-/// Limits for clients.
 fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
     if let Some(text) = clients_of_one(question, load, prediction) {
         return words.say("clients", text);

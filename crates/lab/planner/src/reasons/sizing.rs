@@ -1,5 +1,5 @@
-//! Why a pool has to be as large as it is: Little's law at the mean and in a stall, the inflection, what the server can do at all, and
-//! rules of thumb as a check.
+//! Why a pool has to be as large as it is: Little's law at the mean and in a stall, the inflection, what the server can
+//! do at all, and rules of thumb as a check.
 
 use load::plan::{Plan, PoolConfig};
 
@@ -25,7 +25,6 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
     rules(question, prediction, words);
 }
 
-/// At the mean.
 fn little(load: &Plan, prediction: &Prediction, words: &mut Words) {
     let facts = &prediction.facts;
     if let (Some(rate), Some(in_use)) = (facts.peak_rate, facts.in_use_at_mean) {
@@ -62,7 +61,6 @@ fn little(load: &Plan, prediction: &Prediction, words: &mut Words) {
     }
 }
 
-/// In the worst stall.
 fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
     let facts = &prediction.facts;
     let (Some(held), Some(need), Some(rate), Some((delay, length))) =

@@ -1,5 +1,5 @@
-//! Whether what the objectives ask for can see the stalls: one that the load is over before, or that too few operations meet for the
-//! percentile, is met by every pool.
+//! Whether what the objectives ask for can see the stalls: one that the load is over before, or that too few operations
+//! meet for the percentile, is met by every pool.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Why connections are kept, closed and replaced as they are: how long a pool takes to grow, creations by burst, rotation and replacement,
-//! the idle time against the quiet between two bursts, life time, waiting time.
+//! Why connections are kept, closed and replaced as they are: how long a pool takes to grow, creations by burst,
+//! rotation and replacement, the idle time against the quiet between two bursts, life time, waiting time.
 
 use std::time::Duration;
 
@@ -148,7 +148,8 @@ fn as_given(question: &Question, settings: &Advice, best: &Best, words: &mut Wor
     words.say("as given", format!("{}: with what follows by rule ({}) {why}.", told.join(", "), instead.join(", ")));
 }
 
-/// Creations an hour, by cause, of the given settings and the best. Those that a pool grows by, to what it has in the end, happen once.
+/// Creations an hour, by cause, of the given settings and the best. Those that a pool grows by, to what it has in the
+/// end, happen once.
 fn creations(question: &Question, prediction: &Prediction, words: &mut Words) {
     let given = prediction.given.iter().map(|case| &case.result);
     let best = prediction.best.iter().flat_map(|best| best.cases.iter().map(|case| &case.result));

@@ -1,11 +1,10 @@
-//! The prediction as a page that needs no network: the settings and the reasons, and the charts of the load generator's reports for each
-//! simulation.
+//! The prediction as a page that needs no network: the settings and the reasons, and the charts of the load generator's
+//! reports for each simulation.
 
 use load::report::html::{self, Notes, Part};
 
 use crate::prediction::Prediction;
 
-/// The page.
 pub fn page(prediction: &Prediction) -> String {
     let notes = notes(prediction);
     let results = prediction.results();

@@ -1,6 +1,7 @@
-//! What will happen in a simulation, in order of time. What can no longer happen (the answer to an operation whose client has given up and
-//! closed the connection) is left where it is until it is due, or until there is about as much of it as of the rest: then it goes. So there is
-//! never more than twice of what could happen at a time. Knows what happens as a word, not what follows from it.
+//! What will happen in a simulation, in order of time. What can no longer happen (the answer to an operation whose
+//! client has given up and closed the connection) is left where it is until it is due, or until there is about as much
+//! of it as of the rest: then it goes. So there is never more than twice of what could happen at a time. Knows what
+//! happens as a word, not what follows from it.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -43,7 +44,6 @@ pub enum Link {
 /// When, its place among equals, what, to which connection, and which of those that had its number.
 pub type Event = (Time, u64, What, u32, u32);
 
-/// See the module.
 #[derive(Debug)]
 pub struct Events {
     heap: BinaryHeap<Reverse<Event>>,
@@ -81,7 +81,6 @@ impl Events {
         self.heap.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at)
     }
 
-    /// What is due.
     #[inline]
     pub fn pop(&mut self, now: Time) -> Option<Event> {
         if self.next() > now { None } else { self.heap.pop().map(|Reverse(event)| event) }
@@ -92,7 +91,8 @@ impl Events {
         self.most.max(self.heap.len())
     }
 
-    /// Those that can no longer happen go. As many are pushed before the next time as are left: each is looked at once or twice in all.
+    /// Those that can no longer happen go. As many are pushed before the next time as are left: each is looked at once
+    /// or twice in all.
     #[cold]
     fn clear(&mut self, can_happen: impl Fn(&Event) -> bool) {
         self.most = self.most();

@@ -1,30 +1,30 @@
-//! For how long a simulation goes on: how often something may happen before something has come of it, and when it is asked whether enough
-//! has been played. Counts moments, which are times at which something happens; knows no world.
+//! For how long a simulation goes on: how often something may happen before something has come of it, and when it is
+//! asked whether enough has been played. Counts moments, which are times at which something happens; knows no world.
 
 use std::time::Duration;
 
 use load::engine::Engine;
 use pool::Time;
 
-/// Moments at which something happens before the load begins: with more of them than this, and this many for each connection that is to be
-/// there, the pools are never filled. Filling takes about three for each.
+/// Moments at which something happens before the load begins: with more of them than this, and this many for each
+/// connection that is to be there, the pools are never filled. Filling takes about three for each.
 const MOMENTS: u64 = 10_000;
 const MOMENTS_EACH: u64 = 100;
-/// The same while the load lasts: after each so many of them, an operation must have ended for every [`MOMENTS_EACH`] of these, or all that
-/// happens is that connections come and go, and the simulation ends there. An operation takes two to ten.
+/// The same while the load lasts: after each so many of them, an operation must have ended for every [`MOMENTS_EACH`]
+/// of these, or all that happens is that connections come and go, and the simulation ends there. An operation takes two
+/// to ten.
 const MOMENTS_LOADED: u64 = 500_000;
 /// Unless these took so long at least: then the rest is soon played, too, if it is not years of it.
 const PACE: Duration = Duration::from_secs(60);
 const MOMENTS_SLOW: u64 = 1_000_000_000;
-/// Where clients come again as soon as they have failed: after each so many times as many, an operation must have ended well for every
-/// [`MOMENTS_SERVED`] of these, or all that happens is that operations fail.
+/// Where clients come again as soon as they have failed: after each so many times as many, an operation must have ended
+/// well for every [`MOMENTS_SERVED`] of these, or all that happens is that operations fail.
 const ROUNDS_LOADED: u64 = 4;
 const MOMENTS_SERVED: u64 = 1_000;
-/// After so many moments under load it is asked for the first time whether enough has been played, and then each time that twice as many
-/// have passed as before.
+/// After so many moments under load it is asked for the first time whether enough has been played, and then each time
+/// that twice as many have passed as before.
 pub const FIRST_LOOK: u64 = 10_000;
 
-/// See the module.
 pub struct Patience {
     /// Whoever fails comes again.
     comes_again: bool,

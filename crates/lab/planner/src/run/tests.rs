@@ -23,8 +23,8 @@ fn plan(shape: Shape) -> Plan {
     }
 }
 
-/// 500 operations a second of 5 ms, which give up after 100 ms, and from the second second on answers are an hour late, or those of a server
-/// that they share, or of one behind a Poolhouse, or connections are cut.
+/// 500 operations a second of 5 ms, which give up after 100 ms, and from the second second on answers are an hour late,
+/// or those of a server that they share, or of one behind a Poolhouse, or connections are cut.
 fn overload(front: bool, cuts: bool) -> Plan {
     let stages = vec![Stage { duration: MS * 5000, from: 500.0, to: 500.0 }];
     let mut plan = plan(Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: 10_000 });
@@ -52,7 +52,8 @@ fn answers_that_nobody_waits_for_take_no_room_until_they_come() {
     let outcome = run(&overload(false, false), &spec(None));
     let failed: u64 = outcome.result.total.errors.values().sum();
     assert!(failed > 1500, "{:?}", outcome.result.total.errors);
-    // A hundred connections at most, each with an operation, or being made or closed; and what has piled up since it was last looked for.
+    // A hundred connections at most, each with an operation, or being made or closed; and what has piled up since it
+    // was last looked for.
     assert!(outcome.most_events <= 1024, "{}", outcome.most_events);
 }
 

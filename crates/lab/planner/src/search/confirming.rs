@@ -1,5 +1,5 @@
-//! The answer, judged by all operations of the loads and by other seeds, and raised where parts of the loads were too few to tell. Knows
-//! candidates as sizes; which is tried first is its parent's to say.
+//! The answer, judged by all operations of the loads and by other seeds, and raised where parts of the loads were too
+//! few to tell. Knows candidates as sizes; which is tried first is its parent's to say.
 
 use super::{MORE_SEEDS, Missed, Outcome, Search, Sizes, TooSmall, Until, has_waited, run};
 
@@ -7,8 +7,9 @@ use super::{MORE_SEEDS, Missed, Outcome, Search, Sizes, TooSmall, Until, has_wai
 const MAX_RAISES: u32 = 8;
 
 impl Search<'_, '_> {
-    /// The answer, judged by all operations and other seeds; raised where those that were looked at before were too few. Where a part of the
-    /// load has not shown what a smaller minimum does, it is looked for again by the whole. `too_small` learns of sizes that were.
+    /// The answer, judged by all operations and other seeds; raised where those that were looked at before were too
+    /// few. Where a part of the load has not shown what a smaller minimum does, it is looked for again by the whole.
+    /// `too_small` learns of sizes that were.
     pub(super) fn confirmed(
         &mut self,
         mut sizes: Sizes,
@@ -52,7 +53,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The smallest between one that was too small and this one, by all operations and other seeds, if all connections are kept.
+    /// The smallest between one that was too small and this one, by all operations and other seeds, if all connections
+    /// are kept.
     fn lowered(&mut self, mut sizes: Sizes, mut outcomes: Vec<Outcome>, low: &mut TooSmall) -> (Sizes, Vec<Outcome>) {
         while let Some(below) = low.as_ref().map(|(size, _)| *size).filter(|below| sizes.max_size > below + 1) {
             let middle = self.full(below + (sizes.max_size - below) / 2);
@@ -80,7 +82,6 @@ impl Search<'_, '_> {
         self.short.iter().zip(&self.loads).any(|(short, load)| short.shape != load.shape)
     }
 
-    /// Not by chance alone.
     fn holds_with_other_seeds(&mut self, sizes: &Sizes) -> bool {
         (1..=MORE_SEEDS).all(|seed| {
             self.short_plans(sizes, seed).iter().all(|plan| {

@@ -1,6 +1,6 @@
-//! Whether the given `max_connecting` holds back what is found: connections have to be there before they are needed, or no size is large
-//! enough, only because so few are made at a time. Then the sizes are looked for with more, and the fewest are taken that these need.
-//! Where it holds nothing back, a few simulations tell, and what was found stays.
+//! Whether the given `max_connecting` holds back what is found: connections have to be there before they are needed, or
+//! no size is large enough, only because so few are made at a time. Then the sizes are looked for with more, and the
+//! fewest are taken that these need. Where it holds nothing back, a few simulations tell, and what was found stays.
 
 use serde::Serialize;
 
@@ -13,7 +13,6 @@ const CLEARLY: u32 = 10;
 /// What the given `max_connecting` would have led to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct HeldBack {
-    /// The given one.
     pub max_connecting: u32,
     /// The one that the recommended sizes were looked for with.
     pub lifted_to: u32,
@@ -24,14 +23,14 @@ pub struct HeldBack {
 }
 
 impl Candidate {
-    /// The less, the better.
     fn rank(&self) -> (bool, bool, u32, u32) {
         (!self.is_met, !self.with_margin, self.sizes.max_size, self.sizes.min_size)
     }
 }
 
 impl Search<'_, '_> {
-    /// The candidate; or a better one that needs more connections made at a time than are given, and then the loads have as many.
+    /// The candidate; or a better one that needs more connections made at a time than are given, and then the loads
+    /// have as many.
     pub(super) fn unhindered(&mut self, as_given: Candidate, most: u32) -> (Candidate, Option<HeldBack>) {
         let few = self.loads[0].pool.config.max_connecting;
         let facts = Facts::of(self.question, &self.loads[0]);
@@ -55,7 +54,8 @@ impl Search<'_, '_> {
         (as_given, None)
     }
 
-    /// Whether clearly smaller sizes, or the same with the margin, or the nearest ones do, now that more are made at a time.
+    /// Whether clearly smaller sizes, or the same with the margin, or the nearest ones do, now that more are made at a
+    /// time.
     fn seems_hindered(&mut self, as_given: &Candidate, most: u32) -> bool {
         let Sizes { max_size, min_size, .. } = as_given.sizes;
         let mut tried = Vec::new();

@@ -1,5 +1,5 @@
-//! The loads that candidates are judged by: with what is advised whatever their sizes, with the sizes, and as a part of the whole where
-//! that tells as much. Judges nothing.
+//! The loads that candidates are judged by: with what is advised whatever their sizes, with the sizes, and as a part of
+//! the whole where that tells as much. Judges nothing.
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use crate::{question::Question, sizes::Sizes, upkeep::Upkeep};
 
 /// A candidate is judged by at most about so many operations of each load; the answer itself by all.
 const MOST_OPERATIONS: f64 = 300_000.0;
-/// Arrivals at random are no more than are expected, this many standard deviations, and this many besides (Chernoff's bound).
+/// Arrivals at random are no more than are expected, this many standard deviations, and this many besides (Chernoff's
+/// bound).
 const SIGMAS: f64 = 12.0;
 const FEW: f64 = 80.0;
 /// Periods of what goes wrong that a candidate sees at least.
 const LEAST_PERIODS: u32 = 4;
 
-/// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen function; and with
-/// everything that is advised only once, as it is given with the first load.
+/// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen
+/// function; and with everything that is advised only once, as it is given with the first load.
 pub(super) fn advised(question: &Question, first: &Plan, case: &Plan) -> Plan {
     let mut load = case.clone();
     Upkeep::given(&first.pool.config).set(&mut load.pool.config);
@@ -37,8 +38,8 @@ pub(super) fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
     plan
 }
 
-/// The same load for less long, where it is long and nothing happens in it only once: whole periods of what goes wrong on the way, so
-/// that it goes wrong for the same share of the time.
+/// The same load for less long, where it is long and nothing happens in it only once: whole periods of what goes wrong
+/// on the way, so that it goes wrong for the same share of the time.
 pub(super) fn shortened(load: &Plan) -> Plan {
     let mut plan = load.clone();
     let windows: Vec<Window> = load.faults.iter().filter_map(window).chain(load.freeze).collect();

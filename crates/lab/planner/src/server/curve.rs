@@ -1,5 +1,5 @@
-//! What a server does with so many operations at once: a curve of throughput against concurrency. Measured by a sweep, or a number of
-//! operations that it works on in parallel. Says how fast; serves nothing.
+//! What a server does with so many operations at once: a curve of throughput against concurrency. Measured by a sweep,
+//! or a number of operations that it works on in parallel. Says how fast; serves nothing.
 
 use load::sweep::result::{CurvePoint, SweepResult, TwoSpeeds};
 
@@ -8,15 +8,16 @@ pub const LOW: &str = "low";
 /// A point whose operations take longer, in seconds, has served nothing that could be planned with.
 const LONGEST_S: f64 = 86_400.0;
 
-/// Throughput against concurrency, in straight lines between the points. Below the first point it is proportional to the concurrency;
-/// beyond the last one it stays, which nobody has measured.
+/// Throughput against concurrency, in straight lines between the points. Below the first point it is proportional to
+/// the concurrency; beyond the last one it stays, which nobody has measured.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Curve {
     /// (operations at once, operations per second), both rising in the first.
     points: Vec<(f64, f64)>,
     /// It is known beyond the last point: nothing was measured, it was given.
     given: bool,
-    /// What measured it has little confidence, and the best is looked for among these numbers of operations at once only.
+    /// What measured it has little confidence, and the best is looked for among these numbers of operations at once
+    /// only.
     safe: Option<Safe>,
     /// It relies on no number at all: what it would take to know more.
     doubt: Option<String>,
@@ -28,12 +29,14 @@ struct Safe {
     /// The numbers of operations at once that do about as well as any.
     from: u32,
     to: u32,
-    /// The fewest that are no chance: neither the fewest that were tested nor one with two speeds, unless they are among those.
+    /// The fewest that are no chance: neither the fewest that were tested nor one with two speeds, unless they are
+    /// among those.
     least: u32,
 }
 
 impl Curve {
-    /// The one that a sweep has measured directly at the database; `None`: it has none. Where two speeds were seen it is the slower one.
+    /// The one that a sweep has measured directly at the database; `None`: it has none. Where two speeds were seen it
+    /// is the slower one.
     pub fn measured(sweep: &SweepResult) -> Option<Self> {
         let two_speeds = sweep.verdict.as_ref().map_or(&[][..], |verdict| &verdict.two_speeds[..]);
         let speeds = |clients: u32| two_speeds.iter().find(|speeds| speeds.clients == clients);
@@ -60,7 +63,8 @@ impl Curve {
         (!points.is_empty()).then_some(Self { points, given: false, safe, doubt })
     }
 
-    /// A server that works on so many operations at a time, each as fast as alone; more share it equally. `mean`: seconds of one alone.
+    /// A server that works on so many operations at a time, each as fast as alone; more share it equally. `mean`:
+    /// seconds of one alone.
     pub fn parallel(most: u32, mean: f64) -> Self {
         // A time that is too short to be counted is not infinitely fast.
         let points = vec![(f64::from(most), f64::from(most) / mean.max(1e-9))];
@@ -90,13 +94,14 @@ impl Curve {
         self.points.iter().map(|(n, _)| *n as u32)
     }
 
-    /// Between which numbers of operations at once the best can be relied on; `None`: whatever was measured, or [`Self::doubt`].
+    /// Between which numbers of operations at once the best can be relied on; `None`: whatever was measured, or
+    /// [`Self::doubt`].
     pub fn safe(&self) -> Option<(u32, u32)> {
         self.looked_at().filter(|_| self.doubt.is_none())
     }
 
-    /// Between which numbers of operations at once the best is looked for; `None`: whatever was measured. That is where it can be relied on,
-    /// or, if nothing can, where a number is not the fewest or the most that were measured.
+    /// Between which numbers of operations at once the best is looked for; `None`: whatever was measured. That is where
+    /// it can be relied on, or, if nothing can, where a number is not the fewest or the most that were measured.
     pub fn looked_at(&self) -> Option<(u32, u32)> {
         self.safe.map(|safe| (safe.from, safe.to))
     }
@@ -111,8 +116,8 @@ impl Curve {
         self.safe.map_or(1, |safe| safe.least)
     }
 
-    /// The highest throughput, and the smallest number of operations at once with which it comes within `part` of that; both of where it
-    /// is looked for.
+    /// The highest throughput, and the smallest number of operations at once with which it comes within `part` of that;
+    /// both of where it is looked for.
     pub fn best(&self, part: f64) -> (f64, u32) {
         let safe = || self.points.iter().filter(|(n, _)| self.safe.is_none_or(|safe| safe.has(*n)));
         let most = safe().map(|(_, x)| *x).fold(0.0, f64::max);
@@ -135,7 +140,8 @@ fn to_know(said: &[String]) -> String {
     }
 }
 
-/// The throughput at the slower of two speeds. Where only the faster one was seen, what the response times of the others let expect.
+/// The throughput at the slower of two speeds. Where only the faster one was seen, what the response times of the
+/// others let expect.
 fn slower(speeds: &TwoSpeeds, measured: f64) -> f64 {
     let expected = speeds.p50_ms.zip(speeds.expected_p50_ms).map(|(seen, expected)| measured * seen / expected);
     speeds.slow.or(expected).map_or(measured, |slow| slow.min(measured))

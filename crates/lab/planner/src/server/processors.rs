@@ -1,19 +1,19 @@
-//! Operations that need a processor of the server for some of their time: as many have one as there are, and the others wait in the order in
-//! which they came. Each keeps its processor until it needs none any more, as operations do that are shorter than the time for which a
-//! system lets a process run. Knows times, no connection.
+//! Operations that need a processor of the server for some of their time: as many have one as there are, and the others
+//! wait in the order in which they came. Each keeps its processor until it needs none any more, as operations do that
+//! are shorter than the time for which a system lets a process run. Knows times, no connection.
 //!
-//! What is said is the mean of that time, and it is part of the operation's own: alone on the server an operation takes as long as was
-//! drawn for it, and its beginning is the part that needs a processor. All need one for equally long, but for those that are over before:
-//! the length is the one with which the mean is kept, so that a mean of 0.8 ms of operations of 1 ms that are exponentially distributed is
-//! 1.61 ms, which 20% of them reach. What makes a few operations long is so taken to be anything but work (locks, disks, the network),
-//! unless all of the time is work. A measurement by bursts (`bench/prediction.py`) tells the mean alone: of a crowd each waits for the
-//! work of those before it, whatever the share of each.
+//! What is said is the mean of that time, and it is part of the operation's own: alone on the server an operation takes
+//! as long as was drawn for it, and its beginning is the part that needs a processor. All need one for equally long,
+//! but for those that are over before: the length is the one with which the mean is kept, so that a mean of 0.8 ms of
+//! operations of 1 ms that are exponentially distributed is 1.61 ms, which 20% of them reach. What makes a few
+//! operations long is so taken to be anything but work (locks, disks, the network), unless all of the time is work. A
+//! measurement by bursts (`bench/prediction.py`) tells the mean alone: of a crowd each waits for the work of those
+//! before it, whatever the share of each.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use super::times::Times;
 
-/// What is said of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Processors {
     /// How many there are; at least 1.
@@ -30,7 +30,6 @@ impl Processors {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Queue {
     /// No operation needs a processor for longer, in nanoseconds.
@@ -46,13 +45,15 @@ impl Queue {
         Self { most: service.cut_to(processors.work).round() as u64, free }
     }
 
-    /// One comes that takes `alone` nanoseconds by itself, and `more` with a processor besides; when it is done. They come in order.
+    /// One comes that takes `alone` nanoseconds by itself, and `more` with a processor besides; when it is done. They
+    /// come in order.
     pub fn done(&mut self, now: u64, alone: u64, more: u64) -> u64 {
         let waits = self.take(now, alone.min(self.most) + more);
         now + waits + alone + more
     }
 
-    /// Something comes that needs a processor for so many nanoseconds; for how many it waits before. They come in order.
+    /// Something comes that needs a processor for so many nanoseconds; for how many it waits before. They come in
+    /// order.
     pub fn take(&mut self, now: u64, work: u64) -> u64 {
         let Reverse(free) = self.free.pop().expect("there is a processor");
         let begins = free.max(now);

@@ -1,8 +1,9 @@
-//! Operations that share a server: processor sharing whose speed depends on how many there are. Each has an amount of work, and all
-//! progress equally fast. Knows time and numbers, no connection.
+//! Operations that share a server: processor sharing whose speed depends on how many there are. Each has an amount of
+//! work, and all progress equally fast. Knows time and numbers, no connection.
 //!
-//! With n operations at once and X(n) of them ending per second, each progresses at X(n) / n mean works per second. The progress
-//! since the beginning is the same for all, so an operation that begins at progress p with work w ends at p + w.
+//! With n operations at once and X(n) of them ending per second, each progresses at X(n) / n mean works per second. The
+//! progress since the beginning is the same for all, so an operation that begins at progress p with work w ends at p +
+//! w.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -12,22 +13,18 @@ use super::curve::Curve;
 
 const SECOND: f64 = 1e9;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Sharing {
     curve: Curve,
     /// Progress since the beginning, in mean works.
     progress: f64,
-    /// When that was.
     at: Time,
     /// At which progress who ends: the progress as bits, since it is positive and so ordered like them.
     present: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// The most at once.
     most: u32,
 }
 
 impl Sharing {
-    /// Nobody.
     pub fn new(curve: Curve) -> Self {
         Self { curve, progress: 0.0, at: Time(0), present: BinaryHeap::new(), most: 0 }
     }

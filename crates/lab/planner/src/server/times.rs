@@ -18,13 +18,11 @@ const LONGEST_CUT: f64 = 86_400e12;
 /// A distribution of durations.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Times {
-    /// Always as long.
     Constant(Duration),
     /// Exponential, with this mean.
     Exponential(Duration),
     /// Lognormal: its mean, and the deviation of its logarithm.
     Lognormal(Duration, f64),
-    /// As they were measured.
     Measured(Measured),
 }
 
@@ -104,7 +102,6 @@ impl Times {
         }
     }
 
-    /// Their mean.
     pub fn mean(&self) -> Duration {
         match self {
             Self::Constant(time) => *time,
@@ -113,7 +110,8 @@ impl Times {
         }
     }
 
-    /// So long, in nanoseconds, that their mean is this if each is cut to it; infinite where it is their own mean or more.
+    /// So long, in nanoseconds, that their mean is this if each is cut to it; infinite where it is their own mean or
+    /// more.
     pub fn cut_to(&self, mean: Duration) -> f64 {
         let mean = mean.as_nanos() as f64;
         let (mut low, mut high) = (0.0, mean.max(1.0));
@@ -140,7 +138,8 @@ impl Times {
             }
             Self::Lognormal(mean, deviation) => {
                 let mean = mean.as_nanos() as f64;
-                // The normal distribution in small steps, to where it is next to nothing even if it is weighted by the longest times.
+                // The normal distribution in small steps, to where it is next to nothing even if it is weighted by the
+                // longest times.
                 let steps = (-120..=200).map(|step| f64::from(step) / 20.0);
                 let (sum, weights) = steps.fold((0.0, 0.0), |(sum, weights), normal| {
                     let weight = (-normal * normal / 2.0).exp();
@@ -160,7 +159,6 @@ impl Times {
         }
     }
 
-    /// In words.
     pub fn words(&self) -> String {
         let mean = crate::words::time(self.mean());
         match self {

@@ -132,7 +132,8 @@ fn the_same_question_has_the_same_answer_to_the_digit() {
 
 #[test]
 fn no_idle_time_is_shortened_so_that_what_was_closed_is_made_again() {
-    // Busy, quiet for 20 s, and busy again: after 10 s the quiet has closed all but one, and nobody minds who waits for a new one.
+    // Busy, quiet for 20 s, and busy again: after 10 s the quiet has closed all but one, and nobody minds who waits for
+    // a new one.
     let stages = "stages = [{ duration = \"5s\", from = 200, to = 200 }, { duration = \"20s\", from = 1, to = 1 }, \
                   { duration = \"5s\", from = 200, to = 200 }]\n";
     let plan = "[plan]\nservice = \"20ms\"\nspread = \"constant\"\nconnect = { auth = \"5ms\" }\nobjectives = [\"p50<200ms\", \"errors<1%\"]\n";
@@ -283,7 +284,8 @@ fn a_pooler_to_paste_is_large_enough_for_all_instances_and_what_misses_the_objec
 
 #[test]
 fn where_the_limit_leaves_too_little_for_each_instance_one_poolhouse_in_front_is_the_answer() {
-    // 8 in use on average; of 45 connections each of 40 instances gets one, which is too few for a burst at any of them.
+    // 8 in use on average; of 45 connections each of 40 instances gets one, which is too few for a burst at any of
+    // them.
     let text = "[load]\nrate = 400\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\ninstances = 40\nmax_size = 10\n\
                 [plan]\nservice = \"20ms\"\nserver_limit = 45\nreserved = 3\nobjectives = [\"pool_wait_p99<20ms\", \"errors<0.1%\"]\n";
     let prediction = ask(&postgres(text));

@@ -153,7 +153,8 @@ fn where_all_have_a_connection_more_of_them_would_find_nothing_to_do() {
 
 #[test]
 fn nobody_waits_for_less_long_than_somebody_waited_in_the_simulation() {
-    // Once in 480 s nothing arrives for 600 ms: 60 of 48,000 wait for that, the first one for all of it, and 999 of 1,000 for half at most.
+    // Once in 480 s nothing arrives for 600 ms: 60 of 48,000 wait for that, the first one for all of it, and 999 of
+    // 1,000 for half at most.
     let of = |pool: &str| {
         let fault = "[[fault]]\nkind = \"black-hole\"\nfirst = \"5s\"\nlength = \"600ms\"\n";
         let load = format!("[load]\nrate = 100\nduration = \"480s\"\n[pool]\nmax_size = 1\n{pool}{fault}");
@@ -190,7 +191,8 @@ fn a_server_outlives_the_freeze_and_the_time_until_it() {
 
 #[test]
 fn pools_that_share_a_limit_may_each_have_more_than_their_part_of_it() {
-    // 60/s of 20 ms on 10 instances: with one connection each one in ten operations waits for longer than 5 ms, and most pools can have two.
+    // 60/s of 20 ms on 10 instances: with one connection each one in ten operations waits for longer than 5 ms, and
+    // most pools can have two.
     let load = "[load]\nrate = 60\nduration = \"60s\"\nspacing = \"poisson\"\n[pool]\ninstances = 10\nmax_size = 5\n";
     let plan = "[plan]\nservice = \"20ms\"\nconnect = { tcp = \"100us\" }\nserver_limit = 24\nbudget = 18\nobjectives = [\"pool_wait_p95<5ms\"]\n";
     let prediction = ask(&postgres(&format!("{load}{plan}")));

@@ -33,7 +33,8 @@ fn bursts(connecting: u32) -> Prediction {
 fn no_connections_are_kept_that_can_be_made_in_time_if_more_are_made_at_a_time() {
     let prediction = bursts(1);
     let (best, settings) = (prediction.best.as_ref().unwrap(), prediction.settings.as_ref().unwrap());
-    // Five turns of 50 ms are in time, so four at a time. One at a time is five connections: 15 would have to be there before.
+    // Five turns of 50 ms are in time, so four at a time. One at a time is five connections: 15 would have to be there
+    // before.
     assert!(best.met && (best.sizes.max_size, best.sizes.min_size) == (20, 0), "{:?}", best.sizes);
     assert_eq!(settings.max_connecting, 4);
     let held = best.held_back.unwrap();
@@ -54,7 +55,8 @@ fn no_connections_are_kept_that_can_be_made_in_time_if_more_are_made_at_a_time()
 
 #[test]
 fn what_no_size_meets_while_connections_are_made_one_by_one_is_met_with_more_at_a_time() {
-    // All connections end every 5 s. One by one it takes a second until there are enough again, and another one until nobody waits.
+    // All connections end every 5 s. One by one it takes a second until there are enough again, and another one until
+    // nobody waits.
     let prediction = ask(
         "[load]\nrate = 200\nduration = \"30s\"\n[pool]\nmax_size = 20\nmax_connecting = 1\nmax_life_time = \"off\"\n\
          [[fault]]\nkind = \"cut\"\nevery = \"5s\"\n[plan]\nservice = \"50ms\"\nspread = \"constant\"\n\

@@ -1,4 +1,5 @@
-//! Drivers' pools in front of a Poolhouse in front of a database: its pool bounds what reaches the database, and clients wait in it.
+//! Drivers' pools in front of a Poolhouse in front of a database: its pool bounds what reaches the database, and
+//! clients wait in it.
 
 use std::path::Path;
 

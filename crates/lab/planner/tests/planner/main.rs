@@ -1,5 +1,5 @@
-//! The planner as its users see it: questions in, predictions out. What must come out is known from queueing theory, from arithmetic, or
-//! from the rules of the pool.
+//! The planner as its users see it: questions in, predictions out. What must come out is known from queueing theory,
+//! from arithmetic, or from the rules of the pool.
 
 mod advised;
 mod asked;

@@ -19,8 +19,8 @@ fn erlang_c(servers: u32, load: f64) -> f64 {
     blocking / (1.0 - occupied * (1.0 - blocking))
 }
 
-/// Half the width of a 99.9% interval of a mean of waiting times, which are correlated: the effective number of independent ones is
-/// about their number times (1 - occupation)^2 / 2 (relaxation time of a queue in heavy traffic).
+/// Half the width of a 99.9% interval of a mean of waiting times, which are correlated: the effective number of
+/// independent ones is about their number times (1 - occupation)^2 / 2 (relaxation time of a queue in heavy traffic).
 fn tolerance(count: u64, occupied: f64) -> f64 {
     3.3 * 2.0 / ((count as f64 * (1.0 - occupied).powi(2) / 2.0).sqrt())
 }
@@ -110,7 +110,8 @@ fn a_burst_takes_as_long_as_its_work_takes_the_processors_and_new_connections_lo
     // Half of the connections: each does two, the second when the first one's answer is there.
     let half = simulate(&plan(burst(4), fixed(25)), &spec).result;
     near(response(&half.total).max, 58.0, 0.05);
-    // The first operation on each connection takes 4 ms of a processor more: the first burst has 50 of them, and lasts 100 ms longer.
+    // The first operation on each connection takes 4 ms of a processor more: the first burst has 50 of them, and lasts
+    // 100 ms longer.
     spec.first = ms(4);
     let fresh = simulate(&plan(burst(4), fixed(50)), &spec).result;
     let steps: Vec<f64> = fresh.steps.iter().map(|step| response(&step.measured).max).collect();
@@ -164,7 +165,8 @@ fn littles_law_holds_in_every_run() {
         let whole = &result.series[1..length as usize - 1];
         let in_use = whole.iter().map(|second| f64::from(second.in_use)).sum::<f64>() / whole.len() as f64;
         let service = result.total.service_ms.as_ref().unwrap().mean / 1e3;
-        // One look in each second, of which neighbours are all but independent: the deviation of a mean of so many is at most a thirtieth.
+        // One look in each second, of which neighbours are all but independent: the deviation of a mean of so many is
+        // at most a thirtieth.
         near(in_use, result.total.rate().unwrap() * service, 0.1);
         near(result.total.rate().unwrap(), rate, 0.02);
         near(response(&result).mean, 1e3 * service + waits(&result).mean, 0.01);

@@ -1,5 +1,5 @@
-//! The rules of the real pool show in a prediction: each of these numbers is another one if the pool does otherwise. (`make plan-mutants` puts
-//! other rules into the pool and sees that these tests notice.)
+//! The rules of the real pool show in a prediction: each of these numbers is another one if the pool does otherwise.
+//! (`make plan-mutants` puts other rules into the pool and sees that these tests notice.)
 
 use arrivals::{Shape, Stage};
 use load::plan::{Fault, PoolConfig, PoolhouseWishes, Spacing, Window};
@@ -40,7 +40,8 @@ fn whoever_comes_back_serves_who_waits_and_no_connection_is_made_for_nothing() {
 
 #[test]
 fn idle_closing_leaves_the_minimum_and_takes_those_that_were_not_used_last() {
-    // Four at once, then one at a time every 100 ms for 3 s: the one used last serves it, so the others reach their idle time of 1 s.
+    // Four at once, then one at a time every 100 ms for 3 s: the one used last serves it, so the others reach their
+    // idle time of 1 s.
     let stages = vec![Stage { duration: seconds(3), from: 10.0, to: 10.0 }];
     let one = Shape::Open { stages, spacing: Spacing::Even, max_in_flight: 100 };
     let config = PoolConfig { max_idle_time: Some(seconds(1)), ..growing(4, 0, 4) };

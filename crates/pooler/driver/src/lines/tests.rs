@@ -35,7 +35,6 @@ fn echo(mut socket: TcpStream, length: usize) {
     });
 }
 
-/// The next event.
 fn next(lines: &mut Lines) -> Event {
     let late = lines.now() + LONG;
     loop {

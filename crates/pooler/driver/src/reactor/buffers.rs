@@ -6,7 +6,6 @@ use std::rc::Rc;
 /// Free buffers kept for reuse; what comes back beyond that is given to the allocator.
 const MAX_FREE: usize = 8;
 
-/// One receive buffer.
 #[derive(Debug)]
 pub struct Buffer(Box<[u8]>);
 

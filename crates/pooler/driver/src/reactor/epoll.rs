@@ -42,7 +42,6 @@ const ACCEPT_BATCH: u32 = 64;
 const WAKER: Token = Token(usize::MAX);
 const TICKER: Token = Token(usize::MAX - 1);
 
-/// Wakes it.
 pub(crate) type Waker = mio::Waker;
 
 impl Wake for Waker {
@@ -152,8 +151,8 @@ impl Epoll {
         }
     }
 
-    /// Has the wait that is under way after `delay` end then, once: from now on there is this instead of ticks. Good to some tens of
-    /// microseconds, where a time-out of `epoll_wait` has milliseconds.
+    /// Has the wait that is under way after `delay` end then, once: from now on there is this instead of ticks. Good to
+    /// some tens of microseconds, where a time-out of `epoll_wait` has milliseconds.
     pub(crate) fn alarm(&mut self, delay: Duration) -> io::Result<()> {
         self.ticking = false;
         // Zero would switch it off.

@@ -18,7 +18,6 @@ fn hot(from: Option<IpAddr>) -> Throttle {
     throttle
 }
 
-/// A client that logs in.
 #[derive(Default)]
 struct Login(Option<Box<Place>>);
 

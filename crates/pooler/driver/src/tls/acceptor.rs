@@ -32,8 +32,8 @@ struct Current {
 }
 
 impl TlsAcceptor {
-    /// An acceptor with this certificate. `alpn`: the application protocols that are spoken inside; a client that names none is
-    /// let in, too.
+    /// An acceptor with this certificate. `alpn`: the application protocols that are spoken inside; a client that names
+    /// none is let in, too.
     ///
     /// # Errors
     /// What is wrong with the certificates or the key, or that one does not belong to the other.

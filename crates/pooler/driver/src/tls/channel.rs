@@ -1,9 +1,9 @@
-//! One TLS connection over slices: what was received goes in, plaintext and what must be sent come out. An idle channel holds no
-//! buffer. Knows no socket.
+//! One TLS connection over slices: what was received goes in, plaintext and what must be sent come out. An idle channel
+//! holds no buffer. Knows no socket.
 //!
-//! It keeps the beginning of a record whose rest has not come, and nothing else. What it encrypts is bounded by what was submitted. After
-//! an error it never calls rustls again, which would take that for a defect. It moves between workers with its server, the beginning of a
-//! record included.
+//! It keeps the beginning of a record whose rest has not come, and nothing else. What it encrypts is bounded by what
+//! was submitted. After an error it never calls rustls again, which would take that for a defect. It moves between
+//! workers with its server, the beginning of a record included.
 
 use rustls::{
     CommonState, Error, ProtocolVersion,
@@ -21,8 +21,8 @@ pub(crate) const MAX_RECORD: usize = 5 + (1 << 14) + 2048;
 const OVERHEAD: usize = 64;
 /// Type, version and length, before what is encrypted.
 const RECORD_HEADER: usize = 5;
-/// What encryption adds to the plaintext of a record: a type and a tag (RFC 8446, 5.2); in TLS 1.2 the nonce and the tag of AES-GCM (RFC
-/// 5288, 3), which is more than other suites add.
+/// What encryption adds to the plaintext of a record: a type and a tag (RFC 8446, 5.2); in TLS 1.2 the nonce and the
+/// tag of AES-GCM (RFC 5288, 3), which is more than other suites add.
 const OVERHEAD_OF_TLS13: usize = 1 + 16;
 const OVERHEAD_OF_TLS12: usize = 8 + 16;
 /// Handshake messages that one input can lead to, and alerts that an error can: more is a defect.
@@ -98,8 +98,8 @@ impl Channel {
         self.unread || self.ended || !self.early.is_empty()
     }
 
-    /// Bytes of plaintext that the peer has said and that were not taken: of the records that are here, and in the socket as far as it
-    /// was looked at.
+    /// Bytes of plaintext that the peer has said and that were not taken: of the records that are here, and in the
+    /// socket as far as it was looked at.
     pub(crate) fn unreceived(&self, in_socket: &[u8]) -> usize {
         let all = [&self.incoming[..], in_socket].concat();
         let overhead = match self.common().protocol_version() {
@@ -150,8 +150,8 @@ impl Channel {
         self.incoming.len()
     }
 
-    /// Takes input: what was laid before it, and what was received. Plaintext goes to the front of `plain`, which must be as long;
-    /// what is to be sent is appended to `out`, after an error too.
+    /// Takes input: what was laid before it, and what was received. Plaintext goes to the front of `plain`, which must
+    /// be as long; what is to be sent is appended to `out`, after an error too.
     pub(crate) fn receive(&mut self, cipher: &mut [u8], plain: &mut [u8], out: &mut Vec<u8>) -> Result<Heard, Error> {
         self.unread = false;
         self.incoming = Vec::new();

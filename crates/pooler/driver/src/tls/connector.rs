@@ -17,8 +17,8 @@ use super::{
 pub struct TlsConnector(Arc<ClientConfig>);
 
 impl TlsConnector {
-    /// A connector that believes according to `trust`, shows `identity` where an upstream asks for one, and names the application
-    /// protocols in `alpn`.
+    /// A connector that believes according to `trust`, shows `identity` where an upstream asks for one, and names the
+    /// application protocols in `alpn`.
     ///
     /// # Errors
     /// What is wrong with the certificates or the key.

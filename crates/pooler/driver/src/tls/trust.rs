@@ -1,6 +1,6 @@
-//! When the certificate of an upstream is believed: as libpq does it, which differs in places from what browsers do. Certificates that
-//! are listed as trusted themselves are believed though no authority signed them, and a certificate without
-//! alternative names may name its host as its common name. Knows no connection.
+//! When the certificate of an upstream is believed: as libpq does it, which differs in places from what browsers do.
+//! Certificates that are listed as trusted themselves are believed though no authority signed them, and a certificate
+//! without alternative names may name its host as its common name. Knows no connection.
 
 use std::sync::Arc;
 

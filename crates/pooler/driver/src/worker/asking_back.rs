@@ -1,5 +1,5 @@
-//! Asking for servers that are kept for long, where a pool has become too small for all who keep one. Which server that is, the pool has
-//! decided.
+//! Asking for servers that are kept for long, where a pool has become too small for all who keep one. Which server that
+//! is, the pool has decided.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use super::{
 use crate::{reactor::Reactor, shared_pool::SharedPool};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Asks the client that keeps a server for long to give it back, or the server's session if it goes on on its own account.
+    /// Asks the client that keeps a server for long to give it back, or the server's session if it goes on on its own
+    /// account.
     pub(super) fn ask_back(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
         // Otherwise it has just moved, or ended.
         let Some(slot) = self.server_here(pool.id, server) else { return };

@@ -24,7 +24,6 @@ pub(super) struct Attempts {
     pub(super) spec: Arc<PoolSpec>,
     /// Where in the list it began.
     first: usize,
-    /// How many were tried.
     tried: usize,
     /// What was wrong with them.
     errors: String,
@@ -61,7 +60,6 @@ impl Attempts {
         (self.first + self.tried) % self.spec.hosts.addresses.len()
     }
 
-    /// How many are left.
     pub(super) fn left(&self) -> usize {
         self.all() - self.tried
     }

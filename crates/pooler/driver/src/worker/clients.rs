@@ -270,7 +270,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Its session uses another pool from now on. False if that is drained: then the client has to go, and nothing is to be done for it there.
+    /// Its session uses another pool from now on. False if that is drained: then the client has to go, and nothing is
+    /// to be done for it there.
     pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) -> bool {
         let shared = self.pool(pool);
         let Some(client) = self.clients.get_mut(slot) else { return true };
@@ -356,8 +357,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.rearm_client(slot);
     }
 
-    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the rest it needs at
-    /// least.
+    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the
+    /// rest it needs at least.
     fn hand_over(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
         let length = bytes.len();
         let tag = self.client_tag(slot);

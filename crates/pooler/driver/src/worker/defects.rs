@@ -1,10 +1,10 @@
 //! What becomes of a session that panics: it ends together with what it holds, and nobody else does.
 //!
-//! Every call into the protocol is made by [`call`]. A panic there leaves the state of the worker as it was before the call, because
-//! what a session wishes is in its outbox, which is then thrown away. What is in doubt is the session itself, and those that it
-//! was shown: so a client goes with the server that it holds or shares, and a server with its holder, or with the one client of many
-//! that its session looked at last. The others who share such a server hear that it was lost, and go on with another.
-//! A panic of the driver itself ends all workers.
+//! Every call into the protocol is made by [`call`]. A panic there leaves the state of the worker as it was before the
+//! call, because what a session wishes is in its outbox, which is then thrown away. What is in doubt is the session
+//! itself, and those that it was shown: so a client goes with the server that it holds or shares, and a server with its
+//! holder, or with the one client of many that its session looked at last. The others who share such a server hear that
+//! it was lost, and go on with another. A panic of the driver itself ends all workers.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -82,8 +82,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.work.push_back(Work::CloseClient { client: slot as u32, serial, reason: why() });
     }
 
-    /// A client whose session is in doubt parts from it: what it has is taken from it, and its session may forget what it has with the
-    /// protocol itself. Of its wishes only posts are fulfilled, because they can hurt nobody.
+    /// A client whose session is in doubt parts from it: what it has is taken from it, and its session may forget what
+    /// it has with the protocol itself. Of its wishes only posts are fulfilled, because they can hurt nobody.
     #[cold]
     pub(super) fn part_from_broken(&mut self, slot: usize, told: bool) {
         if let Lease::Held { server } | Lease::Shared { server, .. } = self.clients[slot].lease {

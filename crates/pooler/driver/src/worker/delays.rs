@@ -1,4 +1,5 @@
-//! Logins from addresses that guess passwords: clients wait for their turn, and answers to failures are kept back for a while.
+//! Logins from addresses that guess passwords: clients wait for their turn, and answers to failures are kept back for a
+//! while.
 
 use pool::Time;
 use seam::{CloseReason, Protocol, Refusal};
@@ -14,7 +15,6 @@ use crate::{
 /// Bytes of a kept-back answer to a failed login.
 const MAX_KEPT_BACK: usize = 4096;
 
-/// A kept-back answer.
 pub(super) struct Delayed {
     client: u32,
     serial: u32,

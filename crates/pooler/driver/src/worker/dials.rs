@@ -32,9 +32,7 @@ use crate::{
 pub(super) struct Dial {
     pub(super) id: ServerId,
     pool: Arc<SharedPool>,
-    /// The host at hand.
     address: Address,
-    /// What is asked of it.
     demand: Demand,
     attempts: Attempts,
     conn: Option<ConnId>,

@@ -58,7 +58,8 @@ impl End {
 /// What a connection of a client was like, for its last line.
 #[derive(Clone, Default)]
 pub(super) struct Story {
-    /// Where it comes from, for when its connection no longer tells: one that is broken does not. `None` on a Unix socket.
+    /// Where it comes from, for when its connection no longer tells: one that is broken does not. `None` on a Unix
+    /// socket.
     pub(super) from: Option<(IpAddr, u16)>,
     /// The database and the user that it asked for, until it has logged in.
     pub(super) asked: Option<Box<(String, String)>>,

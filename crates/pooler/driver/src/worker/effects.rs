@@ -20,8 +20,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.execute_for(None, out, source);
     }
 
-    /// Executes all effects of a call. True when `client`, whose input it was about, got a server at once, so that the caller goes
-    /// on with that.
+    /// Executes all effects of a call. True when `client`, whose input it was about, got a server at once, so that the
+    /// caller goes on with that.
     pub(super) fn execute_for(&mut self, client: Option<usize>, mut out: Outbox, source: Source<'_>) -> bool {
         let mut go_on = false;
         let mut last_post = None;

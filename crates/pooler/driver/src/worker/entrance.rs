@@ -1,4 +1,5 @@
-//! Clients that have not logged in: they give way to others where there is no room, and only so many of them may look on.
+//! Clients that have not logged in: they give way to others where there is no room, and only so many of them may look
+//! on.
 
 use seam::{Protocol, Refusal, Standing};
 

@@ -1,8 +1,9 @@
-//! Clients that go because there are more than a soft limit, of the listener, or of their database or user: as long as that is so, those that
-//! have been idle for longer than `evict_min_idle`, the longest idle first, whichever worker they live on. Who holds a server goes last.
+//! Clients that go because there are more than a soft limit, of the listener, or of their database or user: as long as
+//! that is so, those that have been idle for longer than `evict_min_idle`, the longest idle first, whichever worker
+//! they live on. Who holds a server goes last.
 //!
-//! Each worker publishes at each tick which of its clients could go. It evicts those of its own that are among the first of all, one
-//! reservation of the gate for each, so that workers never evict too many together.
+//! Each worker publishes at each tick which of its clients could go. It evicts those of its own that are among the
+//! first of all, one reservation of the gate for each, so that workers never evict too many together.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,10 +26,12 @@ use crate::{
 /// The most clients of a listener, or of a tenant, that are evicted in one tick.
 const MAX_EVICTIONS_A_TICK: usize = 64;
 
-/// A worker that has published nothing for this number of ticks does not run: its clients keep those of others from going no longer.
+/// A worker that has published nothing for this number of ticks does not run: its clients keep those of others from
+/// going no longer.
 const TICKS_UNTIL_SILENT: u32 = 5;
 
-/// In this number of ticks all workers have published which clients of a tenant could go that has just got more than its soft limit.
+/// In this number of ticks all workers have published which clients of a tenant could go that has just got more than
+/// its soft limit.
 const TICKS_UNTIL_KNOWN: u32 = 2;
 
 /// Among whom there are more than a soft limit.

@@ -1,5 +1,6 @@
-//! Connections to a database that have been ended here, until the database has ended them, too: only then is the session gone that
-//! limits of the database count. Till then a server has its place in its pool and its permit of the budget. Knows no session.
+//! Connections to a database that have been ended here, until the database has ended them, too: only then is the
+//! session gone that limits of the database count. Till then a server has its place in its pool and its permit of the
+//! budget. Knows no session.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -15,16 +16,18 @@ use crate::{
 /// How long the database's host has to acknowledge the end of a connection. A host that does not is taken for dead.
 const HOST_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// How long the database has to end its side. An idle session of PostgreSQL takes some milliseconds. One that is busy ends when it has
-/// done all that has reached it, and counts in the database's limits until then. A database that hangs must not withhold its places
-/// for ever, so the connection is closed after this time, and the database may have more sessions than the limits allow.
+/// How long the database has to end its side. An idle session of PostgreSQL takes some milliseconds. One that is busy
+/// ends when it has done all that has reached it, and counts in the database's limits until then. A database that hangs
+/// must not withhold its places for ever, so the connection is closed after this time, and the database may have more
+/// sessions than the limits allow.
 const MAX_FAREWELL_TIME: Duration = Duration::from_secs(60);
 
-/// How long a server has that has not accepted a login. A proxy may accept connections for a database that hangs, and never end one.
+/// How long a server has that has not accepted a login. A proxy may accept connections for a database that hangs, and
+/// never end one.
 const MAX_STRANGER_FAREWELL_TIME: Duration = Duration::from_millis(1500);
 
-/// How long after its start a farewell repeats the cancel request of a client that has gone; each further time after twice as long. A
-/// request that the database handles before it has read the statement has no effect.
+/// How long after its start a farewell repeats the cancel request of a client that has gone; each further time after
+/// twice as long. A request that the database handles before it has read the statement has no effect.
 const FIRST_CANCEL_PAUSE: Duration = Duration::from_millis(40);
 
 /// The cancel request of a client that has gone, and when it is due again.
@@ -47,7 +50,6 @@ impl StillOpen {
     }
 }
 
-/// See the file's head.
 pub(super) struct Farewell {
     conn: ConnId,
     pool: Arc<SharedPool>,
@@ -73,8 +75,8 @@ impl Farewell {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Says that nothing more will be sent on a server's connection. When the database has ended it, the next host is tried, or the pool
-    /// hears that the server is gone.
+    /// Says that nothing more will be sent on a server's connection. When the database has ended it, the next host is
+    /// tried, or the pool hears that the server is gone.
     pub(super) fn begin_farewell(
         &mut self,
         StillOpen { conn, time }: StillOpen,
@@ -90,7 +92,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.reactor.receive(conn);
     }
 
-    /// The same for a server that may still do what a client has asked for that has gone: until its end, that is cancelled again.
+    /// The same for a server that may still do what a client has asked for that has gone: until its end, that is
+    /// cancelled again.
     pub(super) fn begin_cancelled_farewell(
         &mut self,
         open: StillOpen,
@@ -149,8 +152,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.end_farewells(|farewell, waited, _| waited >= farewell.time);
     }
 
-    /// Waits no longer for databases whose hosts are dead. Asking the kernel is not for every tick: a database that hangs may have
-    /// hundreds of such connections for a minute.
+    /// Waits no longer for databases whose hosts are dead. Asking the kernel is not for every tick: a database that
+    /// hangs may have hundreds of such connections for a minute.
     pub(super) fn end_farewells_to_silent_hosts(&mut self) {
         self.end_farewells(|farewell, waited, reactor| {
             waited >= HOST_TIMEOUT && reactor.is_host_silent(farewell.conn, HOST_TIMEOUT)

@@ -1,9 +1,10 @@
 //! When a worker waits a moment before it looks for what has come, so that more has.
 //!
-//! Many clients that share a server and ask little at a time are served in many small batches, each of which costs the worker two system
-//! calls for the server, and the server a wake-up. A pause of some microseconds makes the batches larger, as interrupt moderation does in
-//! network cards. It pays while there are clients of whom something may come: those that asked a moment ago and have had their answers.
-//! Where few clients ask, or much at a time, each would only wait longer, and there is no pause.
+//! Many clients that share a server and ask little at a time are served in many small batches, each of which costs the
+//! worker two system calls for the server, and the server a wake-up. A pause of some microseconds makes the batches
+//! larger, as interrupt moderation does in network cards. It pays while there are clients of whom something may come:
+//! those that asked a moment ago and have had their answers. Where few clients ask, or much at a time, each would only
+//! wait longer, and there is no pause.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -12,7 +13,8 @@ use pool::Time;
 /// How long a pause is. In it, at [`MIN_REQUESTS`], at least one request comes.
 const PAUSE: Duration = Duration::from_micros(30);
 
-/// Requests and clients are counted for so long: about as long as a client that is busy takes for an answer and the next request.
+/// Requests and clients are counted for so long: about as long as a client that is busy takes for an answer and the
+/// next request.
 const WINDOW: Duration = Duration::from_millis(4);
 
 /// In a window with fewer requests (40,000 a second) pauses would gather nothing.
@@ -24,9 +26,7 @@ const MIN_AWAY: u32 = 16;
 /// A worker that has got so many requests in one look has a batch already.
 const ENOUGH: u32 = 16;
 
-/// See the file's head.
 pub(super) struct Gathering {
-    /// Sleep is exact enough.
     able: bool,
     /// When the window ends that is being counted.
     ends: Time,
@@ -40,7 +40,6 @@ pub(super) struct Gathering {
     under_way: u32,
 }
 
-/// What a window had.
 #[derive(Clone, Copy, Default)]
 struct Count {
     requests: u32,
@@ -60,8 +59,8 @@ impl Gathering {
         }
     }
 
-    /// Prepares the thread that is to pause: sleep ends when it should, not up to 50 us later (`PR_SET_TIMERSLACK`). Where the clock has
-    /// ticks of milliseconds, nobody pauses.
+    /// Prepares the thread that is to pause: sleep ends when it should, not up to 50 us later (`PR_SET_TIMERSLACK`).
+    /// Where the clock has ticks of milliseconds, nobody pauses.
     pub(super) fn prepare(&mut self) {
         let resolution = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
         let exact = resolution.tv_sec == 0 && resolution.tv_nsec <= 1000;
@@ -109,7 +108,8 @@ impl Gathering {
 mod tests {
     use super::*;
 
-    /// `clients` ask in turn, `batch` at a time and every `gap`; whether a pause pays in the end, and with `waiting` of them under way.
+    /// `clients` ask in turn, `batch` at a time and every `gap`; whether a pause pays in the end, and with `waiting` of
+    /// them under way.
     fn pays(clients: usize, batch: usize, gap: Duration, waiting: usize) -> bool {
         let (mut gathering, mut counted, mut now) = (Gathering::new(), vec![0; clients], Time(1));
         let mut turn = (0..clients).cycle();

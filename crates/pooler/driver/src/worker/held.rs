@@ -1,10 +1,9 @@
-//! Input that a session has not consumed yet. However small the pieces in which it arrives and is consumed, each byte is copied only so
-//! many times: what arrives is appended, and what was consumed is dropped in large parts.
+//! Input that a session has not consumed yet. However small the pieces in which it arrives and is consumed, each byte
+//! is copied only so many times: what arrives is appended, and what was consumed is dropped in large parts.
 
 /// What stands for [`seam::Outbox::UNTIL_WOKEN`] here.
 const UNTIL_WOKEN: u32 = u32::MAX;
 
-/// See the file's head.
 #[derive(Default)]
 pub(super) struct Held {
     bytes: Vec<u8>,
@@ -64,7 +63,8 @@ impl Held {
         }
     }
 
-    /// Whether the session is to see it: it has what it needs, or all that is kept for it. Never one that waits until it is woken.
+    /// Whether the session is to see it: it has what it needs, or all that is kept for it. Never one that waits until
+    /// it is woken.
     pub(super) fn is_enough(&self, most: usize) -> bool {
         self.need != UNTIL_WOKEN && self.len() >= (self.need as usize).min(most)
     }

@@ -74,7 +74,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.servers.iter().take(limit).map(one).collect()
     }
 
-    /// What operators call a client: unlike its tag never another's, so that an order which comes late hits nobody else.
+    /// What operators call a client: unlike its tag never another's, so that an order which comes late hits nobody
+    /// else.
     fn client_id(&self, client: &super::clients::ClientConn<P::Client>) -> u64 {
         u64::from(client.serial) * self.shared.mailboxes.len() as u64 + u64::from(self.number)
     }

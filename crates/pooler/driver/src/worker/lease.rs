@@ -6,17 +6,30 @@ use seam::PoolId;
 /// What a client has of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lease {
-    /// Nothing.
     None,
-    /// A place in its queue. Without a ticket it was granted a server that is on its way, or was refused one: that needs no
-    /// deadline, because nothing but messages between live workers and work of this one stands between it and the outcome.
-    Waiting { pool: PoolId, ticket: Option<Ticket>, wish: Wish },
+    /// A place in its queue. Without a ticket it was granted a server that is on its way, or was refused one: that
+    /// needs no deadline, because nothing but messages between live workers and work of this one stands between it and
+    /// the outcome.
+    Waiting {
+        pool: PoolId,
+        ticket: Option<Ticket>,
+        wish: Wish,
+    },
     /// A server, by its slot here.
-    Held { server: u32 },
+    Held {
+        server: u32,
+    },
     /// A wish to share a server with others.
-    Joining { pool: PoolId },
-    /// A share of a server; `place` is where the client stands among those who share it. `heard`: its session has got input since.
-    Shared { server: u32, place: u32, heard: bool },
+    Joining {
+        pool: PoolId,
+    },
+    /// A share of a server; `place` is where the client stands among those who share it. `heard`: its session has got
+    /// input since.
+    Shared {
+        server: u32,
+        place: u32,
+        heard: bool,
+    },
 }
 
 impl Lease {

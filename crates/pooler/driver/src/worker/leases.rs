@@ -42,7 +42,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = self.client_waiter(slot, client.waiter);
-        // It may be part of a login. Nobody gets so far without a password, so its place is its own, however long the database takes.
+        // It may be part of a login. Nobody gets so far without a password, so its place is its own, however long the
+        // database takes.
         if !self.leave_lobby(slot) {
             self.push_crowded(slot);
             return false;
@@ -84,7 +85,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         false
     }
 
-    /// The client leaves the queue. Returns how long it has waited there; `None` if a server or a refusal is on its way, or it did not wait.
+    /// The client leaves the queue. Returns how long it has waited there; `None` if a server or a refusal is on its
+    /// way, or it did not wait.
     pub(super) fn withdraw(&mut self, slot: usize) -> Option<Duration> {
         let client = self.clients.get_mut(slot)?;
         let (pool, ticket) = match client.lease {
@@ -558,7 +560,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Demand::Reclaim(pool) => {
                 let (host, mut demands) = (Arc::clone(&self.host), Vec::new());
-                // Both under the pool's lock: else another worker could tell in between of a server to spare, which would be no news yet.
+                // Both under the pool's lock: else another worker could tell in between of a server to spare, which
+                // would be no news yet.
                 self.operate(&pool, |guarded| {
                     if !guarded.pool.reclaim(now) {
                         host.registry.reclaim_failed(&pool, &mut demands);

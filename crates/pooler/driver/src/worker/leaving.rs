@@ -20,11 +20,13 @@ use crate::{client_state::State, listener::Sent, mailbox::Admitted, reactor::Rea
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A client that waits for a server, has sent nothing more and ends its side later than this has given up: one that ends its side on
-/// purpose does so right behind what it asks, and places in line are not for clients that have run into their own time-outs.
+/// A client that waits for a server, has sent nothing more and ends its side later than this has given up: one that
+/// ends its side on purpose does so right behind what it asks, and places in line are not for clients that have run
+/// into their own time-outs.
 const PROMPT_END: Duration = Duration::from_millis(250);
 
-/// How long the last words to clients and the cancelling of what they have asked for may take when the worker is to end at once.
+/// How long the last words to clients and the cancelling of what they have asked for may take when the worker is to end
+/// at once.
 const STOP_TIME: Duration = Duration::from_secs(2);
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
@@ -89,7 +91,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         told
     }
 
-    /// A client will say no more. What it is owed it gets, if its protocol lets it end its side before that, and it has gone then.
+    /// A client will say no more. What it is owed it gets, if its protocol lets it end its side before that, and it has
+    /// gone then.
     pub(super) fn on_end_of_input(&mut self, slot: usize) {
         if !self.is_owed_answers(slot) {
             return self.push_client_gone(slot);
@@ -124,7 +127,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             && may_be_owed
     }
 
-    /// A client has ended its side, and may have all its answers: then it is closed, unless it has asked for more before.
+    /// A client has ended its side, and may have all its answers: then it is closed, unless it has asked for more
+    /// before.
     pub(super) fn on_answered(&mut self, slot: usize) {
         let client = &self.clients[slot];
         if client.closing || self.has_more_to_hear(slot) || (!client.held.is_empty() && self.is_withheld(slot)) {
@@ -289,7 +293,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Closes a client's connection, or first has it watched whether the client has heard that it is sent away.
     fn close_connection(&mut self, client: &ClientConn<P::Client>) {
         let tcp = self.host.listeners[usize::from(client.listener)].tcp;
-        // Where the connection is closed at once, what comes from the client then resets it, and the client may not see what it was told.
+        // Where the connection is closed at once, what comes from the client then resets it, and the client may not see
+        // what it was told.
         let told = client.sent_away.is_some() || client.story.end.is_error();
         let stranger = client.pool.is_none();
         if !(told && tcp && self.partings.make_room(stranger)) {

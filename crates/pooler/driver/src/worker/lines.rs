@@ -1,13 +1,11 @@
-//! Where the clients of a listener stand in line for what time brings them: those who log in, and those who have nothing to do. Knows no limits.
+//! Where the clients of a listener stand in line for what time brings them: those who log in, and those who have
+//! nothing to do. Knows no limits.
 
 use pool::{IdleQueue, IdleTicket, Time};
 
-/// Which line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Line {
-    /// Not yet logged in.
     Login,
-    /// Nothing in progress.
     Idle,
     /// Nothing in progress, and it holds a server: what it has there would be lost, so it is evicted last.
     Pinned,
@@ -45,7 +43,6 @@ impl Lines {
         Some((slot as usize, since))
     }
 
-    /// All in a line.
     pub(super) fn all(&self, line: Line) -> impl Iterator<Item = (usize, Time)> {
         self.line(line).iter().map(|(slot, since)| (slot as usize, since))
     }

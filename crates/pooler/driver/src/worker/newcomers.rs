@@ -1,8 +1,8 @@
-//! Newcomers for whom there is no place: they wait for one at the worker that accepts, which has not begun to listen to them. One that waits
-//! too long is let in to be told that there is no room.
+//! Newcomers for whom there is no place: they wait for one at the worker that accepts, which has not begun to listen to
+//! them. One that waits too long is let in to be told that there is no room.
 //!
-//! A place goes to the first whose address has fewest clients that have not logged in. Where all that may wait do, the address with most of
-//! them loses the last one, if the newcomer's address has fewer, by two at least.
+//! A place goes to the first whose address has fewest clients that have not logged in. Where all that may wait do, the
+//! address with most of them loses the last one, if the newcomer's address has fewer, by two at least.
 
 use std::{collections::HashMap, sync::atomic::Ordering::SeqCst, time::Duration};
 
@@ -110,7 +110,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.host.listeners[listener].newcomers.fetch_sub(1, SeqCst);
     }
 
-    /// Refuses all that wait.
     pub(super) fn refuse_newcomers(&mut self) {
         for listener in 0..self.host.listeners.len() {
             while self.newcomers.any(listener as u32) {

@@ -1,5 +1,6 @@
-//! Connections that we have ended and whose clients have not yet ended theirs: kept for a few seconds to see whether they do.
-//! Those that do not have vanished or are frozen, which is what an operator wants to know. Knows sockets, no clients.
+//! Connections that we have ended and whose clients have not yet ended theirs: kept for a few seconds to see whether
+//! they do. Those that do not have vanished or are frozen, which is what an operator wants to know. Knows sockets, no
+//! clients.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,11 +15,10 @@ use crate::{
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// How often those that have not are looked at.
 const LOOK: Duration = Duration::from_millis(250);
-/// A worker watches at most this many at a time, since each takes a descriptor. It closes further ones without a look, first those of
-/// clients that had not logged in.
+/// A worker watches at most this many at a time, since each takes a descriptor. It closes further ones without a look,
+/// first those of clients that had not logged in.
 const MAX_PARTINGS: usize = 256;
 
-/// See the file's head.
 pub(super) struct Partings<R: Reactor> {
     /// In the order in which they were ended.
     waiting: VecDeque<Parting<R::Socket>>,

@@ -1,5 +1,5 @@
-//! Asking pools under their locks, where their servers are on this worker, and how pools, workers and sessions are named. Calls no
-//! session: what comes of a question is left as actions and work, or told to another worker.
+//! Asking pools under their locks, where their servers are on this worker, and how pools, workers and sessions are
+//! named. Calls no session: what comes of a question is left as actions and work, or told to another worker.
 
 use std::{
     collections::{VecDeque, hash_map::Entry},
@@ -64,13 +64,12 @@ fn operate<T>(
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- asking ----
 
-    /// A client as its pool knows it: its worker and its slot there, since clients of several workers wait in one queue, and a number
-    /// that is new for each wish that could be confused with another.
+    /// A client as its pool knows it: its worker and its slot there, since clients of several workers wait in one
+    /// queue, and a number that is new for each wish that could be confused with another.
     pub(super) fn client_waiter(&self, slot: usize, number: u32) -> WaiterId {
         WaiterId(u64::from(number) << 32 | u64::from(self.client_tag(slot).0))
     }
 
-    /// The same for a mux.
     pub(super) fn mux_waiter(&self, number: u32) -> WaiterId {
         self.client_waiter(MUX as usize, number)
     }
@@ -80,7 +79,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         operate(pool, &mut self.actions, &self.host.registry.alarms, self.now, f)
     }
 
-    /// The same for a pool that this worker knows. What all workers share is not counted up and down for it: that would go from core to core.
+    /// The same for a pool that this worker knows. What all workers share is not counted up and down for it: that would
+    /// go from core to core.
     pub(super) fn operate_known<T>(&mut self, pool: PoolId, f: impl FnOnce(&mut Guarded) -> T) -> T {
         let pool = self.pools.get(&pool).expect("it has a server, or a client that asks for one, here");
         operate(pool, &mut self.actions, &self.host.registry.alarms, self.now, f)

@@ -1,7 +1,7 @@
 //! What sessions leave for each other across workers. Knows nothing of what it means.
 //!
-//! A session that posts more than the others' workers can take is not listened to until they have caught up: the bytes that wait in
-//! a mailbox are bounded by [`MAX_POSTED`] and what one more receive can bring.
+//! A session that posts more than the others' workers can take is not listened to until they have caught up: the bytes
+//! that wait in a mailbox are bounded by [`MAX_POSTED`] and what one more receive can bring.
 
 use std::{
     ops::Range,
@@ -20,8 +20,8 @@ use crate::{
     reactor::Reactor,
 };
 
-/// Bytes that may wait in a worker's mailbox before sessions that post are listened to no more. Each post counts with what it takes
-/// itself.
+/// Bytes that may wait in a worker's mailbox before sessions that post are listened to no more. Each post counts with
+/// what it takes itself.
 const MAX_POSTED: usize = 4 << 20;
 
 /// What a post takes beside its bytes, which posts to several share.

@@ -1,5 +1,5 @@
-//! What a session sends to a server when that is granted leaves in one system call with the client's request, which is handed over next: the
-//! database is woken once.
+//! What a session sends to a server when that is granted leaves in one system call with the client's request, which is
+//! handed over next: the database is woken once.
 
 use pool::ServerId;
 use seam::{Bytes, Effect, Outbox, Peer, PoolId, Protocol, ServerTag};

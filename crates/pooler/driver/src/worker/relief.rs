@@ -1,13 +1,14 @@
 //! What newcomers get while a shared server is silent: another one.
 //!
-//! Redis does one thing at a time, so behind one long command all who share its server wait. But some commands hold up only their
-//! own connection: a script that runs for long (others are told `BUSY`), a write while writes are paused, a value for a client that
-//! does not read. From outside these look the same. So when the first answer has been due for longer than is usual, nobody joins
-//! any more, and one other server is asked for and asked (`Protocol::check`). Once that answers, newcomers go there, and the
-//! silent server is left to those who have sent something to it. While that is silent, too, they wait; no third is asked.
+//! Redis does one thing at a time, so behind one long command all who share its server wait. But some commands hold up
+//! only their own connection: a script that runs for long (others are told `BUSY`), a write while writes are paused, a
+//! value for a client that does not read. From outside these look the same. So when the first answer has been due for
+//! longer than is usual, nobody joins any more, and one other server is asked for and asked (`Protocol::check`). Once
+//! that answers, newcomers go there, and the silent server is left to those who have sent something to it. While that
+//! is silent, too, they wait; no third is asked.
 //!
-//! The same goes for a server that is to be given back and is not, because what comes for somebody takes long: nobody may join it, and
-//! for those who come meanwhile there may be another server.
+//! The same goes for a server that is to be given back and is not, because what comes for somebody takes long: nobody
+//! may join it, and for those who come meanwhile there may be another server.
 
 use std::{sync::Arc, time::Duration};
 

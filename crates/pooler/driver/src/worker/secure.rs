@@ -1,7 +1,8 @@
 //! Connections that go on in TLS: beginning the handshake, and what its end means. Knows no certificate.
 //!
-//! What the session has not consumed when it asks for TLS belongs to the handshake. The session hears nothing more until the handshake
-//! is done, and what it sends meanwhile is dropped. So no byte in the clear can be taken for one of the peer that TLS has proved.
+//! What the session has not consumed when it asks for TLS belongs to the handshake. The session hears nothing more
+//! until the handshake is done, and what it sends meanwhile is dropped. So no byte in the clear can be taken for one of
+//! the peer that TLS has proved.
 
 use std::{io, sync::Arc};
 

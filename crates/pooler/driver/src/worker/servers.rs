@@ -27,9 +27,7 @@ const MAX_HELD: usize = 64 << 10;
 /// What a server is doing, beyond being held or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    /// Logging in.
     Starting,
-    /// Idle or held.
     Live,
     /// Being reset or checked.
     Cleaning,
@@ -37,7 +35,6 @@ pub(super) enum Phase {
     Probing,
 }
 
-/// One server.
 pub(super) struct ServerConn<S> {
     pub(super) session: S,
     pub(super) conn: ConnId,
@@ -87,7 +84,8 @@ pub(super) struct ServerConn<S> {
 }
 
 impl<S> ServerConn<S> {
-    /// It may be used from now on. Says how long its last phase took, and which part of a start-up that was if it was one.
+    /// It may be used from now on. Says how long its last phase took, and which part of a start-up that was if it was
+    /// one.
     fn end_phase(&mut self, now: Time) -> (Duration, shared_pool::Phase) {
         self.phase = Phase::Live;
         self.attempts = None;
@@ -109,12 +107,13 @@ impl<S> HasSession for ServerConn<S> {
     }
 }
 
-/// How many pools try again at once because a server was let in. Each of these has as many more try if it is let in, too: an upstream
-/// that is full again is not asked by all pools at each success of one.
+/// How many pools try again at once because a server was let in. Each of these has as many more try if it is let in,
+/// too: an upstream that is full again is not asked by all pools at each success of one.
 const TRIES_AT_ONCE: u32 = 4;
 
-/// Whether the server that a pool is about to get tells others that their upstream is back: the pool has no other one, or could make none
-/// before. So a pool that is refused again and again for itself does not try each time that any server is made.
+/// Whether the server that a pool is about to get tells others that their upstream is back: the pool has no other one,
+/// or could make none before. So a pool that is refused again and again for itself does not try each time that any
+/// server is made.
 fn is_news(guarded: &Guarded) -> bool {
     let counts = guarded.pool.counts();
     guarded.pool.is_connecting_in_vain() || counts.idle + counts.in_use + counts.checking == 0
@@ -159,8 +158,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.rearm_server(slot);
     }
 
-    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the rest it needs at
-    /// least.
+    /// Lets the session consume input for as long as it makes progress. Returns how much it took, and how much of the
+    /// rest it needs at least.
     fn hand_server_input(&mut self, slot: usize, source: Source<'_>, bytes: &[u8]) -> (usize, usize) {
         let tag = self.server_tag(slot);
         let id = self.servers[slot].id;

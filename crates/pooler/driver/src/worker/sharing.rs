@@ -1,11 +1,13 @@
 //! Servers that the clients of a worker share. To the pool they are one holder: the worker's mux for that pool.
 //!
-//! Clients join and leave without a word to the pool, so it is asked once for many of their requests. So that it can apply its rules all
-//! the same (life times, generations, others who wait), a mux gives its server back from time to time: nobody joins it any more, who has a
-//! share sends nothing more, and when the last reply has come the server is checked in and asked for anew.
+//! Clients join and leave without a word to the pool, so it is asked once for many of their requests. So that it can
+//! apply its rules all the same (life times, generations, others who wait), a mux gives its server back from time to
+//! time: nobody joins it any more, who has a share sends nothing more, and when the last reply has come the server is
+//! checked in and asked for anew.
 //!
-//! What clients send to a shared server is collected while their requests are taken one after another, and leaves in one system call.
-//! What becomes of clients that do not read is in `stalls`, and of those who come while a server is silent in `relief`.
+//! What clients send to a shared server is collected while their requests are taken one after another, and leaves in
+//! one system call. What becomes of clients that do not read is in `stalls`, and of those who come while a server is
+//! silent in `relief`.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -130,7 +132,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         !self.clients[slot].lease.is_waiting()
     }
 
-    /// Whether one more may wait for a share: as many as may wait for servers of the pool. Those who have gone are forgotten first.
+    /// Whether one more may wait for a share: as many as may wait for servers of the pool. Those who have gone are
+    /// forgotten first.
     fn has_room(&mut self, pool: PoolId) -> bool {
         // A pool that is forgotten tells those who wait for it, in time.
         let most = self.pool(pool).map_or(0, |pool| pool.spec().config.max_waiters as usize);
@@ -431,8 +434,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.take_mux(server)
     }
 
-    /// Whether a client's input must wait because of the server that it shares: that is to be given back, or does not take what it gets.
-    /// A client that has just got its share, and was not `heard` yet, is heard before the server is given back.
+    /// Whether a client's input must wait because of the server that it shares: that is to be given back, or does not
+    /// take what it gets. A client that has just got its share, and was not `heard` yet, is heard before the server is
+    /// given back.
     pub(super) fn is_share_withheld(&self, server: usize, heard: bool) -> bool {
         let server = &self.servers[server];
         let yielding = server.share.as_ref().is_some_and(|share| share.yielding);
@@ -498,7 +502,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     // ---- time ----
 
-    /// Those who wait for a share of a server that takes nobody are in no queue of the pool: their time is looked at here.
+    /// Those who wait for a share of a server that takes nobody are in no queue of the pool: their time is looked at
+    /// here.
     fn end_long_joining(&mut self, pool: &Arc<SharedPool>, silent: bool) {
         let takes_nobody = |mux: &&mut Mux| matches!(mux.place, Place::Serving(_)) && !mux.joining.is_empty();
         let Some(mux) = self.mux(pool.id).filter(takes_nobody) else { return };
@@ -507,7 +512,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let silence = self.share(server as usize).silence;
         joining.retain(|joiner| self.still_joins(pool.id, joiner));
         let (config, now) = (&pool.spec().config, self.now);
-        // Where the server is silent, it is Redis that they wait for; what they waited for that does not count afterwards.
+        // Where the server is silent, it is Redis that they wait for; what they waited for that does not count
+        // afterwards.
         let waited = |joiner: &Joiner| match silent {
             true => (now - joiner.since, config.unavailable_wait_time),
             false => (now - silence.others_since(joiner.since), config.max_wait_time),

@@ -2,9 +2,9 @@
 //!
 //! A request must hit the query it was meant for and no other. So while one is under way, the server is withheld from
 //! everybody else, and its holder is not listened to, because its next query must not be hit either. What became of a
-//! request is known when the database closes the side connection: by then it has sent its signal. Where that is not seen (it takes
-//! too long, or the connection breaks) the request may still arrive, and the server is never lent again. A request for a
-//! connection in TLS goes in TLS, too, and is not sent at all if that cannot be had.
+//! request is known when the database closes the side connection: by then it has sent its signal. Where that is not
+//! seen (it takes too long, or the connection breaks) the request may still arrive, and the server is never lent again.
+//! A request for a connection in TLS goes in TLS, too, and is not sent at all if that cannot be had.
 
 use std::{io, rc::Rc, time::Duration};
 
@@ -48,7 +48,6 @@ pub(super) struct Side {
 enum Step {
     /// The connection must be secured before anything is said.
     Ask(Upgrade, Box<Channel>),
-    /// That was asked for.
     Asked(u8, Box<Channel>),
     /// The handshake is under way.
     Handshake,
@@ -101,8 +100,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Whether the client's input must wait because a cancel request is under way for the server it holds, or on account of one that
-    /// it shares; or until it has a place with its database and its user.
+    /// Whether the client's input must wait because a cancel request is under way for the server it holds, or on
+    /// account of one that it shares; or until it has a place with its database and its user.
     pub(super) fn is_withheld(&self, slot: usize) -> bool {
         if self.clients[slot].on_doorstep {
             return true;
@@ -114,7 +113,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes` there.
+    /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes`
+    /// there.
     pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
         let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
         let peer = match &server.address {

@@ -1,4 +1,5 @@
-//! Whether a shared server is silent: its answer has been due for longer than answers usually take. What is done then is in `relief`.
+//! Whether a shared server is silent: its answer has been due for longer than answers usually take. What is done then
+//! is in `relief`.
 
 use std::time::Duration;
 
@@ -22,7 +23,6 @@ pub(super) struct Silence {
     due: Option<Time>,
     /// For longer than is usual.
     long: bool,
-    /// When it was over last.
     over: Option<Time>,
 }
 
@@ -66,7 +66,6 @@ impl RoundTrips {
         self.0.entry(pool).or_default()
     }
 
-    /// A pool is gone.
     pub(super) fn forget(&mut self, pool: PoolId) {
         self.0.remove(&pool);
     }

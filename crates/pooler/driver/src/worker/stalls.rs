@@ -1,10 +1,11 @@
 //! Clients of a shared server that do not read what comes for them.
 //!
-//! Redis would keep what a client has not read; here a server is listened to no more from a bound on, and all whose answers come behind
-//! wait. So from then on nobody joins those of that server any more: newcomers go to another one (`relief`). If somebody is
-//! behind, what comes for the client is kept, as far as there is room; where there is none, they wait for a bounded time in
-//! all, however many clients stall, however often, and however much they read in between, and then those are disconnected. A
-//! client that keeps nobody waiting may take its time, as long as it reads at all.
+//! Redis would keep what a client has not read; here a server is listened to no more from a bound on, and all whose
+//! answers come behind wait. So from then on nobody joins those of that server any more: newcomers go to another one
+//! (`relief`). If somebody is behind, what comes for the client is kept, as far as there is room; where there is none,
+//! they wait for a bounded time in all, however many clients stall, however often, and however much they read in
+//! between, and then those are disconnected. A client that keeps nobody waiting may take its time, as long as it reads
+//! at all.
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ pub(super) const MAX_BEHIND: usize = 256 << 10;
 /// Bytes that a worker keeps for all clients that do not read while others wait behind them.
 const MAX_KEPT: usize = 128 << 20;
 
-/// So long, over all stalls of a shared server, do others wait for clients that do not read. The look at it comes up to a tick later.
+/// So long, over all stalls of a shared server, do others wait for clients that do not read. The look at it comes up to
+/// a tick later.
 const OTHERS_WAIT: Duration = Duration::from_millis(40);
 
 /// Once others have waited for so long, a client that begins to stall is disconnected at once.
@@ -44,17 +46,14 @@ pub(super) struct Stall {
 /// What a shared server has seen of stalls.
 #[derive(Default)]
 pub(super) struct Stalled {
-    /// Clients that stall it.
     clients: u32,
     /// Up to when the time is counted that others wait for these.
     counted: Time,
-    /// What has been counted.
     others_waited: Duration,
     ever: bool,
 }
 
 impl Stalled {
-    /// Some client stalls it.
     pub(super) fn is_any(&self) -> bool {
         self.clients > 0
     }
@@ -122,7 +121,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// The client is no more.
     pub(super) fn forget_reader(&mut self, slot: usize) {
         self.stalls.retain(|stall| stall.client as usize != slot);
     }
@@ -140,7 +138,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.rearm_server(server);
     }
 
-    /// The server has gone.
     pub(super) fn forget_stalls(&mut self, server: usize) {
         self.stalls.retain(|stall| !stall.holds || stall.server as usize != server);
     }
@@ -156,8 +153,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         others.then_some(stalled.others_waited)
     }
 
-    /// Keeps what comes for clients that keep others waiting, as far as there is room. Disconnects them otherwise, and clients that do
-    /// not read at all.
+    /// Keeps what comes for clients that keep others waiting, as far as there is room. Disconnects them otherwise, and
+    /// clients that do not read at all.
     pub(super) fn look_at_stalls(&mut self) {
         let mut late = Vec::new();
         let now = self.now;

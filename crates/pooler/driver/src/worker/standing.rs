@@ -39,7 +39,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Something has come from a server or from the client that holds it: neither waits for the other any more, as far as can be told.
+    /// Something has come from a server or from the client that holds it: neither waits for the other any more, as far
+    /// as can be told.
     pub(super) fn note_moved(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
         server.moved = self.now;
@@ -54,8 +55,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Finds servers that wait for the rest of what their holders ask for, and has these stand as clients in a transaction. What a
-    /// pinned server still has to say is not known: where its holder has ended its side, the quiet tells that it has said all.
+    /// Finds servers that wait for the rest of what their holders ask for, and has these stand as clients in a
+    /// transaction. What a pinned server still has to say is not known: where its holder has ended its side, the quiet
+    /// tells that it has said all.
     pub(super) fn look_for_awaited(&mut self) {
         let quiet = |(slot, server): (usize, &ServerConn<P::Server>)| {
             let holder =
@@ -133,7 +135,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Has a client stand in the line of its state, if there is one. `anew`: as the last one, even if it stood there before.
+    /// Has a client stand in the line of its state, if there is one. `anew`: as the last one, even if it stood there
+    /// before.
     pub(super) fn stand_in_line(&mut self, slot: usize, anew: bool) {
         let client = &mut self.clients[slot];
         let line = match (client.state, client.lease) {

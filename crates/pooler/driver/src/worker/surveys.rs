@@ -1,5 +1,5 @@
-//! A question of one client's session to those of all clients: it goes from worker to worker, each of which adds what its clients
-//! say, and back to where it was asked.
+//! A question of one client's session to those of all clients: it goes from worker to worker, each of which adds what
+//! its clients say, and back to where it was asked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,6 @@ use crate::{
 };
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// A session asks.
     pub(super) fn begin_survey(&mut self, client: ClientTag, question: &[u8]) {
         let Some(serial) = self.clients.get(client.slot()).map(|client| client.serial) else { return };
         let asker = Asker { tag: client, serial };
@@ -59,7 +58,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Everybody was asked.
     pub(super) fn on_survey_done(&mut self, survey: &Survey) {
         let Survey { asker, answer, .. } = survey;
         let slot = asker.tag.slot();

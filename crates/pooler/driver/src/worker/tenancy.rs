@@ -1,5 +1,6 @@
-//! Clients that have logged in and wait for a place with their database or their user. Till then their sessions are handed nothing, what is
-//! wished for them is kept back, the answer to the login first of all, and for the listener they are still to log in.
+//! Clients that have logged in and wait for a place with their database or their user. Till then their sessions are
+//! handed nothing, what is wished for them is kept back, the answer to the login first of all, and for the listener
+//! they are still to log in.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,6 @@ use crate::{
 /// What is kept back for one client: the answer to its login, and the wishes that came with it.
 const MAX_KEPT: usize = 256;
 
-/// A client that waits.
 pub(super) struct OnDoorstep {
     slot: usize,
     /// None: it gets no place, since its database is drained.
@@ -29,7 +29,8 @@ pub(super) struct OnDoorstep {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// A client has logged in. One that has no place as another user hears nothing of what is wished for it behind that.
+    /// A client has logged in. One that has no place as another user hears nothing of what is wished for it behind
+    /// that.
     pub(super) fn log_in(&mut self, out: &mut Outbox, at: usize) {
         let Effect::LoggedIn { client: who, pool, ref user } = out.effects[at] else { unreachable!("it is a login") };
         let slot = who.slot();

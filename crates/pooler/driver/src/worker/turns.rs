@@ -1,4 +1,5 @@
-//! The loop of a worker, in parts: a thread of its own goes through all of them, a [`Crew`](crate::Crew) is told when to do which.
+//! The loop of a worker, in parts: a thread of its own goes through all of them, a [`Crew`](crate::Crew) is told when
+//! to do which.
 
 use std::{
     io,
@@ -24,7 +25,6 @@ const MAX_MAIL: usize = 256;
 pub(crate) struct Sleep {
     /// Nothing is left to be done.
     pub(crate) permitted: bool,
-    /// Something is due then.
     pub(crate) at_most: Option<Duration>,
 }
 
@@ -40,10 +40,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         Ok(())
     }
 
-    /// Begins a turn: does what time has made due, and says how long there may be a wait now. `None`: the worker has ended.
+    /// Begins a turn: does what time has made due, and says how long there may be a wait now. `None`: the worker has
+    /// ended.
     ///
-    /// A turn goes on with [`wait`](Self::wait), with [`handle_next`](Self::handle_next) until there is nothing left, and ends with
-    /// [`handle_mail`](Self::handle_mail).
+    /// A turn goes on with [`wait`](Self::wait), with [`handle_next`](Self::handle_next) until there is nothing left,
+    /// and ends with [`handle_mail`](Self::handle_mail).
     pub(crate) fn get_ready(&mut self) -> Option<Sleep> {
         self.now = self.host.clock.now();
         if self.has_stopped() {
@@ -127,7 +128,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// No client is left or can come, here or on another worker, which may need the servers and pools that are looked after here.
+    /// No client is left or can come, here or on another worker, which may need the servers and pools that are looked
+    /// after here.
     fn is_last_client_gone(&self) -> bool {
         // First whether any can come: a client that is accepted is counted before the listening socket is let go.
         let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;

@@ -1,5 +1,5 @@
-//! Clients that hold a server of their own and do not read what comes from it: while others wait for that server, their time is bounded.
-//! (`stalls` does the same, in another way, for servers that are shared.)
+//! Clients that hold a server of their own and do not read what comes from it: while others wait for that server, their
+//! time is bounded. (`stalls` does the same, in another way, for servers that are shared.)
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -25,7 +25,8 @@ pub(super) struct Unread {
 pub(super) type AllUnread = HashMap<u32, Unread>;
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Looks at the clients whose servers wait for them, and disconnects those that have not read for long, where others wait.
+    /// Looks at the clients whose servers wait for them, and disconnects those that have not read for long, where
+    /// others wait.
     pub(super) fn look_at_unread(&mut self) {
         let before = std::mem::take(&mut self.unread);
         let (now, mut late) = (self.now, Vec::new());

@@ -1,8 +1,8 @@
-//! Unused pools are forgotten, with all that is kept of them, as if they had never been: what a client may make up has no other
-//! end. The first worker looks at all of them, a few at a time.
+//! Unused pools are forgotten, with all that is kept of them, as if they had never been: what a client may make up has
+//! no other end. The first worker looks at all of them, a few at a time.
 //!
-//! A pool is forgotten under its lock, so a client that comes at that moment is either seen, and the pool stays, or finds it
-//! [gone](SharedPool::is_gone), and its session asks for the pool's id anew.
+//! A pool is forgotten under its lock, so a client that comes at that moment is either seen, and the pool stays, or
+//! finds it [gone](SharedPool::is_gone), and its session asks for the pool's id anew.
 
 use std::{sync::Arc, time::Duration};
 

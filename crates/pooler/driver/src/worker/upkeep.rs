@@ -1,5 +1,5 @@
-//! What happens because time passes. Called once per tick. It looks only at the heads of queues, at the servers that are held, which
-//! are few, and four times a second at idle clients if a pool has an idle time of its own.
+//! What happens because time passes. Called once per tick. It looks only at the heads of queues, at the servers that
+//! are held, which are few, and four times a second at idle clients if a pool has an idle time of its own.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -39,7 +39,6 @@ pub(super) struct OwnTimes {
 }
 
 impl OwnTimes {
-    /// A pool has these.
     pub(super) fn note(&mut self, timeouts: &PoolTimeouts) {
         self.client_idle |= timeouts.client_idle.is_some();
         self.held |= timeouts.query.is_some() || timeouts.transaction_idle.is_some();

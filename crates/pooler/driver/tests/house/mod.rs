@@ -17,7 +17,6 @@ use driver::{Address, Driver, DriverConfig, Handle, ListenerSpec, PoolSpec, Pool
 use pool::{GateConfig, PoolConfig};
 use seam::{PoolId, Protocol};
 
-/// The only pool.
 pub const POOL: PoolId = PoolId(0);
 
 /// An upstream whose connections are served one thread each, with their numbers; and how many there have been.

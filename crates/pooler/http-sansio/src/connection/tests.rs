@@ -47,7 +47,6 @@ impl Peer {
         }
     }
 
-    /// The client says this.
     fn hear(&mut self, bytes: impl AsRef<[u8]>) {
         self.held.extend_from_slice(bytes.as_ref());
         self.read();
@@ -251,7 +250,8 @@ fn an_owner_may_end_the_connection() {
     assert!(matches!(peer.connection.end(), Some(End::Fault(_))));
 }
 
-/// A frame without flags but END_HEADERS and END_STREAM, with the head of a GET of `/PATH` (RFC 9113, section 6.2; RFC 7541).
+/// A frame without flags but END_HEADERS and END_STREAM, with the head of a GET of `/PATH` (RFC 9113, section 6.2; RFC
+/// 7541).
 fn get2(stream: u8, path: &str, token: &str) -> Vec<u8> {
     let authorization = format!("Bearer {token}");
     let block = [

@@ -8,7 +8,6 @@ use http::Response;
 
 use crate::{Answer, Service, Stream, access::AnswerOptions, events::MAX_BEHIND};
 
-/// A body on its way.
 pub(super) struct Sending {
     stream: SendStream<Bytes>,
     /// None of them is empty.
@@ -22,7 +21,6 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// A body that is there.
     pub(super) fn whole(stream: SendStream<Bytes>, body: Vec<u8>) -> Self {
         let length = body.len();
         Self { stream, waiting: length, whole: length, pieces: VecDeque::from([Bytes::from(body)]), events: None }
@@ -43,7 +41,6 @@ impl Sending {
         self.waiting + length <= MAX_BEHIND
     }
 
-    /// Adds to them.
     pub(super) fn add(&mut self, bytes: &Bytes) {
         if !bytes.is_empty() {
             self.waiting += bytes.len();
@@ -56,8 +53,8 @@ impl Sending {
         self.stream.send_reset(Reason::CANCEL);
     }
 
-    /// Hands over what there is room for, up to what is `allowed`; that is `withheld` what is not. False if that was the last, or if nobody
-    /// wants it any more.
+    /// Hands over what there is room for, up to what is `allowed`; that is `withheld` what is not. False if that was
+    /// the last, or if nobody wants it any more.
     pub(super) fn feed(&mut self, allowed: &mut usize, withheld: &mut bool, context: &mut Context<'_>) -> bool {
         while let Some(piece) = self.pieces.front_mut() {
             if *allowed == 0 {

@@ -7,7 +7,6 @@ use h2::{RecvStream, server::SendResponse};
 
 use crate::{Denied, access::AnswerOptions, body::MAX_DROPPED, request::Asked};
 
-/// A request on its way.
 pub(super) struct Upload<C> {
     pub what: What<C>,
     pub options: AnswerOptions,
@@ -20,7 +19,6 @@ pub(super) struct Upload<C> {
     pub respond: SendResponse<Bytes>,
 }
 
-/// What is asked.
 pub(super) enum What<C> {
     /// Whether a browser may let its pages ask.
     Permission,
@@ -32,7 +30,8 @@ impl<C> Upload<C> {
         Self { what, options, body: Vec::new(), length: 0, denied: None, stream, respond }
     }
 
-    /// Takes what has come; `None`: the client has given it up. `most` is the largest body; what is held comes out of the `room`.
+    /// Takes what has come; `None`: the client has given it up. `most` is the largest body; what is held comes out of
+    /// the `room`.
     pub(super) fn receive(
         &mut self,
         most: usize,

@@ -1,4 +1,5 @@
-//! What stands for a socket to the crate h2: what it reads was put there before, and what it writes is taken away after.
+//! What stands for a socket to the crate h2: what it reads was put there before, and what it writes is taken away
+//! after.
 
 use std::{
     io,

@@ -60,7 +60,8 @@ fn told_of(stage: &mut Stage, server: ServerTag, said: &[u8], piece: usize) -> V
     told
 }
 
-/// The client has a cursor of one number at each of two hosts, and has been told another for that at the second, which is returned.
+/// The client has a cursor of one number at each of two hosts, and has been told another for that at the second, which
+/// is returned.
 fn two_of_one_number() -> (Stage, ServerTag, i64) {
     let (mut stage, servers) = Stage::with_hosts(2);
     stage.open(servers[0], SAME);

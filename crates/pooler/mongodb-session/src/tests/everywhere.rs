@@ -1,4 +1,5 @@
-//! Commands that go to all hosts or to one that is there no longer, requests that want no answer, and what ends with its connection.
+//! Commands that go to all hosts or to one that is there no longer, requests that want no answer, and what ends with
+//! its connection.
 
 use super::*;
 use crate::wire::{HEADER, MORE_TO_COME};

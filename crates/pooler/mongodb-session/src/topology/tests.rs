@@ -46,7 +46,8 @@ fn a_replica_set_that_was_made_anew_has_a_primary_after_a_while() {
     assert_eq!(topology.writable(), Some(0));
 }
 
-/// How often the monitors of a topology are asked from here on, and how often its client hears that a host does not serve.
+/// How often the monitors of a topology are asked from here on, and how often its client hears that a host does not
+/// serve.
 fn posts(out: &mut Outbox) -> (usize, usize) {
     let to = |effect: Effect| match effect {
         Effect::Post { to, .. } => to,

@@ -1,5 +1,5 @@
-//! Who is asked to give a permit up, and for whose wish. It looks at all members, so it is called only after a wish was denied. How wishes and
-//! permits are counted stands in the parent.
+//! Who is asked to give a permit up, and for whose wish. It looks at all members, so it is called only after a wish was
+//! denied. How wishes and permits are counted stands in the parent.
 
 use core::cmp::Reverse;
 
@@ -8,7 +8,6 @@ use super::{Budget, BudgetAction, MAX_SCOPES_OF_A_MEMBER, Member, MemberId};
 /// A wish that the permits that are there do not fulfil.
 #[derive(Clone, Copy)]
 struct Unmet {
-    /// Whose it is.
     member: MemberId,
     /// How many another member must have to be asked for any that it can spare.
     least: u32,
@@ -19,8 +18,8 @@ struct Unmet {
 }
 
 impl Budget {
-    /// Finds out which wishes are held up by members that have more, or that do not use what they have, and asks these to give up one
-    /// per wish.
+    /// Finds out which wishes are held up by members that have more, or that do not use what they have, and asks these
+    /// to give up one per wish.
     pub(super) fn rebalance(&mut self) {
         self.drowsy = false;
         for scope in &mut self.scopes {
@@ -127,14 +126,14 @@ impl Budget {
         self.first_to_ask(scopes, |id, member| member.left() >= least.max(1) && Some(id) != sake)
     }
 
-    /// Of those under all these caps that may have something that they have not used for long: the first to be asked. Who wishes for more
-    /// uses what it has.
+    /// Of those under all these caps that may have something that they have not used for long: the first to be asked.
+    /// Who wishes for more uses what it has.
     fn sleeper(&self, scopes: &[usize]) -> Option<MemberId> {
         self.first_to_ask(scopes, |_, member| member.left() > 0 && member.wanting == 0 && !member.awake)
     }
 
-    /// Of those under all these caps that fit, and that were not asked in vain: the one that has most, of equals the one that got its last
-    /// one before the others.
+    /// Of those under all these caps that fit, and that were not asked in vain: the one that has most, of equals the
+    /// one that got its last one before the others.
     fn first_to_ask(&self, scopes: &[usize], fits: impl Fn(MemberId, &Member) -> bool) -> Option<MemberId> {
         let candidates = self.present().filter(|&(id, member)| {
             let under_all = scopes.iter().all(|scope| member.scopes().iter().any(|s| *s as usize == *scope));
@@ -162,8 +161,9 @@ fn too_much_beside(has: u32) -> u32 {
 }
 
 impl Member {
-    /// How many another member must have to be asked for one for the sake of this one. A member that has some never gets the last one of
-    /// another, although it insists: what it gets may be kept, too, and would then never come back.
+    /// How many another member must have to be asked for one for the sake of this one. A member that has some never
+    /// gets the last one of another, although it insists: what it gets may be kept, too, and would then never come
+    /// back.
     fn too_much_for(&self, promised: u32) -> u32 {
         let least = too_much_beside(self.standing(promised));
         if self.left() > 0 { least.max(2) } else { least }

@@ -1,13 +1,13 @@
-//! What a server sees to that no client waits for: the next one that nobody needs is reset for it. What there is to be done its session
-//! knows.
+//! What a server sees to that no client waits for: the next one that nobody needs is reset for it. What there is to be
+//! done its session knows.
 
 use crate::{action::Action, event::Closed, slots::State, time::Time};
 
 use super::{Mode, Pool};
 
 impl Pool {
-    /// A server that nobody needs is to be reset, now or as soon as there is one. If the pool has none that comes free, one is connected;
-    /// if that fails, nothing is done.
+    /// A server that nobody needs is to be reset, now or as soon as there is one. If the pool has none that comes free,
+    /// one is connected; if that fails, nothing is done.
     pub fn errand(&mut self, now: Time) {
         let now = self.tick(now);
         if self.mode != Mode::Closed {

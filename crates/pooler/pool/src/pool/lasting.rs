@@ -1,4 +1,5 @@
-//! Those who keep servers for long: how many they may have, and who gives one back where the pool has become too small for all of them.
+//! Those who keep servers for long: how many they may have, and who gives one back where the pool has become too small
+//! for all of them.
 
 use alloc::vec::Vec;
 
@@ -10,8 +11,9 @@ use super::{Mode, Pool};
 const ASKED_AGAIN: u64 = 5_000_000_000;
 
 impl Pool {
-    /// At most this many servers the pool can have under other limits than its own, if no other pool under these has any; `u32::MAX`: any
-    /// number. Those who keep servers for long have one less. Holds from the next call on, which [`Pool::handle_timeout`] may be.
+    /// At most this many servers the pool can have under other limits than its own, if no other pool under these has
+    /// any; `u32::MAX`: any number. Those who keep servers for long have one less. Holds from the next call on, which
+    /// [`Pool::handle_timeout`] may be.
     pub fn note_room(&mut self, room: u32) {
         self.room = room;
     }
@@ -36,8 +38,8 @@ impl Pool {
         }
     }
 
-    /// How many servers that are kept for long are to come back: the pool has become smaller, all servers that it has are kept for long, and
-    /// a waiter is there that would not keep one.
+    /// How many servers that are kept for long are to come back: the pool has become smaller, all servers that it has
+    /// are kept for long, and a waiter is there that would not keep one.
     #[inline]
     fn excess(&self) -> u32 {
         let lasting = self.slots.lasting();
@@ -82,8 +84,8 @@ impl Pool {
         }
     }
 
-    /// Which servers are to be asked for beside those that have been, and when: those that were kept for longest, and last of all what is
-    /// known to be kept for other reasons than a request.
+    /// Which servers are to be asked for beside those that have been, and when: those that were kept for longest, and
+    /// last of all what is known to be kept for other reasons than a request.
     fn to_be_asked(&self, excess: u32, now: Time) -> Vec<(ServerId, Time)> {
         let (asked, mut others): (Vec<_>, Vec<_>) =
             self.slots.all_lasting().partition(|(_, slot)| slot.asked.is_some_and(|at| at.after(ASKED_AGAIN) > now));

@@ -10,8 +10,9 @@ use crate::{
 
 use super::{Mode, Pool};
 
-/// The last server is given up before its turn is over if nobody has used it for this part of a turn. Shorter, and two pools
-/// with one client each would open a connection for each request. Also how often the budget hears of a pool that presses.
+/// The last server is given up before its turn is over if nobody has used it for this part of a turn. Shorter, and two
+/// pools with one client each would open a connection for each request. Also how often the budget hears of a pool that
+/// presses.
 const QUIET_PART: u64 = 16;
 
 /// What a pool and the budget have told each other, beside wishes and permits.
@@ -25,11 +26,9 @@ pub(super) struct Sharing {
     queued: Time,
     /// When the budget was last told that nobody got a server for long.
     insisted: Time,
-    /// It has yet to be told.
     insists: bool,
     /// When the budget was last told that there are too few servers for those who wait.
     pressed: Time,
-    /// It has yet to be told.
     presses: bool,
 }
 
@@ -66,8 +65,8 @@ impl Pool {
         self.give_up(Sought::Spare, now)
     }
 
-    /// The budget wants one server back, but only one that nobody has used for [`crate::UNUSED_TURNS`]. True if such a one is being closed.
-    /// False if there is none; then [`Action::Spare`] tells when there may be.
+    /// The budget wants one server back, but only one that nobody has used for [`crate::UNUSED_TURNS`]. True if such a
+    /// one is being closed. False if there is none; then [`Action::Spare`] tells when there may be.
     pub fn reclaim_unused(&mut self, now: Time) -> bool {
         self.give_up(Sought::Unused, now)
     }
@@ -83,8 +82,9 @@ impl Pool {
         true
     }
 
-    /// Whether this server, which is in use and about to come back, can be given up for another pool, and the budget has asked
-    /// in vain for one. If so, ask [`crate::Budget::comes_free`]; if that is true, check it in with [`crate::CheckIn::Reclaim`].
+    /// Whether this server, which is in use and about to come back, can be given up for another pool, and the budget
+    /// has asked in vain for one. If so, ask [`crate::Budget::comes_free`]; if that is true, check it in with
+    /// [`crate::CheckIn::Reclaim`].
     pub fn may_spare(&self, server: ServerId, now: Time) -> bool {
         self.sharing.sought == Sought::Spare && self.is_spare(server, now.max(self.now))
     }
@@ -160,9 +160,10 @@ impl Pool {
         }
     }
 
-    /// A server came back for somebody who waited. If others still wait, and always somebody has for a whole turn, then servers come back
-    /// here, but there are too few of them: the budget is told, now and then. A pool whose servers are all kept never says so, since
-    /// what others gave up for it might be kept, too. (What they give up for another pool may reach it all the same, by its own wish.)
+    /// A server came back for somebody who waited. If others still wait, and always somebody has for a whole turn, then
+    /// servers come back here, but there are too few of them: the budget is told, now and then. A pool whose servers
+    /// are all kept never says so, since what others gave up for it might be kept, too. (What they give up for another
+    /// pool may reach it all the same, by its own wish.)
     #[inline]
     pub(super) fn press(&mut self, now: Time) {
         let waits = self.waiters.len() > 0 || self.demanding.len() > 0;
@@ -171,8 +172,8 @@ impl Pool {
         self.sharing.presses |= self.asked > 0 && waits && since.after(self.limits.turn) <= now && again <= now;
     }
 
-    /// Tells the budget if somebody has waited for a whole turn in which nobody here got a server. Again and again, since
-    /// nothing else may happen meanwhile.
+    /// Tells the budget if somebody has waited for a whole turn in which nobody here got a server. Again and again,
+    /// since nothing else may happen meanwhile.
     pub(super) fn insist(&mut self, now: Time) {
         if self.starves_at() <= now {
             self.sharing.insisted = now;
@@ -189,8 +190,8 @@ impl Pool {
         self.unserved_since().map_or(Time::NEVER, |since| since.max(self.sharing.insisted).after(self.limits.turn))
     }
 
-    /// Whether a waiter has waited for a turn in which no server came free, and none is about to: no connection is being made, no server is
-    /// in a check, and none began within a turn to close, which would make room for another.
+    /// Whether a waiter has waited for a turn in which no server came free, and none is about to: no connection is
+    /// being made, no server is in a check, and none began within a turn to close, which would make room for another.
     pub fn is_stuck(&self, now: Time) -> bool {
         let comes = |slot: &Slot| match slot.state {
             State::Connecting | State::Checking => true,

@@ -53,8 +53,8 @@ impl Pool {
         }
     }
 
-    /// Whether a waiter needs a new connection, and there is no room for it. Where there seems to be room, and no permit has come for
-    /// long, this pool's own servers are in the way.
+    /// Whether a waiter needs a new connection, and there is no room for it. Where there seems to be room, and no
+    /// permit has come for long, this pool's own servers are in the way.
     #[inline]
     pub(super) fn needs_room(&self, now: Time) -> bool {
         self.demanding.front().is_some_and(|front| {
@@ -284,7 +284,6 @@ impl Pool {
         }
     }
 
-    /// All who wait.
     pub(super) fn waiting(&self) -> u32 {
         self.waiters.len() + self.held_back.len() + self.demanding.len()
     }
@@ -295,7 +294,8 @@ impl Pool {
         self.actions.push_back(Action::Fail { waiter: waiter.id, home: waiter.home, reason, waited });
     }
 
-    /// Fails waiters that have waited too long. The first to come is also the first to be due, so only the front is looked at.
+    /// Fails waiters that have waited too long. The first to come is also the first to be due, so only the front is
+    /// looked at.
     #[inline]
     pub(super) fn expire_waiters(&mut self, now: Time) {
         while let Some(front) = self.waiters.front()
@@ -330,9 +330,9 @@ impl Pool {
 
     /// When a waiter that came then has waited too long. It is later for waiters that came later.
     ///
-    /// While times are hard (the upstream is down, or the pool on hold) that is `unavailable_wait_time` after they came.
-    /// Else it is `max_wait_time` after they came; but those who came in hard times count from the end of these, so
-    /// that a recovery does not fail them all at once, and wait no longer in all than the longer of the two.
+    /// While times are hard (the upstream is down, or the pool on hold) that is `unavailable_wait_time` after they
+    /// came. Else it is `max_wait_time` after they came; but those who came in hard times count from the end of these,
+    /// so that a recovery does not fail them all at once, and wait no longer in all than the longer of the two.
     #[inline]
     fn due(&self, since: Time) -> Time {
         if self.hard_times {
@@ -371,7 +371,8 @@ impl Pool {
         self.back_off(now);
     }
 
-    /// Whether the upstream has just said that it knows nothing under this name, and there is no server that works all the same.
+    /// Whether the upstream has just said that it knows nothing under this name, and there is no server that works all
+    /// the same.
     #[inline]
     pub(super) fn is_unknown(&self, now: Time) -> bool {
         self.failures.unknown && self.failures.retry_at.is_some_and(|at| at > now) && self.slots.established() == 0

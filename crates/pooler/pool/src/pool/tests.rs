@@ -1,4 +1,5 @@
-//! The rules of the pool, one by one: service here; what others under the same limits get in `sharing`; failures, pauses, clears and other limits in `trouble`.
+//! The rules of the pool, one by one: service here; what others under the same limits get in `sharing`; failures,
+//! pauses, clears and other limits in `trouble`.
 
 mod errands;
 mod holds;

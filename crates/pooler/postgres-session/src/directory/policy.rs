@@ -29,7 +29,6 @@ pub enum ResetPolicy {
 /// The rules of a pool for session state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatePolicy {
-    /// What is done about it.
     pub on_state: OnState,
     /// When a server is cleaned before another client gets it.
     pub reset: ResetPolicy,

@@ -1,26 +1,21 @@
 //! Which of several hosts will do: `target_session_attrs`, in libpq's words. A server tells by what it reports (from
 //! PostgreSQL 14 on) or, if it reports nothing, by its answer to a query. Opens no connection.
 
-/// What a server must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Target {
-    /// Whatever it is.
     #[default]
     Any,
     /// It takes writes in transactions that do not say otherwise.
     ReadWrite,
     /// It takes none in such transactions.
     ReadOnly,
-    /// It is not in recovery.
     Primary,
-    /// It is in recovery.
     Standby,
     /// The same, if there is one; else any.
     PreferStandby,
 }
 
 impl Target {
-    /// The words of a URL.
     pub const WORDS: &[(&'static str, Self)] = &[
         ("any", Self::Any),
         ("read-write", Self::ReadWrite),
@@ -67,7 +62,6 @@ impl Target {
 /// What a server says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Traits {
-    /// It is in recovery.
     pub(crate) standby: Option<bool>,
     /// Its transactions are read-only unless they say otherwise.
     pub(crate) read_only: Option<bool>,
@@ -77,7 +71,6 @@ pub(crate) struct Traits {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fit {
     Yes,
-    /// It must be asked.
     Unknown,
 }
 

@@ -1,7 +1,8 @@
-//! COPY FROM STDIN on the way to a server. While a server takes data it swallows a Sync without an answer, and any other request
-//! ends its connection; as soon as the COPY has failed, both mean something again. Whoever sends a request while neither is known
-//! cannot tell which answers will come. So nothing is sent behind a request that may begin a COPY until the server says whether it
-//! does, and a Sync within the data is not sent at all, unless the COPY fails before more data comes.
+//! COPY FROM STDIN on the way to a server. While a server takes data it swallows a Sync without an answer, and any
+//! other request ends its connection; as soon as the COPY has failed, both mean something again. Whoever sends a
+//! request while neither is known cannot tell which answers will come. So nothing is sent behind a request that may
+//! begin a COPY until the server says whether it does, and a Sync within the data is not sent at all, unless the COPY
+//! fails before more data comes.
 
 use super::{Exchange, Item};
 use crate::wire::message::front;
@@ -16,7 +17,6 @@ pub(super) enum Copying {
         /// The server was sent a Flush, so that it says what becomes of it.
         asked: bool,
     },
-    /// It takes data.
     Taking {
         /// Syncs behind the last data that were not forwarded.
         syncs: u32,
@@ -28,7 +28,6 @@ pub(super) enum Copying {
 /// What to do with a message of the client's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    /// It may be forwarded.
     Forward,
     /// The server would ignore it, so it is not forwarded.
     Drop,
@@ -46,8 +45,8 @@ impl Exchange {
     pub(crate) fn admit(&mut self, kind: u8) -> Admission {
         let of_copy = matches!(kind, front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL);
         match &mut self.copying {
-            // PostgreSQL ignores what is left of a COPY that failed, but a time-out that is due when it reads that makes it
-            // answer with a ReadyForQuery that belongs to no request.
+            // PostgreSQL ignores what is left of a COPY that failed, but a time-out that is due when it reads that
+            // makes it answer with a ReadyForQuery that belongs to no request.
             Copying::No => {
                 if of_copy {
                     Admission::Drop
@@ -94,7 +93,6 @@ impl Exchange {
         }
     }
 
-    /// Data is forwarded.
     #[inline]
     pub(crate) fn copy_data(&mut self) {
         if let Copying::Taking { syncs, .. } = &mut self.copying {

@@ -1,8 +1,9 @@
 use super::*;
 
-/// Plays a dialogue: what the client sends behind `>`, and what the server answers. Client: Q S F P B D E C, p for a Parse
-/// that is noted, K for a Query that may begin a COPY, X for such an Execute, d c for its data and end, ? for a message that has to wait,
-/// ! for one that breaks the COPY. Server: types as they are; Z comes with its status; E may be followed by a number of Syncs that it is sent then.
+/// Plays a dialogue: what the client sends behind `>`, and what the server answers. Client: Q S F P B D E C, p for a
+/// Parse that is noted, K for a Query that may begin a COPY, X for such an Execute, d c for its data and end, ? for a
+/// message that has to wait, ! for one that breaks the COPY. Server: types as they are; Z comes with its status; E may
+/// be followed by a number of Syncs that it is sent then.
 fn play(dialogue: &str) -> Exchange {
     let mut exchange = Exchange::new();
     for part in dialogue.split_whitespace() {

@@ -15,7 +15,8 @@ use crate::{
 /// With what the session may have as its defaults the transaction could wait.
 pub(crate) const BEGIN: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE";
 
-/// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what may be set back.
+/// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what
+/// may be set back.
 pub(crate) const PIECES: [&[u8]; 8] = [
     b"RESET SESSION AUTHORIZATION",
     b"RESET ROLE",
@@ -27,8 +28,8 @@ pub(crate) const PIECES: [&[u8]; 8] = [
     b"SELECT pg_catalog.pg_advisory_unlock_all()",
 ];
 
-/// Appends the SQL that, within a transaction, cleans a session, and gives it the settings of `start`. `statements`: prepared
-/// statements go, too.
+/// Appends the SQL that, within a transaction, cleans a session, and gives it the settings of `start`. `statements`:
+/// prepared statements go, too.
 pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
     for piece in PIECES {
         sql.extend_from_slice(piece);
@@ -118,7 +119,8 @@ impl Postgres {
             Some(failure) => server.catalogue.failed(&failure.text()),
             None => server.catalogue.read(reading),
         };
-        // In session mode all servers are cleaned when they change hands, whatever the functions are; and so are they where that is asked for.
+        // In session mode all servers are cleaned when they change hands, whatever the functions are; and so are they
+        // where that is asked for.
         let tells = server.mode != PoolMode::Session && server.policy.reset == ResetPolicy::Auto;
         if let Some(suspicious) = news.filter(|_| tells) {
             self.directory.catalogue_read(server.pool, &suspicious);

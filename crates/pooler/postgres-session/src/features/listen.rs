@@ -1,16 +1,16 @@
-//! LISTEN in transaction mode: all clients of a pool that listen share one server, which hears the notifications and has them
-//! posted to whom they are for. It knows no SQL but LISTEN and UNLISTEN.
+//! LISTEN in transaction mode: all clients of a pool that listen share one server, which hears the notifications and
+//! has them posted to whom they are for. It knows no SQL but LISTEN and UNLISTEN.
 //!
-//! A client's LISTEN runs like any other statement, on the server of its transaction. What that server then listens to (see
-//! `survey`) becomes the client's. The first such server stays out of its pool from then on: it *is* what listens, until nobody
-//! wants it any more. Of later clients the server stops listening and goes back, and the shared one listens in its place; only
-//! when it does is such a client told that its LISTEN is done. So nothing is missed after that, and nothing comes twice. What
-//! was committed before a client is told that its transaction is over comes before that, as without a pooler (`session::listen::in_time`).
-//! A client that began to listen while it was pinned stays pinned for that: there is no moment at which it could change servers
-//! without a loss.
+//! A client's LISTEN runs like any other statement, on the server of its transaction. What that server then listens to
+//! (see `survey`) becomes the client's. The first such server stays out of its pool from then on: it *is* what listens,
+//! until nobody wants it any more. Of later clients the server stops listening and goes back, and the shared one
+//! listens in its place; only when it does is such a client told that its LISTEN is done. So nothing is missed after
+//! that, and nothing comes twice. What was committed before a client is told that its transaction is over comes before
+//! that, as without a pooler (`session::listen::in_time`). A client that began to listen while it was pinned stays
+//! pinned for that: there is no moment at which it could change servers without a loss.
 //!
-//! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it themselves:
-//! notifications may have been missed.
+//! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it
+//! themselves: notifications may have been missed.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -45,7 +45,8 @@ impl Postgres {
         server.policy.share_listener && server.policy.on_state == OnState::Replay && utf8
     }
 
-    /// Whether what a server at work for us hears is for its holder: it listens there, and does not come to share a server by this work.
+    /// Whether what a server at work for us hears is for its holder: it listens there, and does not come to share a
+    /// server by this work.
     pub(crate) fn listens_alone(client: &Client, server: &Server) -> bool {
         let keeps = client.pin.is_some() || client.mode == PoolMode::Session;
         match server.work.as_ref().map(|work| &work.purpose) {
@@ -55,14 +56,14 @@ impl Postgres {
         }
     }
 
-    /// Whether a client goes on listening to these channels on the server that it has kept so far, though another could hear them: it was told
-    /// that it listens there, and while it moved a notification would be lost or come twice.
+    /// Whether a client goes on listening to these channels on the server that it has kept so far, though another could
+    /// hear them: it was told that it listens there, and while it moved a notification would be lost or come twice.
     pub(crate) fn stays_to_listen(client: &Client, channels: &[Box<[u8]>]) -> bool {
         client.pin.is_some() && channels.iter().any(|channel| !client.hears(channel))
     }
 
-    /// The server of a client listens to these channels: the client's are heard elsewhere from now on, or here, and it goes on
-    /// without the server.
+    /// The server of a client listens to these channels: the client's are heard elsewhere from now on, or here, and it
+    /// goes on without the server.
     pub(crate) fn listen(
         &self,
         me: ClientTag,
@@ -120,7 +121,8 @@ impl Postgres {
         self.look_after_hub(tag, server, out);
     }
 
-    /// The server of a client does not listen any more: the shared one is to. If there is none now, this one is, after all.
+    /// The server of a client does not listen any more: the shared one is to. If there is none now, this one is, after
+    /// all.
     pub(crate) fn unlistened(
         &self,
         me: ClientTag,
@@ -268,7 +270,8 @@ impl Postgres {
         }
     }
 
-    /// The shared server listens to these channels now, or will not; what was committed before it was asked has been posted.
+    /// The shared server listens to these channels now, or will not; what was committed before it was asked has been
+    /// posted.
     pub(crate) fn listened(
         &self,
         tag: ServerTag,
@@ -335,7 +338,8 @@ impl Postgres {
         out.push(Effect::Release { server: tag, verdict });
     }
 
-    /// The shared server's pool makes its servers anew: what another database, or another machine, tells is not heard here.
+    /// The shared server's pool makes its servers anew: what another database, or another machine, tells is not heard
+    /// here.
     pub(crate) fn hub_outdated(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         if !matches!(server.duty, Duty::Listens(_)) || !server.is_at_rest() {
             return;
@@ -435,8 +439,8 @@ impl Client {
 }
 
 impl Postgres {
-    /// A client goes on after what its server has kept back from it: at once, or, if it listens and no transaction is open, when it
-    /// has been sent what was committed before.
+    /// A client goes on after what its server has kept back from it: at once, or, if it listens and no transaction is
+    /// open, when it has been sent what was committed before.
     pub(crate) fn tell_in_time(&self, me: ClientTag, client: &mut Client, server: &mut Server, out: &mut Outbox) {
         if server.ready_withheld != Some(IDLE) || !self.await_notifications(me, client, out) {
             return client.go_on_at_once(me, server, out);

@@ -23,7 +23,8 @@ use crate::{
 /// What to do instead of keeping a server.
 const HINT: &str = "Raise max_pinned, or use mode = \"session\" for such clients.";
 
-/// How statements begin that pin unless they fail, if they stand alone and outside of a transaction; what is found in them, and the reason.
+/// How statements begin that pin unless they fail, if they stand alone and outside of a transaction; what is found in
+/// them, and the reason.
 const PINNING: [(&[u8], Suspects, Pin); 3] = [
     (b"declare", Suspects::CURSOR, Pin::Cursor),
     (b"prepare", Suspects::PREPARE, Pin::Prepare),
@@ -58,8 +59,8 @@ fn no_room(pin: Pin, max: u32) -> String {
 }
 
 impl Postgres {
-    /// A text is about to be forwarded in this message. If it is sure to pin its client, the pin is taken before: what to do instead
-    /// of forwarding it if there is no room for another. So the statement fails, and has not run.
+    /// A text is about to be forwarded in this message. If it is sure to pin its client, the pin is taken before: what
+    /// to do instead of forwarding it if there is no room for another. So the statement fails, and has not run.
     pub(crate) fn pin_before(
         &self,
         (me, client): (ClientTag, &mut Client),
@@ -94,8 +95,8 @@ impl Postgres {
         (message.header.kind == front::QUERY).then_some(Step::Replaced(message.end()))
     }
 
-    /// Whether the client, whose transaction is over, may turn out to need a pin that is not to be had: then it is told so before it
-    /// is told that it may go on.
+    /// Whether the client, whose transaction is over, may turn out to need a pin that is not to be had: then it is told
+    /// so before it is told that it may go on.
     pub(crate) fn may_lack_pin(&self, client: &Client, server: &Server) -> bool {
         let advances = client.habits.asks_last_values() && server.suspects.any(Suspects::SEQUENCE);
         client.pin.is_none()
@@ -105,7 +106,8 @@ impl Postgres {
             && !self.pins.has_room(client.pool, server.policy.max_pinned)
     }
 
-    /// Pins the client's server, or lets it go. False if there is no room for another pin: then the client is told to go.
+    /// Pins the client's server, or lets it go. False if there is no room for another pin: then the client is told to
+    /// go.
     pub(crate) fn set_pin(
         &self,
         me: ClientTag,

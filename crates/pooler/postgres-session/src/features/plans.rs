@@ -1,6 +1,7 @@
-//! What a server's functions keep of the settings of those who have called them. PL/pgSQL reads the constants in a function's statements when
-//! it plans these, by the settings of that moment (`'01/02/2020'` by DateStyle), and keeps the plans to the session's end. PostgreSQL itself makes
-//! them anew where the search_path or the role is another one, and nowhere else. It knows no SQL but one statement.
+//! What a server's functions keep of the settings of those who have called them. PL/pgSQL reads the constants in a
+//! function's statements when it plans these, by the settings of that moment (`'01/02/2020'` by DateStyle), and keeps
+//! the plans to the session's end. PostgreSQL itself makes them anew where the search_path or the role is another one,
+//! and nowhere else. It knows no SQL but one statement.
 
 use seam::{Outbox, ServerTag};
 
@@ -19,8 +20,9 @@ use crate::{
 /// Has a server make all plans anew.
 pub(crate) const FORGET: &[u8] = b"DISCARD PLANS";
 
-/// A text with these findings is about to be forwarded: what to do instead of that, if it makes the client's first temporary object.
-/// PostgreSQL makes plans anew for the first one of a session, which may stand before what they use; of later ones it knows nothing.
+/// A text with these findings is about to be forwarded: what to do instead of that, if it makes the client's first
+/// temporary object. PostgreSQL makes plans anew for the first one of a session, which may stand before what they use;
+/// of later ones it knows nothing.
 pub(crate) fn before(
     client: &mut Client,
     (tag, server): (ServerTag, &mut Server),

@@ -1,16 +1,19 @@
-//! What is sent to a server ahead of its new holder's request, in one write with it: the cleaning after the holder before, and the new
-//! holder's settings. The answers are swallowed. If any of it fails, nothing of the request has been carried out.
+//! What is sent to a server ahead of its new holder's request, in one write with it: the cleaning after the holder
+//! before, and the new holder's settings. The answers are swallowed. If any of it fails, nothing of the request has
+//! been carried out.
 //!
-//! It has one of two forms. As steps (`steps`), of which none is followed by a Sync: if one fails, PostgreSQL discards all that follows, up to the
-//! Sync of the request. That costs the database about a third of the other, but PostgreSQL does not say then what parameters it reports, so it is for servers
-//! on which these are the same before and after, `is_superuser` among them.
+//! It has one of two forms. As steps (`steps`), of which none is followed by a Sync: if one fails, PostgreSQL discards
+//! all that follows, up to the Sync of the request. That costs the database about a third of the other, but PostgreSQL
+//! does not say then what parameters it reports, so it is for servers on which these are the same before and after,
+//! `is_superuser` among them.
 //!
-//! Otherwise as a transaction whose BEGIN comes by the extended protocol and without a Sync: if that fails, PostgreSQL discards all that follows, too.
-//! The rest of it is one Query that ends with COMMIT: if that fails, it leaves an aborted transaction behind, in which nothing
-//! is carried out but what ends transactions, and that waits for the outcome.
+//! Otherwise as a transaction whose BEGIN comes by the extended protocol and without a Sync: if that fails, PostgreSQL
+//! discards all that follows, too. The rest of it is one Query that ends with COMMIT: if that fails, it leaves an
+//! aborted transaction behind, in which nothing is carried out but what ends transactions, and that waits for the
+//! outcome.
 //!
-//! So one request goes ahead of the outcome, up to its Sync, or a single Query, and no more; the input stays with the driver until the outcome is
-//! known, and then counts as taken, or is handed over again for another server.
+//! So one request goes ahead of the outcome, up to its Sync, or a single Query, and no more; the input stays with the
+//! driver until the outcome is known, and then counts as taken, or is handed over again for another server.
 
 mod steps;
 
@@ -56,7 +59,8 @@ const MAY_GO_AHEAD: Suspects =
     Suspects::SEQUENCE.and(Suspects::HIDDEN).and(Suspects::DDL).and(Suspects::TEMPORARY).and(Suspects::ACTING);
 
 impl Postgres {
-    /// Brings a server that was just granted to its holder's settings, and cleans it first if somebody else may have left something behind.
+    /// Brings a server that was just granted to its holder's settings, and cleans it first if somebody else may have
+    /// left something behind.
     pub(crate) fn prepare_for(
         &self,
         me: ClientTag,
@@ -93,7 +97,8 @@ impl Postgres {
             if statements {
                 server.prepared = None;
             }
-            // From here on it is about what goes behind that, perhaps ahead of the outcome. If the cleaning fails, nobody has the server again.
+            // From here on it is about what goes behind that, perhaps ahead of the outcome. If the cleaning fails,
+            // nobody has the server again.
             server.forget_soil();
         } else {
             if forgets {
@@ -118,8 +123,8 @@ impl Postgres {
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 1, write_all, out);
     }
 
-    /// What was granted will not do, and neither will any other that somebody has had: it is closed, and the client gets what is connected for
-    /// it. At the end of the queue it would get a used one time after time.
+    /// What was granted will not do, and neither will any other that somebody has had: it is closed, and the client
+    /// gets what is connected for it. At the end of the queue it would get a used one time after time.
     fn take_another(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.stage = Stage::Closed;
         client.wants_unused = true;
@@ -168,8 +173,8 @@ impl Postgres {
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);
     }
 
-    /// The server does not take the settings of a client that logs in. True if another one is asked: it is the server's fault if somebody has used a temporary table there
-    /// and the client wants `temp_buffers`.
+    /// The server does not take the settings of a client that logs in. True if another one is asked: it is the server's
+    /// fault if somebody has used a temporary table there and the client wants `temp_buffers`.
     pub(crate) fn learns_elsewhere(
         &self,
         me: ClientTag,
@@ -210,8 +215,9 @@ impl Postgres {
         self.prefaced(me, server, clients, (*preface, work.cancelled), out);
     }
 
-    /// What the server has when what is set in `wanted` was set in it, and the rest set back: of what it reports, what it has reported
-    /// last. That may be another value than was expected, and PostgreSQL reports nothing where it is what the server had before.
+    /// What the server has when what is set in `wanted` was set in it, and the rest set back: of what it reports, what
+    /// it has reported last. That may be another value than was expected, and PostgreSQL reports nothing where it is
+    /// what the server had before.
     pub(crate) fn with_set(&self, server: &mut Server, wanted: &Arc<Settings>) -> Arc<Settings> {
         if wanted.reported == server.settings.reported {
             return wanted.clone();
@@ -296,7 +302,8 @@ impl Postgres {
 }
 
 impl Server {
-    /// Whether it can be cleaned by steps for a client that wants these settings; true: as a whole, statements included.
+    /// Whether it can be cleaned by steps for a client that wants these settings; true: as a whole, statements
+    /// included.
     fn cleans_by_steps(&self, want: &Settings) -> Option<bool> {
         if !want.keeps_reported(&self.settings) || self.changes_identity(want) {
             return None;
@@ -306,7 +313,8 @@ impl Server {
         {
             return (prepared.cleaning != Copies::Doubted).then_some(false);
         }
-        // DISCARD ALL takes on nobody's role, and takes a snapshot, for which a deferrable transaction that only reads would wait.
+        // DISCARD ALL takes on nobody's role, and takes a snapshot, for which a deferrable transaction that only reads
+        // would wait.
         let plain = !self.own.extras.iter().any(|(name, _)| is_identity(name));
         let writes = self.settings.reported.get(b"default_transaction_read_only") == Some(&b"off"[..]);
         (plain && writes && self.version.discards_all_for_good()).then_some(true)
@@ -336,8 +344,9 @@ impl Server {
         }
     }
 
-    /// A request is cancelled that may be running ahead of the outcome of its preface. What is to come with the answers to it comes too late for that:
-    /// the cancel is passed on now, and if it hits a step instead, nothing of the request is carried out.
+    /// A request is cancelled that may be running ahead of the outcome of its preface. What is to come with the answers
+    /// to it comes too late for that: the cancel is passed on now, and if it hits a step instead, nothing of the
+    /// request is carried out.
     pub(crate) fn cancel_ahead(&mut self, me: ServerTag, out: &mut Outbox) {
         let Some(preface) = self.preface().filter(|preface| preface.steps > 0 && !preface.hurried) else { return };
         preface.cancel_sent = true;
@@ -357,7 +366,8 @@ impl Server {
 }
 
 impl Client {
-    /// Whether a message may be sent ahead of the outcome of a preface. Where steps failed, PostgreSQL carries out nothing at all.
+    /// Whether a message may be sent ahead of the outcome of a preface. Where steps failed, PostgreSQL carries out
+    /// nothing at all.
     pub(crate) fn may_go_ahead(&self, server: &Server, message: &Arrived<'_>) -> bool {
         if !message.is_whole() {
             return false;

@@ -1,6 +1,6 @@
-//! `currval` and `lastval` tell what `nextval` gave the session before. A client that asks for them gets a server that knows
-//! of nobody else's, and keeps it once it has advanced a sequence. Of one that has not asked yet nobody knows that it
-//! will: the first time, it is told that there is no such value. It knows neither texts nor settings.
+//! `currval` and `lastval` tell what `nextval` gave the session before. A client that asks for them gets a server that
+//! knows of nobody else's, and keeps it once it has advanced a sequence. Of one that has not asked yet nobody knows
+//! that it will: the first time, it is told that there is no such value. It knows neither texts nor settings.
 
 use seam::{ClientTag, Outbox, ServerTag};
 

@@ -1,5 +1,5 @@
-//! The operator's SQL on each new server: it runs before the server is used, and what it has set is what all clients of the
-//! pool start with. What the SQL is for is the operator's business.
+//! The operator's SQL on each new server: it runs before the server is used, and what it has set is what all clients of
+//! the pool start with. What the SQL is for is the operator's business.
 
 use seam::{CloseReason, Effect, Outbox, Peer, ServerTag};
 

@@ -1,5 +1,5 @@
-//! Asking a database who may log in: while a client waits, a query of the configuration is run with the client's user name
-//! as its parameter on a server that is borrowed for it. What the answer means is for the directory to say.
+//! Asking a database who may log in: while a client waits, a query of the configuration is run with the client's user
+//! name as its parameter on a server that is borrowed for it. What the answer means is for the directory to say.
 
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, ServerTag, Sessions, Verdict};
 

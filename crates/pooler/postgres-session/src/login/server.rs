@@ -1,4 +1,5 @@
-//! Logging in to a server: TLS where it is wanted, the start-up message, the proof of who we are, and what the server reports of itself.
+//! Logging in to a server: TLS where it is wanted, the start-up message, the proof of who we are, and what the server
+//! reports of itself.
 
 use std::{sync::Arc, time::Duration};
 
@@ -322,7 +323,6 @@ impl Login {
         }
     }
 
-    /// Asks for TLS.
     fn ask(&mut self, me: ServerTag, out: &mut Outbox) {
         self.step = Step::Asked;
         out.insert(Peer::Server(me), |to| _ = encryption::write_request(to));

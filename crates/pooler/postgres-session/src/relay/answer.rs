@@ -10,7 +10,6 @@ use crate::session::{
 
 /// What to do with a message.
 pub(crate) enum Step {
-    /// More of it is needed.
     Wait,
     Forward,
     Drop,
@@ -18,7 +17,6 @@ pub(crate) enum Step {
     Handled,
     /// The server broke the protocol.
     Broken(String),
-    /// The session is over.
     Over,
 }
 
@@ -28,7 +26,6 @@ pub(crate) struct Relay<'a, 'b> {
     pub(crate) clients: &'a mut dyn Sessions<ClientTag, Client>,
     pub(crate) bytes: &'b [u8],
     pub(crate) full: bool,
-    /// Handled so far.
     pub(crate) at: usize,
     /// What is to be forwarded and has not been yet begins here and ends at `at`.
     pub(crate) run: usize,

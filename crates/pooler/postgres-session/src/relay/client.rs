@@ -241,8 +241,8 @@ impl Client {
         true
     }
 
-    /// What is ignored is over at `end`. True if that was a request that got no server, and another one begins there that was sent before
-    /// the client was told: it may still be in the socket. A Terminate is no request.
+    /// What is ignored is over at `end`. True if that was a request that got no server, and another one begins there
+    /// that was sent before the client was told: it may still be in the socket. A Terminate is no request.
     fn goes_on_unaware(&mut self, bytes: &[u8], end: usize) -> bool {
         let Phase::Refused(unaware) = self.phase else { return false };
         self.phase = Phase::Ready;
@@ -262,8 +262,8 @@ impl Client {
     }
 }
 
-/// The request before this one got no server, and this one was sent by who did not know that: it may need what that was to do, a BEGIN or
-/// a SET.
+/// The request before this one got no server, and this one was sent by who did not know that: it may need what that was
+/// to do, a BEGIN or a SET.
 #[cold]
 fn refused_before(me: ClientTag, client: &mut Client, all: usize, out: &mut Outbox) -> usize {
     let report = Report {

@@ -122,8 +122,9 @@ impl Postgres {
         }
         let whole = !client.owes_server() && server.body == 0 && server.work.is_none();
         let verdict = if !whole || !server.exchange.is_settled() || server.fatal.is_some() {
-            // A cancel ends one request, and PostgreSQL goes on with the next: outside of the transaction that the first was to begin, or
-            // without its settings. Then it does what it does with a client of its own that has gone: all that has come, in order.
+            // A cancel ends one request, and PostgreSQL goes on with the next: outside of the transaction that the
+            // first was to begin, or without its settings. Then it does what it does with a client of its own that has
+            // gone: all that has come, in order.
             if server.exchange.is_running() && (server.work.is_some() || server.exchange.is_last()) {
                 cancel(tag, server, out);
             }

@@ -95,13 +95,13 @@ impl Postgres {
         let prepared = server.exchange.is_extended();
         let syncs = server.exchange.failed();
         if server.exchange.is_last() && !server.discarded {
-            // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD ALL, which is
-            // committed at once. (What does either is the last under way: what follows waits.)
+            // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD
+            // ALL, which is committed at once. (What does either is the last under way: what follows waits.)
             server.unlistens.clear();
             server.suspects.remove(Suspects::RESET);
             if server.committed {
-                // A transaction that goes on, after AND CHAIN, must not be asked: a question would be its first statement,
-                // and SET TRANSACTION too late.
+                // A transaction that goes on, after AND CHAIN, must not be asked: a question would be its first
+                // statement, and SET TRANSACTION too late.
                 server.reset_in_doubt = true;
             } else {
                 server.resets.clear();
@@ -182,7 +182,8 @@ impl Postgres {
             && server.suspects != Suspects::NONE
             && relay.clients.get(tag).is_some_and(|client| self.may_lack_pin(client, server));
         if corrected || listens || awaited || lacks_pin {
-            // What it says of its parameters is yet to be corrected, or what it listens to is heard elsewhere, or it may have to go.
+            // What it says of its parameters is yet to be corrected, or what it listens to is heard elsewhere, or it
+            // may have to go.
             relay.flush(server, relay.at);
             relay.run = end;
             server.ready_withheld = Some(status);

@@ -1,5 +1,5 @@
-//! Answers to what Poolhouse itself asks of a server: to take over a client's settings, to be cleaned, to show that it lives. They
-//! are swallowed, and each is passed on to who has asked.
+//! Answers to what Poolhouse itself asks of a server: to take over a client's settings, to be cleaned, to show that it
+//! lives. They are swallowed, and each is passed on to who has asked.
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
 

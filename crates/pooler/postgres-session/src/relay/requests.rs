@@ -1,5 +1,5 @@
-//! A client's message on its way to the server it holds: what must be known of it before it is forwarded, and in which form
-//! it is. Only texts and names are looked at; everything else passes by.
+//! A client's message on its way to the server it holds: what must be known of it before it is forwarded, and in which
+//! form it is. Only texts and names are looked at; everything else passes by.
 
 use std::ops::Range;
 
@@ -165,7 +165,6 @@ fn function_call(server: &mut Server, message: &Arrived<'_>) {
     }
 }
 
-/// A simple query.
 fn query(
     postgres: &Postgres,
     (me, client): (ClientTag, &mut Client),
@@ -186,7 +185,8 @@ fn query(
         if message.is_whole()
             && let Some(given_up) = deallocate::gives_up(client, server, message.body())
         {
-            // Though a message has come in part, such as the one that began a COPY which has ended on the client's side.
+            // Though a message has come in part, such as the one that began a COPY which has ended on the client's
+            // side.
             if server.exchange.is_between() {
                 client.awaits_answers = true;
                 return Step::Wait;

@@ -338,8 +338,8 @@ impl Postgres {
         }
     }
 
-    /// A notification while the server serves no client: it is for those for whom the server listens, or for the holder, which
-    /// may have been told already that its transaction is over.
+    /// A notification while the server serves no client: it is for those for whom the server listens, or for the
+    /// holder, which may have been told already that its transaction is over.
     fn heard(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
         let for_all = matches!(server.duty, Duty::Listens(_));
         let for_holder = server.holder.is_some_and(|tag| Self::listens_alone(relay.client(tag), server));

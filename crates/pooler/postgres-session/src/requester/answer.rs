@@ -1,5 +1,6 @@
-//! Reading the answer to one request, up to its ReadyForQuery, in whatever pieces it arrives. Rows are counted and thrown away: only what
-//! somebody wants to know is ever put together, and never more than a bound. Knows no login and no request.
+//! Reading the answer to one request, up to its ReadyForQuery, in whatever pieces it arrives. Rows are counted and
+//! thrown away: only what somebody wants to know is ever put together, and never more than a bound. Knows no login and
+//! no request.
 
 use std::fmt;
 
@@ -8,7 +9,8 @@ use crate::wire::message::{HEADER, Header, LARGE_LIMIT, back, take_text, take_u3
 
 /// Longest message that is put together: an error, or a row that somebody wants to know.
 const MAX_KEPT: u32 = 256 * 1024;
-/// Bytes of all rows that are kept of one answer: their values, and of each the name of its column, which is kept with it.
+/// Bytes of all rows that are kept of one answer: their values, and of each the name of its column, which is kept with
+/// it.
 const MAX_KEPT_ROWS: usize = 32 * 1024 * 1024;
 /// What a value that is kept takes besides its bytes and its column's name.
 const VALUE: usize = size_of::<(Box<str>, Option<Box<str>>)>();
@@ -25,12 +27,11 @@ pub type Row = Vec<(Box<str>, Option<Box<str>>)>;
 pub struct Answer {
     /// Rows, of all statements together.
     pub rows: u64,
-    /// The first error.
     pub error: Option<SqlError>,
     /// Where it has left the connection.
     pub status: TransactionStatus,
-    /// The first rows of the last result, as many as were asked for and fit into 16 MiB; [`last_rows`](Self::last_rows) tells whether there
-    /// were more.
+    /// The first rows of the last result, as many as were asked for and fit into 16 MiB; [`last_rows`](Self::last_rows)
+    /// tells whether there were more.
     pub kept: Vec<Row>,
     /// Rows of the last result that had any columns.
     pub last_rows: u64,
@@ -48,10 +49,8 @@ impl Answer {
 /// Whether a transaction is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TransactionStatus {
-    /// No.
     #[default]
     Idle,
-    /// Yes.
     Open,
     /// Yes, and it can only be rolled back.
     Failed,
@@ -92,7 +91,6 @@ impl fmt::Display for SqlError {
     }
 }
 
-/// Reads answers.
 #[derive(Default)]
 pub(super) struct Reader {
     /// Of the request under way, or the last one.

@@ -1,4 +1,5 @@
-//! The state of a client's connection, and what it does whatever it asks for: it is told, gives its server back, and goes.
+//! The state of a client's connection, and what it does whatever it asks for: it is told, gives its server back, and
+//! goes.
 
 use std::sync::Arc;
 
@@ -35,7 +36,6 @@ pub struct Client {
     pub(crate) mode: PoolMode,
     /// Proof of the right to cancel its work.
     pub(crate) secret: u64,
-    /// The server it holds.
     pub(crate) lease: Option<ServerTag>,
     /// Bytes of the current message of the client that are still to come.
     pub(crate) body: u32,
@@ -101,19 +101,17 @@ pub struct Client {
 
 /// Where a client's session is.
 pub(crate) enum Phase {
-    /// Not yet logged in.
     Login(Box<Login>),
     /// Its requests are handled as they come.
     Ready,
-    /// A request got no server, and its end has not come yet. So many bytes, from the next one on, were sent before it was told.
+    /// A request got no server, and its end has not come yet. So many bytes, from the next one on, were sent before it
+    /// was told.
     Refused(u32),
-    /// A lease was asked for.
     Waiting,
     /// The server it was granted is being brought to the client's settings.
     Applying,
     /// It is to hear notifications, and the server that is to listen for it does not yet.
     Subscribing,
-    /// It was told to go.
     Closed,
 }
 
@@ -121,7 +119,6 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Skip {
     Nothing,
-    /// One message.
     Message,
     /// Everything up to a Sync.
     ToSync,
@@ -198,7 +195,6 @@ impl Client {
         self.body > 0 && self.body_to_server
     }
 
-    /// Changes its standing.
     #[inline]
     pub(crate) fn stand(&mut self, me: ClientTag, standing: Standing, out: &mut Outbox) {
         if self.standing != standing && !matches!(self.phase, Phase::Closed) {
@@ -253,7 +249,6 @@ impl Client {
         self.close(me, CloseReason::Error(blame, report.message.to_owned()), out);
     }
 
-    /// Closes the connection.
     pub(crate) fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
         self.phase = Phase::Closed;
         out.push(Effect::Close { peer: Peer::Client(me), reason });
@@ -276,7 +271,6 @@ impl Client {
         out.push(Effect::Wake { client: me });
     }
 
-    /// Asks for a server.
     pub(crate) fn wish(&mut self, me: ClientTag) -> Effect {
         let unused = std::mem::take(&mut self.wants_unused);
         let kind = if unused { LeaseKind::Unused } else { LeaseKind::Exclusive };
@@ -334,7 +328,6 @@ pub(crate) fn awaits_client(client: &Client, server: &Server) -> bool {
         && server.exchange.awaits_client(client.owes_server())
 }
 
-/// A Sync is forwarded.
 #[inline]
 pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
     if let Some(prepared) = &mut server.prepared {

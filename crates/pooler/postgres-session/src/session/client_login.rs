@@ -21,7 +21,6 @@ pub(crate) struct Login {
     pub(crate) refusal: Option<Refusal>,
 }
 
-/// What of it comes next.
 pub(crate) enum Step {
     /// Its first packet is awaited.
     Packet,

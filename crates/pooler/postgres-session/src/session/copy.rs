@@ -1,6 +1,6 @@
-//! Which requests may begin a COPY FROM STDIN. A simple query may do so if one of its statements is a COPY; in the extended
-//! protocol an Execute may, if its portal was made of such a statement. Some that begin none are taken for it: they only cost a
-//! wait to who sends more behind them.
+//! Which requests may begin a COPY FROM STDIN. A simple query may do so if one of its statements is a COPY; in the
+//! extended protocol an Execute may, if its portal was made of such a statement. Some that begin none are taken for it:
+//! they only cost a wait to who sends more behind them.
 
 use memchr::memchr;
 
@@ -30,8 +30,8 @@ enum Unnamed {
 }
 
 impl Copies {
-    /// A message is about to be forwarded that prepares a statement, or makes a portal of the unnamed one or one that only the
-    /// server knows. True if that portal may be a COPY.
+    /// A message is about to be forwarded that prepares a statement, or makes a portal of the unnamed one or one that
+    /// only the server knows. True if that portal may be a COPY.
     #[inline]
     pub(crate) fn follow(&mut self, mode: PoolMode, message: &Arrived<'_>) -> bool {
         match message.header.kind {
@@ -63,7 +63,6 @@ impl Copies {
         }
     }
 
-    /// A request failed.
     pub(crate) fn failed(&mut self) {
         if self.unnamed == Unnamed::Replaced {
             self.unnamed = Unnamed::Yes;

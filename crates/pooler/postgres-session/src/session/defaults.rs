@@ -1,8 +1,9 @@
-//! The question what of a session's reported parameters is its server's own: a value that was reported may have been set in the
-//! session, or may be what all sessions begin with now, after a reload of the database's configuration. It knows no connection.
+//! The question what of a session's reported parameters is its server's own: a value that was reported may have been
+//! set in the session, or may be what all sessions begin with now, after a reload of the database's configuration. It
+//! knows no connection.
 //!
-//! PostgreSQL reports only what differs from its last report, and an idle session reports nothing. So a report is at first this
-//! server's value, and whose it is has to be asked.
+//! PostgreSQL reports only what differs from its last report, and an idle session reports nothing. So a report is at
+//! first this server's value, and whose it is has to be asked.
 
 use seam::Verdict;
 
@@ -22,7 +23,6 @@ const OF_ROLE: [&[u8]; 3] = [b"database", b"user", b"database user"];
 pub(crate) enum Then {
     /// The server has just logged in, and begins otherwise than those before it.
     Start,
-    /// The server is ready.
     Ready,
     /// It goes back to its pool.
     Release(Verdict),

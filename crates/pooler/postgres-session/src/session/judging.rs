@@ -1,4 +1,5 @@
-//! What the texts that were forwarded to a server may have done to its session, and what is left of that for whoever comes next.
+//! What the texts that were forwarded to a server may have done to its session, and what is left of that for whoever
+//! comes next.
 
 use seam::Verdict;
 
@@ -130,7 +131,8 @@ impl Server {
         }
     }
 
-    /// The survey tells whose the view is that a text has taken a parameter's name from, unless that may have been another's then.
+    /// The survey tells whose the view is that a text has taken a parameter's name from, unless that may have been
+    /// another's then.
     fn note_listed(&mut self, found: Suspects) {
         let mut others = found;
         if found.any(Suspects::LISTED) {

@@ -1,5 +1,5 @@
-//! Keys learned from clients' own logins, with which servers are logged in to where no password is configured. They live in
-//! memory only; what they are is known to `scram` alone.
+//! Keys learned from clients' own logins, with which servers are logged in to where no password is configured. They
+//! live in memory only; what they are is known to `scram` alone.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,7 +15,6 @@ const MAX_USERS: usize = 8192;
 /// password.
 const MAX_PER_USER: usize = 4;
 
-/// See the file's head.
 #[derive(Default)]
 pub(crate) struct Keyring {
     users: Mutex<HashMap<Box<str>, VecDeque<Arc<LoginKeys>>>>,

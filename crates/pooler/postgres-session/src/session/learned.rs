@@ -1,5 +1,5 @@
-//! What is known of parameters without asking: what the servers of each pool begin with now, and what a client gets that asks for more.
-//! Each set of parameters exists once in the process. It knows no connection.
+//! What is known of parameters without asking: what the servers of each pool begin with now, and what a client gets
+//! that asks for more. Each set of parameters exists once in the process. It knows no connection.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,14 +19,13 @@ const SWEEP_AT: usize = 1024;
 /// Most combinations of pool and start-up settings whose outcome is remembered; beyond it the memory starts anew.
 const MAX_LEARNED: usize = 4096;
 
-/// For how long a client that logs in is told from memory that its server takes no writes. Another one may have been promoted, or a fence
-/// taken away, and an idle server says nothing of it.
+/// For how long a client that logs in is told from memory that its server takes no writes. Another one may have been
+/// promoted, or a fence taken away, and an idle server says nothing of it.
 const READ_ONLY_FROM_MEMORY_MS: u64 = 1000;
 
 /// Parameters that say that a server takes no writes, where they are on.
 const READ_ONLY: [&[u8]; 2] = [b"in_hot_standby", b"default_transaction_read_only"];
 
-/// Names of parameters.
 type Names = Vec<Box<[u8]>>;
 
 /// What a client that logs in with certain settings will have.
@@ -74,7 +73,6 @@ struct Defaults {
 }
 
 impl Parameters {
-    /// The one copy of a set.
     pub(crate) fn intern(&self, mut settings: Settings) -> Arc<Settings> {
         settings.compute_context();
         let mut known = lock(&self.known);
@@ -90,7 +88,6 @@ impl Parameters {
         set
     }
 
-    /// What time it is.
     pub(crate) fn tell_time(&self, now_ms: u64) {
         self.now_ms.store(now_ms, Ordering::Relaxed);
     }
@@ -111,8 +108,8 @@ impl Parameters {
         lock(&self.learned).defaults.get(&pool).map(|known| (known.settings.clone(), known.of_role.clone()))
     }
 
-    /// The servers of the pool begin with these from now on; if they are not what was known, what was learned is void. `of_role`: see
-    /// [`Parameters::defaults`]; `None` if that is as it was.
+    /// The servers of the pool begin with these from now on; if they are not what was known, what was learned is void.
+    /// `of_role`: see [`Parameters::defaults`]; `None` if that is as it was.
     pub(crate) fn begin_with(
         &self,
         pool: PoolId,
@@ -135,7 +132,6 @@ impl Parameters {
         }
     }
 
-    /// A pool is gone.
     pub(crate) fn forget(&self, pool: PoolId) {
         let mut known = lock(&self.learned);
         if known.defaults.remove(&pool).is_some() {
@@ -172,7 +168,8 @@ impl Parameters {
         self.now_ms.load(Ordering::Relaxed) >= clock.load(Ordering::Relaxed) + READ_ONLY_FROM_MEMORY_MS
     }
 
-    /// What a client of the pool that asks for `wanted` will have, if that is known well enough without asking a server.
+    /// What a client of the pool that asks for `wanted` will have, if that is known well enough without asking a
+    /// server.
     pub(crate) fn outcome(&self, pool: PoolId, wanted: &[(String, String)]) -> Option<Learned> {
         self.remembered(pool, wanted, false)
     }

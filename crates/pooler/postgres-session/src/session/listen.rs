@@ -1,5 +1,5 @@
-//! Who listens to what, and which servers listen for others. What is done about it is told in the feature of the same name. It
-//! neither reads nor asks anything.
+//! Who listens to what, and which servers listen for others. What is done about it is told in the feature of the same
+//! name. It neither reads nor asks anything.
 
 mod in_time;
 
@@ -24,7 +24,8 @@ pub(crate) const MAX_CHANNELS: usize = 1000;
 /// Bytes of notifications that may wait for a client to end its transaction.
 pub(crate) const MAX_PENDING: usize = 1 << 20;
 
-/// A post for a client whose channels are all heard, or that has been sent what was committed before its transaction ended.
+/// A post for a client whose channels are all heard, or that has been sent what was committed before its transaction
+/// ended.
 pub(crate) const HEARD: u8 = b'+';
 
 /// A post for a client that cannot go on listening begins with this; the reason follows.
@@ -33,7 +34,6 @@ pub(crate) const LOST: u8 = b'!';
 /// A post for a client that cannot go on listening either, and is to go when no transaction of its is open.
 pub(crate) const OUTDATED: u8 = b'~';
 
-/// Names of channels.
 pub(crate) type Names = Vec<Box<[u8]>>;
 
 /// What a client listens to.
@@ -75,7 +75,6 @@ pub(crate) struct Hub {
     pub(crate) key: u64,
     pub(crate) server: ServerTag,
     pub(crate) channels: BTreeMap<Box<[u8]>, Channel>,
-    /// By their keys.
     pub(crate) clients: BTreeMap<u64, Subscriber>,
     /// Clients whose transactions have ended.
     pub(crate) in_time: in_time::InTime,
@@ -114,7 +113,8 @@ impl Hubs {
         waits
     }
 
-    /// So many milliseconds have passed by the driver's clock: clients that have waited too long for their notifications go on.
+    /// So many milliseconds have passed by the driver's clock: clients that have waited too long for their
+    /// notifications go on.
     pub(crate) fn tell_time(&self, now_ms: u64, out: &mut Outbox) {
         self.now_ms.fetch_max(now_ms, Relaxed);
         if !self.awaited.load(Relaxed) {

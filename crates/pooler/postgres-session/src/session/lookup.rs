@@ -14,9 +14,7 @@ pub(crate) struct Lookup {
     pub(crate) abandoned: bool,
 }
 
-/// What has come.
 enum Answer {
-    /// No row.
     Nobody,
     /// The user, who has no password.
     WithoutPassword,

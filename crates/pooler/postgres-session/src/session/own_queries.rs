@@ -28,7 +28,6 @@ pub(crate) struct OwnQueries {
     pub(crate) pending: u8,
     /// Something other than ReadyForQuery has answered the oldest of them.
     pub(crate) answered: bool,
-    /// The first error.
     pub(crate) failure: Option<Failure>,
     /// The request that it precedes was cancelled meanwhile.
     pub(crate) cancelled: bool,
@@ -43,7 +42,6 @@ pub(crate) enum Purpose {
     Preface(Box<Preface>),
     /// To learn what settings a client will have; with those that the server does not report.
     Learn(Pairs),
-    /// To clean it.
     Reset {
         /// Of all but what our own queries leave behind.
         cleaned: bool,
@@ -72,7 +70,6 @@ pub(crate) enum Purpose {
     Connect,
     /// To learn what that has set.
     Connected(Survey),
-    /// To ask who may log in.
     Lookup(Lookup),
     /// To learn what of its parameters is its own.
     Defaults(Box<Question>),

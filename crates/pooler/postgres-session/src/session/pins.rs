@@ -61,7 +61,6 @@ impl Pins {
         room
     }
 
-    /// A pool is gone.
     pub(crate) fn forget(&self, pool: PoolId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&pool);
     }

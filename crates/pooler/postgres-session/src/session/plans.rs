@@ -1,5 +1,5 @@
-//! By which settings a server's plans may have been made. Why that matters is told in the feature of the same name. It knows
-//! no connection.
+//! By which settings a server's plans may have been made. Why that matters is told in the feature of the same name. It
+//! knows no connection.
 
 use crate::sql::{catalogue::Catalogue, parameter_names::rules_compiling, parameters::Settings};
 
@@ -8,11 +8,11 @@ use crate::sql::{catalogue::Catalogue, parameter_names::rules_compiling, paramet
 pub(crate) struct Plans {
     /// See [`Settings::reading`].
     reading: u64,
-    /// By others, too.
     pub(super) mixed: bool,
     /// Somebody has had the server.
     used: bool,
-    /// What its holder has for the parameters by which functions are compiled: how their texts are cut into words is never looked at again.
+    /// What its holder has for the parameters by which functions are compiled: how their texts are cut into words is
+    /// never looked at again.
     compiling: Box<[u8]>,
     /// Somebody may have had a temporary object there.
     pub(crate) temporary: bool,

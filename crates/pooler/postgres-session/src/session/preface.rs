@@ -1,5 +1,5 @@
-//! What is under way to a server ahead of its new holder's request. What it is for is told in the feature of the same name. It
-//! sends nothing.
+//! What is under way to a server ahead of its new holder's request. What it is for is told in the feature of the same
+//! name. It sends nothing.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use crate::{session::texts::Text, sql::parameters::Settings};
 pub(crate) struct Preface {
     /// The settings that the server will have.
     pub(crate) settings: Arc<Settings>,
-    /// It is cleaned.
     pub(crate) cleaned: bool,
     /// Nobody has had it before.
     pub(crate) fresh: bool,

@@ -1,5 +1,6 @@
-//! Which statements a server has, under names of ours, and which it has only been asked for: what was forwarded may yet be discarded
-//! because of an error before it, so it is believed within its pipeline only. What a statement is, is known to `statements`.
+//! Which statements a server has, under names of ours, and which it has only been asked for: what was forwarded may yet
+//! be discarded because of an error before it, so it is believed within its pipeline only. What a statement is, is
+//! known to `statements`.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,7 +22,6 @@ const MAX_BYTES: usize = 8 << 20;
 #[derive(Default)]
 pub(crate) struct Prepared {
     map: BTreeMap<u32, Kept>,
-    /// Counts uses.
     clock: u64,
     /// The clock when the present lease or transaction began.
     transaction_began: u64,
@@ -41,7 +41,6 @@ const MAX_OWN_NAMES: usize = 64;
 #[derive(Default)]
 pub(crate) struct OwnNames {
     names: Vec<Box<[u8]>>,
-    /// It may be any.
     all: bool,
 }
 
@@ -121,7 +120,6 @@ pub(crate) struct Describing {
     /// The client's name of the statement; `None` if it is ours.
     pub(crate) name: Option<Box<[u8]>>,
     pub(crate) statement: Arc<Statement>,
-    /// When that was parsed.
     parsed: u64,
     /// What has come of the answer.
     pub(crate) description: Description,
@@ -136,7 +134,6 @@ pub(crate) enum Likeness {
     Different,
     /// The server has to be asked.
     Unknown,
-    /// It is being asked.
     Asked,
 }
 
@@ -155,7 +152,6 @@ impl Prepared {
         self.transaction_began = self.clock;
     }
 
-    /// A Sync is forwarded.
     pub(crate) fn end_pipeline(&mut self) {
         self.pipeline = self.pipeline.wrapping_add(1);
     }
@@ -175,8 +171,8 @@ impl Prepared {
         if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
     }
 
-    /// The same for a client that prepares it anew: where types were named that others were told, that is not what the client asks for. But
-    /// a statement that may have open portals stays.
+    /// The same for a client that prepares it anew: where types were named that others were told, that is not what the
+    /// client asks for. But a statement that may have open portals stays.
     pub(crate) fn need_as_written(&mut self, statement: &Arc<Statement>) -> Need {
         let need = self.need(statement);
         let names_told = |copy: &Kept| copy.names_told && copy.bound <= self.transaction_began;
@@ -265,7 +261,8 @@ impl Prepared {
         }
     }
 
-    /// The oldest such Describe was answered, or (without `columns`) discarded. If it was answered, what the server has is known from now on.
+    /// The oldest such Describe was answered, or (without `columns`) discarded. If it was answered, what the server has
+    /// is known from now on.
     pub(crate) fn described(&mut self, columns: Option<u64>) -> Describing {
         let mut describing = self.describing.pop_front().expect("only what was asked is answered");
         describing.description.columns = columns;
@@ -304,8 +301,9 @@ impl Prepared {
         }
     }
 
-    /// A statement that must go for another, if there are more than `max` or too many bytes. Those bound in the present transaction stay: they
-    /// may have open portals, which would go with them. But a transaction may be long, and what its client closes stays here.
+    /// A statement that must go for another, if there are more than `max` or too many bytes. Those bound in the present
+    /// transaction stay: they may have open portals, which would go with them. But a transaction may be long, and what
+    /// its client closes stays here.
     pub(crate) fn surplus(&self, max: usize) -> Option<u32> {
         let there = || self.map.iter().filter(|(_, copy)| !copy.closed);
         let (count, bytes) =

@@ -62,7 +62,6 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
     client.phase = Phase::Closed;
 }
 
-/// A time for people.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }

@@ -27,12 +27,10 @@ pub(crate) struct Replan {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Stage {
-    /// It is of another kind.
     #[default]
     Off,
     /// Its Sync is still to come.
     Begun,
-    /// It is under way.
     Asked,
     /// The server said that the plan does not fit, and is not ready yet.
     Refused,

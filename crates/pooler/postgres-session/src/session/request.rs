@@ -23,7 +23,6 @@ pub(crate) enum Step {
 /// A message of a client that holds a server, as far as it has arrived.
 pub(crate) struct Arrived<'a> {
     pub(crate) header: Header,
-    /// The whole input.
     pub(crate) bytes: &'a [u8],
     /// Where the message begins in it.
     pub(crate) at: usize,
@@ -43,7 +42,6 @@ impl<'a> Arrived<'a> {
         self.at + self.header.total()
     }
 
-    /// All of it has arrived.
     pub(crate) fn is_whole(&self) -> bool {
         self.end() <= self.bytes.len()
     }

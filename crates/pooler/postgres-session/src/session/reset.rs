@@ -1,5 +1,5 @@
-//! What a server has been sent in an amended form, and what its client is told of the answers. Why, is told in the feature of the
-//! same name. It knows no connection.
+//! What a server has been sent in an amended form, and what its client is told of the answers. Why, is told in the
+//! feature of the same name. It knows no connection.
 
 use crate::{
     sql::reset::{self, Amended, Tag},
@@ -35,7 +35,6 @@ pub(crate) struct Resetting {
 
 /// What the client gets in the place of a CommandComplete.
 pub(crate) enum Told {
-    /// It, as it is.
     Same,
     Nothing,
     As(Tag),
@@ -76,8 +75,9 @@ impl AmendedRequests {
         }
     }
 
-    /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the statement before: so what is
-    /// known of that is kept, too, unless the new statement `may_be_taken` for it, or `is_replaced` tells that it goes in any case.
+    /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the statement before: so
+    /// what is known of that is kept, too, unless the new statement `may_be_taken` for it, or `is_replaced` tells that
+    /// it goes in any case.
     pub(crate) fn name(&mut self, name: &[u8], resetting: Resetting, may_be_taken: bool, is_replaced: bool) {
         if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
             known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };
@@ -121,7 +121,6 @@ impl AmendedRequests {
         None
     }
 
-    /// A ReadyForQuery came.
     pub(crate) fn end_query(&mut self) {
         self.query = None;
     }

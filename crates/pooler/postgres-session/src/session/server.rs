@@ -1,4 +1,5 @@
-//! The state of a server's connection, and what it does whatever its client wants: it is asked for something, and given back.
+//! The state of a server's connection, and what it does whatever its client wants: it is asked for something, and given
+//! back.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -153,9 +154,9 @@ pub struct Server {
     pub(crate) prepared: Option<Box<Prepared>>,
     /// Names of statements that its holder may have there under its own names.
     pub(crate) own_names: OwnNames,
-    /// The portal bound last, and the client's name of its statement, where a Describe of it may tell what the client was not told before.
+    /// The portal bound last, and the client's name of its statement, where a Describe of it may tell what the client
+    /// was not told before.
     pub(crate) bound_last: Option<Box<BoundLast>>,
-    /// Its unnamed statement.
     pub(crate) unnamed: Unnamed,
     /// Portals of statements that forget all prepared statements.
     pub(crate) forgetting: Vec<Box<[u8]>>,
@@ -170,7 +171,6 @@ pub(crate) enum Stage {
     Closed,
 }
 
-/// BackendKeyData.
 #[derive(Default)]
 pub(crate) struct CancelKey {
     pub(crate) pid: u32,
@@ -248,7 +248,6 @@ impl Server {
         }
     }
 
-    /// A client gets it.
     #[inline]
     pub(crate) fn begin_lease(&mut self, client: ClientTag) {
         self.holder = Some(client);
@@ -308,7 +307,8 @@ impl Server {
         }
     }
 
-    /// A time-out of the client's, or a cancel request that came late, has ended what is ours: it is done again, where no time-out of a session holds.
+    /// A time-out of the client's, or a cancel request that came late, has ended what is ours: it is done again, where
+    /// no time-out of a session holds.
     pub(crate) fn begin_again(&mut self, me: ServerTag, work: OwnQueries, out: &mut Outbox) {
         let guarded = [b"BEGIN;SET LOCAL statement_timeout = 0;", &work.text[..], b";COMMIT"].concat();
         // If the guard itself was too slow.

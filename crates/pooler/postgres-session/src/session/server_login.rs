@@ -21,7 +21,6 @@ pub(crate) struct Login {
     pub(crate) deriving: Option<Box<Deriving>>,
     /// What the server has proved.
     pub(crate) proof: Proof,
-    /// What it has reported.
     pub(crate) parameters: Pairs,
     /// It was asked what it is; its answer, once that has come.
     pub(crate) asked: Option<Traits>,
@@ -39,7 +38,6 @@ pub(crate) struct Deriving {
 
 #[derive(PartialEq, Eq)]
 pub(crate) enum Step {
-    /// TLS was asked for.
     Asked,
     /// The handshake is under way.
     Handshake,

@@ -1,5 +1,5 @@
-//! What clients were told of a statement: the types of its parameters, and its columns. A server that parses the text again may make something
-//! else of it. It knows no connection.
+//! What clients were told of a statement: the types of its parameters, and its columns. A server that parses the text
+//! again may make something else of it. It knows no connection.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -14,7 +14,6 @@ const MAX_BEGINNING: usize = 8 * 1024;
 /// What all clients that have a statement were told of it, as far as they were told anything.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
-    /// A hash of its columns.
     columns: OnceLock<u64>,
     /// The body of its ParameterDescription, which is how a Parse ends that names the types.
     parameters: OnceLock<Box<[u8]>>,
@@ -37,7 +36,6 @@ pub(crate) enum Fit {
 }
 
 impl Told {
-    /// What was told is this.
     pub(crate) fn new(description: &Description) -> Self {
         let told = Self::default();
         told.tell(description);
@@ -101,8 +99,8 @@ impl PartialEq for Told {
     }
 }
 
-/// A hash of what a RowDescription tells of columns, but for their formats and the tables they come from; `None` of what stands in its place if
-/// there are none. `length` is that of its whole body.
+/// A hash of what a RowDescription tells of columns, but for their formats and the tables they come from; `None` of
+/// what stands in its place if there are none. `length` is that of its whole body.
 pub(crate) fn hash_columns(body: Option<&[u8]>, length: usize) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Some(body) = body else { return hasher.finish() };

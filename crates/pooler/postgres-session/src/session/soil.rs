@@ -1,4 +1,5 @@
-//! What may have been left behind in a server. How it is cleaned of that is told in `features::cleaning`. It knows no SQL.
+//! What may have been left behind in a server. How it is cleaned of that is told in `features::cleaning`. It knows no
+//! SQL.
 
 /// What may have been left behind in a server since it was cleaned last.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -1,6 +1,6 @@
-//! Named prepared statements. Clients name statements as they like, and several clients may mean the same text; servers know each
-//! text under one name of ours (`poolhouse_<secret>_7`), whoever asked for it. What one client means is remembered here, what one server has
-//! in `prepared`. It knows neither bytes on the wire nor sessions.
+//! Named prepared statements. Clients name statements as they like, and several clients may mean the same text; servers
+//! know each text under one name of ours (`poolhouse_<secret>_7`), whoever asked for it. What one client means is
+//! remembered here, what one server has in `prepared`. It knows neither bytes on the wire nor sessions.
 //!
 //! A request that was forwarded may yet be discarded by the server because of an error before it. So nothing that was
 //! only asked for is believed beyond the Sync that ends its pipeline.
@@ -21,8 +21,8 @@ use crate::{
     sql::{scan::scan, suspects::Findings},
 };
 
-/// What the names of ours begin with: nobody can guess it, so no client prepares or deallocates one of them by accident. One who has
-/// read it in `pg_prepared_statements` is seen to use it (see `scan`, and the survey).
+/// What the names of ours begin with: nobody can guess it, so no client prepares or deallocates one of them by
+/// accident. One who has read it in `pg_prepared_statements` is seen to use it (see `scan`, and the survey).
 pub static PREFIX: LazyLock<String> = LazyLock::new(|| {
     let secret: [u8; 8] = random();
     format!("poolhouse_{:016x}_", u64::from_be_bytes(secret))
@@ -46,15 +46,14 @@ pub(crate) const MAX_PENDING: usize = 16 * 1024;
 /// Statements remembered in all before those that nobody has are dropped; it doubles when all are had.
 const SWEEP_AT: usize = 4096;
 
-/// Bytes of texts that may come, beyond those that clients and servers have, before the others are dropped. If a quarter of what they have is
-/// more, it is that.
+/// Bytes of texts that may come, beyond those that clients and servers have, before the others are dropped. If a
+/// quarter of what they have is more, it is that.
 const MAX_UNSWEPT_BYTES: usize = 16 << 20;
 
 /// A text with its parameter types, in the context of the settings that rule its meaning.
 pub(crate) struct Statement {
     /// Part of its name at servers; never 0, never used twice.
     pub(crate) id: u32,
-    /// Its name at servers.
     pub(crate) name: Box<str>,
     /// A hash of the settings under which it was parsed.
     pub(crate) context: u64,
@@ -83,7 +82,8 @@ impl Statement {
         same && !self.retired.load(Relaxed) && told.is_none_or(|told| self.told == *told)
     }
 
-    /// The body of a Parse of it: types that were told are named, so that every server means the same by the values that clients send.
+    /// The body of a Parse of it: types that were told are named, so that every server means the same by the values
+    /// that clients send.
     pub(crate) fn parse_body(&self) -> Cow<'_, [u8]> {
         let text = self.body.iter().position(|byte| *byte == 0);
         match (self.told.parameters(), text) {
@@ -115,7 +115,6 @@ struct Known {
     by_hash: HashMap<u64, Vec<Arc<Statement>>>,
     count: usize,
     sweep_at: usize,
-    /// Of the texts.
     bytes: usize,
     sweep_at_bytes: usize,
     last_id: u32,
@@ -127,8 +126,8 @@ impl Statements {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
-    /// The statement with this context and the body of this Parse, prepared in this epoch of its database, of which clients were `told` this
-    /// and no more, if that is set. Without a context it is for one client alone.
+    /// The statement with this context and the body of this Parse, prepared in this epoch of its database, of which
+    /// clients were `told` this and no more, if that is set. Without a context it is for one client alone.
     pub(crate) fn intern(&self, context: Option<u64>, epoch: u32, body: &[u8], told: Option<&Told>) -> Arc<Statement> {
         let mut hasher = DefaultHasher::new();
         (context, epoch, body).hash(&mut hasher);
@@ -181,7 +180,6 @@ pub(crate) struct Named {
     map: HashMap<Box<[u8]>, Held>,
     /// Bytes of their names and texts.
     bytes: usize,
-    /// Counts uses.
     clock: u64,
     /// Asked for and not answered yet, oldest first.
     pending: VecDeque<Pending>,
@@ -189,8 +187,8 @@ pub(crate) struct Named {
     pending_bytes: usize,
     /// Requests without an answer that were ever made.
     asked: u64,
-    /// All that was there when so many of those had been made is forgotten by something in the pipeline under way, and how many such
-    /// things are not answered.
+    /// All that was there when so many of those had been made is forgotten by something in the pipeline under way, and
+    /// how many such things are not answered.
     forgotten: Option<(u64, u32)>,
 }
 
@@ -199,7 +197,8 @@ struct Held {
     used: u64,
     /// The client was told the types of its columns, and relies on them.
     described: bool,
-    /// The number of the statement that was there before this one took its place; 0: none. Errors that name it may be on their way.
+    /// The number of the statement that was there before this one took its place; 0: none. Errors that name it may be
+    /// on their way.
     former: u32,
 }
 
@@ -220,7 +219,6 @@ impl Pending {
     }
 }
 
-/// What a name means.
 #[derive(Clone)]
 pub(crate) enum Meaning {
     Statement(Arc<Statement>),
@@ -316,17 +314,16 @@ impl Named {
         }
     }
 
-    /// A Parse was forwarded.
     pub(crate) fn parse(&mut self, name: &[u8], statement: Arc<Statement>, pipeline: u32) {
         self.ask(Pending { name: name.into(), parsed: Some(statement), described: false, pipeline });
     }
 
-    /// A Close was forwarded.
     pub(crate) fn close(&mut self, name: &[u8], pipeline: u32) {
         self.ask(Pending { name: name.into(), parsed: None, described: false, pipeline });
     }
 
-    /// Something was forwarded that forgets all statements: what stands behind it in its pipeline is done only if it is.
+    /// Something was forwarded that forgets all statements: what stands behind it in its pipeline is done only if it
+    /// is.
     pub(crate) fn forget_all(&mut self) {
         let before = self.forgotten.map_or(0, |(_, times)| times);
         self.forgotten = Some((self.asked, before + 1));
@@ -368,7 +365,6 @@ impl Named {
         }
     }
 
-    /// Forgets a statement.
     pub(crate) fn remove(&mut self, name: &[u8]) {
         if let Some(held) = self.map.remove(name) {
             self.bytes -= name.len() + held.statement.body.len();
@@ -420,7 +416,6 @@ impl Named {
 pub(crate) mod tests {
     use super::*;
 
-    /// Some that differ.
     pub(crate) fn statements(count: usize) -> Vec<Arc<Statement>> {
         let all = Statements::default();
         (0..count).map(|i| all.intern(Some(1), 0, format!("select {i}\0\0\0").as_bytes(), None)).collect()

@@ -1,5 +1,5 @@
-//! The question what there is in a session beyond its transaction, in SQL, and reading the answer. Only what is suspected is
-//! asked for. It knows no connection.
+//! The question what there is in a session beyond its transaction, in SQL, and reading the answer. Only what is
+//! suspected is asked for. It knows no connection.
 
 use crate::{
     session::pins::Pin,
@@ -49,8 +49,8 @@ const NAMES_OF_POOLERS: &str = "^(poolhouse_[0-9a-f]{16}_|PGBOUNCER_)[0-9]+$";
 /// Names of parameters that clients may use, and that the server lists by another.
 const OLD_NAMES: [&str; 2] = ["sort_mem", "vacuum_mem"];
 
-/// Appends an expression for a text, as the hexadecimal numbers of its bytes in the encoding of the database: so what the client has said
-/// of encodings does not matter.
+/// Appends an expression for a text, as the hexadecimal numbers of its bytes in the encoding of the database: so what
+/// the client has said of encodings does not matter.
 fn write_bytes(sql: &mut Vec<u8>, expression: &[u8]) {
     sql.extend_from_slice(b"pg_catalog.encode(pg_catalog.convert_to(");
     sql.extend_from_slice(expression);
@@ -67,8 +67,8 @@ fn bytes_of(hex: &[u8]) -> Option<Box<[u8]>> {
 /// What is set for the query itself where it must not be ended again.
 const GUARDED: [&str; 3] = ["statement_timeout", "lock_timeout", "jit"];
 
-/// The query so that no time-out of the client's ends it, with what the session has for these parameters, and what it would have if it had set nothing.
-/// Within a transaction or outside, and it leaves nothing behind there.
+/// The query so that no time-out of the client's ends it, with what the session has for these parameters, and what it
+/// would have if it had set nothing. Within a transaction or outside, and it leaves nothing behind there.
 fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], statements: Statements, within: bool) -> Vec<u8> {
     let (begin, end): (&[u8], &[u8]) = if within {
         (b"SAVEPOINT poolhouse;", b";ROLLBACK TO SAVEPOINT poolhouse;RELEASE SAVEPOINT poolhouse")
@@ -97,10 +97,10 @@ fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], statements: Statement
     sql
 }
 
-/// The query.
 pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statements) -> Vec<u8> {
     let mut sql = Vec::new();
-    // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to; u, if pg_settings is not PostgreSQL's own.
+    // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to; u, if
+    // pg_settings is not PostgreSQL's own.
     sql.extend_from_slice(
         b"/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
           WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (\
@@ -148,7 +148,6 @@ pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statem
     sql
 }
 
-/// Name and value.
 type Setting = (Box<[u8]>, Box<[u8]>);
 
 /// What the server has answered so far.
@@ -303,8 +302,8 @@ impl Survey {
         Some(())
     }
 
-    /// Whether this role was set in the session. The server does not say that, and a login may begin with a role: none is set only by those
-    /// who have named it. Who acts as another user has none until it sets one.
+    /// Whether this role was set in the session. The server does not say that, and a login may begin with a role: none
+    /// is set only by those who have named it. Who acts as another user has none until it sets one.
     fn has_set_role(&self, role: &[u8], acts_as_another: bool) -> bool {
         if !self.asked.any(Suspects::MAY_CHANGE_ROLE) {
             return self.role_before.is_some();

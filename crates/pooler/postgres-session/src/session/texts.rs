@@ -1,5 +1,6 @@
-//! Parses of unnamed statements, kept between that and their Binds in later round trips. Long ones are counted over all clients: where there
-//! are too many bytes, those go that have been kept longest, and their clients are told when they use them. It knows no connection.
+//! Parses of unnamed statements, kept between that and their Binds in later round trips. Long ones are counted over all
+//! clients: where there are too many bytes, those go that have been kept longest, and their clients are told when they
+//! use them. It knows no connection.
 
 use std::{
     collections::BTreeMap,
@@ -66,7 +67,6 @@ impl Texts {
         (kept.bytes, kept.forgotten)
     }
 
-    /// Keeps a Parse.
     pub(crate) fn keep(&self, parse: &[u8]) -> Arc<Text> {
         if parse.len() <= MAX_SHORT { Text::short(parse.into()) } else { self.begin(parse.len(), parse) }
     }
@@ -108,7 +108,6 @@ impl Text {
         Arc::new(Self { place: Place::Short(parse), told: Told::default() })
     }
 
-    /// More of it has come.
     pub(crate) fn append(&self, part: &[u8]) {
         if let Place::Long(long) = &self.place {
             long.of.lock().append(long.number, part);

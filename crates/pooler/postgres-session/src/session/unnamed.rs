@@ -1,8 +1,8 @@
-//! What a server has for an unnamed statement, and whose it is. What is done about it is told in the feature of the same name.
-//! It knows no connection.
+//! What a server has for an unnamed statement, and whose it is. What is done about it is told in the feature of the
+//! same name. It knows no connection.
 //!
-//! What stands behind something else in its pipeline may be skipped because of an error there, and then the statement is what it was
-//! before. Where that matters, what was before is remembered until the answers have come ([`Doubt`]).
+//! What stands behind something else in its pipeline may be skipped because of an error there, and then the statement
+//! is what it was before. Where that matters, what was before is remembered until the answers have come ([`Doubt`]).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,14 +10,14 @@ use seam::ClientTag;
 
 use crate::session::{prepared::Likeness, texts::Text};
 
-/// Most bytes of Parses that are remembered of a pipeline in case what is behind them is skipped, but for those that are counted elsewhere.
+/// Most bytes of Parses that are remembered of a pipeline in case what is behind them is skipped, but for those that
+/// are counted elsewhere.
 const MAX_DOUBTED: usize = 256 * 1024;
 
 /// Whose statement a server has, and which of its statements: servers that it used before may have older ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
     client: ClientTag,
-    /// A tag may be reused.
     secret: u64,
     version: u32,
 }
@@ -32,8 +32,8 @@ impl Owner {
 /// What a server has for an unnamed statement.
 #[derive(Default)]
 pub(crate) struct Unnamed {
-    /// Whose statement it is, once all that was forwarded has been done. `None`: anybody's, perhaps one of ours. Of a client that has no
-    /// statement the server has none, either.
+    /// Whose statement it is, once all that was forwarded has been done. `None`: anybody's, perhaps one of ours. Of a
+    /// client that has no statement the server has none, either.
     pub(crate) owner: Option<Owner>,
     /// Noted requests about it that have no answer yet, but for those of the doubt.
     pending: u32,
@@ -54,13 +54,11 @@ pub(crate) struct Doubt {
     ended: bool,
     /// One of them was skipped, and with it all behind it.
     skipped: bool,
-    /// Oldest first.
     asked: VecDeque<Asked>,
     /// Bytes of the texts in that.
     bytes: usize,
 }
 
-/// A noted request.
 enum Asked {
     /// One of ours, which has the server have what the client has.
     Bring,
@@ -116,8 +114,9 @@ impl Unnamed {
         self.doubt.get_or_insert_with(|| Box::new(new()))
     }
 
-    /// A noted request was answered, or (not `done`) it failed, or was skipped because of an error before it; `reached`: it is not known
-    /// to be the latter. `holder` has the server: who that is, with which statement, and its Parse.
+    /// A noted request was answered, or (not `done`) it failed, or was skipped because of an error before it;
+    /// `reached`: it is not known to be the latter. `holder` has the server: who that is, with which statement, and its
+    /// Parse.
     pub(crate) fn settle(&mut self, done: bool, reached: bool, holder: Option<(Owner, &mut Option<Arc<Text>>)>) {
         let Some(doubt) = &mut self.doubt else {
             self.pending -= 1;

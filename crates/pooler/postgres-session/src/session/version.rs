@@ -19,9 +19,10 @@ impl Version {
         Self { major, minor: if released { numbers.next().unwrap_or_default() } else { 0 } }
     }
 
-    /// Whether `DISCARD ALL` alone sets everything back, and for good, without a Sync behind it. Before 14.5 (and the minor releases of that
-    /// day) its transaction goes on with what follows, which may undo it; before 14.14 (likewise) the role that was set comes back when a later
-    /// transaction that sets one is rolled back. (Release notes of PostgreSQL 14.5 and 14.14.)
+    /// Whether `DISCARD ALL` alone sets everything back, and for good, without a Sync behind it. Before 14.5 (and the
+    /// minor releases of that day) its transaction goes on with what follows, which may undo it; before 14.14
+    /// (likewise) the role that was set comes back when a later transaction that sets one is rolled back. (Release
+    /// notes of PostgreSQL 14.5 and 14.14.)
     pub(crate) fn discards_all_for_good(self) -> bool {
         match self.major {
             12 => self.minor >= 21,

@@ -1,10 +1,11 @@
-//! What a database could do to a session behind a text: functions that set settings, take locks, create temporary objects and the like,
-//! and run because a trigger, a view, a rule, a default, an operator, a cast or a policy calls them. The catalogue is asked when a pool's
-//! first server has logged in, again after DDL that was seen, and every ten seconds while the pool is used. It knows no session.
+//! What a database could do to a session behind a text: functions that set settings, take locks, create temporary
+//! objects and the like, and run because a trigger, a view, a rule, a default, an operator, a cast or a policy calls
+//! them. The catalogue is asked when a pool's first server has logged in, again after DDL that was seen, and every ten
+//! seconds while the pool is used. It knows no session.
 //!
-//! A function counts as harmless if its source can be read (SQL or PL/pgSQL) and nothing but harmless is in it, or if it belongs to an
-//! extension whose functions are known to be. Any other makes the database one whose servers are cleaned whenever they change hands,
-//! unless `trusted_functions` names it.
+//! A function counts as harmless if its source can be read (SQL or PL/pgSQL) and nothing but harmless is in it, or if
+//! it belongs to an extension whose functions are known to be. Any other makes the database one whose servers are
+//! cleaned whenever they change hands, unless `trusted_functions` names it.
 
 mod question;
 mod reading;
@@ -31,8 +32,8 @@ use crate::sql::{
 /// Milliseconds after which the catalogue is asked again.
 const AGAIN_MS: u64 = 10_000;
 
-/// Milliseconds between the parts of one that is read by parts: for the first time, and again. So a server is at work for it for a tenth of the
-/// time at most, and for a hundredth.
+/// Milliseconds between the parts of one that is read by parts: for the first time, and again. So a server is at work
+/// for it for a tenth of the time at most, and for a hundredth.
 const PART_EVERY_MS: u64 = 100;
 const PART_AGAIN_EVERY_MS: u64 = 1_000;
 
@@ -141,8 +142,8 @@ struct Known {
 }
 
 impl Known {
-    /// Whether this may be the name of a function after which a server cannot be cleaned, to a server that cuts off long names, and to which
-    /// letters beyond ASCII may have come in another encoding than the catalogue's.
+    /// Whether this may be the name of a function after which a server cannot be cleaned, to a server that cuts off
+    /// long names, and to which letters beyond ASCII may have come in another encoding than the catalogue's.
     fn may_be_beyond(&self, name: &[u8]) -> bool {
         let cut_off = |known: &[u8]| known.len() + 4 > MAX_NAME && name.starts_with(known);
         name.is_empty()
@@ -152,7 +153,8 @@ impl Known {
     }
 }
 
-/// What is known of a catalogue at one moment. Two that are equal, and clean, tell that it was clean all the time between.
+/// What is known of a catalogue at one moment. Two that are equal, and clean, tell that it was clean all the time
+/// between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Version {
     doubts: u64,
@@ -209,8 +211,9 @@ impl Catalogue {
         self.watches_names.load(Relaxed)
     }
 
-    /// Adds to these calls the functions that this text may call without a parenthesis and that may do harm. True if the name of one that leaves
-    /// behind what no SQL takes back stands anywhere in it: it need not look like a call, nor like one of the database's own.
+    /// Adds to these calls the functions that this text may call without a parenthesis and that may do harm. True if
+    /// the name of one that leaves behind what no SQL takes back stands anywhere in it: it need not look like a call,
+    /// nor like one of the database's own.
     pub(crate) fn look_for_names(&self, text: &[u8], calls: &mut Vec<Box<[u8]>>) -> bool {
         if !self.watches_names() {
             return false;
@@ -270,7 +273,8 @@ impl Catalogue {
         Some(Reading::new(asked, known.mark.clone(), epoch, trusted))
     }
 
-    /// The server was not able to answer: all that is not known is supposed. Returns what people are to be told, if that is new.
+    /// The server was not able to answer: all that is not known is supposed. Returns what people are to be told, if
+    /// that is new.
     pub(crate) fn failed(&self, why: &str) -> Option<Vec<String>> {
         let told = vec![format!("the catalogue cannot be read: {why}")];
         self.clean.store(false, SeqCst);

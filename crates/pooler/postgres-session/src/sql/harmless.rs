@@ -1,13 +1,14 @@
-//! The functions of PostgreSQL itself that leave nothing behind in the session that calls them. A name stands in `harmless/functions.txt`
-//! if every function of `pg_catalog` with that name is immutable or stable, or is volatile and was looked at (versions 14 to 18), unless
-//! it executes SQL that it is given as text. Whether somebody has made another function of the same name is for `catalogue` to find out.
+//! The functions of PostgreSQL itself that leave nothing behind in the session that calls them. A name stands in
+//! `harmless/functions.txt` if every function of `pg_catalog` with that name is immutable or stable, or is volatile and
+//! was looked at (versions 14 to 18), unless it executes SQL that it is given as text. Whether somebody has made
+//! another function of the same name is for `catalogue` to find out.
 
 use std::{collections::HashSet, sync::LazyLock};
 
-/// One name a line.
 const NAMES: &str = include_str!("harmless/functions.txt");
 
-/// Functions of PostgreSQL and its extensions that take one argument and may leave something behind, but for those of dblink.
+/// Functions of PostgreSQL and its extensions that take one argument and may leave something behind, but for those of
+/// dblink.
 const OF_ONE_ARGUMENT: &str = include_str!("harmless/of_one_argument.txt");
 
 /// Names are cut off there by PostgreSQL.
@@ -38,18 +39,20 @@ pub(crate) fn is_beyond_cleaning(name: &[u8]) -> bool {
     NAMES.contains(&name) || name.starts_with(b"dblink")
 }
 
-/// Whether a function of this name, in lower case, takes one argument and may leave something behind: it is called without a parenthesis, too.
+/// Whether a function of this name, in lower case, takes one argument and may leave something behind: it is called
+/// without a parenthesis, too.
 pub(crate) fn may_harm_by_notation(name: &[u8]) -> bool {
     OF_ONE_ARGUMENT.lines().any(|known| known.as_bytes() == name) || name.starts_with(b"dblink")
 }
 
-/// Numbers of functions that drivers call by number: those for large objects, whose descriptors end with the transaction.
+/// Numbers of functions that drivers call by number: those for large objects, whose descriptors end with the
+/// transaction.
 pub(crate) fn is_harmless_number(oid: u32) -> bool {
     matches!(oid, 715 | 764 | 765 | 767 | 952..=958 | 964 | 1004 | 3170..=3172 | 3457..=3460)
 }
 
-/// Numbers of functions of which the connection may keep something that no SQL takes back: of those named above, and of all that did not
-/// come with PostgreSQL.
+/// Numbers of functions of which the connection may keep something that no SQL takes back: of those named above, and of
+/// all that did not come with PostgreSQL.
 pub(crate) fn is_number_beyond_cleaning(oid: u32) -> bool {
     matches!(oid, 1599 | 2172 | 2173 | 2739 | 3779 | 3786 | 4220..=4224 | 6006 | 16384..)
 }

@@ -1,5 +1,5 @@
-//! What the name of a run-time parameter tells of it: whether it can be written and taken as it stands, and what the parameter rules. It
-//! knows no values and no session.
+//! What the name of a run-time parameter tells of it: whether it can be written and taken as it stands, and what the
+//! parameter rules. It knows no values and no session.
 
 use crate::sql::harmless;
 
@@ -72,8 +72,8 @@ pub(crate) fn is_harmless(name: &[u8]) -> bool {
     HARMLESS.iter().any(|harmless| is(name, harmless)) || name.to_ascii_lowercase().starts_with(b"enable_")
 }
 
-/// Whether SET and RESET can name a parameter, whatever the session has set: what is not ASCII is other bytes in another encoding, and a part
-/// that is too long is cut off.
+/// Whether SET and RESET can name a parameter, whatever the session has set: what is not ASCII is other bytes in
+/// another encoding, and a part that is too long is cut off.
 pub(crate) fn can_be_named(name: &[u8]) -> bool {
     name.is_ascii() && name.split(|&byte| byte == b'.').all(|part| part.len() <= harmless::MAX_NAME)
 }

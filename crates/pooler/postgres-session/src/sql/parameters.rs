@@ -1,5 +1,5 @@
-//! Run-time parameters of sessions: compact immutable sets of them, and the SQL that leads from one set to another. It knows no
-//! session.
+//! Run-time parameters of sessions: compact immutable sets of them, and the SQL that leads from one set to another. It
+//! knows no session.
 
 use std::{
     fmt,
@@ -111,13 +111,12 @@ fn push(bytes: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// What a session has.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Settings {
     /// What the server reports, except facts, whether it was set or not.
     pub(crate) reported: Pairs,
-    /// What was set in the session, or asked for at its start, whether the server reports it or not. What is not here is the server's
-    /// own, and becomes another when that does.
+    /// What was set in the session, or asked for at its start, whether the server reports it or not. What is not here
+    /// is the server's own, and becomes another when that does.
     pub(crate) extras: Pairs,
     /// See [`Settings::context`]; computed when the set is interned.
     context: u64,
@@ -151,8 +150,8 @@ impl Settings {
         self.reported.iter().chain(self.unreported())
     }
 
-    /// Whether a session with these settings and one with those have set the same of what the server reports: nothing of it is set back
-    /// on the way from one to the other.
+    /// Whether a session with these settings and one with those have set the same of what the server reports: nothing
+    /// of it is set back on the way from one to the other.
     pub(crate) fn keeps_reported(&self, other: &Settings) -> bool {
         let covers = |one: &Settings, other: &Settings| {
             let mut set = one.extras.iter().filter(|(name, _)| one.reported.get(name).is_some());
@@ -166,7 +165,8 @@ impl Settings {
         self.context
     }
 
-    /// A hash of all that may rule how constants are read, and that PostgreSQL does not look at when it uses a plan. Known of interned sets.
+    /// A hash of all that may rule how constants are read, and that PostgreSQL does not look at when it uses a plan.
+    /// Known of interned sets.
     #[inline]
     pub(crate) fn reading(&self) -> u64 {
         self.reading
@@ -179,7 +179,8 @@ impl Settings {
         first.strip_prefix(b"\"").unwrap_or(first).starts_with(b"pg_temp")
     }
 
-    /// Whether who acts was changed in two ways. Whether both can be had again on another server depends on their order.
+    /// Whether who acts was changed in two ways. Whether both can be had again on another server depends on their
+    /// order.
     pub(crate) fn acts_as_two(&self) -> bool {
         IDENTITY.iter().all(|identity| self.extras.get(identity).is_some())
     }
@@ -212,7 +213,8 @@ impl Settings {
         settings
     }
 
-    /// The same where a session begins with `to` and no longer with `from`: what was not set in this one is as it is there.
+    /// The same where a session begins with `to` and no longer with `from`: what was not set in this one is as it is
+    /// there.
     pub(crate) fn rebased(&self, from: &Settings, to: &Settings) -> Self {
         let own = |(name, value): &(&[u8], &[u8])| from.extras.get(name) != Some(*value);
         let extras = self.extras.iter().filter(own).fold(to.extras.clone(), |all, (name, value)| all.with(name, value));
@@ -372,8 +374,8 @@ fn write_quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
     sql.push(b'"');
 }
 
-/// A literal that means the same whatever standard_conforming_strings and client_encoding are: it is ASCII, and what is not, or might end
-/// it, is written by its number, in the encoding of the database.
+/// A literal that means the same whatever standard_conforming_strings and client_encoding are: it is ASCII, and what is
+/// not, or might end it, is written by its number, in the encoding of the database.
 pub(crate) fn write_literal(sql: &mut Vec<u8>, value: &[u8]) {
     let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'\'' && byte != b'\\';
     if !value.iter().all(|&byte| is_plain(byte)) {

@@ -1,7 +1,7 @@
-//! RESET leads back to where the session began. For a client that is what it asked for at its start, for its server it is
-//! what that had at its own. So behind a statement that sets parameters back stands another of ours, in the same text,
-//! that sets them as the client had them. It knows no connection; what must be known of the answers is told in the feature of the
-//! same name.
+//! RESET leads back to where the session began. For a client that is what it asked for at its start, for its server it
+//! is what that had at its own. So behind a statement that sets parameters back stands another of ours, in the same
+//! text, that sets them as the client had them. It knows no connection; what must be known of the answers is told in
+//! the feature of the same name.
 
 use crate::{
     sql::{
@@ -11,7 +11,8 @@ use crate::{
     wire::message::take_text,
 };
 
-/// What an amended statement of the extended protocol begins with if its answer has to be told as that of a RESET, or SET.
+/// What an amended statement of the extended protocol begins with if its answer has to be told as that of a RESET, or
+/// SET.
 const MARKS: [(&[u8], Tag); 2] = [(b"/* poolhouse: RESET */ ", Tag::Reset), (b"/* poolhouse: SET */ ", Tag::Set)];
 
 /// As what the answer to a statement is to be told.
@@ -29,12 +30,10 @@ const MAX_STATEMENTS: usize = 1024;
 
 /// What a client had at its start and the server at hand would not go back to.
 pub(crate) struct Start<'a> {
-    /// What the client had.
     pub(crate) start: &'a Settings,
 }
 
 impl<'a> Start<'a> {
-    /// Names and values.
     fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         self.start.extras.iter()
     }
@@ -45,12 +44,10 @@ impl<'a> Start<'a> {
     }
 }
 
-/// What became of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome<T> {
     /// It cannot be told what it does: it has to be looked at afterwards what it did.
     Unclear,
-    /// It is right as it is.
     Same,
     Amended(T),
 }
@@ -90,8 +87,8 @@ struct Reset {
     tells_reset: bool,
 }
 
-/// Amends the text of a Query. `suspected` is how many of its statements are supposed to set something back; `wide` tells
-/// that a character may be of several bytes which are not UTF-8.
+/// Amends the text of a Query. `suspected` is how many of its statements are supposed to set something back; `wide`
+/// tells that a character may be of several bytes which are not UTF-8.
 pub(crate) fn query(text: &[u8], suspected: usize, wide: bool, start: &Start<'_>) -> Outcome<Amended> {
     let text = text.strip_suffix(b"\0").unwrap_or(text);
     if start.is_servers_own() {
@@ -202,9 +199,7 @@ pub(crate) fn mark(body: &[u8]) -> Option<Tag> {
 enum Place {
     /// Behind others, in the text of a Query.
     Behind,
-    /// In procedural code.
     Procedure,
-    /// Nowhere else.
     Alone,
 }
 

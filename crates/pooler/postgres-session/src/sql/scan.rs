@@ -1,7 +1,8 @@
-//! Looks over the text of SQL for what may outlive its transaction: settings, temporary tables, locks and the like. Nothing is taken for
-//! harmless but what is known to be: kinds of statements (`kinds`), and functions of the system that are called by name (`calls`). What
-//! is left behind is then asked of the server (see `session::survey`), and cleaned before somebody else gets it (see `features::cleaning`). What a text sets
-//! and sets back is in `settings`. It knows no session.
+//! Looks over the text of SQL for what may outlive its transaction: settings, temporary tables, locks and the like.
+//! Nothing is taken for harmless but what is known to be: kinds of statements (`kinds`), and functions of the system
+//! that are called by name (`calls`). What is left behind is then asked of the server (see `session::survey`), and
+//! cleaned before somebody else gets it (see `features::cleaning`). What a text sets and sets back is in `settings`. It
+//! knows no session.
 
 mod calls;
 mod glance;
@@ -42,8 +43,8 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
     findings
 }
 
-/// Looks over the beginning of a text that is too long to be kept. Anything is supposed of it but that it sets what nobody has seen; unless
-/// that is to be seen, or it is code, which is all of one piece.
+/// Looks over the beginning of a text that is too long to be kept. Anything is supposed of it but that it sets what
+/// nobody has seen; unless that is to be seen, or it is code, which is all of one piece.
 pub(crate) fn scan_beginning(text: &[u8]) -> Findings {
     let mut seen = Findings::default();
     let reading = look(text, &mut seen, true);
@@ -84,7 +85,6 @@ struct Place<'a> {
     prefix: bool,
     /// The next text constant is code.
     procedural: bool,
-    /// Open parentheses.
     depth: u32,
     /// Of the lowest 64 depths: those whose parenthesis may be followed by a call.
     open: u64,
@@ -94,9 +94,7 @@ struct Place<'a> {
     temporary: bool,
     /// What stands before that name, and all that qualifies it.
     before_name: Before<'a>,
-    /// What was read last.
     last: Before<'a>,
-    /// A dot was read last.
     dot: bool,
     /// The word before the last.
     last_but_one: Before<'a>,
@@ -106,7 +104,6 @@ struct Place<'a> {
     settings_table: bool,
     /// It is the text itself, and not code in it.
     outermost: bool,
-    /// A statement has begun.
     begun: bool,
 }
 
@@ -379,7 +376,6 @@ fn is_temporary(schema: &[u8]) -> bool {
     schema.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"pg_temp"))
 }
 
-/// CREATE TEMP, INTO TEMP
 const TEMPORARY: [&str; 5] = ["create", "into", "local", "global", "replace"];
 
 #[cfg(test)]

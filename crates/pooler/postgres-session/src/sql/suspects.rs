@@ -1,11 +1,11 @@
-//! What a text of SQL may do to the session that runs it: suspicions, and the names that go with them. Finding them is up to `scan`.
+//! What a text of SQL may do to the session that runs it: suspicions, and the names that go with them. Finding them is
+//! up to `scan`.
 
 /// What a text may do to a session, as a set.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Suspects(u32);
 
 impl Suspects {
-    /// Nothing.
     pub(crate) const NONE: Self = Self(0);
     /// Changes run-time parameters beyond the transaction.
     pub(crate) const SETTINGS: Self = Self(1);
@@ -17,7 +17,6 @@ impl Suspects {
     pub(crate) const CURSOR: Self = Self(1 << 3);
     /// Takes or gives back an advisory lock of the session.
     pub(crate) const LOCK: Self = Self(1 << 4);
-    /// Listens.
     pub(crate) const LISTEN: Self = Self(1 << 5);
     /// Prepares a statement in SQL.
     pub(crate) const PREPARE: Self = Self(1 << 6);
@@ -94,23 +93,19 @@ impl Suspects {
         self.0 & others.0 != 0
     }
 
-    /// Both together.
     #[inline]
     pub(crate) const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// What is in both.
     pub(crate) fn of(self, others: Self) -> Self {
         Self(self.0 & others.0)
     }
 
-    /// Takes others away.
     pub(crate) fn remove(&mut self, others: Self) {
         self.0 &= !others.0;
     }
 
-    /// Adds others.
     #[inline]
     pub(crate) fn add(&mut self, others: Self) {
         self.0 |= others.0;
@@ -172,7 +167,8 @@ impl Findings {
         self.resets.clear();
     }
 
-    /// What is supposed of a text that is read otherwise by the server. The names that were found in it are as good as any.
+    /// What is supposed of a text that is read otherwise by the server. The names that were found in it are as good as
+    /// any.
     pub(crate) fn misread(found: &Self) -> Self {
         let mut supposed = Self { custom: found.custom.clone(), ..Self::unreadable() };
         if !found.may_reset {

@@ -1,5 +1,5 @@
-//! SQL as a row of tokens, as far as one must know it to tell words from what stands in quotes and comments. The rules are
-//! those of PostgreSQL's manual, chapter "Lexical Structure", and of its `scan.l` where that says more, with
+//! SQL as a row of tokens, as far as one must know it to tell words from what stands in quotes and comments. The rules
+//! are those of PostgreSQL's manual, chapter "Lexical Structure", and of its `scan.l` where that says more, with
 //! standard_conforming_strings on; it is said of a text when that matters. It knows no meaning.
 
 /// One token; spaces and comments are none.
@@ -17,11 +17,9 @@ pub(crate) enum Token<'a> {
     EscapedName,
     /// A number, a parameter (`$1`).
     Number,
-    /// Any other character.
     Symbol(u8),
 }
 
-/// The tokens of a text.
 #[derive(Clone)]
 pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
@@ -244,7 +242,8 @@ const IN_WORD: [bool; 256] = {
     which
 };
 
-/// Length of what leads from the end of a text constant to the quote with which it goes on, that included; `None` if it does not.
+/// Length of what leads from the end of a text constant to the quote with which it goes on, that included; `None` if it
+/// does not.
 fn continuation(bytes: &[u8]) -> Option<usize> {
     let mut line_break = false;
     let mut at = 0;

@@ -1,21 +1,20 @@
-//! The key that a client cancels its work with: 32 bits that say whose work is meant, sent as BackendKeyData's process id, and
-//! random bits that prove the right to cancel it: 32 of them, or 64 for a client that speaks protocol 3.2. Finds nobody and
-//! compares nothing.
+//! The key that a client cancels its work with: 32 bits that say whose work is meant, sent as BackendKeyData's process
+//! id, and random bits that prove the right to cancel it: 32 of them, or 64 for a client that speaks protocol 3.2.
+//! Finds nobody and compares nothing.
 //!
 //! ```text
 //! process id:  0 | node, 7 bits | worker + 1, 8 bits | lowest 16 bits of the client's slot
 //! secret:      32 random bits, or 1 | 63 random bits: no short one is the number of a long one
 //! ```
 //!
-//! The node tells several Poolhouses behind one address apart. The topmost bit stays clear and the number is never zero, because
-//! clients take it for a process id. A worker with more than 65,536 clients has several whose slots end alike: the
-//! secret is offered to each of them, so none of its bits are given up for the slot's.
+//! The node tells several Poolhouses behind one address apart. The topmost bit stays clear and the number is never
+//! zero, because clients take it for a process id. A worker with more than 65,536 clients has several whose slots end
+//! alike: the secret is offered to each of them, so none of its bits are given up for the slot's.
 
 use seam::ClientTag;
 
 use crate::wire::message::PROTOCOL_3_2;
 
-/// The highest node id.
 pub const MAX_NODE: u8 = 127;
 
 const SLOT_BITS: u32 = 16;

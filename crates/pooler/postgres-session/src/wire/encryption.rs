@@ -1,5 +1,5 @@
-//! Connections to servers that are to be encrypted: asking for TLS, what follows from the answer, and which way to try next where
-//! there are two. The handshake is the driver's.
+//! Connections to servers that are to be encrypted: asking for TLS, what follows from the answer, and which way to try
+//! next where there are two. The handshake is the driver's.
 
 use std::{
     collections::HashSet,
@@ -19,7 +19,6 @@ pub(crate) const DECLINED: u8 = b'N';
 /// How connections to an upstream use TLS. The driver must have it for all but [`Tls::Never`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServerEncryption {
-    /// When.
     pub tls: Tls,
     /// The handshake begins at once, without asking (libpq's `sslnegotiation=direct`); only with [`Tls::Require`].
     pub direct: bool,
@@ -30,23 +29,19 @@ pub struct ServerEncryption {
 /// When TLS is used towards an upstream. What its certificate must be like is the driver's business.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tls {
-    /// Never.
     #[default]
     Never,
     /// If the upstream does not let us in without.
     Allow,
     /// If the upstream has it, and lets us in with it.
     Prefer,
-    /// Always.
     Require,
 }
 
 /// Channel binding towards an upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Binding {
-    /// Never.
     Never,
-    /// Where it is offered.
     #[default]
     Prefer,
     /// The login fails without it.
@@ -56,7 +51,6 @@ pub enum Binding {
 /// How a server's connection is encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wire {
-    /// It is not.
     Clear,
     /// By TLS that was asked for.
     Asked,
@@ -83,8 +77,8 @@ pub(crate) fn write_request(to: &mut Vec<u8>) -> Range<usize> {
     start..to.len()
 }
 
-/// The pools whose upstreams turned us away the first way and are tried the other way next: with TLS where `allow` went without, and
-/// the other way round for `prefer`. At most as many as there are pools.
+/// The pools whose upstreams turned us away the first way and are tried the other way next: with TLS where `allow` went
+/// without, and the other way round for `prefer`. At most as many as there are pools.
 #[derive(Default)]
 pub(crate) struct SecondTries(Mutex<HashSet<PoolId>>);
 
@@ -110,7 +104,6 @@ impl SecondTries {
         }
     }
 
-    /// A pool is gone.
     pub(crate) fn forget(&self, pool: PoolId) {
         self.lock().remove(&pool);
     }

@@ -5,7 +5,6 @@ use crate::wire::message::{back, take_text, write, write_text};
 /// How bad an error is for the connection that receives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Severity {
-    /// The request failed.
     Error,
     /// The connection ends.
     Fatal,
@@ -32,10 +31,8 @@ pub(crate) mod code {
     pub(crate) const TOO_MANY_CONNECTIONS: &str = "53300";
 }
 
-/// An error to send.
 pub(crate) struct Report<'a> {
     pub(crate) severity: Severity,
-    /// The SQLSTATE.
     pub(crate) code: &'a str,
     /// One sentence without a full stop, in PostgreSQL's manner.
     pub(crate) message: &'a str,
@@ -71,9 +68,7 @@ pub(crate) struct Failure {
     pub(crate) fatal: bool,
     /// The SQLSTATE; empty if the server sent none.
     pub(crate) code: String,
-    /// The message.
     pub(crate) message: String,
-    /// The hint, if any.
     pub(crate) hint: String,
 }
 
@@ -110,8 +105,9 @@ impl Failure {
         body.windows(routine.len()).any(|part| part == routine)
     }
 
-    /// Whether the body of an ErrorResponse may come from a statement that was prepared before something that it uses was changed: its
-    /// plan does not fit, or what it means is not there any more. Codes: appendix "PostgreSQL Error Codes".
+    /// Whether the body of an ErrorResponse may come from a statement that was prepared before something that it uses
+    /// was changed: its plan does not fit, or what it means is not there any more. Codes: appendix "PostgreSQL Error
+    /// Codes".
     pub(crate) fn may_be_stale(body: &[u8]) -> bool {
         const GONE: [&str; 9] = ["42P01", "42703", "42704", "42883", "42804", "42809", "3F000", "42P13", "22P02"];
         let code = Self::read(body).code;

@@ -1,4 +1,5 @@
-//! Framing: message types, the codes of start-up packets, headers, and writing and reading message bodies. It knows no session and no meaning.
+//! Framing: message types, the codes of start-up packets, headers, and writing and reading message bodies. It knows no
+//! session and no meaning.
 
 /// Bytes of a message's header: its type and the length, which counts itself but not the type.
 pub(crate) const HEADER: usize = 5;
@@ -72,7 +73,6 @@ pub(crate) const IDLE: u8 = b'I';
 /// The header of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
-    /// Its type.
     pub(crate) kind: u8,
     /// The length field: 4 for an empty body. Not checked.
     pub(crate) length: u32,

@@ -1,5 +1,5 @@
-//! The start-up parameter `options`: words of PostgreSQL's command line (`process_postgres_switches`), and the settings that
-//! they stand for. Pure parsing.
+//! The start-up parameter `options`: words of PostgreSQL's command line (`process_postgres_switches`), and the settings
+//! that they stand for. Pure parsing.
 
 /// Letters that a value follows, in the same word or as the next one.
 const WITH_VALUE: &str = "BCcDdfhkNprStvW-";
@@ -81,7 +81,8 @@ fn apply(switch: char, value: &str, settings: &mut Vec<(String, String)>) -> boo
             ];
             further.iter().filter(|(from, ..)| level >= *from).for_each(|(_, name, value)| set(name, value));
         }
-        // Those of the whole server, -P and -W can be had only when a server's connection begins, or not by a client at all.
+        // Those of the whole server, -P and -W can be had only when a server's connection begins, or not by a client at
+        // all.
         _ => return WITHOUT_MEANING.contains(switch),
     }
     true

@@ -16,13 +16,11 @@ const MAX_SETTINGS: usize = 128;
 /// A client's first packet.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Packet {
-    /// No packet, but the beginning of a TLS handshake without asking for it. It has no length here: nothing of it is consumed.
+    /// No packet, but the beginning of a TLS handshake without asking for it. It has no length here: nothing of it is
+    /// consumed.
     Tls,
-    /// SSLRequest.
     Ssl,
-    /// GSSENCRequest.
     Gss,
-    /// CancelRequest.
     Cancel {
         /// What was sent as BackendKeyData's process id.
         pid: u32,
@@ -31,14 +29,12 @@ pub(crate) enum Packet {
     },
     /// Terminate, of a client that leaves before it has said who it is.
     Terminate,
-    /// StartupMessage.
     Start(Box<Start>),
 }
 
 /// The content of a StartupMessage.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct Start {
-    /// Who.
     pub(crate) user: String,
     /// Where to; the user's name if not said.
     pub(crate) database: String,
@@ -55,7 +51,6 @@ pub(crate) struct Start {
 /// Why a first packet is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum StartError {
-    /// Somebody speaks HTTP.
     Http,
     /// Somebody begins a TLS handshake where there is none.
     Tls,
@@ -67,7 +62,6 @@ pub(crate) enum StartError {
     Version(u16, u16),
     /// The packet breaks the protocol; why.
     Malformed(&'static str),
-    /// No user.
     NoUser,
     /// A replication connection is wanted.
     Replication,

@@ -1,9 +1,10 @@
-//! A client that blocks, or keeps its server, gives it back to others, because its pool has become too small for all who keep one.
+//! A client that blocks, or keeps its server, gives it back to others, because its pool has become too small for all
+//! who keep one.
 //!
-//! Redis is told by a connection beside its own that the client is to go on (CLIENT UNBLOCK), so that no element is taken for a client that
-//! has gone. The answer is that of the command's time-out. A command without one never has that answer: its client sees its connection
-//! closed instead, as when its server is lost, and connects again. So does a client of which Redis does not hear in time, or that keeps its
-//! server for other reasons.
+//! Redis is told by a connection beside its own that the client is to go on (CLIENT UNBLOCK), so that no element is
+//! taken for a client that has gone. The answer is that of the command's time-out. A command without one never has that
+//! answer: its client sees its connection closed instead, as when its server is lost, and connects again. So does a
+//! client of which Redis does not hear in time, or that keeps its server for other reasons.
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, PoolId, ServerTag, Upgrade};
 
@@ -14,7 +15,8 @@ use crate::{Redis, login, resp};
 const TOO_FEW: &str = "it kept its server for longest, there are fewer than before, and others wait for one";
 
 impl Redis {
-    /// The client is to give its server back. False if it will do so by itself, as soon as a reply has come, or the rest of a command.
+    /// The client is to give its server back. False if it will do so by itself, as soon as a reply has come, or the
+    /// rest of a command.
     pub(crate) fn ask_to_give_way(
         &self,
         me: ClientTag,
@@ -69,7 +71,8 @@ impl Client {
     }
 }
 
-/// Whether this is what commands that wait answer when their time is over: a null, or for WAIT and WAITAOF numbers of servers.
+/// Whether this is what commands that wait answer when their time is over: a null, or for WAIT and WAITAOF numbers of
+/// servers.
 fn is_of_time_out(reply: &[u8]) -> bool {
     [&b"*-1\r"[..], b"$-1\r", b"_\r", b":", b"*2\r\n:"].iter().any(|begin| reply.starts_with(begin))
 }

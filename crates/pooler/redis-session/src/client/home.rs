@@ -7,7 +7,8 @@ use seam::{ClientTag, Effect, Outbox, PoolId};
 use super::Client;
 use crate::{Redis, Version};
 
-/// What the directory has said of a client's pool: for this user in this database and version, as long as the configuration is the same.
+/// What the directory has said of a client's pool: for this user in this database and version, as long as the
+/// configuration is the same.
 pub(super) struct Home {
     pool: PoolId,
     user: Arc<str>,
@@ -32,7 +33,8 @@ impl Redis {
         Ok(pool)
     }
 
-    /// The client is in another logical database, or speaks another version: it counts to the pool that serves it there.
+    /// The client is in another logical database, or speaks another version: it counts to the pool that serves it
+    /// there.
     pub(super) fn count_anew(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         if client.counted.is_none() {
             return;

@@ -1,9 +1,10 @@
-//! A client that keeps its server until it leaves: what it sends passes as it is, except what would concern others than itself, or who it
-//! is.
+//! A client that keeps its server until it leaves: what it sends passes as it is, except what would concern others than
+//! itself, or who it is.
 //!
-//! Which replies are due is not known here, since CLIENT REPLY, MONITOR and a script's debugger make for more and for fewer. So nothing
-//! can be answered in Redis's place. What does not pass is replaced by a command that Redis does not know, whose name says why: so the
-//! error comes in its turn, spoils a transaction, and is left out where replies are off.
+//! Which replies are due is not known here, since CLIENT REPLY, MONITOR and a script's debugger make for more and for
+//! fewer. So nothing can be answered in Redis's place. What does not pass is replaced by a command that Redis does not
+//! know, whose name says why: so the error comes in its turn, spoils a transaction, and is left out where replies are
+//! off.
 
 use seam::{ClientTag, Input, Outbox, Peer};
 
@@ -128,8 +129,8 @@ impl Redis {
     }
 }
 
-/// Why a command may not go to Redis even where the server is the client's own for long, be it for a transaction only. Who the client is
-/// is a matter of Poolhouse's.
+/// Why a command may not go to Redis even where the server is the client's own for long, be it for a transaction only.
+/// Who the client is is a matter of Poolhouse's.
 pub(super) fn ruled_out_in_redis(kind: Kind, arguments: &[&[u8]]) -> Option<&'static str> {
     match kind {
         // With fewer or more words it shows no password, and Redis has words for that.

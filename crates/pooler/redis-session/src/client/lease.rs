@@ -10,7 +10,6 @@ pub(crate) enum Lease {
     None,
     /// It waits for a server, for this purpose.
     Asked(LeaseKind, Purpose),
-    /// This one is its own.
     Held(ServerTag),
     /// This one it shares with others, until no reply is due to it.
     Shared(ServerTag),

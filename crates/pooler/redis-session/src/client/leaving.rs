@@ -6,9 +6,10 @@ use super::{Client, Lease, Purpose};
 use crate::{Server, refusal, resp, server::LOST};
 
 impl Client {
-    /// Its server has gone. What became of the commands that were under way is not known: the client sees its connection closed, as
-    /// Redis would close it, and its library does what it does then. An error is taken for a mistake in the command, for which workers
-    /// that wait for jobs end for good. What follows in a transaction would be executed outside of it.
+    /// Its server has gone. What became of the commands that were under way is not known: the client sees its
+    /// connection closed, as Redis would close it, and its library does what it does then. An error is taken for a
+    /// mistake in the command, for which workers that wait for jobs end for good. What follows in a transaction would
+    /// be executed outside of it.
     pub(crate) fn on_server_gone(&mut self, me: ClientTag, out: &mut Outbox) {
         let is_concerned = self.due > 0 || self.selects.is_some() || self.is_bound() || self.keeping;
         (self.lease, self.selects) = (Lease::None, None);
@@ -74,8 +75,8 @@ impl Client {
             | Refusal::Throttled { .. }
             | Refusal::Drained { at_login: true } => true,
             Refusal::QueryTimeout => self.awaits_first_answer(),
-            // A client that goes for no fault of its request connects again when its connection is closed, and fails for good when it
-            // is told an error.
+            // A client that goes for no fault of its request connects again when its connection is closed, and fails
+            // for good when it is told an error.
             _ => false,
         };
         if is_told {
@@ -84,9 +85,9 @@ impl Client {
         self.close(me, CloseReason::Done, out);
     }
 
-    /// Whether an error would be taken for the answer that the client waits for. A client that has asked nothing takes any error for
-    /// the answer to its next command, or ends its process: Redis closes such connections in silence. An error in the middle of replies
-    /// would be taken for one of them.
+    /// Whether an error would be taken for the answer that the client waits for. A client that has asked nothing takes
+    /// any error for the answer to its next command, or ends its process: Redis closes such connections in silence. An
+    /// error in the middle of replies would be taken for one of them.
     pub(crate) fn awaits_first_answer(&self) -> bool {
         let has_asked = match &self.lease {
             Lease::Asked(_, purpose) => *purpose != Purpose::Subscriptions,
@@ -98,8 +99,8 @@ impl Client {
         self.due == 0 && !self.keeping && (has_asked || self.roll.is_some() || self.has_wish())
     }
 
-    /// The client asks for fewer answers than there are commands, and no server was found to give them: any error would be taken for
-    /// the answer to another command.
+    /// The client asks for fewer answers than there are commands, and no server was found to give them: any error would
+    /// be taken for the answer to another command.
     pub(super) fn fail_in_silence(&mut self, me: ClientTag, out: &mut Outbox) {
         if let Some(error) = self.failing.take() {
             self.close(me, CloseReason::Error(Blame::Exhausted, error.into()), out);

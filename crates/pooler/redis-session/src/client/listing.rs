@@ -1,11 +1,11 @@
-//! A SUBSCRIBE, or one of its kin, with more names than are read at once: they are dealt with in the order in which they come.
+//! A SUBSCRIBE, or one of its kin, with more names than are read at once: they are dealt with in the order in which
+//! they come.
 
 use seam::{ClientTag, Outbox};
 
 use super::{Client, Taken};
 use crate::{Redis, command::Subscription, resp};
 
-/// Such a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Listing {
     what: Subscription,

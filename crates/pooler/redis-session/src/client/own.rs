@@ -25,8 +25,8 @@ pub(super) fn sets_replies(arguments: &[&[u8]]) -> bool {
     matches!(arguments, [name, what, ..] if name.eq_ignore_ascii_case(b"CLIENT") && what.eq_ignore_ascii_case(b"REPLY"))
 }
 
-/// The arguments of a command that are looked at: all where they are names to subscribe to, or numbers of clients. The last one of a
-/// command that blocks may be its time-out.
+/// The arguments of a command that are looked at: all where they are names to subscribe to, or numbers of clients. The
+/// last one of a command that blocks may be its time-out.
 pub(super) fn to_be_read<'a>(mut all: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     let mut arguments: Vec<&[u8]> = all.by_ref().take(MAX_READ).collect();
     if arguments.len() == MAX_READ {
@@ -278,8 +278,8 @@ impl Client {
         Taken::Yes
     }
 
-    /// Whether it may show a password now. One that has logged in before stands among those who log in again first: where passwords are
-    /// guessed, it waits there for its turn as they do.
+    /// Whether it may show a password now. One that has logged in before stands among those who log in again first:
+    /// where passwords are guessed, it waits there for its turn as they do.
     fn takes_its_turn(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
         if !std::mem::replace(&mut self.logs_in, true) {
             out.push(Effect::Standing { client: me, standing: Standing::Login });

@@ -1,9 +1,10 @@
 //! A client that speaks HTTP: its requests go to servers as commands.
 //!
-//! A request is answered when all its replies have come, so that a server that is lost on the way is an error in an answer, and
-//! never half of one. An answer goes to the driver in parts, the next one when the client has taken those before, so that what it does not
-//! read stays here, and is counted with what all hold ([`Room`]). The last byte of the input is not consumed before the commands of all requests have been sent: for as long as the
-//! driver holds something back, it hands it over again when there is a server.
+//! A request is answered when all its replies have come, so that a server that is lost on the way is an error in an
+//! answer, and never half of one. An answer goes to the driver in parts, the next one when the client has taken those
+//! before, so that what it does not read stays here, and is counted with what all hold ([`Room`]). The last byte of the
+//! input is not consumed before the commands of all requests have been sent: for as long as the driver holds something
+//! back, it hands it over again when there is a server.
 //!
 //! - [`door`]: who is let in;
 //! - [`sending`]: commands to servers, and replies as answers;
@@ -68,7 +69,6 @@ struct Listening {
     access: Arc<Access>,
     /// What it has asked with.
     command: &'static str,
-    /// The answer has begun.
     begun: bool,
     messages: Messages,
 }
@@ -108,7 +108,6 @@ impl Rest {
 }
 
 impl Redis {
-    /// Reads HTTP requests.
     pub(super) fn http_requests(
         &self,
         me: ClientTag,
@@ -228,8 +227,8 @@ impl Redis {
     }
 }
 
-/// What a request is told whose token has no room for it. To one that can never be carried out, that it is wrong: clients that hear 429
-/// try again.
+/// What a request is told whose token has no room for it. To one that can never be carried out, that it is wrong:
+/// clients that hear 429 try again.
 fn over_rate(over: OverRate, call: &Call, token: &str) -> Denied {
     match over {
         OverRate::Wait(wait) => {

@@ -1,5 +1,5 @@
-//! Who is there: CLIENT LIST, INFO and KILL, of Poolhouse's clients; the server's connections are nobody's. A client sees, and closes,
-//! those of its own user only, since Poolhouse does not know which users Redis would let see others.
+//! Who is there: CLIENT LIST, INFO and KILL, of Poolhouse's clients; the server's connections are nobody's. A client
+//! sees, and closes, those of its own user only, since Poolhouse does not know which users Redis would let see others.
 
 use std::io::Write;
 
@@ -40,7 +40,6 @@ struct Filter<'a> {
 }
 
 impl Redis {
-    /// Asks all clients.
     pub(super) fn call_roll(
         &self,
         me: ClientTag,
@@ -153,8 +152,8 @@ impl Redis {
         out.push(Effect::Wake { client: me });
     }
 
-    /// Asks for a server by which Redis can be told to let somebody go on. Where that client waits is asked when the server is there: what
-    /// was true before may have become another client's connection.
+    /// Asks for a server by which Redis can be told to let somebody go on. Where that client waits is asked when the
+    /// server is there: what was true before may have become another client's connection.
     fn ask_to_unblock(&self, me: ClientTag, client: &mut Client, whom: &[u8], out: &mut Outbox) -> Taken {
         match self.directory.route(&client.user, 0, client.version) {
             Ok(pool) => client.ask(me, pool, LeaseKind::Exclusive, Purpose::Unblock(Box::from(whom)), out),
@@ -175,7 +174,8 @@ impl Client {
         out.push(Effect::Survey { client: me, question: start..out.inserted.len() });
     }
 
-    /// Has Redis let the client go on that waits on this connection of its; on none, if it does not wait. The reply is due already.
+    /// Has Redis let the client go on that waits on this connection of its; on none, if it does not wait. The reply is
+    /// due already.
     fn unblock(&mut self, me: ClientTag, connection: &[u8], out: &mut Outbox) {
         self.unblocked = connection == [LET_GO];
         let connection = if self.unblocked { b"" } else { connection };
@@ -188,13 +188,13 @@ impl Client {
         out.push(Effect::Wake { client: me });
     }
 
-    /// As Redis calls it.
     fn user_name(&self) -> &str {
         if self.user.is_empty() { "default" } else { &self.user }
     }
 
-    /// A line as Redis has it: all of its fields in its order, because libraries read them by their names. What Poolhouse does not know
-    /// has the value that a client without it has. `asks`: this is what it asks; of others the last command is not known.
+    /// A line as Redis has it: all of its fields in its order, because libraries read them by their names. What
+    /// Poolhouse does not know has the value that a client without it has. `asks`: this is what it asks; of others the
+    /// last command is not known.
     fn describe(&self, seen: &Seen<'_>, asks: Option<Roster>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscribed();
         let mut flags = String::new();

@@ -1,4 +1,5 @@
-//! A client's subscriptions. They are held by a server for all clients of its pool (see [`crate::hub`]); here is what the client is told.
+//! A client's subscriptions. They are held by a server for all clients of its pool (see [`crate::hub`]); here is what
+//! the client is told.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -56,7 +57,8 @@ impl Subscriptions {
 }
 
 impl Redis {
-    /// Answers a command that begins or ends subscriptions, or that subscriptions rule out; `None` if it is none of these.
+    /// Answers a command that begins or ends subscriptions, or that subscriptions rule out; `None` if it is none of
+    /// these.
     pub(super) fn about_subscriptions(
         &self,
         me: ClientTag,
@@ -99,7 +101,8 @@ impl Redis {
         })
     }
 
-    /// Begins or ends subscriptions. No names: ends all of the kind. The client takes nothing more until it has been told how that went.
+    /// Begins or ends subscriptions. No names: ends all of the kind. The client takes nothing more until it has been
+    /// told how that went.
     ///
     /// # Errors
     /// It cannot be tried, for this reason.
@@ -417,8 +420,8 @@ impl Client {
         }
     }
 
-    /// Ends the connection, unless it has more than messages on it. The log has the reason: a subscriber takes an error for the answer to
-    /// what it asks next.
+    /// Ends the connection, unless it has more than messages on it. The log has the reason: a subscriber takes an error
+    /// for the answer to what it asks next.
     fn lose_subscriptions(&mut self, me: ClientTag, why: &[u8], out: &mut Outbox) {
         let why = why.strip_prefix(b"LOADING Poolhouse: ").unwrap_or(why);
         let message = format!("its subscriptions are lost: {}", String::from_utf8_lossy(why));

@@ -1,4 +1,5 @@
-//! A client waits for a server for a command that blocks: as long as the command would, and then it gets the answer to that.
+//! A client waits for a server for a command that blocks: as long as the command would, and then it gets the answer to
+//! that.
 
 use seam::{ClientTag, Effect, LeaseFailure, LeaseKind, Outbox};
 
@@ -19,7 +20,8 @@ impl Redis {
         }
     }
 
-    /// There was no server in time. Whether the client waits for another one, or has waited for as long as its command would.
+    /// There was no server in time. Whether the client waits for another one, or has waited for as long as its command
+    /// would.
     pub(crate) fn goes_on_waiting(
         &self,
         me: ClientTag,
@@ -56,7 +58,8 @@ impl Redis {
 }
 
 impl Redis {
-    /// Another client lets this one go on, which waits for a server to block on: it gets what its command would answer then.
+    /// Another client lets this one go on, which waits for a server to block on: it gets what its command would answer
+    /// then.
     pub(super) fn let_go(&self, me: ClientTag, client: &mut Client, is_error: bool, out: &mut Outbox) {
         self.patience.end(client.id);
         out.push(Effect::Withdraw { client: me });

@@ -23,13 +23,10 @@ const NOT_EXECUTED: &str = "ERR Poolhouse: the connection to Redis was lost befo
 const NO_ROOM: &str = "ERR Poolhouse: the command was executed, but its results were dropped, because clients of HTTP hold as much \
                        here as they may together: ask again, or for less at a time";
 
-/// A request.
 pub(super) struct Work {
-    /// Where its answer goes.
     pub(super) stream: Stream,
     pub(super) form: Form,
     pub(super) call: Call,
-    /// Who asks.
     pub(super) access: Arc<Access>,
     /// The next command to send.
     pub(super) next: usize,
@@ -155,7 +152,8 @@ impl Work {
             let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
             self.deny(400, &format!("EXECABORT Transaction discarded because of: {error}"));
             if self.known == 1 {
-                // Not even MULTI was done, and nothing else has been sent: it would be executed outside of a transaction.
+                // Not even MULTI was done, and nothing else has been sent: it would be executed outside of a
+                // transaction.
                 self.next = self.call.commands.len();
                 self.known = self.next;
             }
@@ -193,7 +191,8 @@ impl Work {
         }
     }
 
-    /// The server is gone that was at it: replies that were due will not come, and a transaction cannot go on elsewhere.
+    /// The server is gone that was at it: replies that were due will not come, and a transaction cannot go on
+    /// elsewhere.
     pub(super) fn lose(&mut self) {
         self.partial = Vec::new();
         if self.call.shape != Shape::Pipeline {

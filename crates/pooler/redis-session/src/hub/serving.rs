@@ -1,4 +1,5 @@
-//! What the session of the server that holds the subscriptions does: it asks Redis for what clients wish, and passes on what comes.
+//! What the session of the server that holds the subscriptions does: it asks Redis for what clients wish, and passes on
+//! what comes.
 
 use std::{ops::Range, sync::Arc};
 
@@ -74,8 +75,8 @@ impl Hub {
         self.asked.push_back(Asked { what, names, due, whose: Whose::Client(key) });
     }
 
-    /// What has been published before a client unsubscribes is for it still, and may be under way. So it unsubscribes once the server
-    /// has answered a PING.
+    /// What has been published before a client unsubscribes is for it still, and may be under way. So it unsubscribes
+    /// once the server has answered a PING.
     fn end(&mut self, server: ServerTag, wish: Wish, out: &mut Outbox) {
         out.insert(Peer::Server(server), |to| resp::command(to, &[b"PING"]));
         let Wish { key, what, names } = wish;
@@ -241,7 +242,8 @@ impl Hub {
         self.names.iter().flat_map(|names| names.values()).filter(|listeners| !listeners.clients.is_empty()).count()
     }
 
-    /// Posts messages to all who have subscribed to this, and hear them in Redis's own words. True if others hear events.
+    /// Posts messages to all who have subscribed to this, and hear them in Redis's own words. True if others hear
+    /// events.
     pub(crate) fn fan_out(&self, topic: Topic, name: &[u8], messages: &[u8], out: &mut Outbox) -> bool {
         let Some(listeners) = self.names[topic as usize].get(name) else { return false };
         let (plain, of_events) = listeners.apart();

@@ -346,8 +346,8 @@ fn hear(world: &mut World, clients: &mut Clients, key: u64) {
 }
 
 proptest! {
-    /// Whatever clients wish and when they go, whoever has been told that it has subscribed is heard by Redis, and Redis keeps nothing
-    /// that nobody wants.
+    /// Whatever clients wish and when they go, whoever has been told that it has subscribed is heard by Redis, and
+    /// Redis keeps nothing that nobody wants.
     #[test]
     fn redis_has_what_clients_have(steps in proptest::collection::vec((0u64..4, 0usize..3, 0u8..8, 0u8..16), 1..80)) {
         const NAMES: [&str; 3] = ["a", "b", "c"];

@@ -1,7 +1,7 @@
 //! Commands that people type: words on a line, quoted where they hold blanks.
 
-/// Splits a line into its words. In double quotes `\n \r \t \b \a \\ \"` and `\xHH` are as in C; in single quotes only `\'`
-/// means something. `None`: a quote does not end, or something follows it without a blank.
+/// Splits a line into its words. In double quotes `\n \r \t \b \a \\ \"` and `\xHH` are as in C; in single quotes only
+/// `\'` means something. `None`: a quote does not end, or something follows it without a blank.
 pub fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii_start();

@@ -3,7 +3,6 @@
 /// Longest line that holds a number, without its end: a sign and the digits of 64 bits, with some room.
 const MAX_DIGITS: usize = 32;
 
-/// What a line is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Line {
     /// The line ends before this byte; its end is two bytes long.
@@ -26,8 +25,8 @@ pub(crate) fn line(bytes: &[u8]) -> Line {
     }
 }
 
-/// A line that is a number, at the beginning of `bytes`: the number, and what its line takes with its end. `Ok(None)`: it has
-/// not arrived whole.
+/// A line that is a number, at the beginning of `bytes`: the number, and what its line takes with its end. `Ok(None)`:
+/// it has not arrived whole.
 ///
 /// # Errors
 /// It is no decimal number of 64 bits, or too long for one.

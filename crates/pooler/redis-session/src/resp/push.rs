@@ -16,7 +16,8 @@ pub enum Said<'a> {
     Pong,
 }
 
-/// Reads it. Of a message the beginning will do, up to the name that was subscribed to. `None`: it is nothing of the kind.
+/// Reads it. Of a message the beginning will do, up to the name that was subscribed to. `None`: it is nothing of the
+/// kind.
 pub fn said(bytes: &[u8]) -> Option<Said<'_>> {
     let (&kind, mut rest) = bytes.split_first()?;
     match kind {
@@ -52,7 +53,6 @@ pub fn words(rest: &mut &[u8]) -> Option<u64> {
     u64::try_from(count).ok()
 }
 
-/// Takes a bulk string.
 pub fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, used) = number(rest.strip_prefix(b"$")?).ok()??;
     let (string, behind) = rest[1 + used..].split_at_checked(usize::try_from(length).ok()?)?;

@@ -3,7 +3,8 @@
 
 use super::number::{Line, line, number};
 
-/// Longest line of a reply, its end included, in bytes. Redis writes errors and states as lines; long ones are bulk strings.
+/// Longest line of a reply, its end included, in bytes. Redis writes errors and states as lines; long ones are bulk
+/// strings.
 pub const MAX_LINE: usize = 64 * 1024;
 
 /// Follows replies through the bytes of a server, which may arrive in pieces.
@@ -20,7 +21,8 @@ pub struct ReplyScanner {
 pub struct ReplyEnd {
     /// So many bytes belong to it, from where it was left off.
     pub taken: usize,
-    /// The reply is over with them. If not, the bytes behind them, if there are any, have to be handed over again with more.
+    /// The reply is over with them. If not, the bytes behind them, if there are any, have to be handed over again with
+    /// more.
     pub over: bool,
 }
 
@@ -51,7 +53,6 @@ impl std::fmt::Display for MalformedReply {
 impl std::error::Error for MalformedReply {}
 
 impl ReplyScanner {
-    /// Between two replies.
     pub fn is_between(&self) -> bool {
         self.values == 0
     }

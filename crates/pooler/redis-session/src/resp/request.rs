@@ -1,5 +1,5 @@
-//! What a client sends: commands as arrays of bulk strings, or inline. A command is only a command when it is complete: nothing of
-//! another one reaches a connection that is shared, and its arguments are where they arrived.
+//! What a client sends: commands as arrays of bulk strings, or inline. A command is only a command when it is complete:
+//! nothing of another one reaches a connection that is shared, and its arguments are where they arrived.
 
 use super::{inline, number::number};
 
@@ -184,9 +184,7 @@ pub fn beginning(bytes: &[u8]) -> Option<Beginning<'_>> {
 /// See [`beginning`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beginning<'a> {
-    /// The command's name.
     pub name: &'a [u8],
-    /// What stands behind it.
     pub second: Option<&'a [u8]>,
 }
 
@@ -302,7 +300,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whole, a command is what was written; cut anywhere, it is incomplete, and what is needed is never more than it is.
+        /// Whole, a command is what was written; cut anywhere, it is incomplete, and what is needed is never more than
+        /// it is.
         #[test]
         fn commands_are_read_as_they_were_written(
             command in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 1..6), cut in any::<prop::sample::Index>(),

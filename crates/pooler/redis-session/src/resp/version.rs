@@ -11,7 +11,6 @@ pub enum Version {
 }
 
 impl Version {
-    /// As HELLO has it.
     pub fn number(self) -> u8 {
         match self {
             Self::Resp2 => 2,

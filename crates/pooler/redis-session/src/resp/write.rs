@@ -17,14 +17,12 @@ pub fn head(to: &mut Vec<u8>, arguments: usize) {
     write!(to, "*{arguments}\r\n").expect("writing to memory cannot fail");
 }
 
-/// A bulk string.
 pub fn text(to: &mut Vec<u8>, text: &[u8]) {
     write!(to, "${}\r\n", text.len()).expect("writing to memory cannot fail");
     to.extend_from_slice(text);
     to.extend_from_slice(b"\r\n");
 }
 
-/// A text for people.
 pub fn verbatim(to: &mut Vec<u8>, said: &[u8], version: Version) {
     if version == Version::Resp2 {
         return text(to, said);

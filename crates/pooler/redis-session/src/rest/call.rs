@@ -25,11 +25,9 @@ pub(crate) enum Shape {
     Pipeline,
     /// The same as one transaction: MULTI and EXEC are among its commands.
     Transaction,
-    /// Messages from now on.
     Events,
 }
 
-/// A request as commands.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
     pub shape: Shape,
@@ -40,7 +38,6 @@ pub(crate) struct Call {
     pub writes: bool,
 }
 
-/// One of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
     /// Its bytes.
@@ -188,7 +185,8 @@ fn script(name: &[u8], rest: &[&[u8]]) -> Option<usize> {
     }
 }
 
-/// A script without the flag `allow-key-locking`, if its first line has that. Upstash has it, and Redis knows nothing of it.
+/// A script without the flag `allow-key-locking`, if its first line has that. Upstash has it, and Redis knows nothing
+/// of it.
 fn without_key_locking(script: &[u8]) -> Option<Vec<u8>> {
     const FLAG: &str = "allow-key-locking";
     let end = script.iter().position(|byte| *byte == b'\n').unwrap_or(script.len());
@@ -225,8 +223,8 @@ fn texts<'a>(values: &[&'a RawValue]) -> Result<Vec<Cow<'a, [u8]>>, Denied> {
     values.iter().map(text).collect()
 }
 
-/// A text of JSON in which each half of a character that is alone has become the character for what is none (U+FFFD), as drivers of
-/// Redis's own protocol send it. JavaScript's strings have such halves where they were cut.
+/// A text of JSON in which each half of a character that is alone has become the character for what is none (U+FFFD),
+/// as drivers of Redis's own protocol send it. JavaScript's strings have such halves where they were cut.
 fn without_lone_surrogates(raw: &str) -> String {
     let unit = |at: usize| {
         let hex = raw.get(at..at + 6)?.strip_prefix("\\u")?;

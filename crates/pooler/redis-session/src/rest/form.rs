@@ -11,7 +11,6 @@ pub(super) const FORMAT: &str = "upstash-response-format";
 /// How results are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Form {
-    /// JSON.
     #[default]
     Json,
     /// JSON, with strings in base64.

@@ -7,7 +7,8 @@ use super::form::Form;
 /// How deep arrays may be nested; Redis's own replies are at most a few levels deep, a script's as deep as it likes.
 const MAX_DEPTH: usize = 100;
 
-/// Appends a whole reply in RESP2 as the contract has a result: `{"result":...}` or `{"error":"..."}`. True if it is an error.
+/// Appends a whole reply in RESP2 as the contract has a result: `{"result":...}` or `{"error":"..."}`. True if it is an
+/// error.
 pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
     if let Some(message) = reply.strip_prefix(b"-") {
         error(to, &String::from_utf8_lossy(message.trim_ascii_end()));
@@ -51,7 +52,8 @@ pub(crate) fn error(to: &mut Vec<u8>, message: &str) {
     to.push(b'}');
 }
 
-/// Appends what a transaction's EXEC replied as an array of results. False, and nothing appended, if the reply is no array.
+/// Appends what a transaction's EXEC replied as an array of results. False, and nothing appended, if the reply is no
+/// array.
 pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
     let Some((b'*', count, mut at)) = line(reply).map(|(kind, text, at)| (kind, number(text), at)) else {
         return false;
@@ -71,8 +73,8 @@ pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
     true
 }
 
-/// Appends a value; returns how many bytes of the reply it takes, or `None` if it is nested too deep. What is no RESP2 was refused before
-/// it came here.
+/// Appends a value; returns how many bytes of the reply it takes, or `None` if it is nested too deep. What is no RESP2
+/// was refused before it came here.
 fn value(to: &mut Vec<u8>, reply: &[u8], form: Form, depth: usize) -> Option<usize> {
     let Some((kind, text, at)) = line(reply) else {
         to.extend_from_slice(b"null");

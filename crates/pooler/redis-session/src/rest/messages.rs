@@ -78,7 +78,6 @@ impl<'p> Made<'p> {
         Messages::default().take(messages, to).expect("whole messages, which are no errors and not that long");
     }
 
-    /// What was posted.
     pub(crate) fn read(posted: &'p [u8]) -> Self {
         let (&[_, topic, a, b, c, d], rest) = posted.split_first_chunk().expect("written by `write`");
         let (name, events) = rest.split_at(u32::from_le_bytes([a, b, c, d]) as usize);

@@ -38,12 +38,11 @@ pub struct Rules {
     pub read_only: bool,
     /// Only these, if there are any: names in upper case, or `NAME|SUBCOMMAND`.
     pub allow: HashSet<String>,
-    /// Not these.
     pub deny: HashSet<String>,
 }
 
-/// Commands that a read-only token may use: those that Redis 7 has in its category `read`, the read-only forms of scripts, and some
-/// that tell of the server. Sorted.
+/// Commands that a read-only token may use: those that Redis 7 has in its category `read`, the read-only forms of
+/// scripts, and some that tell of the server. Sorted.
 const READS: &[&str] = &[
     "BITCOUNT",
     "BITFIELD_RO",

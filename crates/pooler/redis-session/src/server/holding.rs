@@ -10,7 +10,8 @@ use crate::{
     rest::messages::Made,
 };
 
-/// Longest message that is passed on, in bytes. Redis itself keeps no more for a subscriber, if it is not told otherwise.
+/// Longest message that is passed on, in bytes. Redis itself keeps no more for a subscriber, if it is not told
+/// otherwise.
 const MAX_MESSAGE: usize = 32 << 20;
 
 /// What such a server is at.
@@ -65,7 +66,8 @@ impl Redis {
         }
     }
 
-    /// The server's pool makes its servers anew: another one holds the subscriptions from now on, as if this one had been lost.
+    /// The server's pool makes its servers anew: another one holds the subscriptions from now on, as if this one had
+    /// been lost.
     pub(crate) fn holder_outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if server.holding.is_none() {
             return;
@@ -199,7 +201,8 @@ impl Redis {
             true
         });
         if hears_events {
-            // Once for all, and while other workers may go to the hubs: a message of a million lines takes long to become an event.
+            // Once for all, and while other workers may go to the hubs: a message of a million lines takes long to
+            // become an event.
             let start = out.inserted.len();
             Made::write(topic, name, messages, &mut out.inserted);
             let made = start..out.inserted.len();

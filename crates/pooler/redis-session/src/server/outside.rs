@@ -1,6 +1,6 @@
-//! A server whose logical database could not be selected when it logged in: a script ran, and Redis lets nobody into another database
-//! meanwhile. The first command for it waits until that has been tried again. If Redis still says no, that is what the
-//! command is told, as it would be by Redis itself.
+//! A server whose logical database could not be selected when it logged in: a script ran, and Redis lets nobody into
+//! another database meanwhile. The first command for it waits until that has been tried again. If Redis still says no,
+//! that is what the command is told, as it would be by Redis itself.
 
 use seam::{Outbox, Peer, ServerTag};
 

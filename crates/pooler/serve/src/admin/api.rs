@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::listed::{Listed, write};
 
-/// Bytes of JSON that a pool takes in the answer of [`pools`] at most, and values in it: who asks needs no room for more.
+/// Bytes of JSON that a pool takes in the answer of [`pools`] at most, and values in it: who asks needs no room for
+/// more.
 pub const POOL_BYTES: usize = 9 * 1024 + 256;
 /// See [`POOL_BYTES`].
 pub const POOL_VALUES: usize = 480;
@@ -298,8 +299,8 @@ fn pool<'p>(pool: &'p PoolSnapshot, (suspicious, tuning): &'p About) -> Pool<'p>
     }
 }
 
-/// The rules of a pool that are in force, by the names that they have in the configuration; times in milliseconds, null is off or
-/// unlimited.
+/// The rules of a pool that are in force, by the names that they have in the configuration; times in milliseconds, null
+/// is off or unlimited.
 #[derive(Serialize)]
 struct Settings {
     check_after_idle: Option<f64>,
@@ -340,8 +341,8 @@ fn counted(counts: &[(&'static str, u64)]) -> Counts {
     counts.iter().copied().collect()
 }
 
-/// Count, mean, for a few percentiles the bucket bound that they lie below, and all buckets, so that who asks twice can tell what happened
-/// in between.
+/// Count, mean, for a few percentiles the bucket bound that they lie below, and all buckets, so that who asks twice can
+/// tell what happened in between.
 #[derive(Serialize)]
 struct Histogram<'h> {
     buckets: &'h [u64],

@@ -1,5 +1,5 @@
-//! The body of a long answer that is made while it is sent: whoever reads slowly, or goes, makes nobody write what is not read. Refuses to
-//! know what the pieces say.
+//! The body of a long answer that is made while it is sent: whoever reads slowly, or goes, makes nobody write what is
+//! not read. Refuses to know what the pieces say.
 
 use std::{
     pin::Pin,
@@ -24,15 +24,13 @@ pub struct TooSlow;
 
 /// Pieces, one after another, each made when all before it are on their way.
 pub struct Pieces<I> {
-    /// `None` when their time is over. Nobody asks for the next one before a slow reader has taken what was given, so that is seen to
-    /// by a task.
+    /// `None` when their time is over. Nobody asks for the next one before a slow reader has taken what was given, so
+    /// that is seen to by a task.
     left: Arc<Mutex<Option<Left<I>>>>,
     ends: AbortHandle,
-    /// It has just given one.
     rests: bool,
 }
 
-/// What is still to come.
 struct Left<I> {
     pieces: I,
     /// Others may have it when this has been read, or given up.

@@ -1,6 +1,6 @@
-//! The admin address's door: so many connections at a time, and none that says nothing for long. Without that, whoever reaches
-//! the address could use up the descriptors that clients and servers need. Where all places are taken, the connection that has asked nothing
-//! for longest gives way to the next. Knows no page.
+//! The admin address's door: so many connections at a time, and none that says nothing for long. Without that, whoever
+//! reaches the address could use up the descriptors that clients and servers need. Where all places are taken, the
+//! connection that has asked nothing for longest gives way to the next. Knows no page.
 
 mod seats;
 
@@ -17,7 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use self::seats::{Seat, Seats};
 
-/// Connections at a time, those included that wait for what they ordered. One more waits for a place, and further ones in the kernel's queue.
+/// Connections at a time, those included that wait for what they ordered. One more waits for a place, and further ones
+/// in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
 /// How long a connection may take to say what it wants, at first and between questions.
 const HEADER_TIME: Duration = Duration::from_secs(5);

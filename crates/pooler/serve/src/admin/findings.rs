@@ -1,5 +1,5 @@
-//! `/api/findings`: what the doctor says of the last minutes. It looks only while somebody asks, and forgets what it saw soon after. Refuses
-//! to know what a symptom is.
+//! `/api/findings`: what the doctor says of the last minutes. It looks only while somebody asks, and forgets what it
+//! saw soon after. Refuses to know what a symptom is.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -25,13 +25,11 @@ pub const FORGETS_AFTER: Duration = Duration::from_secs(60);
 pub const MAX_HOLDERS: usize = 1_000;
 pub const MAX_CLIENTS: usize = 1_000;
 
-/// One look.
 pub struct Seen {
     /// `/api/pools`.
     pub look: Look,
     /// Those that hold a server.
     pub holders: Vec<Client>,
-    /// Of all clients, some.
     pub clients: Vec<Client>,
 }
 
@@ -61,7 +59,8 @@ struct Watched {
 }
 
 impl Findings {
-    /// Looks, if the last look was some time ago, and says what all looks tell. The second value is false if it did not look.
+    /// Looks, if the last look was some time ago, and says what all looks tell. The second value is false if it did not
+    /// look.
     pub fn answer(&self, now: Instant, look: impl FnOnce() -> Result<Seen, Unseen>) -> (Value, bool) {
         // Others who ask meanwhile do not look as well, and do not wait.
         let begun = self.watched().begin(now);

@@ -1,8 +1,9 @@
 //! Who may look and who may change something over the admin address. Whoever shows the token may do both. Without it,
-//! changes are for who asks from this machine and is no web page, and looking is for who is no web page. Knows no order.
+//! changes are for who asks from this machine and is no web page, and looking is for who is no web page. Knows no
+//! order.
 //!
-//! A page of any site can make its visitor's browser send forms to 127.0.0.1, so being on this machine is not enough: the
-//! request must carry a header that a form cannot send, it must not come from a page at all (browsers then name the
+//! A page of any site can make its visitor's browser send forms to 127.0.0.1, so being on this machine is not enough:
+//! the request must carry a header that a form cannot send, it must not come from a page at all (browsers then name the
 //! page's origin), and it must be addressed to this machine by address and not by a name that the page's owner could
 //! point here. The last holds for looking, too: otherwise such a page could read all that is here ("DNS rebinding").
 

@@ -1,4 +1,5 @@
-//! Pieces of text, packed on their way to whoever takes that. Nothing is kept but the packer's own window. Knows no text.
+//! Pieces of text, packed on their way to whoever takes that. Nothing is kept but the packer's own window. Knows no
+//! text.
 
 use std::io::Write;
 
@@ -18,7 +19,6 @@ pub fn is_taken(headers: &HeaderMap) -> bool {
 /// The same pieces, packed. A piece of these is empty where the packer keeps for later what it was given.
 pub struct Packed<I> {
     pieces: I,
-    /// Until all is told.
     packer: Option<GzEncoder<Vec<u8>>>,
 }
 

@@ -1,5 +1,6 @@
-//! `/api/history`: what each pool did in the last hour, whether or not a page was open. One look each [`EVERY`] becomes one point of each
-//! pool. It is bounded in pools and in points, and ends with the process. Refuses to know who looks and how it is drawn.
+//! `/api/history`: what each pool did in the last hour, whether or not a page was open. One look each [`EVERY`] becomes
+//! one point of each pool. It is bounded in pools and in points, and ends with the process. Refuses to know who looks
+//! and how it is drawn.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -38,13 +39,13 @@ const FIELDS: [&str; VALUES + 1] = [
 ];
 const VALUES: usize = 10;
 
-/// The hour.
 #[derive(Default)]
 pub struct History(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// When the last look was, in the time of the process; `None` before the first, and after there were too many pools.
+    /// When the last look was, in the time of the process; `None` before the first, and after there were too many
+    /// pools.
     at: Option<Duration>,
     pools: HashMap<PoolId, Past>,
 }

@@ -1,5 +1,5 @@
-//! A JSON text around one long list, in pieces: the whole text, and a tree of its values all the more, would take many times the memory of
-//! what it tells of. Knows no entry.
+//! A JSON text around one long list, in pieces: the whole text, and a tree of its values all the more, would take many
+//! times the memory of what it tells of. Knows no entry.
 
 use serde::Serialize;
 

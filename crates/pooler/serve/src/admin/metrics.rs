@@ -1,5 +1,6 @@
-//! `/metrics`: a snapshot in Prometheus' words, in pieces of text that are made while they are read. Of thousands of pools the whole text would
-//! take ten times the memory of their snapshot. All of it is of one snapshot, so that the samples of a pool agree with each other.
+//! `/metrics`: a snapshot in Prometheus' words, in pieces of text that are made while they are read. Of thousands of
+//! pools the whole text would take ten times the memory of their snapshot. All of it is of one snapshot, so that the
+//! samples of a pool agree with each other.
 //!
 //! - [`families`]: which metrics there are;
 //! - [`groups`]: pools that have the same labels;
@@ -53,13 +54,13 @@ pub struct Process {
 
 /// What all is written from.
 pub struct Told {
-    /// Without its pools.
     snapshot: Snapshot,
     groups: Groups,
     process: Process,
 }
 
-/// The pieces. All samples of a family stand together, as the format wants it, so the pools are gone through once for each.
+/// The pieces. All samples of a family stand together, as the format wants it, so the pools are gone through once for
+/// each.
 pub struct Metrics {
     told: Told,
     /// The family that is being written, and behind how many pools.
@@ -125,8 +126,8 @@ impl Metrics {
     }
 }
 
-/// Has another pool of each database count for those that were forgotten: the sum of all would go backwards. With labels of users, the
-/// samples of a forgotten pool end instead.
+/// Has another pool of each database count for those that were forgotten: the sum of all would go backwards. With
+/// labels of users, the samples of a forgotten pool end instead.
 fn count_for_forgotten(pools: &mut [PoolSnapshot], forgotten: &[ForgottenPools]) {
     let place = |pool: &PoolSnapshot| ((pool.protocol, pool.database.clone()), pool.id);
     let mut first: HashMap<_, PoolId> = HashMap::new();
@@ -168,7 +169,6 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// All pieces together.
     fn render(snapshot: Snapshot, user_label: bool, process: Process) -> String {
         String::from_utf8(Metrics::new(snapshot, user_label, process).collect::<Vec<_>>().concat()).unwrap()
     }

@@ -33,7 +33,6 @@ const MAX_PATIENCE: Duration = Duration::from_secs(3600);
 const MAX_ANSWER: usize = 64 << 20;
 /// Letters of an answer's error that the log has.
 const MAX_LOGGED: usize = 300;
-/// How often it looks.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The routes, behind the guard.
@@ -161,7 +160,6 @@ async fn reload(State(admin): State<Admin>) -> Response {
     }
 }
 
-/// Closes a client.
 async fn kill(State(admin): State<Admin>, uri: Uri) -> Response {
     let parameters = match parameters(&uri, &["client"]) {
         Ok(parameters) => parameters,
@@ -177,7 +175,6 @@ async fn kill(State(admin): State<Admin>, uri: Uri) -> Response {
     }
 }
 
-/// What most orders say.
 struct Order {
     /// Which database; `None` is all.
     database: Option<DatabaseName>,
@@ -263,7 +260,8 @@ const KINDS: [Kind; 3] = [Kind::Postgres, Kind::Redis, Kind::MongoDb];
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Known {
     No,
-    /// It is configured, in use, or under an order. That clients may ask for whatever name is not enough: it would hide a typing error.
+    /// It is configured, in use, or under an order. That clients may ask for whatever name is not enough: it would hide
+    /// a typing error.
     ByName,
 }
 
@@ -290,7 +288,8 @@ impl Unclear {
     }
 }
 
-/// The database that is called so: of Redis, whatever its clients speak, by its number or by what `show pools` calls one of its pools.
+/// The database that is called so: of Redis, whatever its clients speak, by its number or by what `show pools` calls
+/// one of its pools.
 fn name_of(kind: Kind, called: &str) -> DatabaseName {
     let number = called.strip_suffix(RESP3).filter(|_| kind == Kind::Redis);
     DatabaseName { protocol: kind.word(), database: number.unwrap_or(called).to_owned() }

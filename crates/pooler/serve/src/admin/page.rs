@@ -13,7 +13,6 @@ const FRAME: &str = include_str!("../../assets/dashboard.html");
 const STYLE: &str = include_str!("../../assets/dashboard.css");
 const SCRIPT: &str = include_str!("../../assets/dashboard.js");
 
-/// The page.
 pub static PAGE: LazyLock<String> = LazyLock::new(|| FRAME.replace("{style}", STYLE).replace("{script}", SCRIPT));
 
 /// Browsers run the page's own script and style alone, known by their digests, and let it ask nobody else.

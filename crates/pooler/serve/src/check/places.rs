@@ -1,4 +1,5 @@
-//! Where listeners are: two that cannot be open at once, folders that do not exist, and how long newcomers wait for a place. Opens no socket.
+//! Where listeners are: two that cannot be open at once, folders that do not exist, and how long newcomers wait for a
+//! place. Opens no socket.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -6,7 +7,8 @@ use settings::{Problem, show_duration};
 
 use crate::config::{Config, Endpoint, Listener};
 
-/// Of two addresses the kernel opens only one: they are the same, or one of them is all addresses of the kind of the other.
+/// Of two addresses the kernel opens only one: they are the same, or one of them is all addresses of the kind of the
+/// other.
 pub fn duplicates(config: &Config, found: &mut Vec<Problem>) {
     for (place, listener) in config.listeners.iter().enumerate() {
         let Some(before) = config.listeners[..place].iter().find(|before| clash(&before.listen, &listener.listen))

@@ -1,5 +1,5 @@
-//! Passwords that are probably not what was meant: a shell's variable, which is taken as it stands, and what looks like a hash and is none.
-//! Shows no password.
+//! Passwords that are probably not what was meant: a shell's variable, which is taken as it stands, and what looks like
+//! a hash and is none. Shows no password.
 
 use settings::{Problem, Spots};
 

@@ -1,4 +1,5 @@
-//! Limits of the clients of one database or user, held against those of the listeners by which they come. Reads the configuration only.
+//! Limits of the clients of one database or user, held against those of the listeners by which they come. Reads the
+//! configuration only.
 
 use driver::TenantLimits;
 use settings::{Problem, Spots};

@@ -1,5 +1,6 @@
-//! Pools whose size is tuned (`max_size = "auto"`): they need transactions to count, and only one pool of a database may be tuned, since
-//! each of several would take what the others do for the effect of its own steps. Reads the configuration only.
+//! Pools whose size is tuned (`max_size = "auto"`): they need transactions to count, and only one pool of a database
+//! may be tuned, since each of several would take what the others do for the effect of its own steps. Reads the
+//! configuration only.
 
 use settings::Problem;
 use upstream::Kind;

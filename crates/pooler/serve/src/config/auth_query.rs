@@ -30,7 +30,6 @@ pub const DEFAULT_AUTH_QUERY: &str = "SELECT rolname, rolpassword FROM pg_catalo
 pub struct AuthQuery {
     /// SQL with the user as parameter `$1`; gives user and stored password.
     pub query: Arc<str>,
-    /// As whom it is run.
     pub user: String,
     /// The password of that user, if it is told here.
     pub password: Option<Secret>,

@@ -2,17 +2,14 @@
 
 use std::{fmt, net::SocketAddr, path::PathBuf};
 
-/// Where to listen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Endpoint {
-    /// An address and a port.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
 impl Endpoint {
-    /// Reads one.
     pub fn parse(text: &str) -> Result<Self, String> {
         let path = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text));
         if let Some(path) = path {

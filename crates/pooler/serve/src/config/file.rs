@@ -427,8 +427,8 @@ impl Kinds {
         self.known.insert(kind);
     }
 
-    /// Whether there is, or may be, a database of this kind. Of a file without a database, which is at fault anyway, it is taken to be for
-    /// PostgreSQL.
+    /// Whether there is, or may be, a database of this kind. Of a file without a database, which is at fault anyway, it
+    /// is taken to be for PostgreSQL.
     fn has(&self, kind: Kind) -> bool {
         self.is_one_unread || self.all().any(|known| known == kind)
     }

@@ -26,7 +26,6 @@ pub struct Flags {
     pub http_token: Option<Secret>,
     /// Where the admin address listens; `Some(None)` is off.
     pub admin: Option<Option<SocketAddr>>,
-    /// Worker threads.
     pub workers: Option<u32>,
     /// When a server returns to its pool.
     pub mode: Option<Mode>,
@@ -36,7 +35,6 @@ pub struct Flags {
     pub auto_size: bool,
     /// The smallest number that may be found.
     pub auto_min_size: Option<u32>,
-    /// The largest.
     pub auto_max_size: Option<u32>,
     /// The number that a pool begins with.
     pub auto_start_size: Option<u32>,
@@ -44,9 +42,7 @@ pub struct Flags {
     pub min_size: Option<u32>,
     /// Most servers being connected at a time.
     pub max_connecting: Option<u32>,
-    /// Soft limit of clients.
     pub soft_limit: Option<u32>,
-    /// Hard limit of clients.
     pub hard_limit: Option<u32>,
     /// Defaults for a kind of client.
     pub preset: Option<Preset>,

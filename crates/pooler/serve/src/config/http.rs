@@ -28,7 +28,6 @@ const MAX_REQUEST: u32 = 512 * 1024 * 1024;
 /// Somebody who may ask over HTTP.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// For metrics and logs.
     pub name: String,
     /// What proves it: the SHA-256 of the token.
     pub digest: Digest,
@@ -36,11 +35,9 @@ pub struct Token {
     pub user: Option<String>,
     /// In which logical database.
     pub database: u32,
-    /// What it may do.
     pub rules: Rules,
     /// Commands per second; `None` is as many as it likes.
     pub rate_limit: Option<u32>,
-    /// Where its keys stand.
     pub spots: Spots,
 }
 

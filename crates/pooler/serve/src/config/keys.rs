@@ -84,7 +84,8 @@ const SECTIONS: &[(&str, &[&[&str]])] = &[
     ("[[token]]", &[TOKEN_KEYS]),
 ];
 
-/// What to do with a key that its section does not have: what it is called here, if it is PgBouncer's, or where it belongs.
+/// What to do with a key that its section does not have: what it is called here, if it is PgBouncer's, or where it
+/// belongs.
 pub fn advice(key: &str) -> Option<String> {
     pgbouncer::advice(key).or_else(|| belongs(key))
 }

@@ -9,14 +9,12 @@ use super::Endpoint;
 /// Keys of a `[[listener]]`.
 pub const LISTENER_TLS_KEYS: &[&str] = &["tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth"];
 
-/// TLS of a listener.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListenerTls {
     /// Nobody logs in without it.
     pub required: bool,
     /// The file of the certificate, and of those that link it to an authority.
     pub cert: PathBuf,
-    /// The file of its key.
     pub key: PathBuf,
     /// What is made of clients' certificates.
     pub clients: ClientAuth,
@@ -29,7 +27,6 @@ pub enum ClientAuth {
     Off,
     /// One may be shown; an authority in this file must have signed it.
     Optional(PathBuf),
-    /// One must be shown.
     Required(PathBuf),
 }
 

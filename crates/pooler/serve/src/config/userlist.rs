@@ -9,10 +9,8 @@ use settings::Secret;
 /// Most users of one list.
 pub const MAX_USERS: usize = 100_000;
 
-/// One line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The user's name.
     pub name: String,
     /// The password as it is stored.
     pub password: Secret,
@@ -25,7 +23,6 @@ pub struct Entry {
 pub struct Unreadable {
     /// Where, in bytes of the text.
     pub span: Range<usize>,
-    /// Why.
     pub message: &'static str,
 }
 

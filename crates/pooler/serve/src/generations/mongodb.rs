@@ -1,5 +1,5 @@
-//! What the protocol of MongoDB asks, through all configurations. A host has a number that it keeps for as long as this process lives,
-//! whatever configuration comes: cursors, transactions and what is known of a host hang on it.
+//! What the protocol of MongoDB asks, through all configurations. A host has a number that it keeps for as long as this
+//! process lives, whatever configuration comes: cursors, transactions and what is known of a host hang on it.
 
 use std::{
     sync::{Arc, MutexGuard, PoisonError},

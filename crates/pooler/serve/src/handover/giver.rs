@@ -22,7 +22,6 @@ use crate::tuning::Tuning;
 pub struct Giver {
     /// The sockets that listen, until they are given away or closed.
     sockets: Arc<Mutex<Option<Sockets>>>,
-    /// A successor serves.
     pub left: Arc<Notify>,
     has_left: Arc<AtomicBool>,
     has_given: Arc<AtomicBool>,
@@ -30,15 +29,13 @@ pub struct Giver {
 
 /// Copies of the sockets that listen here.
 pub struct Sockets {
-    /// As configured.
     pub listeners: Vec<(String, OwnedFd)>,
-    /// The admin address.
     pub admin: Option<(String, OwnedFd)>,
 }
 
 impl Giver {
-    /// Begins to wait, if the configuration has a place to meet at. Without one, or if none can be had there, no process can take
-    /// over from here, which is logged and harms nothing else.
+    /// Begins to wait, if the configuration has a place to meet at. Without one, or if none can be had there, no
+    /// process can take over from here, which is logged and harms nothing else.
     pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, tuning: Arc<Tuning>, sockets: Sockets) -> Self {
         let giver = Self {
             sockets: Arc::new(Mutex::new(Some(sockets))),

@@ -1,5 +1,5 @@
-//! What of each limit is left to other processes: to those before this one, which let their clients finish, and to the one after
-//! it. Moves no client and speaks with nobody.
+//! What of each limit is left to other processes: to those before this one, which let their clients finish, and to the
+//! one after it. Moves no client and speaks with nobody.
 
 use std::{
     collections::HashMap,
@@ -13,10 +13,8 @@ use super::{Word, meeting};
 /// So much under each limit, by its name.
 pub type Held = HashMap<String, u32>;
 
-/// See the file's head.
 pub struct Limits {
     handle: Handle,
-    /// This process's.
     process: u64,
     left: Mutex<Left>,
 }
@@ -25,7 +23,6 @@ pub struct Limits {
 struct Left {
     /// To each process before this one that has not ended, as it says; by its number.
     before: HashMap<usize, Word>,
-    /// To the one after it.
     after: Held,
 }
 
@@ -134,8 +131,8 @@ impl Drop for Before {
 
 /// What all processes before this one hold.
 ///
-/// It is the sum of what each has. When one gives something up, another one may take part of that, and this process hears of the two in any
-/// order. So it is not less than what any of them says of itself and those before it.
+/// It is the sum of what each has. When one gives something up, another one may take part of that, and this process
+/// hears of the two in any order. So it is not less than what any of them says of itself and those before it.
 pub(super) fn held_before<'a>(words: impl Iterator<Item = &'a Word> + Clone) -> Held {
     let mut all = Held::new();
     for (name, own) in words.clone().flat_map(|word| &word.own) {

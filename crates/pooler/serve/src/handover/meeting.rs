@@ -1,9 +1,11 @@
-//! Where two processes of one configuration meet: at a Unix socket in the abstract namespace, named after the user and the first listener.
+//! Where two processes of one configuration meet: at a Unix socket in the abstract namespace, named after the user and
+//! the first listener.
 //!
-//! Every user of the machine may bind such a name. So a process whose name is taken adds something that cannot be guessed, and one that
-//! looks for it tries all names that begin so, and speaks to none that is another user's.
+//! Every user of the machine may bind such a name. So a process whose name is taken adds something that cannot be
+//! guessed, and one that looks for it tries all names that begin so, and speaks to none that is another user's.
 //!
-//! Each process has a second name, made up as well, for others that want to know what it holds. It keeps that one to its end.
+//! Each process has a second name, made up as well, for others that want to know what it holds. It keeps that one to
+//! its end.
 
 use std::{
     collections::{BTreeSet, hash_map::RandomState},
@@ -26,7 +28,8 @@ use crate::config::{Config, Endpoint};
 const MAX_PLAIN: usize = 100;
 /// Names that are tried by a process that looks for another: a stranger can bind as many as it may have descriptors.
 const MAX_TRIED: usize = 65_536;
-/// Characters of what cannot be guessed, behind a dot: hexadecimal digits, or for a second name a letter and such digits.
+/// Characters of what cannot be guessed, behind a dot: hexadecimal digits, or for a second name a letter and such
+/// digits.
 const MADE_UP: usize = 6;
 /// Begins what is made up for a second name. It is no hexadecimal digit.
 const TELLER: char = 't';
@@ -102,8 +105,8 @@ impl Meeting {
         names.into_iter().filter_map(move |name| ours(name).transpose())
     }
 
-    /// The names in the kernel's list of Unix sockets that are this one's, with what was made up behind them. What else begins so may
-    /// belong to another configuration, as /run/pool.sock beside /run/pool.
+    /// The names in the kernel's list of Unix sockets that are this one's, with what was made up behind them. What else
+    /// begins so may belong to another configuration, as /run/pool.sock beside /run/pool.
     fn listed<'a>(&'a self, list: &'a str, is_meant: fn(&str) -> bool) -> impl Iterator<Item = &'a str> {
         let name = |line: &'a str| line.split_once(" @").map(|(_, name)| name);
         let is_made_up = move |rest: &str| {

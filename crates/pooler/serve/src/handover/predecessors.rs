@@ -1,5 +1,5 @@
-//! Those before this one: finds out which processes of the configuration still have clients though they listen no longer, and keeps to what
-//! each leaves of the limits until it has ended. It need not have taken over from them.
+//! Those before this one: finds out which processes of the configuration still have clients though they listen no
+//! longer, and keeps to what each leaves of the limits until it has ended. It need not have taken over from them.
 
 use std::sync::Arc;
 
@@ -21,11 +21,9 @@ pub struct Predecessor {
     pub(super) number: usize,
     pub(super) stream: UnixStream,
     pub(super) lines: Lines,
-    /// What it said first.
     pub(super) word: Word,
 }
 
-/// All that there are.
 pub struct Predecessors {
     /// Without the one that this process takes over from.
     others: Vec<Predecessor>,
@@ -34,8 +32,8 @@ pub struct Predecessors {
 }
 
 impl Predecessors {
-    /// Asks all that can be found. To be called when the sockets are here that clients come by: a process that had them before has said
-    /// by then that it serves no longer.
+    /// Asks all that can be found. To be called when the sockets are here that clients come by: a process that had them
+    /// before has said by then that it serves no longer.
     pub fn find(config: &Config, taken_over_from: Option<&Predecessor>) -> Self {
         let streams = Meeting::of(config).map(|meeting| meeting.find_tellers()).unwrap_or_default();
         let numbered = streams.into_iter().zip(TAKEN_OVER_FROM + 1..);
@@ -48,7 +46,6 @@ impl Predecessors {
         Self { others, words }
     }
 
-    /// What all of them hold.
     pub fn held(&self) -> Held {
         held_before(self.words.values())
     }

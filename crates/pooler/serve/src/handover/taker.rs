@@ -15,8 +15,8 @@ pub struct Inherited {
     admin: Option<(String, OwnedFd)>,
 }
 
-/// Asks the process that serves this configuration for its sockets; `None` if there is none, or only such as close the connection: those
-/// that are ending, and those that cannot give them, whose logs say why.
+/// Asks the process that serves this configuration for its sockets; `None` if there is none, or only such as close the
+/// connection: those that are ending, and those that cannot give them, whose logs say why.
 ///
 /// # Errors
 /// When there is one, and it gives them in no way that is understood.
@@ -72,8 +72,8 @@ impl Inherited {
         &self.before
     }
 
-    /// Clients are served here from now on: the process before lets go, and keeps what it holds until it has ended. Returns what it knew of
-    /// the sizes of its pools.
+    /// Clients are served here from now on: the process before lets go, and keeps what it holds until it has ended.
+    /// Returns what it knew of the sizes of its pools.
     ///
     /// # Errors
     /// When it cannot be told. Both now may have the sockets, so this process goes on all the same.

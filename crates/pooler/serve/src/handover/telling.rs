@@ -15,13 +15,11 @@ pub(super) const PACE: Duration = Duration::from_millis(200);
 /// Processes that are told at once.
 const MAX_TOLD: usize = 256;
 
-/// See the file's head.
 #[derive(Clone)]
 pub(super) struct Teller {
     pub limits: Arc<Limits>,
     /// Whether clients are served here.
     is_serving: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// How many are told.
     told: Arc<AtomicUsize>,
 }
 
@@ -48,7 +46,8 @@ impl Teller {
     }
 
     fn welcome(&self, stream: UnixStream) -> io::Result<()> {
-        // That the stream ends without a word says that clients are served here: who takes over is told on its own stream.
+        // That the stream ends without a word says that clients are served here: who takes over is told on its own
+        // stream.
         if (self.is_serving)() || !is_ours(&stream)? {
             return Ok(());
         }
@@ -67,7 +66,8 @@ impl Teller {
         loop {
             let word = Word { left: true, tuned: std::mem::take(&mut tuned), ..self.limits.share() };
             if let Err(error) = say(stream, &word) {
-                // What was left to it stays free: another one may come instead, and what is held here is to become less only.
+                // What was left to it stays free: another one may come instead, and what is held here is to become less
+                // only.
                 match self.told.fetch_sub(1, SeqCst) {
                     1 => tracing::warn!(%error, "the process that took over is gone"),
                     _ => tracing::info!("a process after this one has ended"),

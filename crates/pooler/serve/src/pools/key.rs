@@ -20,14 +20,12 @@ pub enum Key {
     },
     /// Clients of a logical database of Redis.
     Redis {
-        /// Its number.
         database: u32,
         /// What its servers speak.
         version: Version,
         /// The user that its servers log in as; empty if they do not log in.
         user: Arc<str>,
     },
-    /// Clients of MongoDB.
     MongoDb {
         /// The host, and its port.
         host: Arc<str>,
@@ -40,7 +38,6 @@ pub enum Key {
     Lookups {
         /// The configured database.
         database: Arc<str>,
-        /// The user who asks.
         user: Arc<str>,
     },
 }
@@ -54,7 +51,6 @@ impl Key {
         matches!(self, Self::Redis { database, .. } if *database >= USUAL_DATABASES)
     }
 
-    /// The kind of database.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Postgres { .. } | Self::Lookups { .. } => Kind::Postgres,

@@ -1,4 +1,5 @@
-//! What the protocol asks: who may log in, which pool serves him, and how Poolhouse logs in itself. Makes no connection.
+//! What the protocol asks: who may log in, which pool serves him, and how Poolhouse logs in itself. Makes no
+//! connection.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,4 +1,5 @@
-//! What the protocol of MongoDB asks: who may log in, which pool serves him at which host, and how Poolhouse logs in itself.
+//! What the protocol of MongoDB asks: who may log in, which pool serves him at which host, and how Poolhouse logs in
+//! itself.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +23,6 @@ impl Pools {
         self.config.databases[database].hosts.addresses.iter().map(Address::to_string)
     }
 
-    /// The number of a host.
     pub(super) fn host(&self, database: usize, name: &str) -> Option<usize> {
         self.host_names(database).position(|host| host == name)
     }

@@ -69,8 +69,8 @@ impl Pools {
         pools
     }
 
-    /// The database that a pool's clients count for. Each name that `*` serves is one of its own; those of Redis and of MongoDB have one for
-    /// all.
+    /// The database that a pool's clients count for. Each name that `*` serves is one of its own; those of Redis and of
+    /// MongoDB have one for all.
     pub fn tenant(&self, pool: PoolId) -> Option<Tenant> {
         let (Entry { key, .. }, _) = self.entry(pool);
         let name = match &key {
@@ -216,7 +216,8 @@ impl Pools {
         let limits = &self.config.limits;
         let (name, user) = (entry.key.to_string(), entry.key.user());
         let of_user = self.of_user(user);
-        // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another process.
+        // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another
+        // process.
         let size = self
             .sizes_to_try(entry, database)
             .map_or(self.settings(database, user).config.max_size, |limits| limits.most);

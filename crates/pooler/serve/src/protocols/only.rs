@@ -4,7 +4,6 @@ use seam::{ClientTag, ServerTag, Sessions};
 
 use super::{Client, Server};
 
-/// Those of one kind.
 pub struct Only<'a, Tag, S>(pub &'a mut dyn Sessions<Tag, S>);
 
 /// Those of one protocol, clients or servers.

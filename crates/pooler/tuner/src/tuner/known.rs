@@ -7,10 +7,8 @@ use pool::Time;
 use super::{Before, Found, LASTS, Stage, Tuner};
 use crate::{limits::Limits, search::Search};
 
-/// See the module.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Known {
-    /// The best size so far.
     pub size: u32,
     /// The search for it is over.
     pub found: bool,
@@ -18,18 +16,19 @@ pub struct Known {
     pub before: u32,
     /// Errors at that time, as a part of all that ended.
     pub errors: f64,
-    /// The mean hold with the size that was found, under demand, if that was measured. Throughput is not among what is known: while the
-    /// process before lets its clients finish, the next one has only a part of them; holds do not depend on that.
+    /// The mean hold with the size that was found, under demand, if that was measured. Throughput is not among what is
+    /// known: while the process before lets its clients finish, the next one has only a part of them; holds do not
+    /// depend on that.
     pub hold: Option<Duration>,
     /// How long ago the size was found, or last was better than its neighbours.
     pub age: Duration,
 }
 
 impl Tuner {
-    /// Goes on with what another one knew of the same pool. It watches a size that was found for ten minutes before it tries the
-    /// neighbours, and goes back to the one before if errors rise. It searches, from the best size so far, if nothing was found, if the
-    /// limits do not allow what was, or if that is more than 90 minutes ago: under demand the neighbours would have been tried by then, so
-    /// nobody knows whether it still holds.
+    /// Goes on with what another one knew of the same pool. It watches a size that was found for ten minutes before it
+    /// tries the neighbours, and goes back to the one before if errors rise. It searches, from the best size so far, if
+    /// nothing was found, if the limits do not allow what was, or if that is more than 90 minutes ago: under demand the
+    /// neighbours would have been tried by then, so nobody knows whether it still holds.
     pub fn resumed(limits: Limits, known: Known, now: Time) -> Self {
         let mut tuner = Self::new(limits, known.size);
         let size = tuner.size;

@@ -1,8 +1,8 @@
-//! Clients that come back after each transaction, event by event: for transactions that take longer than the windows of a tuner. Knows no
-//! tuner.
+//! Clients that come back after each transaction, event by event: for transactions that take longer than the windows of
+//! a tuner. Knows no tuner.
 //!
-//! With n of them at once and X(n) of them ending per second, each goes on with a speed of X(n) / n: processor sharing with a speed that
-//! depends on n.
+//! With n of them at once and X(n) of them ending per second, each goes on with a speed of X(n) / n: processor sharing
+//! with a speed that depends on n.
 
 use arrivals::Random;
 
@@ -11,9 +11,7 @@ use crate::database::Course;
 /// How much work transactions are; 1 on average.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Work {
-    /// All the same.
     Same,
-    /// Exponential.
     Drawn,
 }
 
@@ -23,7 +21,6 @@ struct Served {
     left: f64,
 }
 
-/// See the module.
 pub struct Clients {
     course: Course,
     work: Work,

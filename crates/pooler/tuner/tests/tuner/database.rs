@@ -1,8 +1,9 @@
-//! Databases that exist only as a curve of throughput against the number of operations at once, under a load: second by second where
-//! clients always wait, and event by event where they may not. They know no tuner.
+//! Databases that exist only as a curve of throughput against the number of operations at once, under a load: second by
+//! second where clients always wait, and event by event where they may not. They know no tuner.
 //!
-//! Operations share the server and have exponential work. With n of them at once and X(n) of them ending per second, the next one ends after
-//! an exponential time of rate X(n), and each is as likely to be it: that is processor sharing with a speed that depends on n.
+//! Operations share the server and have exponential work. With n of them at once and X(n) of them ending per second,
+//! the next one ends after an exponential time of rate X(n), and each is as likely to be it: that is processor sharing
+//! with a speed that depends on n.
 
 use arrivals::Random;
 
@@ -16,14 +17,7 @@ pub enum Course {
     /// Rises without end, ever more slowly: operations to this power.
     Power(f64),
     /// A knee, and from so many on only this share of it.
-    Cliff {
-        /// Where it stays.
-        knee: u32,
-        /// From here on.
-        from: u32,
-        /// This is left.
-        share: f64,
-    },
+    Cliff { knee: u32, from: u32, share: f64 },
     /// The same for any number.
     Flat,
 }
@@ -49,12 +43,10 @@ impl Course {
     }
 }
 
-/// How throughput varies.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Noise {
     /// The coefficient of variation of the mean of 4 s; single seconds vary twice as much, and each for itself.
     pub window: f64,
-    /// What lasts longer.
     pub weather: Weather,
 }
 
@@ -80,7 +72,6 @@ pub struct Database {
     pub name: &'static str,
     pub course: Course,
     pub noise: Noise,
-    /// They never rest.
     pub clients: u32,
     /// What it becomes after half of the time.
     pub moves: Option<Course>,

@@ -20,8 +20,8 @@ const SECOND: u64 = 1_000_000_000;
 /// What came of all courses on one database.
 pub struct Judged {
     name: &'static str,
-    /// Of each course: what was given away of the best throughput after a size was found, trials included; what a fixed size of 20 gives
-    /// away; the size at the end; how many minutes until a size was found; changes an hour after that.
+    /// Of each course: what was given away of the best throughput after a size was found, trials included; what a fixed
+    /// size of 20 gives away; the size at the end; how many minutes until a size was found; changes an hour after that.
     courses: Vec<(f64, f64, u32, f64, f64)>,
     /// Courses in which a size was found.
     pub found: u64,
@@ -58,7 +58,6 @@ impl Judged {
     }
 }
 
-/// Runs so many courses.
 pub fn judged(database: &Database, seeds: u64) -> Judged {
     let courses: Vec<_> = (1..=seeds).filter_map(|seed| course(database, seed)).collect();
     Judged { name: database.name, found: courses.len() as u64, courses }
@@ -105,7 +104,6 @@ fn course(database: &Database, seed: u64) -> Option<(f64, f64, u32, f64, f64)> {
 /// What came of a load with a rate.
 #[derive(Debug)]
 pub struct Open {
-    /// The size at the end.
     pub size: u32,
     pub changes: u64,
     /// The part of the last ten minutes' looks that saw somebody wait.
@@ -132,7 +130,6 @@ pub fn open(course: Course, rate: f64, size: u32, seed: u64) -> Open {
 /// What came of clients that come back.
 #[derive(Debug)]
 pub struct Closed {
-    /// The size at the end.
     pub size: u32,
     /// Transactions per second after the first quarter of the time.
     pub throughput: f64,

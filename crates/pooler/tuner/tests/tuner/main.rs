@@ -1,5 +1,5 @@
-//! The tuner on virtual databases whose best size is known, in virtual time: how much throughput it gives away once it has found a size,
-//! and how often it changes the pool. `docs/tuning.md` has the table that the ignored test prints.
+//! The tuner on virtual databases whose best size is known, in virtual time: how much throughput it gives away once it
+//! has found a size, and how often it changes the pool. `docs/tuning.md` has the table that the ignored test prints.
 
 mod closed;
 mod database;
@@ -13,7 +13,8 @@ use judge::{Judged, judged};
 
 const SEEDS: u64 = 100;
 
-/// The databases that the tuner is judged by. Noise is the coefficient of variation of the throughput of a window of 4 s.
+/// The databases that the tuner is judged by. Noise is the coefficient of variation of the throughput of a window of 4
+/// s.
 fn databases() -> Vec<Database> {
     let usual = Noise { window: 0.03, weather: Weather::Fair };
     let of = |name, course, noise| Database { name, course, noise, clients: 100, moves: None };
@@ -88,8 +89,8 @@ fn an_open_loop_beyond_the_capacity_of_a_small_pool_gets_more_servers_until_nobo
     }
 }
 
-/// Transactions that all take 5, 9 or 14 s, on a database that does the more the more servers there are: with windows of 4 s, what ends while
-/// one size has its turn began while the other one had its own.
+/// Transactions that all take 5, 9 or 14 s, on a database that does the more the more servers there are: with windows
+/// of 4 s, what ends while one size has its turn began while the other one had its own.
 #[test]
 fn transactions_that_take_longer_than_a_window_do_not_mislead_it() {
     for (took_s, seed) in [(5.0, 1), (9.0, 2), (14.0, 3)] {

@@ -1,4 +1,5 @@
-//! Whose clients a crowd consists of: databases and users, some of which have limits, which reloads change. Knows no clients.
+//! Whose clients a crowd consists of: databases and users, some of which have limits, which reloads change. Knows no
+//! clients.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +26,6 @@ impl Limits {
         self.0.lock().expect("it does not panic")[tenant]
     }
 
-    /// Draws others.
     pub fn draw(&self, rng: &mut Rng, most: u32) {
         let drawn = std::array::from_fn(|number| {
             if number == DATABASES || rng.percent(50) {

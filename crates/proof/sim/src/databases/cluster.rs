@@ -7,7 +7,6 @@ use super::{Connection, Database};
 
 const HOSTS: usize = 3;
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Cluster {
     /// It belongs to one player.
@@ -31,7 +30,6 @@ pub struct Cluster {
 struct Session {
     host: usize,
     input: Vec<u8>,
-    /// It is told of changes.
     watches: bool,
 }
 
@@ -41,7 +39,6 @@ impl Cluster {
         Self { election: Some((Duration::from_millis(1), 0)), ..Self::default() }
     }
 
-    /// A host for one player.
     pub fn own() -> Self {
         Self { own: true, primary: Some(0), ..Self::default() }
     }

@@ -1,6 +1,6 @@
 //! A MongoDB that is not there: one server that stands alone, a replica set of three hosts with elections, or three
-//! mongos. It speaks the real wire protocol, and knows the few commands that the simulator needs. It knows neither pools
-//! nor sockets.
+//! mongos. It speaks the real wire protocol, and knows the few commands that the simulator needs. It knows neither
+//! pools nor sockets.
 //!
 //! What a majority has no election loses, so all hosts read and write the same collections. A write that asks for less
 //! is acknowledged before, and may be rolled back. What each host has for itself are its role, as it believes, its open
@@ -58,21 +58,17 @@ pub const HOSTS: usize = 3;
 /// Users, each with a port at every host: those of the first come first.
 pub const USERS: usize = 2;
 
-/// What it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A server that stands alone.
     Standalone,
-    /// A replica set.
     Set,
-    /// Several mongos.
     Sharded,
 }
 
 /// The number of a host's first cursor.
 const FIRST_CURSOR: i64 = 1001;
 
-/// See the file's head.
 pub struct MongoDb {
     /// The database of one client alone: a mongos, or a server that stands alone, to which nothing ever happens.
     own: bool,
@@ -82,7 +78,6 @@ pub struct MongoDb {
     last: Connection,
     /// The host that takes writes, if one does.
     primary: Option<usize>,
-    /// Counts elections.
     term: u64,
     /// Counts changes of the set's configuration.
     version: i32,
@@ -106,7 +101,6 @@ struct Host {
     cursors: BTreeMap<i64, Cursor>,
     /// How many it has opened.
     opened: i64,
-    /// It is down until then.
     down: Option<Duration>,
     /// When it was asked last what it is.
     asked: Duration,
@@ -166,7 +160,6 @@ impl MongoDb {
         self.written.rows(collection)
     }
 
-    /// Where a row is.
     pub fn whereabouts(&self, collection: &str, row: &str) -> Whereabouts {
         let stale = self.stale.iter().flat_map(|stale| &stale.recent);
         self.written.whereabouts(collection, row, stale)
@@ -189,7 +182,6 @@ impl MongoDb {
         unwatched.map(|(host, _)| format!("nobody asks host {host} what it is")).collect()
     }
 
-    /// What time it is.
     pub fn tell_time(&mut self, now: Duration) {
         self.now = self.now.max(now);
     }

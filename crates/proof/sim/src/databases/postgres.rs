@@ -1,5 +1,6 @@
-//! A PostgreSQL server that is not there: it speaks the protocol, and knows as much SQL as Poolhouse and the clients of the simulator need.
-//! What it does not know it says so, with error 42601. It knows neither poolers nor sockets, and has no clock but the one it is told.
+//! A PostgreSQL server that is not there: it speaks the protocol, and knows as much SQL as Poolhouse and the clients of
+//! the simulator need. What it does not know it says so, with error 42601. It knows neither poolers nor sockets, and
+//! has no clock but the one it is told.
 
 mod analysis;
 mod copy;
@@ -33,7 +34,6 @@ use self::{
 };
 use super::{Connection, Database};
 
-/// The server.
 #[derive(Default)]
 pub struct Postgres {
     sessions: BTreeMap<Connection, Session>,
@@ -68,8 +68,8 @@ impl Postgres {
         self.sessions.get(&connection).is_some_and(open)
     }
 
-    /// What the session has that one which has just begun would not have, but for statements that messages have prepared, and for names of custom
-    /// parameters that are empty now: no SQL takes these back.
+    /// What the session has that one which has just begun would not have, but for statements that messages have
+    /// prepared, and for names of custom parameters that are empty now: no SQL takes these back.
     pub fn leftovers(&self, connection: Connection) -> Vec<String> {
         self.sessions.get(&connection).map(|session| session.leftovers(&self.shared)).unwrap_or_default()
     }
@@ -203,7 +203,8 @@ impl Database for Postgres {
 
     fn is_cleaning(&self, connection: Connection, bytes: &[u8]) -> bool {
         let begins = |place: usize, with: &[u8]| bytes.get(place..).is_some_and(|rest| rest.starts_with(with));
-        // Its statements for this have names that nobody else's have; and no client closes the unnamed statement at once behind these.
+        // Its statements for this have names that nobody else's have; and no client closes the unnamed statement at
+        // once behind these.
         let kept = begins(0, b"B") && bytes.get(6..).is_some_and(|name| name.starts_with(b"poolhouse_"))
             || begins(0, b"P") && begins(5, b"poolhouse_");
         let name = bytes.get(5..).unwrap_or_default().split(|byte| *byte == 0).find(|name| !name.is_empty());

@@ -1,5 +1,6 @@
-//! A Redis 7.0 that is not there: one server without replicas, with its commands, scripts and subscriptions as far as the simulator
-//! needs them. It answers in the very bytes of the real one. It knows neither pools nor sockets, and takes the time from whoever calls.
+//! A Redis 7.0 that is not there: one server without replicas, with its commands, scripts and subscriptions as far as
+//! the simulator needs them. It answers in the very bytes of the real one. It knows neither pools nor sockets, and
+//! takes the time from whoever calls.
 //!
 //! - [`request`], [`numbers`] and [`reply`]: the protocol;
 //! - [`keyspace`] and [`session`]: what is kept of keys, and of a connection;
@@ -47,7 +48,6 @@ use self::{
 };
 use super::{Connection, Database};
 
-/// See the file's head.
 pub struct Redis {
     /// Of the user `default`, who is the only one.
     password: Option<Vec<u8>>,
@@ -113,8 +113,8 @@ impl Redis {
         self.keys.find::<List>(0, key).ok().flatten().into_iter().flatten().cloned().collect()
     }
 
-    /// What this connection has that one would not have which has just been made and has logged in. Which version of the protocol it
-    /// speaks is not told.
+    /// What this connection has that one would not have which has just been made and has logged in. Which version of
+    /// the protocol it speaks is not told.
     pub fn leftovers(&self, connection: Connection) -> Vec<String> {
         self.sessions.get(&connection).map(Session::leftovers).unwrap_or_default()
     }
@@ -162,8 +162,8 @@ impl Redis {
         }
     }
 
-    /// Closes a connection when what it is told now has reached it. Redis forgets to, if it is told nothing: then it is only not heard
-    /// any more.
+    /// Closes a connection when what it is told now has reached it. Redis forgets to, if it is told nothing: then it is
+    /// only not heard any more.
     fn close_after_reply(&mut self, connection: Connection) {
         let session = self.session(connection);
         session.closing = true;
@@ -303,7 +303,8 @@ impl Database for Redis {
     }
 
     fn take_output(&mut self) -> Vec<(Connection, Vec<u8>)> {
-        // What was said in the turn in which a script began leaves when others are heard again; to whom runs it, when it ends.
+        // What was said in the turn in which a script began leaves when others are heard again; to whom runs it, when
+        // it ends.
         let Some(running) = &self.running else { return std::mem::take(&mut self.output) };
         let (frozen, runner) = (self.is_frozen(), running.me);
         let kept = |(to, _): &(Connection, Vec<u8>)| frozen || *to == runner;

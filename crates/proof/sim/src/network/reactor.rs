@@ -1,5 +1,5 @@
-//! A reactor over the network that is not there. It keeps the rules of the interface, and gives completions of one round in any order. What
-//! it counts tells whether peers' bytes stay within bounds. TLS is not possible here.
+//! A reactor over the network that is not there. It keeps the rules of the interface, and gives completions of one
+//! round in any order. What it counts tells whether peers' bytes stay within bounds. TLS is not possible here.
 
 use std::{
     cell::{Cell, RefCell},
@@ -73,7 +73,6 @@ pub struct Seat {
     most_unsent: Rc<Cell<usize>>,
 }
 
-/// See the file's head.
 pub struct VirtualReactor {
     seat: Seat,
     rng: Rng,
@@ -144,7 +143,6 @@ impl VirtualReactor {
         (reactor, seat)
     }
 
-    /// What wakes it.
     pub fn waker(&self) -> Knock {
         self.seat.knock.clone()
     }

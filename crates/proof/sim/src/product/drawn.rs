@@ -1,4 +1,5 @@
-//! What is drawn for every schedule of the product, whatever its protocol: the pool's rules, the network, the workers, and how much goes wrong.
+//! What is drawn for every schedule of the product, whatever its protocol: the pool's rules, the network, the workers,
+//! and how much goes wrong.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ use crate::{
 /// Unused pools are forgotten so early that every schedule meets it, where the protocol's model lets them be.
 const UNUSED_AFTER: Duration = Duration::from_millis(1);
 
-/// The rules of a pool of so many servers, which are short-lived in some schedules. Who waits for one gets it in the end.
+/// The rules of a pool of so many servers, which are short-lived in some schedules. Who waits for one gets it in the
+/// end.
 pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
     PoolConfig {
         max_size,
@@ -115,7 +117,8 @@ pub(super) fn rules(rng: &mut Rng) -> Rules {
     }
 }
 
-/// Faults in three of four schedules, in one of them only such that nobody may feel; and an end while clients still come in one of eight.
+/// Faults in three of four schedules, in one of them only such that nobody may feel; and an end while clients still
+/// come in one of eight.
 pub(super) fn chaos(rng: &mut Rng, bounds: Bounds) -> Chaos {
     let every = rng.percent(75).then(|| Duration::from_millis(20 + rng.below(200)));
     let drain = rng.percent(12).then(|| rng.around(Duration::from_millis(60)));

@@ -11,7 +11,6 @@ pub trait Guest<D> {
     /// When it does something by itself.
     fn wake(&self) -> Time;
 
-    /// It does that.
     fn act(&mut self, around: &Around<'_, D>);
 
     /// Whether an end is its own.
@@ -20,7 +19,6 @@ pub trait Guest<D> {
     /// Something has happened to an end of its own.
     fn listen(&mut self, end: EndId, around: &Around<'_, D>);
 
-    /// It has a connection.
     fn is_here(&self) -> bool;
 
     /// It has done all that it came for, and has gone.

@@ -40,7 +40,6 @@ impl Numbers {
         self.table().places.get(&id).copied()
     }
 
-    /// A pool is forgotten.
     pub(super) fn forget(&self, id: PoolId) {
         let mut table = self.table();
         let place = table.places.remove(&id).expect("a pool is forgotten once");

@@ -1,9 +1,10 @@
-//! A client that knows what every answer must be: all that it sends goes to a database of its own, too, and what comes back is compared
-//! message by message. Knows the protocol only by its [`Speech`].
+//! A client that knows what every answer must be: all that it sends goes to a database of its own, too, and what comes
+//! back is compared message by message. Knows the protocol only by its [`Speech`].
 //!
-//! A player lives several times. A life is a connection: it opens, asks and leaves, politely or not. After a fault (a session of the database
-//! that was killed, a network that broke) an answer may be missing, or an error that says so may stand in its place: then the life is over, and nothing
-//! is known of what was under way. A wrong answer is never excused.
+//! A player lives several times. A life is a connection: it opens, asks and leaves, politely or not. After a fault (a
+//! session of the database that was killed, a network that broke) an answer may be missing, or an error that says so
+//! may stand in its place: then the life is over, and nothing is known of what was under way. A wrong answer is never
+//! excused.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,7 +31,6 @@ const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
 /// One message of the database, as compared.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What it is.
     pub kind: Kind,
     /// What it says, less what differs between any two sessions.
     pub text: Vec<u8>,
@@ -39,7 +39,6 @@ pub struct Message {
 /// What a message is to a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A part of an answer.
     Part,
     /// The last part of an answer.
     End,
@@ -59,7 +58,6 @@ impl fmt::Debug for Message {
     }
 }
 
-/// What is sent at once.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The bytes.
@@ -102,7 +100,8 @@ pub trait Speech {
     /// What is said to leave politely; nothing: it just closes.
     fn farewell(&self) -> Vec<u8>;
 
-    /// The first message of `bytes` with its length, if it is complete; `None` as a message for one that is not compared.
+    /// The first message of `bytes` with its length, if it is complete; `None` as a message for one that is not
+    /// compared.
     fn cut(&mut self, bytes: &[u8], opening: bool) -> Option<(usize, Option<Message>)>;
 
     /// Messages of the opening in an order that can be compared.
@@ -135,7 +134,8 @@ pub trait Speech {
         false
     }
 
-    /// What is asked once more after this error, which came in place of an answer: what the reference has answered is still due.
+    /// What is asked once more after this error, which came in place of an answer: what the reference has answered is
+    /// still due.
     fn again(&mut self, _error: &Message) -> Option<Vec<u8>> {
         None
     }
@@ -149,9 +149,7 @@ pub trait Speech {
     fn check_unhurt(&mut self, _real: &Self::Database, _own: &Self::Database) {}
 }
 
-/// See the file's head.
 pub struct Player<S: Speech> {
-    /// Which one.
     pub number: usize,
     speech: S,
     own: S::Database,
@@ -168,11 +166,13 @@ pub struct Player<S: Speech> {
     cancels: Vec<EndId>,
     /// In how many of a hundred turns it asks more before it is answered.
     haste: u64,
-    /// In how many of ten thousand turns it leaves before it is answered. Only one that never does sees that it waits for ever.
+    /// In how many of ten thousand turns it leaves before it is answered. Only one that never does sees that it waits
+    /// for ever.
     impatience: u64,
     /// In how many of ten thousand turns it cancels what it has asked.
     regret: u64,
-    /// In how many of ten thousand turns it asks nothing for so long that its pool would be forgotten if it were unused.
+    /// In how many of ten thousand turns it asks nothing for so long that its pool would be forgotten if it were
+    /// unused.
     rest: u64,
 }
 
@@ -201,7 +201,6 @@ struct Life {
     heard: Vec<Message>,
     opening: bool,
     requests: u64,
-    /// Answers that are due.
     due: usize,
     since: Time,
     faults: u64,
@@ -242,13 +241,9 @@ impl Life {
 
 /// The surroundings of a player.
 pub struct Around<'a, D> {
-    /// The network.
     pub network: &'a Network,
-    /// The real database.
     pub real: &'a D,
-    /// So late it is.
     pub now: Time,
-    /// Faults so far.
     pub faults: u64,
     /// Those of them that can still be felt by who connects now.
     pub felt: u64,
@@ -347,7 +342,8 @@ impl<S: Speech> Player<S> {
             return;
         }
         let life = self.life.as_mut().expect("it lives");
-        // It waits for its answers, mostly; and for what it is to be told, which takes a way of its own, before it asks for anything else.
+        // It waits for its answers, mostly; and for what it is to be told, which takes a way of its own, before it asks
+        // for anything else.
         let hasty = life.due < 4 && life.asides.is_empty() && self.rng.percent(self.haste) && self.speech.is_hasty();
         if life.opening || (life.due > 0 && !hasty) {
             return;

@@ -1,5 +1,5 @@
-//! A client that may say anything: requests that were damaged on their way, or bytes that somebody made up. Nobody else may notice it, and when it
-//! has gone nothing of it is left. It takes no answer for an answer to anything.
+//! A client that may say anything: requests that were damaged on their way, or bytes that somebody made up. Nobody else
+//! may notice it, and when it has gone nothing of it is left. It takes no answer for an answer to anything.
 
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ const STAYS: Duration = Duration::from_millis(20);
 /// One that lets lie what it is told is not heard in the end. It leaves when it has tried so often in vain.
 const TRIES: u32 = 1000;
 
-/// See the file's head.
 pub struct RawClient {
     bytes: Vec<u8>,
     sent: usize,
@@ -83,7 +82,6 @@ impl RawClient {
         self.end == Some(end)
     }
 
-    /// It has come and gone.
     pub fn is_done(&self) -> bool {
         self.done
     }

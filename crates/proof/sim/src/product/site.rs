@@ -13,9 +13,7 @@ use crate::{
     network::{EndId, Network},
 };
 
-/// See the file's head.
 pub struct Site<D> {
-    /// The database.
     pub database: D,
     /// Whether to print all that is said.
     trace: bool,
@@ -38,11 +36,11 @@ struct Wire {
     connection: Connection,
     /// Something has come over it.
     spoken: bool,
-    /// Said and not sent yet.
     unsent: VecDeque<u8>,
     /// It is closed when all has been sent.
     closing: bool,
-    /// What still comes is read and thrown away, so that the peer hears the last words for certain, whatever it sends meanwhile.
+    /// What still comes is read and thrown away, so that the peer hears the last words for certain, whatever it sends
+    /// meanwhile.
     lingers: bool,
 }
 
@@ -112,13 +110,11 @@ impl<D: Database> Site<D> {
         self.waits_left = self.waits_left.saturating_sub(1);
     }
 
-    /// Does what is due.
     pub fn tick(&mut self, network: &Network, now: Time) {
         self.database.tick(elapsed(now));
         self.speak(network);
     }
 
-    /// When that is.
     pub fn due(&self) -> Option<Time> {
         self.due
     }

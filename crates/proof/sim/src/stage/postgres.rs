@@ -13,7 +13,6 @@ use super::{POOL, Stage};
 /// Lets everybody in as its fields say, except the user `remote` and whoever asks for the database `nowhere`.
 #[derive(Clone)]
 pub struct Doors {
-    /// When servers go back.
     pub mode: PoolMode,
     /// How clients prove who they are.
     pub proof: Proof,
@@ -23,7 +22,6 @@ pub struct Doors {
     pub state: StatePolicy,
     /// Whether clients may and must use TLS. On a stage nobody can.
     pub encryption: Encryption,
-    /// The same of servers.
     pub server_encryption: ServerEncryption,
 }
 
@@ -99,7 +97,6 @@ impl Directory for Doors {
     }
 }
 
-/// A message.
 pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind];
     bytes.extend((body.len() as u32 + 4).to_be_bytes());
@@ -141,7 +138,6 @@ pub fn survey_answer(rows: &[[&str; 3]]) -> Vec<u8> {
     bytes
 }
 
-/// A StartupMessage.
 pub fn startup(version: u32, parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut body = version.to_be_bytes().to_vec();
     for (name, value) in parameters {

@@ -1,10 +1,10 @@
-//! A toy protocol for a cluster of three hosts: the example of how the seam is used. Each host has a pool of its own, and
-//! routing is nothing but the choice of the pool. What is known of the hosts is in the protocol object, which all workers
-//! share. Monitors tell it, which no client has asked for.
+//! A toy protocol for a cluster of three hosts: the example of how the seam is used. Each host has a pool of its own,
+//! and routing is nothing but the choice of the pool. What is known of the hosts is in the protocol object, which all
+//! workers share. Monitors tell it, which no client has asked for.
 //!
-//! Requests and answers are lines. `PUT key value` goes to the primary, `GET key any|primary` where it says. A line that
-//! begins with `!` is an error. A write is sent again only if the host says that it has not carried it out, because it is
-//! a secondary.
+//! Requests and answers are lines. `PUT key value` goes to the primary, `GET key any|primary` where it says. A line
+//! that begins with `!` is an error. A write is sent again only if the host says that it has not carried it out,
+//! because it is a secondary.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,11 +20,9 @@ const MAX_LINE: usize = 256;
 type Clients<'a> = &'a mut dyn Sessions<ClientTag, Client>;
 type Servers<'a> = &'a mut dyn Sessions<ServerTag, Server>;
 
-/// The protocol.
 #[derive(Default)]
 pub struct Cluster(Mutex<Topology>);
 
-/// A client's connection.
 pub struct Client {
     /// The request under way, and where it is.
     line: String,
@@ -37,19 +35,16 @@ enum Place {
     Nowhere,
     /// It waits for a primary.
     Parked,
-    /// It waits for a server.
     Queued,
     Sent(ServerTag),
 }
 
-/// A server's connection.
 pub struct Server {
     host: usize,
     role: Role,
 }
 
 enum Role {
-    /// Its greeting is due.
     Starting {
         monitor: bool,
     },
@@ -62,7 +57,6 @@ enum Role {
     Monitor,
 }
 
-/// Where a request goes.
 enum Goal {
     Primary,
     Any,

@@ -1,12 +1,11 @@
-//! What the toy for a cluster knows of its hosts: terms and roles, and who waits for a primary. Shared by all workers. It
-//! tells sessions by posts, and knows nothing of their states.
+//! What the toy for a cluster knows of its hosts: terms and roles, and who waits for a primary. Shared by all workers.
+//! It tells sessions by posts, and knows nothing of their states.
 
 use seam::{ClientTag, Effect, Outbox, Peer};
 
 /// Hosts of the cluster. Each has a pool, by its number, and behind all of these one of its monitor.
 pub const HOSTS: usize = 3;
 
-/// See the file's head.
 #[derive(Default)]
 pub(super) struct Topology {
     turn: usize,

@@ -7,7 +7,6 @@ use pool::{CheckIn, CheckOut, Grant, Home, ServerId, WaiterId, Wish};
 
 use super::{Event, Fault, World, door::Seat, oracle::State};
 
-/// Where a client stands.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Outside,
@@ -28,7 +27,6 @@ enum Doing {
     Gone,
 }
 
-/// One client.
 #[derive(Clone, Debug)]
 pub struct Client {
     doing: Doing,
@@ -45,7 +43,6 @@ impl Client {
         Self { doing: Doing::Outside, home: 0, visit: 0, left }
     }
 
-    /// It is there.
     pub fn is_inside(&self) -> bool {
         !matches!(self.doing, Doing::Outside | Doing::Gone)
     }
@@ -194,8 +191,8 @@ impl World {
         }
     }
 
-    /// The client may have come to need its server for longer than its transaction. True if that is settled: it keeps it,
-    /// or is sent away because too many do.
+    /// The client may have come to need its server for longer than its transaction. True if that is settled: it keeps
+    /// it, or is sent away because too many do.
     fn pin(&mut self, client: u32, pool: usize, server: ServerId) -> bool {
         let Some(trouble) = self.plan.trouble.filter(|_| !self.calm) else { return false };
         if !self.trouble_rng.percent(trouble.pins) {

@@ -50,7 +50,8 @@ impl Door {
         true
     }
 
-    /// Who at this worker goes to make room, if there are more than the soft limit and one has been idle for long enough. It is still inside.
+    /// Who at this worker goes to make room, if there are more than the soft limit and one has been idle for long
+    /// enough. It is still inside.
     pub fn evict(&mut self, home: u8, now: Time) -> Option<u32> {
         let GateConfig { soft_limit, hard_limit, evict_min_idle: min } = *self.gate.config();
         let wanted = self.gate.reserve();
@@ -96,12 +97,10 @@ impl Door {
         self.gate.left(false);
     }
 
-    /// Other limits.
     pub fn reconfigure(&mut self, config: GateConfig) {
         self.gate.reconfigure(config);
     }
 
-    /// After every step.
     pub fn check(&self) {
         assert_eq!(self.gate.clients(), self.inside, "the gate counts otherwise");
         assert_eq!(self.gate.rejections(), self.rejections, "the gate counts rejections otherwise");

@@ -8,26 +8,18 @@ use pool::{Action, CheckOutFailed, Counts, Grant, Home, Path, Pool, PoolConfig, 
 /// What a server is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Ordered.
     Connecting,
     /// In the pool, since then.
     Idle(Time),
-    /// Held by this waiter.
     InUse(u64),
-    /// In a check or a reset.
     Checking,
-    /// Ordered to close.
     Closing,
 }
 
-/// A server of the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
-    /// Its name.
     pub id: ServerId,
-    /// What it does.
     pub state: State,
-    /// Where it lives.
     pub home: Home,
     /// Its cutting was ordered.
     pub cut: bool,
@@ -38,13 +30,10 @@ pub struct Server {
 /// Somebody who has asked for a server and not heard yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// Which client.
     pub client: u32,
-    /// Where it is.
     pub home: Home,
     /// Since when.
     pub since: Time,
-    /// The order of arrival.
     pub arrival: u64,
     /// Its place in the pool's queue.
     pub ticket: Ticket,
@@ -57,7 +46,6 @@ pub struct Wait {
 /// The truth about one pool.
 #[derive(Debug)]
 pub struct Oracle {
-    /// By slot.
     servers: Vec<Option<Server>>,
     /// By number; decided ones too, until they have been told.
     pub waits: BTreeMap<u64, Wait>,
@@ -93,7 +81,6 @@ pub struct Oracle {
     pub refused: bool,
     /// It has had an errand, for which it may want a server where it has none.
     pub errand: bool,
-    /// Connects ever.
     pub connects: u64,
     /// Grants ever, and failures.
     pub decided: [u64; 2],
@@ -160,7 +147,6 @@ impl Oracle {
         self.servers.get_mut(id.slot())?.as_mut().filter(|s| s.id == id)
     }
 
-    /// All servers.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().flatten()
     }
@@ -283,7 +269,8 @@ impl Oracle {
         Some(first.max(self.served))
     }
 
-    /// Whether a server came back just now for somebody who waited, others still wait, and there was always somebody for a turn.
+    /// Whether a server came back just now for somebody who waited, others still wait, and there was always somebody
+    /// for a turn.
     pub fn lacks(&self) -> bool {
         let waits = !self.queue.is_empty() || !self.apart.is_empty();
         waits && self.relayed == self.clock && self.clock - self.queued_since >= self.config.turn
@@ -315,8 +302,8 @@ impl Oracle {
         self.unused += 1;
     }
 
-    /// The pool has asked the budget for this many, and has neither got them nor withdrawn; besides, permits are on their
-    /// way, some of them unasked.
+    /// The pool has asked the budget for this many, and has neither got them nor withdrawn; besides, permits are on
+    /// their way, some of them unasked.
     pub fn check_wishes(&self, wishes: u32, on_their_way: u32, unasked: u32) {
         let asked = (wishes + on_their_way).checked_sub(unasked).expect("unasked permits are on their way");
         assert!(unasked == 0 || wishes == 0, "a wish is remembered though a permit is on its way unasked");

@@ -11,7 +11,6 @@ use super::{
     plan::CLOSING,
 };
 
-/// Its life begins.
 fn server_ready(oracle: &mut Oracle, id: ServerId) {
     let clock = oracle.clock;
     if let Some(server) = oracle.server(id) {
@@ -237,7 +236,6 @@ impl World {
         self.posts[pool].oracle.server(id).expect("seen by the caller").state = State::Idle(clock);
     }
 
-    /// A close has ended.
     pub(super) fn closed(&mut self, pool: usize, id: ServerId) {
         if self.posts[pool].oracle.server(id).is_some() {
             let now = self.clock(pool);

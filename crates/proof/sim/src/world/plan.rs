@@ -1,5 +1,5 @@
-//! Draws what kind of world a schedule is: mostly small ones, where edge cases lie close together, now and then one with
-//! thousands of clients. It runs nothing.
+//! Draws what kind of world a schedule is: mostly small ones, where edge cases lie close together, now and then one
+//! with thousands of clients. It runs nothing.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use crate::random::Rng;
 /// The caps of the budget, 0 meaning none, and where a pool stands under them.
 #[derive(Clone, Debug)]
 pub struct Caps {
-    /// Over everything.
     pub process: u32,
     /// Of each database.
     pub databases: Vec<u32>,
@@ -18,14 +17,11 @@ pub struct Caps {
     pub users: Vec<u32>,
 }
 
-/// One pool.
 #[derive(Clone, Debug)]
 pub struct PoolPlan {
-    /// Its options.
     pub config: PoolConfig,
     /// Which database it is of.
     pub database: usize,
-    /// Which user it is of.
     pub user: usize,
 }
 
@@ -55,13 +51,10 @@ pub fn trouble(rng: &mut Rng) -> Option<Trouble> {
 /// What kind of world a schedule is.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The pools.
     pub pools: Vec<PoolPlan>,
     /// What bounds them together.
     pub caps: Caps,
-    /// Who comes in.
     pub gate: GateConfig,
-    /// Workers.
     pub homes: u8,
     /// Clients that ever come.
     pub clients: u32,
@@ -71,7 +64,6 @@ pub struct Plan {
     pub think: Duration,
     /// Mean time a server is held.
     pub hold: Duration,
-    /// Mean time to connect.
     pub connect: Duration,
     /// Percent of connects that fail.
     pub unreachable: u64,
@@ -99,8 +91,9 @@ pub struct Plan {
     pub endless: bool,
     /// The first so many clients keep their first server until the calm.
     pub keepers: u32,
-    /// The mean time between two check-outs of a client of any pool but the first. Then that one is never without clients that wait, each keeps
-    /// to its pool, and all that is ordered is done at once. Absent: all clients are alike.
+    /// The mean time between two check-outs of a client of any pool but the first. Then that one is never without
+    /// clients that wait, each keeps to its pool, and all that is ordered is done at once. Absent: all clients are
+    /// alike.
     pub doze: Option<Duration>,
     /// The longest that a pool may serve nobody though somebody waits there; nothing is said of that if absent.
     pub fair_within: Option<Duration>,
@@ -149,7 +142,6 @@ pub fn config(rng: &mut Rng, most: u64, endless: bool) -> PoolConfig {
     config
 }
 
-/// Draws a world.
 pub fn plan(rng: &mut Rng) -> Plan {
     let size = rng.below(1000);
     let (clients, servers, steps) = match size {
@@ -207,7 +199,8 @@ pub fn plan(rng: &mut Rng) -> Plan {
     }
 }
 
-/// Draws a world in which more pools are busy than there are permits, some of which are kept for good: all are served in turns.
+/// Draws a world in which more pools are busy than there are permits, some of which are kept for good: all are served
+/// in turns.
 pub fn tight(rng: &mut Rng) -> Plan {
     let pools = rng.within(2..=4) as u32;
     let keepers = rng.within(0..=2) as u32;
@@ -258,8 +251,8 @@ pub fn tight(rng: &mut Rng) -> Plan {
     }
 }
 
-/// Draws a world in which one pool could use all permits that there are, and clients of the others seldom come: it gets what they do not use,
-/// and they get it back.
+/// Draws a world in which one pool could use all permits that there are, and clients of the others seldom come: it gets
+/// what they do not use, and they get it back.
 pub fn drowsy(rng: &mut Rng) -> Plan {
     let pools = rng.within(2..=4) as u32;
     let permits = rng.within(u64::from(pools)..=u64::from(pools) * 2) as u32;

@@ -1,6 +1,6 @@
-//! What befalls the databases and the machine, and what operators order meanwhile: a database that falls silent, dies with
-//! all its connections, is slow or out of reach; descriptors that run out; drains, reconnects, and reloads by the hundred. It has a
-//! source of chance of its own, so that a world without trouble is the same whatever is added here.
+//! What befalls the databases and the machine, and what operators order meanwhile: a database that falls silent, dies
+//! with all its connections, is slow or out of reach; descriptors that run out; drains, reconnects, and reloads by the
+//! hundred. It has a source of chance of its own, so that a world without trouble is the same whatever is added here.
 
 use std::time::Duration;
 
@@ -23,7 +23,6 @@ enum Health {
     Down,
 }
 
-/// A database.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     health: Health,
@@ -32,7 +31,6 @@ pub struct Host {
 }
 
 impl Host {
-    /// One that is up.
     pub fn new() -> Self {
         Self { health: Health::Up, slow: 1 }
     }

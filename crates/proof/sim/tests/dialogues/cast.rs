@@ -30,7 +30,6 @@ pub fn one_of_each() -> (Play, EndId, EndId) {
     (stage, server, client)
 }
 
-/// Manners of arrival.
 pub fn all_pieces() -> impl Iterator<Item = Pieces> {
     let splits = (1..60).map(Pieces::SplitAt);
     [Pieces::Whole].into_iter().chain(splits).chain([1, 2, 7].map(Pieces::Of))

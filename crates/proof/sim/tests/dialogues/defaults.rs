@@ -15,7 +15,8 @@ use crate::cast::{
 
 const STYLE: &str = "S:DateStyle~ISO,_DMY~";
 
-/// An answer to the question whose the reported values are: all are the server's own but for these, of which it says where they come from.
+/// An answer to the question whose the reported values are: all are the server's own but for these, of which it says
+/// where they come from.
 fn sources(others: &[(&str, &str)]) -> Vec<u8> {
     let source =
         |name: &str| others.iter().find(|(other, _)| *other == name).map_or("configuration file", |(_, it)| it);
@@ -128,7 +129,8 @@ fn what_a_client_has_set_is_set_back_for_the_next_and_not_set_otherwise() {
     stage.says(two, &messages("Q:SELECT_2"));
     let sent = text(&stage.got(server));
     assert!(sent.contains("RESET \"TimeZone\";") && !sent.contains("SET \"TimeZone\" ="), "{sent}");
-    // What it goes back to is another value by now: the client is told before its row, and whose it is is asked behind that.
+    // What it goes back to is another value by now: the client is told before its row, and whose it is is asked behind
+    // that.
     stage.says(server, &messages("1 2 C:BEGIN~ C:RESET~ C:COMMIT~ S:TimeZone~EST~ Z:I"));
     assert_eq!(stage.got(two), messages("S:TimeZone~EST~"));
     stage.says(server, &messages("C:SELECT~ Z:I"));

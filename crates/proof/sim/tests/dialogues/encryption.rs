@@ -1,5 +1,5 @@
-//! What sessions make of TLS, call by call: on a stage nobody can have it. That all of it goes together is for the tests
-//! on real sockets.
+//! What sessions make of TLS, call by call: on a stage nobody can have it. That all of it goes together is for the
+//! tests on real sockets.
 
 use std::sync::Arc;
 
@@ -36,7 +36,6 @@ impl Caller {
         Self { postgres, session, out }
     }
 
-    /// What it is told.
     fn says(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.out = Outbox::new();
         self.postgres.client_input(Self::TAG, &mut self.session, &mut Nobody, input(bytes), &mut self.out);
@@ -115,7 +114,6 @@ impl Called {
         Self { postgres, session, out }
     }
 
-    /// One within TLS.
     fn within_tls(binding: Binding, end_point: bool) -> Self {
         let mut server = Self::new(encryption(Tls::Require, binding));
         server.says(b"S");
@@ -123,14 +121,12 @@ impl Called {
         server
     }
 
-    /// What it is told.
     fn says(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.out = Outbox::new();
         self.postgres.server_input(Self::TAG, &mut self.session, &mut Nobody, input(bytes), &mut self.out);
         self.out.inserted.clone()
     }
 
-    /// The same.
     fn is_secured(&mut self, secured: Secured) -> Vec<u8> {
         self.out = Outbox::new();
         self.postgres.server_secured(Self::TAG, &mut self.session, secured, &mut self.out);

@@ -16,7 +16,6 @@ use crate::cast::{
     text, trusting,
 };
 
-/// The types of messages.
 fn types(mut bytes: &[u8]) -> String {
     let mut types = String::new();
     while bytes.len() >= 5 {

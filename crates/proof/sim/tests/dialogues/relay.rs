@@ -1,5 +1,5 @@
-//! What clients, servers and Poolhouse say to each other after login. Most dialogues are held with input arriving whole,
-//! split at every position, and in small pieces.
+//! What clients, servers and Poolhouse say to each other after login. Most dialogues are held with input arriving
+//! whole, split at every position, and in small pieces.
 
 use std::time::Duration;
 

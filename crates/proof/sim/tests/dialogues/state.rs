@@ -121,7 +121,6 @@ fn soiled_among(workers: usize, reset: ResetPolicy) -> (Play, EndId) {
     (stage, server)
 }
 
-/// A client has used it.
 fn use_by(stage: &mut Play, client: EndId, server: EndId) {
     stage.says(client, &messages("Q:SELECT_1"));
     stage.got(server);

@@ -1,5 +1,5 @@
-//! Idle servers are closed, and made again for the next burst. That happens minutes apart: the counts since the process's start tell whether it is
-//! a habit, and the window whether it still is.
+//! Idle servers are closed, and made again for the next burst. That happens minutes apart: the counts since the
+//! process's start tell whether it is a habit, and the window whether it still is.
 
 use super::{Verdict, percent, time};
 use crate::{

@@ -1,4 +1,5 @@
-//! What a database alone tells. It sees connections and what they do, and not who waits for one: whether a pool is too small it cannot tell.
+//! What a database alone tells. It sees connections and what they do, and not who waits for one: whether a pool is too
+//! small it cannot tell.
 
 mod added_up;
 mod connecting;

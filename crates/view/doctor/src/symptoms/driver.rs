@@ -1,5 +1,6 @@
-//! What tells a driver's own pool: how many connections are taken and for how long, who waits, and how many are made. What they do while somebody
-//! has them it does not tell: a connection that is never given back, and a statement that takes forever, look alike for a while.
+//! What tells a driver's own pool: how many connections are taken and for how long, who waits, and how many are made.
+//! What they do while somebody has them it does not tell: a connection that is never given back, and a statement that
+//! takes forever, look alike for a while.
 
 mod never_back;
 

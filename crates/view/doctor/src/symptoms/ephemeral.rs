@@ -16,8 +16,8 @@ const A_TRANSACTION: f64 = 0.3;
 const STAYED: f64 = 0.5;
 /// Looks before which some came, or it is a burst that passes.
 const ARRIVING: f64 = 0.3;
-/// Where only clients are seen that are there at a look, few are seen of those who come and go in between, and the fewer the slower the looks
-/// are: so many suffice if new ones are there at this share of the looks.
+/// Where only clients are seen that are there at a look, few are seen of those who come and go in between, and the
+/// fewer the slower the looks are: so many suffice if new ones are there at this share of the looks.
 const LEAST_SEEN: u64 = 15;
 const SEEN_ARRIVING: f64 = 0.6;
 

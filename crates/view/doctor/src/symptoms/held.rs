@@ -1,5 +1,5 @@
-//! Clients hold servers while nothing is asked of the database: transactions left open, servers that never come back, and servers that stay with
-//! clients that are idle.
+//! Clients hold servers while nothing is asked of the database: transactions left open, servers that never come back,
+//! and servers that stay with clients that are idle.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,10 +15,11 @@ use crate::{
 const ELSEWHERE: f64 = 0.5;
 /// Servers held by the same clients from the first look to the last, as a share of the pool's size.
 const NEVER_BACK: f64 = 0.5;
-/// The share of looks that must show a client that has held its server throughout: a worker that is late with its answer is left out of a look.
+/// The share of looks that must show a client that has held its server throughout: a worker that is late with its
+/// answer is left out of a look.
 const SEEN: f64 = 0.8;
-/// That it has stood so since the first look may be wrong by this much, and by this share of the window: answers take time, and some poolers
-/// tell whole seconds.
+/// That it has stood so since the first look may be wrong by this much, and by this share of the window: answers take
+/// time, and some poolers tell whole seconds.
 const INEXACT: Duration = Duration::from_secs(1);
 const OF_WINDOW: f64 = 0.25;
 /// A pause within a transaction that no ordinary work needs.
@@ -35,12 +36,13 @@ const ENOUGH: u64 = 5;
 const OVERLONG_MS: f64 = 5_000.0;
 const FEW: f64 = 0.1;
 
-/// Where no client waits: a pause in a full pool that is long enough to be seen by the next who comes, and one that a person would call
-/// forgotten, whatever is free.
+/// Where no client waits: a pause in a full pool that is long enough to be seen by the next who comes, and one that a
+/// person would call forgotten, whatever is free.
 const PAUSE_OF_A_FULL_POOL_MS: f64 = 1_000.0;
 const FORGOTTEN_MS: f64 = 30_000.0;
 
-/// What is proposed for `transaction_idle_time`: where no ordinary pause is known, where clients never come back, and where few pauses are overlong.
+/// What is proposed for `transaction_idle_time`: where no ordinary pause is known, where clients never come back, and
+/// where few pauses are overlong.
 const LIMIT_MS: f64 = 60_000.0;
 const LIMIT_OF_LEAKS_MS: f64 = 30_000.0;
 const LIMIT_OF_FEW_MS: f64 = 5_000.0;
@@ -63,7 +65,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     }
 }
 
-/// Clients wait, and some of the servers are with clients that ask nothing of them: not most, so that this alone does not explain it.
+/// Clients wait, and some of the servers are with clients that ask nothing of them: not most, so that this alone does
+/// not explain it.
 pub(super) fn beside(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.waiters > 0);
     let open = pool.mean(|step| step.share_of(Stands::InTransaction)).unwrap_or(0.0);
@@ -104,7 +107,8 @@ fn with_clients(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     })
 }
 
-/// Nobody tells what servers do while a client has them; only how long transactions took, and how much of that their statements.
+/// Nobody tells what servers do while a client has them; only how long transactions took, and how much of that their
+/// statements.
 fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     let kept = held_throughout(pool, Stands::Unknown);
     let size = pool.size();

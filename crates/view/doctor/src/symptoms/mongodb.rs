@@ -1,5 +1,5 @@
-//! What a MongoDB alone tells. It sees connections and how many of them work, and not who waits for one: whether a driver's pool is too small it
-//! cannot tell.
+//! What a MongoDB alone tells. It sees connections and how many of them work, and not who waits for one: whether a
+//! driver's pool is too small it cannot tell.
 
 mod connecting;
 mod kept;
@@ -80,7 +80,8 @@ fn busy(window: &MongoWindow) -> Option<&crate::database::Level> {
     }
 }
 
-/// Connections that were made in the window, and what was asked of it beyond what they ask for themselves; where it counts both.
+/// Connections that were made in the window, and what was asked of it beyond what they ask for themselves; where it
+/// counts both.
 fn made(window: &MongoWindow) -> Option<(u64, u64)> {
     let (first, last) = window.ends()?;
     // Looking is an operation, too.

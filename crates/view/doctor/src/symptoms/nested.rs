@@ -1,5 +1,5 @@
-//! A pool of pools: an application keeps a pool of objects, each with connections of its own. Seen from here: one origin with many connections
-//! that came in batches of one size, of which hardly any works.
+//! A pool of pools: an application keeps a pool of objects, each with connections of its own. Seen from here: one
+//! origin with many connections that came in batches of one size, of which hardly any works.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! No client waits for a server, and the servers wait for each other in the database: the pool lets more in than the database can do at once. The
-//! database tells it where it is asked, too; the thresholds are those of a database that is looked at alone.
+//! No client waits for a server, and the servers wait for each other in the database: the pool lets more in than the
+//! database can do at once. The database tells it where it is asked, too; the thresholds are those of a database that
+//! is looked at alone.
 
 use super::{
     Verdict,

@@ -35,8 +35,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         return drained(pool);
     }
     let Some(down) = pool.last.unavailable_ms else { return Verdict::Absent };
-    // PgBouncer tells of no attempt: there only those who wait do. An attempt of Poolhouse's that failed is trouble although
-    // no client waits now: a name that a client made up is no outage.
+    // PgBouncer tells of no attempt: there only those who wait do. An attempt of Poolhouse's that failed is trouble
+    // although no client waits now: a name that a client made up is no outage.
     let is_known = pool.pooler == Pooler::Poolhouse && pool.last.last_error.is_some();
     if !is_known && pool.last.created == 0 && failed == 0 && waiters == 0 {
         return Verdict::Absent;

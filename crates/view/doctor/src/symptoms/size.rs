@@ -11,8 +11,8 @@ use crate::{
 /// The pool may have more servers, and the database can do with them.
 pub(super) fn too_small(pool: &PoolWindow<'_>, evidence: Vec<String>, rules_out: String) -> Verdict {
     let max = pool.last.max_size;
-    // By Little's law those in use and those who wait are what would be in use if no client waited; where clients wait for an answer
-    // before they ask again, there will be fewer.
+    // By Little's law those in use and those who wait are what would be in use if no client waited; where clients wait
+    // for an answer before they ask again, there will be fewer.
     let wanted = pool
         .mean(|step| step.is_full().then_some(step.taken().saturating_add(step.waiters) as f64))
         .unwrap_or(max as f64);

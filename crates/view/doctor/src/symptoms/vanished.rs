@@ -1,4 +1,5 @@
-//! Clients that vanish without a goodbye, or are frozen: a Poolhouse that sends them away sees that they do not end their side in turn.
+//! Clients that vanish without a goodbye, or are frozen: a Poolhouse that sends them away sees that they do not end
+//! their side in turn.
 
 use admin_api::{Counts, Pooler};
 

@@ -1,5 +1,6 @@
-//! Clients wait while all servers work: the pool is too small, or the database is saturated. What tells them apart is whether work takes longer
-//! the more of it is under way. That can be told only from loads of different sizes, and only if the work is of one kind.
+//! Clients wait while all servers work: the pool is too small, or the database is saturated. What tells them apart is
+//! whether work takes longer the more of it is under way. That can be told only from loads of different sizes, and only
+//! if the work is of one kind.
 
 use admin_api::Pooler;
 
@@ -11,8 +12,8 @@ use crate::{
 
 /// Looks with so many servers in use that are needed to speak of how long work takes then.
 const LOOKS: usize = 2;
-/// Numbers of servers in use that are needed to see work get slower from one to the next. With fewer, the work of a busy time may only be of
-/// another kind than that of a quiet one.
+/// Numbers of servers in use that are needed to see work get slower from one to the next. With fewer, the work of a
+/// busy time may only be of another kind than that of a quiet one.
 const LEVELS: usize = 3;
 /// Up to this share of its servers a pool is lightly loaded.
 const LIGHT: f64 = 0.5;
@@ -22,16 +23,19 @@ const ALIKE: f64 = 1.25;
 const LONGER: f64 = 1.6;
 /// Of two levels, work at the higher one may also take a little less long, by chance.
 const DIP: f64 = 0.85;
-/// The share of pairs of looks at different levels of which that holds. A level at which there were few looks decides nothing by itself.
+/// The share of pairs of looks at different levels of which that holds. A level at which there were few looks decides
+/// nothing by itself.
 const GROWS: f64 = 0.9;
 /// What a database says that has no connection left. The digits alone may be those of a port.
 const FULL: &str = "SQLSTATE 53300";
-/// What PostgreSQL says where the limit of one role or one database is reached; whose limit that is, and how it is changed.
+/// What PostgreSQL says where the limit of one role or one database is reached; whose limit that is, and how it is
+/// changed.
 const OWN_LIMITS: [(&str, &str, &str); 2] = [
     ("too many connections for role", "role", "ALTER ROLE"),
     ("too many connections for database", "database", "ALTER DATABASE"),
 ];
-/// Attempts to connect that came as far as the database and no further, in the window, at least: one may still be under way.
+/// Attempts to connect that came as far as the database and no further, in the window, at least: one may still be under
+/// way.
 const REFUSED: u64 = 2;
 
 /// So many servers in use: at how many looks, and for how long servers were held on average then, in milliseconds.
@@ -42,8 +46,8 @@ struct Level {
     ms: f64,
 }
 
-/// How many times as long work takes under the full load as under a light one: as it is told on average, and if all that is not told of either
-/// was of one of them.
+/// How many times as long work takes under the full load as under a light one: as it is told on average, and if all
+/// that is not told of either was of one of them.
 struct Ratio {
     told: f64,
     least: f64,
@@ -190,7 +194,8 @@ fn levels(pool: &PoolWindow<'_>) -> Vec<Level> {
         (*looks, *count, *sum) = (*looks + 1, count.saturating_add(step.hold.count()), *sum + step.hold.sum_ms);
     }
     let enough = levels.into_iter().filter(|(_, (looks, ..))| *looks >= LOOKS);
-    // For a moment it may be less than nothing, where waits are counted before the transactions that they are taken off.
+    // For a moment it may be less than nothing, where waits are counted before the transactions that they are taken
+    // off.
     enough.map(|(in_use, (looks, count, sum))| Level { in_use, looks, ms: (sum / count as f64).max(0.0) }).collect()
 }
 

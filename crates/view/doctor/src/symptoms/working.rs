@@ -1,5 +1,5 @@
-//! What decides between a pool that is too small and a database that is saturated where the load is always the same: what the sessions of the
-//! pool's servers wait for, which the database tells.
+//! What decides between a pool that is too small and a database that is saturated where the load is always the same:
+//! what the sessions of the pool's servers wait for, which the database tells.
 
 use admin_api::Work;
 
@@ -13,7 +13,8 @@ use crate::{
 const LOOKS: usize = 4;
 /// The share of sessions with a statement that do the same, from which on that is what the pool is about.
 const MOST: f64 = 0.5;
-/// Sessions that are ready to run, for each processor: up to here there is room for more, and from here on more of them gain nothing.
+/// Sessions that are ready to run, for each processor: up to here there is room for more, and from here on more of them
+/// gain nothing.
 const ROOM: f64 = 0.5;
 const BUSY: f64 = 1.0;
 

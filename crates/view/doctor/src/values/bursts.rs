@@ -1,4 +1,5 @@
-//! How many servers are to be kept for the next burst, or for how long: from bursts that were seen, and how far they are apart.
+//! How many servers are to be kept for the next burst, or for how long: from bursts that were seen, and how far they
+//! are apart.
 
 use std::time::Duration;
 
@@ -11,11 +12,13 @@ use crate::{
 
 /// Bursts that tell how far they are apart.
 const ENOUGH: usize = 3;
-/// Connections may be made on so many looks one after the other in the same burst, in looks: it may begin shortly before one.
+/// Connections may be made on so many looks one after the other in the same burst, in looks: it may begin shortly
+/// before one.
 const OF_ONE: f64 = 1.5;
 /// The share of connections that may still be made where nothing is closed between bursts.
 const FEW: f64 = 0.1;
-/// Connections an hour that are seen and that are played are alike up to this factor: no burst is as large as the other.
+/// Connections an hour that are seen and that are played are alike up to this factor: no burst is as large as the
+/// other.
 const ALIKE: f64 = 1.5;
 /// The most transactions of a burst that are played.
 const MOST_OF_ONE: f64 = 2_000.0;
@@ -74,7 +77,6 @@ fn created(effect: &Effect) -> f64 {
     effect.created_an_hour.unwrap_or(0.0)
 }
 
-/// What bursts were like.
 struct Seen {
     load: Load,
     now: Effect,
@@ -138,7 +140,8 @@ impl Seen {
     }
 }
 
-/// Steps with which bursts begin: connections are made, and before that none has been for as long as it takes until idle ones are closed.
+/// Steps with which bursts begin: connections are made, and before that none has been for as long as it takes until
+/// idle ones are closed.
 fn begins(steps: &[&Step], max_idle_time: Duration) -> Vec<usize> {
     let mut begins = Vec::new();
     let mut before: Option<Duration> = None;

@@ -1,6 +1,6 @@
-//! How many servers the clients need who were seen to wait. What they would ask for if they did not have to wait follows from what they do
-//! while they wait: all of them together are in the pool, or pause (the response time law of a closed system: clients = rate x (response
-//! time + pause)).
+//! How many servers the clients need who were seen to wait. What they would ask for if they did not have to wait
+//! follows from what they do while they wait: all of them together are in the pool, or pause (the response time law of
+//! a closed system: clients = rate x (response time + pause)).
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::{
 
 /// Transactions that are needed to know for how long they hold a server.
 const ENOUGH: u64 = 200;
-/// Where more times as many clients are there as are in the pool, they come as if at random: one more or less who waits changes nothing.
+/// Where more times as many clients are there as are in the pool, they come as if at random: one more or less who waits
+/// changes nothing.
 const MANY: f64 = 2.0;
 /// Of servers that are with clients, how many may be cleaned besides: that is not played.
 const CLEANED: f64 = 0.1;
@@ -34,7 +35,8 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
         wait_p95_ms: busy.waited.quantile_ms(0.95, pool.bounds),
         created_an_hour: None,
     };
-    // At random as many come as if nobody had to wait: for these the pool as it is has no steady state that could be compared.
+    // At random as many come as if nobody had to wait: for these the pool as it is has no steady state that could be
+    // compared.
     let played = match load.begins {
         Begins::Clients { .. } => Some(wait(max)?),
         _ => None,

@@ -77,7 +77,8 @@ pub fn quiet(n: u64) -> Hikari {
     }
 }
 
-/// How often so many connections are given back from one scrape to the next, where a use takes so long and a part of a millisecond, which is not told.
+/// How often so many connections are given back from one scrape to the next, where a use takes so long and a part of a
+/// millisecond, which is not told.
 pub fn used(active: u64, use_ms: f64) -> u64 {
     (active as f64 * EVERY_S as f64 * 1e3 / (use_ms + 0.5)).round() as u64
 }

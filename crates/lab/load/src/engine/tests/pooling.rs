@@ -112,7 +112,8 @@ fn operations_go_to_the_instances_in_turn_each_with_a_pool_of_its_own() {
 
 #[test]
 fn users_who_come_at_random_go_to_any_instance() {
-    // 20/s of 10 ms to each of 50 connections: a fifth of the operations finds it in use, as if each instance had users of its own.
+    // 20/s of 10 ms to each of 50 connections: a fifth of the operations finds it in use, as if each instance had users
+    // of its own.
     let mut plan = plan(open(1000.0, seconds(20), Spacing::Poisson), fixed(1));
     plan.pool.instances = 50;
     let waits = World::new(always(ms(10))).run(&plan).total.pool_wait_ms.unwrap();

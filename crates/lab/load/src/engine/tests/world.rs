@@ -41,9 +41,7 @@ pub enum Fate {
     Lost(Duration),
 }
 
-/// See the module.
 pub struct World<F> {
-    /// What operations take.
     pub serve: F,
     /// What a connect takes; `None`: it is refused at once.
     pub connect: Option<Duration>,
@@ -59,7 +57,6 @@ pub struct World<F> {
     pub asleep: Option<(Time, Time)>,
     /// The most connections there were at a time, and how many operations ran at most.
     pub most: (usize, usize),
-    /// When the run was over.
     pub over: Time,
 }
 

@@ -1,4 +1,5 @@
-//! What pgbench 15 sent for expressions, written down from its statements as they arrived in a table; `ERR`: it refused.
+//! What pgbench 15 sent for expressions, written down from its statements as they arrived in a table; `ERR`: it
+//! refused.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! What TLS adds to the reactor: between the socket and whoever submits stands a [`Channel`]. Plaintext leaves this file in a buffer of the
-//! ring, as if it had come from the socket.
+//! What TLS adds to the reactor: between the socket and whoever submits stands a [`Channel`]. Plaintext leaves this
+//! file in a buffer of the ring, as if it had come from the socket.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -78,8 +78,8 @@ impl Epoll {
         Some(Completion::Received { owner, buffer, length })
     }
 
-    /// Receives once and lets the channel take it. If that brought nothing to tell, others get their turn before the next look: a
-    /// peer may go on for ever with records that hold nothing.
+    /// Receives once and lets the channel take it. If that brought nothing to tell, others get their turn before the
+    /// next look: a peer may go on for ever with records that hold nothing.
     fn look(&mut self, id: ConnId) -> Option<Completion<OwnedFd>> {
         let mut cipher = self.ring.take();
         let conn = &mut self.conns[id.0 as usize];
@@ -93,7 +93,8 @@ impl Epoll {
         }
         if !tls.has_unread() {
             match receive_some(socket, &mut space[filled..]) {
-                // An end without a goodbye is an end all the same: the protocol inside tells whether anything is missing.
+                // An end without a goodbye is an end all the same: the protocol inside tells whether anything is
+                // missing.
                 Ok(0) => {
                     conn.receiving = false;
                     conn.readable = conn.hangup;

@@ -7,9 +7,9 @@ use rustix::{io::Errno, net::SendFlags};
 use super::Epoll;
 use crate::reactor::{Buffer, ConnId, Data, Submitted};
 
-/// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything waits, keeps a bounded number
-/// of them for clients that would have others wait, and gives up clients that do not read what is posted to them, so this is reached
-/// only by a defect or by one huge message; the connection is then broken off.
+/// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything waits, keeps
+/// a bounded number of them for clients that would have others wait, and gives up clients that do not read what is
+/// posted to them, so this is reached only by a defect or by one huge message; the connection is then broken off.
 const MAX_UNSENT: usize = 192 << 20;
 
 /// What a peer that does not read has not taken yet.

@@ -1,6 +1,7 @@
-//! Statements of ours that are executed one by one, by the extended protocol and without a Sync: ahead of a client's request, which brings
-//! one. A step that fails has PostgreSQL discard all that follows, up to that Sync, so that nothing of the request is carried out, whatever it
-//! is; and a step costs the database neither a ReadyForQuery nor a system call of its own. It knows no session.
+//! Statements of ours that are executed one by one, by the extended protocol and without a Sync: ahead of a client's
+//! request, which brings one. A step that fails has PostgreSQL discard all that follows, up to that Sync, so that
+//! nothing of the request is carried out, whatever it is; and a step costs the database neither a ReadyForQuery nor a
+//! system call of its own. It knows no session.
 //!
 //! What is executed here reports no parameters: PostgreSQL does so with the next ReadyForQuery, which is the client's.
 
@@ -23,7 +24,8 @@ pub(crate) struct Steps<'a> {
 static KEPT: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
     let (mut first, mut again) = (Vec::new(), Vec::new());
     for (number, sql) in std::iter::once(BEGIN).chain(PIECES).enumerate() {
-        // Digits, as in all names of ours (`session::survey`); no statement of a client has a number that begins with 0.
+        // Digits, as in all names of ours (`session::survey`); no statement of a client has a number that begins with
+        // 0.
         let name = format!("{}000{number}", *PREFIX);
         // One by one: a transaction cannot begin as this one does after a Parse that has taken a snapshot.
         write_parse(&mut first, name.as_bytes(), sql);
@@ -38,7 +40,6 @@ impl<'a> Steps<'a> {
         Self { to, count: 0 }
     }
 
-    /// One statement.
     pub(crate) fn step(&mut self, sql: &[u8]) {
         write_parse(self.to, b"", sql);
         write_bind(self.to, b"");
@@ -46,16 +47,18 @@ impl<'a> Steps<'a> {
         self.count += 1;
     }
 
-    /// The last statement, and a step that closes it: a client that has no unnamed statement is to find none. It stands behind the execution for
-    /// the sake of a time-out that the holder before has left: where that is due in the statement's last microseconds, PostgreSQL
-    /// (`ProcessInterrupts`) reports it in place of whatever it reads next, which must not be the request.
+    /// The last statement, and a step that closes it: a client that has no unnamed statement is to find none. It stands
+    /// behind the execution for the sake of a time-out that the holder before has left: where that is due in the
+    /// statement's last microseconds, PostgreSQL (`ProcessInterrupts`) reports it in place of whatever it reads next,
+    /// which must not be the request.
     pub(crate) fn last(&mut self, sql: &[u8]) {
         self.step(sql);
         write(self.to, front::CLOSE, |to| to.extend_from_slice(b"S\0"));
         self.count += 1;
     }
 
-    /// Begins a transaction, in which all of a session is cleaned but its prepared statements. `there`: the server has the statements for this.
+    /// Begins a transaction, in which all of a session is cleaned but its prepared statements. `there`: the server has
+    /// the statements for this.
     pub(crate) fn clean(&mut self, there: bool) {
         let (first, again) = &*KEPT;
         self.to.extend_from_slice(if there { again } else { first });

@@ -30,8 +30,8 @@ pub(crate) fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<
     ours.then_some(given_up)
 }
 
-/// Deals with such a text. Outside of a transaction it is answered at once. Within one the server has a portal to close: that is what a
-/// query does to the unnamed one.
+/// Deals with such a text. Outside of a transaction it is answered at once. Within one the server has a portal to
+/// close: that is what a query does to the unnamed one.
 pub(crate) fn settle(
     (me, client): (ClientTag, &mut Client),
     (tag, server): (ServerTag, &mut Server),

@@ -1,8 +1,8 @@
-//! Named prepared statements of a client in the messages that it sends and gets: its names are replaced by those of ours,
-//! and what the server at hand does not have is parsed before it is used.
+//! Named prepared statements of a client in the messages that it sends and gets: its names are replaced by those of
+//! ours, and what the server at hand does not have is parsed before it is used.
 //!
-//! What need not be done by the server is still answered by it: in place of a Parse it has done before, it is sent a Close
-//! of a statement that never exists. So every answer keeps its place, also among errors.
+//! What need not be done by the server is still answered by it: in place of a Parse it has done before, it is sent a
+//! Close of a statement that never exists. So every answer keeps its place, also among errors.
 
 use std::{ops::Range, sync::Arc};
 
@@ -86,8 +86,8 @@ fn meaning(client: &mut Client, server: &Server, name: &[u8]) -> Result<Option<A
 /// Sets pools apart: an odd number, by which different ones become numbers that share few bits.
 const POOL_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What rules the meaning of a text parsed now; `None` if no other client may share it. In another database a text is about other tables, and
-/// clients there were told something else.
+/// What rules the meaning of a text parsed now; `None` if no other client may share it. In another database a text is
+/// about other tables, and clients there were told something else.
 fn context(client: &Client, server: &Server) -> Option<u64> {
     if server.suspects.any(Suspects::MEANING.and(Suspects::HIDDEN)) || hides_tables(client, server) {
         return None;
@@ -101,7 +101,6 @@ fn hides_tables(client: &Client, server: &Server) -> bool {
     server.suspects.any(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
 }
 
-/// A Parse.
 fn parse(
     postgres: &Postgres,
     client: &mut Client,
@@ -130,8 +129,8 @@ fn parse(
         return Step::Replaced(name.end);
     }
     if !message.is_whole() || server.own_names.may_have(&message.bytes[name.clone()]) {
-        // Too long to be kept: it stays with this server, under its own name. Where there was one like that, the server tells whether it still is.
-        // A survey may not tell it from ours, or another pooler's.
+        // Too long to be kept: it stays with this server, under its own name. Where there was one like that, the server
+        // tells whether it still is. A survey may not tell it from ours, or another pooler's.
         server.suspects.add(Suspects::PREPARE);
         server.own_names.add(&message.bytes[name]);
         server.soil.add(Soil::ALL);
@@ -176,7 +175,8 @@ fn take_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     server.exchange.noted(Note::Swallowed);
 }
 
-/// The name of the client's statement that a Parse of DEALLOCATE is about, if it is about one; or what is to be done first.
+/// The name of the client's statement that a Parse of DEALLOCATE is about, if it is about one; or what is to be done
+/// first.
 pub(crate) fn deallocated(
     client: &mut Client,
     server: &mut Server,
@@ -193,8 +193,8 @@ pub(crate) fn deallocated(
     Some(if is_full(client) { Err(Step::TooMany) } else { Ok(name) })
 }
 
-/// Forwards the Parse of a DEALLOCATE of a statement of the client's: the server deallocates something else that is there. It keeps
-/// its own for others; and to bring it first, if it is not there, may fail by now.
+/// Forwards the Parse of a DEALLOCATE of a statement of the client's: the server deallocates something else that is
+/// there. It keeps its own for others; and to bring it first, if it is not there, may fail by now.
 pub(crate) fn deallocate(
     client: &mut Client,
     (tag, server): (ServerTag, &mut Server),
@@ -252,7 +252,6 @@ fn close(
     Step::Replaced(message.end())
 }
 
-/// A Bind or Describe.
 fn refer(
     postgres: &Postgres,
     (me, client): (ClientTag, &mut Client),
@@ -442,7 +441,8 @@ pub(crate) fn forward_as_nothing(
     forward_as((tag, server), message, name, &NOTHING, (None, false), out)
 }
 
-/// What stands before the name of a statement in a message, if that is replaced by ours: the header, and what is between them.
+/// What stands before the name of a statement in a message, if that is replaced by ours: the header, and what is
+/// between them.
 fn renamed<'a>(message: &Arrived<'a>, name: &Range<usize>, ours: &str) -> ([u8; HEADER], &'a [u8]) {
     let length = message.header.length as usize - name.len() + ours.len();
     let mut header = [message.header.kind, 0, 0, 0, 0];
@@ -496,14 +496,14 @@ fn is_ours(name: &[u8]) -> bool {
 /// What the client gets of an answer to a noted request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// It, as it is.
     Same,
-    /// Nothing.
     Nothing,
     /// A ParseComplete in its place.
     ParseComplete,
     /// The answer to a DEALLOCATE in its place.
-    Deallocated { all: bool },
+    Deallocated {
+        all: bool,
+    },
 }
 
 /// A request was answered, or (not `done`) discarded because of an error before it.
@@ -561,9 +561,9 @@ pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
     }
 }
 
-/// An error was answered, to a message of the extended protocol if `prepared`: what it discarded never was, and a statement that may be
-/// stale is made anew everywhere. Returns the
-/// error with the client's own name of a statement in place of ours, if there is one in it.
+/// An error was answered, to a message of the extended protocol if `prepared`: what it discarded never was, and a
+/// statement that may be stale is made anew everywhere. Returns the error with the client's own name of a statement in
+/// place of ours, if there is one in it.
 pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
     let taken = server.exchange.discarded().first() == Some(&Note::Taken);
     let renamed = body.and_then(|body| told::changed(server, body).or_else(|| rename(body, taken, client)));
@@ -578,14 +578,15 @@ pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, s
     renamed
 }
 
-/// Whether an error says that the server has not got a statement that Poolhouse has made there. Of one that the client never made it says
-/// nothing.
+/// Whether an error says that the server has not got a statement that Poolhouse has made there. Of one that the client
+/// never made it says nothing.
 fn tells_ours_missing(body: &[u8]) -> bool {
     body.windows(PREFIX.len()).any(|part| part == PREFIX.as_bytes())
         && Failure::read(body).code == code::INVALID_SQL_STATEMENT_NAME
 }
 
-/// The body of an error with the client's name of a statement; `taken` if it is about the oldest Parse without an answer.
+/// The body of an error with the client's name of a statement; `taken` if it is about the oldest Parse without an
+/// answer.
 fn rename(body: &[u8], taken: bool, client: &Client) -> Option<Vec<u8>> {
     let named = client.named.as_ref()?;
     let at = body.windows(PREFIX.len()).position(|part| part == PREFIX.as_bytes())?;

@@ -1,8 +1,8 @@
-//! "cached plan must not change result type": a server says so when a table has changed under a named statement. Where nobody
-//! can notice, the statement is parsed again there and used again, instead of the client being told. Nobody can
-//! when Bind, perhaps Describe of its portal, Execute and Sync are all that the client has asked for, outside a transaction, and
-//! when it was never told the statement's columns. The server says it when it reads the Bind, before anything is
-//! executed, so that nothing is done twice. It knows no texts.
+//! "cached plan must not change result type": a server says so when a table has changed under a named statement. Where
+//! nobody can notice, the statement is parsed again there and used again, instead of the client being told. Nobody can
+//! when Bind, perhaps Describe of its portal, Execute and Sync are all that the client has asked for, outside a
+//! transaction, and when it was never told the statement's columns. The server says it when it reads the Bind, before
+//! anything is executed, so that nothing is done twice. It knows no texts.
 
 use seam::{Outbox, Peer, ServerTag};
 
@@ -22,8 +22,8 @@ impl Server {
         }
     }
 
-    /// The server has refused the request, and it is not sent again before the server is ready: what the client asks for next has to wait,
-    /// or it would be answered first.
+    /// The server has refused the request, and it is not sent again before the server is ready: what the client asks
+    /// for next has to wait, or it would be answered first.
     #[inline]
     pub(crate) fn is_about_to_repeat(&self) -> bool {
         self.replan.as_ref().is_some_and(|replan| replan.is_refused())

@@ -1,9 +1,9 @@
-//! What clients were told of their named statements holds until they parse anew, whichever server they get. Where a server has to parse a text
-//! again, it is told the types of parameters that clients know. Where they know the columns, it is asked for those before anything is executed:
-//! one more round trip, once for each server and statement. If they differ, since a table, a type or a view was changed, the client
-//! gets PostgreSQL's own error for that, at every Bind and Describe until it parses the text anew. Who is told the columns of each portal
-//! relies on nothing. An unnamed statement that is parsed again is
-//! asked for each time, unless it has no columns.
+//! What clients were told of their named statements holds until they parse anew, whichever server they get. Where a
+//! server has to parse a text again, it is told the types of parameters that clients know. Where they know the columns,
+//! it is asked for those before anything is executed: one more round trip, once for each server and statement. If they
+//! differ, since a table, a type or a view was changed, the client gets PostgreSQL's own error for that, at every Bind
+//! and Describe until it parses the text anew. Who is told the columns of each portal relies on nothing. An unnamed
+//! statement that is parsed again is asked for each time, unless it has no columns.
 //!
 //! What was told is with the statement, which all have that were told the same (`session::shapes`).
 
@@ -33,7 +33,8 @@ use crate::{
 const STALE: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', \
     MESSAGE = 'cached plan must not change result type'; END $poolhouse$";
 
-/// What PostgreSQL says where the columns of a statement have changed; drivers prepare anew on account of the routine or the text.
+/// What PostgreSQL says where the columns of a statement have changed; drivers prepare anew on account of the routine
+/// or the text.
 const CHANGED: &[u8] =
     b"SERROR\0VERROR\0C0A000\0Mcached plan must not change result type\0Fplancache.c\0RRevalidateCachedQuery\0\0";
 
@@ -117,7 +118,8 @@ pub(crate) fn describe_portal(client: &mut Client, server: &mut Server, message:
 }
 
 impl Postgres {
-    /// A part of the answer to a Describe that is looked at; what has come of its body, and how long that is. True if it is for the client.
+    /// A part of the answer to a Describe that is looked at; what has come of its body, and how long that is. True if
+    /// it is for the client.
     pub(crate) fn description(
         &self,
         client: Option<&mut Client>,

@@ -1,7 +1,7 @@
 //! The unnamed prepared statement. A client may parse it in one round trip and use it in the next, and in between the
-//! server may have served somebody else. Then it is parsed again if its text was kept, else closed, so that the
-//! server itself says that it does not exist. Where the text was kept until there were too many long ones, the client is told so. A client
-//! never meets the statement of another.
+//! server may have served somebody else. Then it is parsed again if its text was kept, else closed, so that the server
+//! itself says that it does not exist. Where the text was kept until there were too many long ones, the client is told
+//! so. A client never meets the statement of another.
 //!
 //! The text is kept only of a statement that was not bound together with its parsing: most are, and those cost
 //! nothing here. Named statements are followed elsewhere.
@@ -77,7 +77,8 @@ pub(crate) fn query(
     None
 }
 
-/// What is forwarded next takes the statement's place, or may be skipped: what is answered to an idle Close ahead of it tells whether it is read.
+/// What is forwarded next takes the statement's place, or may be skipped: what is answered to an idle Close ahead of it
+/// tells whether it is read.
 fn doubt_next((me, client): (ClientTag, &mut Client), (tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     let before = client.unnamed.take();
     let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
@@ -86,8 +87,8 @@ fn doubt_next((me, client): (ClientTag, &mut Client), (tag, server): (ServerTag,
     server.exchange.noted(Note::Hidden);
 }
 
-/// The Parse of a DEALLOCATE is forwarded in another form, whose answer is that of the statement it is about. The statement stays with this
-/// server.
+/// The Parse of a DEALLOCATE is forwarded in another form, whose answer is that of the statement it is about. The
+/// statement stays with this server.
 fn deallocate(
     texts: &Texts,
     (me, client): (ClientTag, &mut Client),
@@ -304,8 +305,8 @@ pub(crate) fn follow_part(client: &mut Client, part: &[u8]) {
     }
 }
 
-/// Looks at the text of a statement, or if that is not `whole`, at its beginning; `None` if it may be forwarded, and with `amended` in its
-/// place if that is set.
+/// Looks at the text of a statement, or if that is not `whole`, at its beginning; `None` if it may be forwarded, and
+/// with `amended` in its place if that is set.
 fn suspect(
     postgres: &Postgres,
     (me, client): (ClientTag, &mut Client),

@@ -1,4 +1,5 @@
-//! Names of parameters that are bound to the statements which set them: they are asked for when it is asked what is set.
+//! Names of parameters that are bound to the statements which set them: they are asked for when it is asked what is
+//! set.
 
 use crate::{
     session::{request::Arrived, server::Server, soil::Soil},

@@ -1,8 +1,9 @@
-//! A client that has set nothing has what its server has: the database's defaults of the moment, which a reload of its configuration
-//! changes, or a promotion. It is told of another value before it gets a row that was made under that.
+//! A client that has set nothing has what its server has: the database's defaults of the moment, which a reload of its
+//! configuration changes, or a promotion. It is told of another value before it gets a row that was made under that.
 //!
-//! A server of which it is not known what it begins with now is asked, before anything else is done with it (`session::defaults`). What it says is that server's own; if it was another before, it is what all servers of the pool are asked for
-//! when they are granted next. It sets nothing.
+//! A server of which it is not known what it begins with now is asked, before anything else is done with it
+//! (`session::defaults`). What it says is that server's own; if it was another before, it is what all servers of the
+//! pool are asked for when they are granted next. It sets nothing.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ use crate::{
 };
 
 impl Postgres {
-    /// A client has been granted a server. True if that is asked first what it begins with; otherwise the client goes by what is known.
+    /// A client has been granted a server. True if that is asked first what it begins with; otherwise the client goes
+    /// by what is known.
     #[inline]
     pub(crate) fn follows_defaults(
         &self,
@@ -64,7 +66,8 @@ impl Postgres {
         tell_differences(me, &old, &new, out);
     }
 
-    /// The client goes on with its server: it is told what that reports otherwise than the client was told last, unless it has set it.
+    /// The client goes on with its server: it is told what that reports otherwise than the client was told last, unless
+    /// it has set it.
     pub(crate) fn bring_up(&self, me: ClientTag, client: &mut Client, server: &Server, out: &mut Outbox) {
         let known = client.settings.clone().expect("a client that is logged in has settings");
         if known.reported == server.settings.reported || matches!(client.phase, Phase::Closed) {
@@ -181,8 +184,8 @@ impl Postgres {
         Found { set, outlived }
     }
 
-    /// Whether the server begins with what no new one begins with, because a role or a database has it otherwise now: an old session never
-    /// hears of that. `of_role` is what it has of them itself.
+    /// Whether the server begins with what no new one begins with, because a role or a database has it otherwise now:
+    /// an old session never hears of that. `of_role` is what it has of them itself.
     fn is_outlived(&self, server: &Server, of_role: &[Box<[u8]>]) -> bool {
         let Some((newest, of_newest)) = self.parameters.defaults(server.pool) else { return false };
         let differs = |(name, value): &(&[u8], &[u8])| server.defaults.reported.get(name) != Some(*value);

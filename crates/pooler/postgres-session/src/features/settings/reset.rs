@@ -1,5 +1,5 @@
-//! Amended texts on their way: which requests carry one, and what the client is told of their answers, as if the server had
-//! got the client's own. How a text is amended is told in `sql::reset`.
+//! Amended texts on their way: which requests carry one, and what the client is told of their answers, as if the server
+//! had got the client's own. How a text is amended is told in `sql::reset`.
 
 use seam::{Outbox, Peer, ServerTag};
 
@@ -198,7 +198,8 @@ fn session_text(
         let amended_as = amended.as_deref().and_then(reset::mark);
         let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
         if amended_as.is_some() || unclear || server.amended_requests.is_some() {
-            // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be known as one.
+            // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be
+            // known as one.
             let may_be_taken = name.is_empty() || copy::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
             // No error before it can have it skipped.
             let is_replaced = name.is_empty() && server.exchange.is_settled();

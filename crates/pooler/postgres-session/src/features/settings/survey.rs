@@ -1,5 +1,6 @@
-//! What a session has beyond its transactions, and what is done about it: settings are brought along from server to server,
-//! everything else ties the client to its server until it is gone. It knows no SQL of its own; see `session::survey`.
+//! What a session has beyond its transactions, and what is done about it: settings are brought along from server to
+//! server, everything else ties the client to its server until it is gone. It knows no SQL of its own; see
+//! `session::survey`.
 
 use seam::{ClientTag, Outbox, Peer, ServerTag, Standing, Verdict};
 
@@ -112,7 +113,8 @@ impl Postgres {
         server.suspects.add(Suspects::SETTINGS);
         self.ask(client, tag, server, out);
         server.suspects.remove(Suspects::RESET);
-        // What is set now is gone with the transaction if that is rolled back; the RESET may have been committed before it began.
+        // What is set now is gone with the transaction if that is rolled back; the RESET may have been committed before
+        // it began.
         server.reset_in_doubt |= server.exchange.status() != IDLE;
         if client.mode == PoolMode::Session {
             server.suspects.remove(Suspects::SETTINGS);
@@ -185,8 +187,8 @@ impl Postgres {
         server.begin(tag, Purpose::Survey(survey), &[&sql], out);
     }
 
-    /// What was asked or set within a transaction after a RESET has failed, and the transaction with it: the client is told so
-    /// before it is told that the server is ready, as of a transaction that fails at its end.
+    /// What was asked or set within a transaction after a RESET has failed, and the transaction with it: the client is
+    /// told so before it is told that the server is ready, as of a transaction that fails at its end.
     pub(crate) fn failed_within(
         &self,
         me: ClientTag,

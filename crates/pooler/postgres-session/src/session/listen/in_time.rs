@@ -1,13 +1,13 @@
-//! Clients that listen and have ended a transaction: they are told that they may go on when the server that listens for them
-//! has answered a question asked after that. PostgreSQL sends a session what was committed before it says ReadyForQuery, so what
-//! comes behind that answer was committed later.
+//! Clients that listen and have ended a transaction: they are told that they may go on when the server that listens for
+//! them has answered a question asked after that. PostgreSQL sends a session what was committed before it says
+//! ReadyForQuery, so what comes behind that answer was committed later.
 //!
 //! One question is under way at a time, for all who wait when it is asked, on whichever worker they live.
 
 use seam::ClientTag;
 
-/// Milliseconds that a client waits at most for its notifications; then it goes on without them, and nobody waits for that server until it has
-/// answered.
+/// Milliseconds that a client waits at most for its notifications; then it goes on without them, and nobody waits for
+/// that server until it has answered.
 const PATIENCE_MS: u64 = 500;
 
 /// Who waits for the server that listens.
@@ -68,7 +68,6 @@ impl InTime {
         all
     }
 
-    /// Nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.asked.clients.is_empty() && self.next.clients.is_empty()
     }

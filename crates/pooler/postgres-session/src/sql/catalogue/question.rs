@@ -1,5 +1,6 @@
-//! What a server is asked about its database's catalogue: all of it at once where it is small, otherwise by parts, each of which takes the server some
-//! milliseconds. Whether anything has changed is told by a mark of all rows that matter, which is computed once for a question.
+//! What a server is asked about its database's catalogue: all of it at once where it is small, otherwise by parts, each
+//! of which takes the server some milliseconds. Whether anything has changed is told by a mark of all rows that matter,
+//! which is computed once for a question.
 
 use crate::sql::parameters::write_literal;
 
@@ -90,7 +91,8 @@ pub(super) struct Part {
 impl Part {
     pub(super) const FIRST: Self = Self { table: 0, after: FIRST_OWN - 1 };
 
-    /// The part behind this one, which has ended with that row; without one the table has no more. `None`: there is no other.
+    /// The part behind this one, which has ended with that row; without one the table has no more. `None`: there is no
+    /// other.
     pub(super) fn next(self, last: Option<u32>) -> Option<Self> {
         let next = match last {
             Some(after) => Self { after, ..self },
@@ -103,10 +105,11 @@ impl Part {
 /// The lowest number of what did not come with PostgreSQL.
 const FIRST_OWN: u32 = 16_384;
 
-/// The SQL about all of it. Its rows have seven columns: what they are about (a function, `t` if it is a trigger's, `n` if it can be called with one
-/// argument and so by notation), schema, name, language, source, SET clauses, extension. Of a function or an aggregate that calls another without
-/// a source that says so (`c`): its schema, the other's name, and in the place of a source its own name. First comes the mark (`m`), in the place of
-/// a source how many rows there are: if these are too many, or if nothing has changed since that `mark`, the rest is not executed.
+/// The SQL about all of it. Its rows have seven columns: what they are about (a function, `t` if it is a trigger's, `n`
+/// if it can be called with one argument and so by notation), schema, name, language, source, SET clauses, extension.
+/// Of a function or an aggregate that calls another without a source that says so (`c`): its schema, the other's name,
+/// and in the place of a source its own name. First comes the mark (`m`), in the place of a source how many rows there
+/// are: if these are too many, or if nothing has changed since that `mark`, the rest is not executed.
 pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     // Each row's transaction and number, summed up: any change shows, but by a chance of one in millions.
     let marks: Vec<String> = TABLES
@@ -134,7 +137,8 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     sql.into_bytes()
 }
 
-/// The SQL about a part. Its rows are the same, but that the first (`b`) names the last row that was read, if there may be more behind it.
+/// The SQL about a part. Its rows are the same, but that the first (`b`) names the last row that was read, if there may
+/// be more behind it.
 pub(super) fn question_of_part(version: u32, part: Part) -> Vec<u8> {
     let Part { table, after } = part;
     let table = &TABLES[table];
@@ -237,8 +241,8 @@ const ALL_BUT_XML2: &str = " AND NOT (proname IN ('xpath_list', 'xpath_nodeset')
     JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass \
     AND d.objid = p.oid AND d.deptype = 'e' AND e.extname = 'xml2'))";
 
-/// Whatever the session has set does not matter to what follows, up to COMMIT. Its statements end within the usual connect_time, after which the
-/// server would be given up.
+/// Whatever the session has set does not matter to what follows, up to COMMIT. Its statements end within the usual
+/// connect_time, after which the server would be given up.
 const GUARD: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY, NOT DEFERRABLE;SET LOCAL SESSION AUTHORIZATION DEFAULT;\
     SET LOCAL ROLE NONE;SET LOCAL search_path = pg_catalog, pg_temp;SET LOCAL statement_timeout = '1500ms';SET LOCAL lock_timeout = '1s';\
     SET LOCAL jit = off;SET LOCAL standard_conforming_strings = on;SET LOCAL client_encoding = SQL_ASCII;";

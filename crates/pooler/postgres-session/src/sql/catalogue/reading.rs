@@ -1,4 +1,5 @@
-//! What a server says of its database's catalogue, and which of it could touch a session. How it is asked is told in `question`.
+//! What a server says of its database's catalogue, and which of it could touch a session. How it is asked is told in
+//! `question`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -83,11 +84,9 @@ struct Function {
     name: Box<[u8]>,
     language: Box<[u8]>,
     source: Box<[u8]>,
-    /// Its SET clauses.
     set: Box<[u8]>,
     /// The extension that it belongs to; empty if to none.
     extension: Box<[u8]>,
-    /// A trigger may run it.
     fires: bool,
     /// It can be called without a parenthesis, as if it were a column.
     by_notation: bool,
@@ -124,7 +123,6 @@ pub(crate) struct Reading {
     verifies: bool,
 }
 
-/// What was read.
 #[derive(Default)]
 struct Rows {
     functions: Vec<Function>,
@@ -148,15 +146,12 @@ pub(super) struct Partial {
 
 /// What has come of an answer.
 pub(super) enum Outcome {
-    /// Nothing has changed.
     Same,
-    /// All is known.
     Whole,
     /// There is more to be read.
     Partly(Partial),
 }
 
-/// What follows from it.
 pub(super) struct Judged {
     pub(super) mark: Box<[u8]>,
     pub(super) functions: HashSet<Box<[u8]>>,
@@ -170,7 +165,6 @@ pub(super) struct Judged {
 }
 
 impl Reading {
-    /// Nothing yet.
     pub(super) fn new(asked: Asked, mark: Box<[u8]>, epoch: u32, trusted: Arc<[String]>) -> Self {
         let (rows, part) = (Rows::default(), None);
         Self { asked, mark, epoch, trusted, same: false, count: 0, rows, part, last: None, verifies: false }
@@ -190,7 +184,6 @@ impl Reading {
         }
     }
 
-    /// It is read by parts.
     pub(super) fn is_large(&self) -> bool {
         self.count > MAX_AT_ONCE
     }
@@ -443,8 +436,8 @@ impl Function {
         why
     }
 
-    /// SET clauses hold for the time of a call only; but what is created then may be temporary, texts may be read otherwise than here,
-    /// and a seed stays. `findings` are those of its source, if that can be read.
+    /// SET clauses hold for the time of a call only; but what is created then may be temporary, texts may be read
+    /// otherwise than here, and a seed stays. `findings` are those of its source, if that can be read.
     fn judge_set(&self, findings: Option<&Findings>, judged: &mut Judged) -> Option<&'static str> {
         let set = self.set.to_ascii_lowercase();
         let value = |name: &[u8]| set.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));

@@ -1,5 +1,6 @@
-//! Which functions a text calls by name. A name in front of a parenthesis is a call, unless the grammar has no place for one there. What
-//! is not a call and is taken for one costs a question too many; the other way round must not happen.
+//! Which functions a text calls by name. A name in front of a parenthesis is a call, unless the grammar has no place
+//! for one there. What is not a call and is taken for one costs a question too many; the other way round must not
+//! happen.
 
 use super::settings::{self, is};
 use crate::sql::{
@@ -11,8 +12,8 @@ use crate::sql::{
 /// Most calls noted of one text; beyond it anything may have been called.
 const MAX_CALLS: usize = 16;
 
-/// Words that are never names of functions, as PostgreSQL's grammar has them: reserved, or kept for columns and types. Those that other
-/// words must stand before are not among them.
+/// Words that are never names of functions, as PostgreSQL's grammar has them: reserved, or kept for columns and types.
+/// Those that other words must stand before are not among them.
 const NEVER_CALLED: [&str; 88] = [
     "all",
     "analyse",
@@ -104,7 +105,6 @@ const NEVER_CALLED: [&str; 88] = [
     "varchar",
 ];
 
-/// Likewise.
 const NEVER_CALLED_EITHER: [&str; 17] = [
     "when",
     "where",
@@ -134,7 +134,6 @@ pub(super) enum Before<'a> {
     Closed,
     /// A word, without quotes.
     Word(&'a [u8]),
-    /// A name in quotes.
     Quoted,
 }
 
@@ -153,7 +152,8 @@ impl Before<'_> {
     }
 }
 
-/// A name in front of an opening parenthesis, which was taken off `tokens`. `before`: what stands before the name and all that qualifies it.
+/// A name in front of an opening parenthesis, which was taken off `tokens`. `before`: what stands before the name and
+/// all that qualifies it.
 pub(super) fn call(
     name: &[u8],
     quoted: bool,

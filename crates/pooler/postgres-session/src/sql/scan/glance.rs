@@ -1,20 +1,19 @@
-//! Most texts are plain queries in which nothing is to be found. They are told at a glance, byte by byte, at a fraction of what it costs to read
-//! them token by token. Whatever is not so plain is left to the reader.
+//! Most texts are plain queries in which nothing is to be found. They are told at a glance, byte by byte, at a fraction
+//! of what it costs to read them token by token. Whatever is not so plain is left to the reader.
 
-/// What a byte may be the beginning of. One pass over a table: the texts are short, so that a search for each of these bytes costs more.
+/// What a byte may be the beginning of. One pass over a table: the texts are short, so that a search for each of these
+/// bytes costs more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     /// Of a name, a number, an operator.
     Harmless,
     /// The text ends here: what follows in a Parse are numbers.
     End,
-    /// It has to be read.
     Read,
     /// A constant begins or ends.
     Quote,
     /// A comment, or a dollar quote.
     Comment,
-    /// INTO.
     Into,
     /// A name of the system's.
     Underscore,
@@ -45,9 +44,9 @@ const CLASSES: [Class; 256] = {
     classes
 };
 
-/// Whether this is one SELECT, UPDATE or DELETE that calls nothing by name and creates nothing: it has no parenthesis, no dot behind which a
-/// function of one argument may stand, no name in quotes, no comment, no escape and no dollar quote, and neither INTO nor a name of the system's.
-/// What stands in text constants is not told from the rest.
+/// Whether this is one SELECT, UPDATE or DELETE that calls nothing by name and creates nothing: it has no parenthesis,
+/// no dot behind which a function of one argument may stand, no name in quotes, no comment, no escape and no dollar
+/// quote, and neither INTO nor a name of the system's. What stands in text constants is not told from the rest.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     if !begins_plainly(text) {
         return false;

@@ -1,5 +1,5 @@
-//! `SELECT set_config(name, 'x', false) FROM pg_settings WHERE name = 'y'`, as pg_dump has it: the parameter is set if the server has it. Where
-//! the view is PostgreSQL's own, that is `SELECT set_config('y', 'x', false)`.
+//! `SELECT set_config(name, 'x', false) FROM pg_settings WHERE name = 'y'`, as pg_dump has it: the parameter is set if
+//! the server has it. Where the view is PostgreSQL's own, that is `SELECT set_config('y', 'x', false)`.
 
 use super::settings::is;
 use crate::sql::{

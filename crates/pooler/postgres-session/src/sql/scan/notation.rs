@@ -1,6 +1,7 @@
-//! Calls without a parenthesis: `(x).f`, `t.f`, `$1.f` call a function that takes one argument, unless there is a column of that name. Most
-//! names behind a dot are columns, so only those of functions that may leave something behind are taken for calls. And what else is not read as
-//! SQL is: names whatever they are of, code in quotes, words in a text that the server may read otherwise.
+//! Calls without a parenthesis: `(x).f`, `t.f`, `$1.f` call a function that takes one argument, unless there is a
+//! column of that name. Most names behind a dot are columns, so only those of functions that may leave something behind
+//! are taken for calls. And what else is not read as SQL is: names whatever they are of, code in quotes, words in a
+//! text that the server may read otherwise.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,6 @@ use crate::sql::{
     tokens::{Token, Tokens},
 };
 
-/// A name behind a dot.
 #[inline]
 pub(super) fn read(name: &[u8], found: &mut Findings) {
     // All of them begin with one of these, and none is short.
@@ -43,8 +43,8 @@ pub(crate) fn fields(text: &[u8], mut take: impl FnMut(&[u8])) {
 /// How deep code may stand in code of DO that is still looked at.
 const MAX_DEPTH: u8 = 8;
 
-/// Hands over all names in a text, as PostgreSQL spells them, whatever they are the names of, and those in the code of DO. An empty name is one that
-/// cannot be told.
+/// Hands over all names in a text, as PostgreSQL spells them, whatever they are the names of, and those in the code of
+/// DO. An empty name is one that cannot be told.
 pub(crate) fn names(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut texts = vec![(text, 0)];
     while let Some((text, depth)) = texts.pop() {
@@ -65,8 +65,8 @@ pub(crate) fn names(text: &[u8], mut take: impl FnMut(&[u8])) {
     }
 }
 
-/// The code that DO carries out, of which `body` in `text` is what stands between its quotes; `None` if that is not all that must be known of it: it
-/// has escapes, goes on behind a line break, or may be the name of a language.
+/// The code that DO carries out, of which `body` in `text` is what stands between its quotes; `None` if that is not all
+/// that must be known of it: it has escapes, goes on behind a line break, or may be the name of a language.
 pub(super) fn code<'a>(text: &[u8], body: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     let of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     if body.iter().all(of_word) {
@@ -90,7 +90,8 @@ fn continues(body: &[u8]) -> bool {
     false
 }
 
-/// Notes what may stand in a text that the server reads otherwise: words that set something back, and such as leave behind what no SQL takes back.
+/// Notes what may stand in a text that the server reads otherwise: words that set something back, and such as leave
+/// behind what no SQL takes back.
 pub(super) fn look_for_words(text: &[u8], found: &mut Findings) {
     const SET_BACK: [&str; 4] = ["reset", "discard", "default", "zone"];
     // Code in quotes may be anything.

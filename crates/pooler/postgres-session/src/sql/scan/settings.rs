@@ -23,7 +23,6 @@ pub(super) fn next_is(tokens: &Tokens<'_>, other: &str) -> bool {
     matches!(tokens.clone().next(), Some(Token::Word(word)) if is(word, other))
 }
 
-/// What follows SET.
 pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     let mut lasting = true;
     let mut ahead = tokens.clone();
@@ -95,7 +94,6 @@ fn temporary_in(text: &[u8], found: &mut Findings) {
     }
 }
 
-/// What follows RESET.
 pub(super) fn reset(tokens: &Tokens<'_>, found: &mut Findings) {
     note_name(tokens, found);
     note_reset(tokens, found);
@@ -193,7 +191,8 @@ fn note_compiling(name: &[u8], found: &mut Findings) {
     }
 }
 
-/// Notes all texts in quotes that may be names of an application's parameters: a name that is not read may be set_config.
+/// Notes all texts in quotes that may be names of an application's parameters: a name that is not read may be
+/// set_config.
 pub(super) fn note_literals(text: &[u8], found: &mut Findings) {
     for token in Tokens::new(text) {
         if let Token::Literal(name) = token

@@ -16,7 +16,6 @@ pub(super) struct Doorkeeper<'d> {
     stranger: bool,
     /// The first token that the client has shown lets it in, and there is a pool for it.
     pub(super) entered: Option<(Arc<Access>, PoolId)>,
-    /// A token was wrong.
     pub(super) has_refused: bool,
 }
 

@@ -6,12 +6,13 @@ use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal};
 use super::{super::Lease, Client};
 use crate::{refusal, server::LOST};
 
-/// Bytes that a client is sent before it has taken all that it was sent before. The rest of an answer waits here. The driver bounds what
-/// comes for a client that shares a server; so much does not trouble it.
+/// Bytes that a client is sent before it has taken all that it was sent before. The rest of an answer waits here. The
+/// driver bounds what comes for a client that shares a server; so much does not trouble it.
 const MAX_UNTAKEN: usize = 128 * 1024;
 
 impl Client {
-    /// Sends what there is to send, as far as the client takes it, forgets streams that have ended, and ends the connection if it is over.
+    /// Sends what there is to send, as far as the client takes it, forgets streams that have ended, and ends the
+    /// connection if it is over.
     pub(super) fn flush(&mut self, me: ClientTag, out: &mut Outbox) {
         self.flush_up_to(MAX_UNTAKEN, me, out);
     }
@@ -68,7 +69,8 @@ impl Client {
         true
     }
 
-    /// The server is gone that replies were due from, or that was in a transaction of the client's. False if the client does not speak HTTP.
+    /// The server is gone that replies were due from, or that was in a transaction of the client's. False if the client
+    /// does not speak HTTP.
     pub(crate) fn lose_http(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         if rest.listening.is_some() {

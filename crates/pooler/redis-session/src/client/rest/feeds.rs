@@ -1,6 +1,7 @@
 //! Streams of messages over HTTP/2, beside other requests of the same connection.
 //!
-//! What all streams have subscribed to are the subscriptions of one client, to which messages come together. Here they are told apart again.
+//! What all streams have subscribed to are the subscriptions of one client, to which messages come together. Here they
+//! are told apart again.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -34,15 +35,16 @@ pub(super) struct Feeds {
 struct Feed {
     stream: Stream,
     access: Arc<Access>,
-    /// Events are said. Otherwise nothing has been answered: it waits for its subscription. There is one such stream at a time.
+    /// Events are said. Otherwise nothing has been answered: it waits for its subscription. There is one such stream at
+    /// a time.
     open: bool,
     what: Subscription,
     names: HashSet<Box<[u8]>>,
 }
 
 impl Redis {
-    /// Subscribes to what a request wants to hear of, as soon as that can be done. True if the request is over with that: then the next
-    /// one has its place.
+    /// Subscribes to what a request wants to hear of, as soon as that can be done. True if the request is over with
+    /// that: then the next one has its place.
     pub(super) fn open_stream(
         &self,
         me: ClientTag,
@@ -133,7 +135,6 @@ impl Feeds {
         self.list.iter().any(|feed| feed.access.user != access.user)
     }
 
-    /// Streams have ended.
     pub(super) fn forget(&mut self, ended: &[Stream]) {
         self.list.retain(|feed| !(feed.open && ended.contains(&feed.stream)));
         self.untidy |= !ended.is_empty();
@@ -173,7 +174,8 @@ impl Feeds {
 }
 
 impl Client {
-    /// The subscriptions of all streams are lost. False if the client does not speak HTTP/2: then its connection has to end.
+    /// The subscriptions of all streams are lost. False if the client does not speak HTTP/2: then its connection has to
+    /// end.
     pub(crate) fn lose_streams(&mut self, me: ClientTag, why: &str, out: &mut Outbox) -> bool {
         if !self.has_streams() {
             return false;

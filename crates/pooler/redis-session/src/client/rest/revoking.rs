@@ -1,7 +1,8 @@
-//! Streams of messages end whose token a reload has taken away, or the right to hear them: that is how an operator stops its holder.
+//! Streams of messages end whose token a reload has taken away, or the right to hear them: that is how an operator
+//! stops its holder.
 //!
-//! Requests show their token each time, but a stream goes on for as long as both sides like. So clients that have begun one are known
-//! here, and look what the configuration says whenever there is another one.
+//! Requests show their token each time, but a stream goes on for as long as both sides like. So clients that have begun
+//! one are known here, and look what the configuration says whenever there is another one.
 
 use std::{
     collections::HashMap,
@@ -70,7 +71,6 @@ impl Redis {
         client.flush(me, out);
     }
 
-    /// A client has gone.
     pub(crate) fn forget_streams(&self, client: &mut Client) {
         if let Some(key) = client.rest.as_mut().and_then(|rest| rest.stream_key.take()) {
             self.streams.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);

@@ -25,8 +25,8 @@ use crate::{
 /// Bytes of results from which on there has to be room for them.
 const LARGE: usize = 64 * 1024;
 
-/// Bytes of commands that are sent before the replies to them have come. The driver takes no more than so much for a server at a time, and
-/// requests may have waited for a server until they are many.
+/// Bytes of commands that are sent before the replies to them have come. The driver takes no more than so much for a
+/// server at a time, and requests may have waited for a server until they are many.
 const MAX_UNANSWERED: usize = 32 * 1024 * 1024;
 
 /// What a request is told while messages come for another user, who has the connection's place in all limits.
@@ -34,7 +34,8 @@ const OF_ANOTHER_USER: &str =
     "ERR messages for a token with another user come over this connection: use another connection";
 
 impl Redis {
-    /// Sends what can be sent now: nothing, if a server has been asked for. (More of HTTP/2 may be read in the same turn.)
+    /// Sends what can be sent now: nothing, if a server has been asked for. (More of HTTP/2 may be read in the same
+    /// turn.)
     pub(super) fn send_all(
         &self,
         me: ClientTag,
@@ -133,8 +134,8 @@ impl Redis {
         false
     }
 
-    /// Sends a request's commands. `Ok(false)`: the rest has to wait; `Err`: there is no server for it, and why. `begun`: its first reply
-    /// has come.
+    /// Sends a request's commands. `Ok(false)`: the rest has to wait; `Err`: there is no server for it, and why.
+    /// `begun`: its first reply has come.
     #[allow(clippy::too_many_arguments)]
     fn send(
         &self,
@@ -192,7 +193,8 @@ impl Redis {
         Ok(true)
     }
 
-    /// Has the client go on, and count, as the user of the next request. `Ok(false)`: the replies to the requests of another have to come first.
+    /// Has the client go on, and count, as the user of the next request. `Ok(false)`: the replies to the requests of
+    /// another have to come first.
     ///
     /// # Errors
     /// There is no pool for it, and why.
@@ -246,7 +248,8 @@ impl Client {
         self.http().listening = Some(Box::new(listening));
     }
 
-    /// What comes from a server that is the client's own or holds its subscriptions, if the client speaks HTTP. False if it does not.
+    /// What comes from a server that is the client's own or holds its subscriptions, if the client speaks HTTP. False
+    /// if it does not.
     pub(crate) fn hear_events(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         if self.closing {

@@ -1,4 +1,5 @@
-//! Places for connections, and which of them gives way to a new one: that which has asked nothing for longest. Knows no socket.
+//! Places for connections, and which of them gives way to a new one: that which has asked nothing for longest. Knows no
+//! socket.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +26,6 @@ const LEAST_IDLE: Duration = Duration::from_millis(250);
 /// While a new connection waits for a place, so often it is looked for one that may give way.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// All places.
 pub struct Seats {
     free: Arc<Semaphore>,
     taken: Arc<Mutex<Taken>>,

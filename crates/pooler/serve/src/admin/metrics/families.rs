@@ -19,13 +19,11 @@ use crate::reload::Reloads;
 
 /// A metric with all its samples.
 pub struct Family {
-    /// What its samples are.
     pub kind: Kind,
     /// Samples have the suffix of their kind besides.
     pub name: &'static str,
     /// What it tells, in one line.
     pub help: &'static str,
-    /// Who writes them.
     pub of: Of,
 }
 
@@ -47,7 +45,6 @@ const fn family(kind: Kind, name: &'static str, help: &'static str, of: Of) -> F
     Family { kind, name, help, of }
 }
 
-/// All of them.
 pub const FAMILIES: &[Family] = &[
     // ---- the process ----
     family(
@@ -373,7 +370,8 @@ pub const FAMILIES: &[Family] = &[
     ),
 ];
 
-/// Why check-outs fail. A series that is not there before its first failure hides that one from `increase()`, so all are told from the start.
+/// Why check-outs fail. A series that is not there before its first failure hides that one from `increase()`, so all
+/// are told from the start.
 const FAILED: [CheckOutFailed; 8] = [
     CheckOutFailed::PoolClosed,
     CheckOutFailed::PoolCleared,
@@ -428,7 +426,8 @@ fn each(to: &mut Samples<'_>, label: &str, counts: impl IntoIterator<Item = (&'s
     }
 }
 
-/// A histogram for each value of a label. Those without a value yet are told, too, for the reason that is at [`FAILED`].
+/// A histogram for each value of a label. Those without a value yet are told, too, for the reason that is at
+/// [`FAILED`].
 fn times(to: &mut Samples<'_>, label: &str, times: BTreeMap<&'static str, DurationHistogram>) {
     for (value, times) in times {
         to.times(&[(label, value)], &times);

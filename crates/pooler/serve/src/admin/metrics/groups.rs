@@ -1,5 +1,5 @@
-//! Pools that have the same labels: they are told of as one, added up when they are asked for, so that nothing is kept but the snapshot.
-//! Two databases of one name stay apart where they speak different protocols. Knows no metric.
+//! Pools that have the same labels: they are told of as one, added up when they are asked for, so that nothing is kept
+//! but the snapshot. Two databases of one name stay apart where they speak different protocols. Knows no metric.
 
 use std::collections::BTreeMap;
 
@@ -48,18 +48,15 @@ pub struct Group<'g> {
 }
 
 impl<'g> Group<'g> {
-    /// How many pools it has.
     pub fn many(&self) -> usize {
         self.places.len()
     }
 
-    /// Its pools.
     pub fn pools(&self) -> impl Iterator<Item = &'g PoolSnapshot> + use<'g> {
         let pools = self.pools;
         self.places.iter().map(move |place| &pools[*place])
     }
 
-    /// Its labels.
     pub fn labels(&self) -> Vec<Label<'g>> {
         let (protocol, database, user) = key(&self.pools[self.places[0]], self.user_label);
         let mut labels = vec![("protocol", protocol), ("database", database)];

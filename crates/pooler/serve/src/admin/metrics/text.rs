@@ -13,7 +13,8 @@ pub const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=
 /// What stands behind the last family.
 pub const END: &str = "# EOF\n";
 
-/// The upper bounds of buckets in seconds, as they are written. They tell series apart, so each is always written alike.
+/// The upper bounds of buckets in seconds, as they are written. They tell series apart, so each is always written
+/// alike.
 static BOUNDS: LazyLock<Vec<String>> =
     LazyLock::new(|| BUCKET_BOUNDS_US.iter().map(|us| float(*us as f64 / 1e6)).collect());
 
@@ -22,11 +23,8 @@ static BOUNDS: LazyLock<Vec<String>> =
 pub enum Kind {
     /// The labels tell; the value is 1.
     Info,
-    /// It only grows.
     Counter,
-    /// It goes up and down.
     Gauge,
-    /// Durations in buckets.
     Histogram,
 }
 
@@ -80,7 +78,6 @@ impl<'t> Samples<'t> {
         add(&mut self.shared, labels);
     }
 
-    /// A whole number.
     pub fn count(&mut self, own: &[Label<'_>], value: u64) {
         self.line(self.kind.suffix(), None, &self.labels(own), value);
     }
@@ -90,7 +87,6 @@ impl<'t> Samples<'t> {
         self.line(self.kind.suffix(), None, &self.labels(own), float(value));
     }
 
-    /// All of a histogram.
     pub fn times(&mut self, own: &[Label<'_>], times: &DurationHistogram) {
         let labels = self.labels(own);
         self.line("_sum", None, &labels, float(times.sum_ns as f64 / 1e9));

@@ -26,7 +26,6 @@ fn is_for_any(body: Document<'_>) -> bool {
 }
 
 impl MongoDb {
-    /// Carries out a request.
     pub(super) fn hear(&mut self, from: Connection, message: &[u8]) {
         let Ok(request) = Request::read(message) else { return self.drop_session(from) };
         if let Some(answer) = self.answer(from, &request, message).filter(|_| !request.silent) {

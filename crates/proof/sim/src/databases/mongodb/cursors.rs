@@ -17,7 +17,6 @@ const MAX_NUMBERS: i64 = 500;
 /// Bytes of a document's text at most.
 const MAX_WIDTH: i64 = 8000;
 
-/// See the file's head.
 pub struct Cursor {
     collection: String,
     session: Option<Session>,
@@ -123,7 +122,6 @@ impl MongoDb {
         tail.is_some_and(|(read, collection)| read >= self.rows(collection).len())
     }
 
-    /// Reads on.
     pub(super) fn get_more(&mut self, from: Connection, id: i64, body: Document<'_>) -> Vec<u8> {
         let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
         let tailed = self.hosts[host].cursors.get(&id).filter(|cursor| cursor.read.is_some());

@@ -20,11 +20,9 @@ const AMBUSH: Duration = Duration::from_millis(500);
 
 /// A primary that was, and does not know it.
 pub struct Stale {
-    /// Which host.
     pub host: usize,
     /// Of which election it was the primary.
     pub term: u64,
-    /// When it finds out.
     pub until: Duration,
     /// Who waits for a majority to have a write.
     pub waiting: Vec<(Connection, Answers)>,
@@ -123,7 +121,6 @@ impl MongoDb {
         self.election = Some((self.now + after, favourite % HOSTS));
     }
 
-    /// Does what is due.
     pub(super) fn settle(&mut self) {
         let now = self.now;
         for host in &mut self.hosts {

@@ -19,7 +19,6 @@ const NAMES: [(i32, &str); 13] = [
     (13_435, "NotPrimaryNoSecondaryOk"),
 ];
 
-/// Writes an error.
 pub fn fail(error: &mut Writer<'_>, text: &str, code: i32) {
     let name = NAMES.iter().find(|(known, _)| *known == code).expect("a code that has a name").1;
     error.double("ok", 0.0).text("errmsg", text).int32("code", code).text("codeName", name);

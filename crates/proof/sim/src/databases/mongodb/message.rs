@@ -15,19 +15,14 @@ pub enum Next {
     Malformed,
 }
 
-/// A request.
 pub struct Request<'a> {
-    /// Whom an answer is for.
     pub answers: Answers,
-    /// No answer is wanted.
     pub silent: bool,
-    /// The command.
     pub body: Document<'a>,
     /// Documents beside the body, and what they are called.
     pub beside: Vec<(&'a str, Document<'a>)>,
 }
 
-/// Looks for a message.
 pub fn next(bytes: &[u8]) -> Next {
     match Header::read(bytes) {
         None => Next::Incomplete,
@@ -38,7 +33,6 @@ pub fn next(bytes: &[u8]) -> Next {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a whole message.
     pub fn read(message: &'a [u8]) -> Result<Self, Malformed> {
         let header = Header::read(message).ok_or(Malformed("no message"))??;
         let answers = Answers { id: header.id, old: header.op == Op::Query };

@@ -1,5 +1,6 @@
-//! Answers that take their time, or follow each other unasked: the next batch of a cursor that goes on for ever is waited
-//! for (`awaitData`), and a client that can read them gets all batches of a cursor for one request (`exhaustAllowed`).
+//! Answers that take their time, or follow each other unasked: the next batch of a cursor that goes on for ever is
+//! waited for (`awaitData`), and a client that can read them gets all batches of a cursor for one request
+//! (`exhaustAllowed`).
 
 use std::time::Duration;
 
@@ -24,7 +25,6 @@ pub struct Waiting {
     until: Duration,
 }
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Streams {
     waiting: Vec<Waiting>,

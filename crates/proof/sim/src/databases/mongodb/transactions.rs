@@ -19,7 +19,6 @@ pub const HOT: &str = "hot";
 /// A transaction that is older is aborted (`transactionLifetimeLimitSeconds`).
 const LIFETIME: Duration = Duration::from_secs(5);
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Transactions {
     open: BTreeMap<(usize, Session), Open>,
@@ -30,7 +29,6 @@ pub struct Transactions {
 struct Open {
     number: i64,
     since: Duration,
-    /// Collections and rows.
     rows: Vec<(String, String)>,
     has_hot: bool,
 }
@@ -46,7 +44,6 @@ impl Transactions {
         self.waiting.retain(|(waiting, _)| *waiting != connection);
     }
 
-    /// Those of a session.
     pub fn open_of(&self, session: &Session) -> Vec<String> {
         let own = self.open.iter().filter(|((_, of), _)| of == session);
         own.map(|((host, _), open)| format!("transaction {} at host {host}", open.number)).collect()
@@ -202,7 +199,6 @@ impl MongoDb {
         self.hosts[host].cursors.retain(|_, cursor| !cursor.is_of(session));
     }
 
-    /// All at a host end.
     pub(super) fn abort_all(&mut self, host: usize) {
         self.transactions.open.retain(|(at, _), _| *at != host);
         self.release();

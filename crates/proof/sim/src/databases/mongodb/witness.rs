@@ -18,7 +18,6 @@ pub const ASKED: &str = "asked";
 /// What waits for a primary that was goes elsewhere in this time, and what was sent to it arrives.
 const LATE: Duration = Duration::from_secs(1);
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Witness {
     /// Writes that have come, by user and id.
@@ -49,7 +48,6 @@ impl MongoDb {
         }
     }
 
-    /// A request has come.
     pub(super) fn see(&mut self, from: Connection, message: &[u8]) {
         let Ok(Request { answers, body, .. }) = Request::read(message) else { return };
         let session = &self.sessions[&from];

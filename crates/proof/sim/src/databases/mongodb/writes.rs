@@ -38,12 +38,10 @@ pub struct Recent {
     record: Option<(Session, Record)>,
 }
 
-/// Where a row is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
     /// A majority has it, so often.
     Kept(usize),
-    /// Only a primary has it.
     Recent,
     /// A primary had it, and an election has lost it.
     RolledBack,
@@ -51,12 +49,10 @@ pub enum Whereabouts {
     Nowhere,
 }
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Written {
     /// The rows of each collection, in the order of their writing.
     collections: BTreeMap<String, Vec<String>>,
-    /// By session.
     last: BTreeMap<Session, Record>,
     /// What no majority has yet.
     recent: Vec<Recent>,
@@ -116,7 +112,6 @@ impl Written {
         self.last.extend(record);
     }
 
-    /// A majority has all.
     pub fn replicate(&mut self) {
         for Recent { collection, rows, record, .. } in std::mem::take(&mut self.recent) {
             self.collections.entry(collection).or_default().extend(rows);
@@ -150,9 +145,7 @@ pub fn last_of(recent: &[Recent], session: &Session) -> Option<Record> {
 
 /// What became of a write.
 pub enum Outcome {
-    /// Something was written.
     Done(Vec<u8>),
-    /// Nothing was.
     Nothing(Vec<u8>),
 }
 

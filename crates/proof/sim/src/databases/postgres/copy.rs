@@ -11,7 +11,6 @@ use super::{
     wire::Reader,
 };
 
-/// Columns of the ledger.
 const COLUMNS: u16 = 2;
 
 impl Session {

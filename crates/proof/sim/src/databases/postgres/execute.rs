@@ -12,7 +12,6 @@ use super::{
     values::{Type, Value},
 };
 
-/// How a statement ended.
 pub(super) struct Done {
     pub(super) rows: VecDeque<Vec<Value>>,
     /// The word that CommandComplete tells.

@@ -7,7 +7,6 @@ use super::{
     words::Words,
 };
 
-/// A SELECT or an INSERT.
 pub(super) fn query(words: &mut Words<'_>) -> Option<Node> {
     if words.words("insert into") {
         let table = words.table()?;
@@ -129,7 +128,6 @@ fn primary(words: &mut Words<'_>) -> Option<Expression> {
     }
 }
 
-/// The name of a type.
 pub(super) fn type_name(words: &mut Words<'_>) -> Option<Type> {
     let name = words.name()?;
     let name = if name == "pg_catalog" && words.symbol('.') { words.name()? } else { name };

@@ -18,7 +18,6 @@ fn too_short() -> Failure {
 }
 
 impl Session {
-    /// A Parse.
     pub(super) fn parse(&mut self, body: &[u8]) -> Result<(), Failure> {
         let mut reader = Reader(body);
         let (name, text) = (reader.text().ok_or_else(too_short)?, reader.text().ok_or_else(too_short)?);
@@ -66,7 +65,6 @@ impl Session {
         self.statements.get(name).cloned().ok_or_else(missing)
     }
 
-    /// A Bind.
     pub(super) fn bind(&mut self, body: &[u8]) -> Result<(), Failure> {
         let mut reader = Reader(body);
         let (portal, name) = (reader.text().ok_or_else(too_short)?, reader.text().ok_or_else(too_short)?);
@@ -187,7 +185,6 @@ impl Session {
         Ok(())
     }
 
-    /// An Execute.
     pub(super) fn execute_message(&mut self, body: &[u8]) -> Result<(), Failure> {
         let mut reader = Reader(body);
         let name = self.decode(reader.text().ok_or_else(too_short)?)?;
@@ -294,7 +291,6 @@ impl Session {
         Ok(())
     }
 
-    /// A Sync.
     pub(super) fn sync(&mut self, shared: &mut Shared) {
         self.finish(shared);
         self.ready();

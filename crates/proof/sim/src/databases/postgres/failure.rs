@@ -1,8 +1,8 @@
-//! What goes wrong, as PostgreSQL words it: an ErrorResponse, or a NoticeResponse where it is only told. It knows no session.
+//! What goes wrong, as PostgreSQL words it: an ErrorResponse, or a NoticeResponse where it is only told. It knows no
+//! session.
 
 use super::wire::message;
 
-/// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Severity {
     Warning,

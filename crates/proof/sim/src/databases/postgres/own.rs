@@ -1,5 +1,5 @@
-//! Texts of Poolhouse's own that are more than the model's SQL: they are known by how they begin, and only what rules their answers is
-//! read out of them.
+//! Texts of Poolhouse's own that are more than the model's SQL: they are known by how they begin, and only what rules
+//! their answers is read out of them.
 
 use super::{
     sql::{Node, Statements},

@@ -1,10 +1,10 @@
-//! Run-time parameters that the model knows: what they may be set to, how PostgreSQL spells it, and who may. It knows no session.
+//! Run-time parameters that the model knows: what they may be set to, how PostgreSQL spells it, and who may. It knows
+//! no session.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use super::{failure::Failure, values::read_bool};
 
-/// A parameter.
 pub(super) struct Parameter {
     pub(super) name: &'static str,
     pub(super) default: &'static str,
@@ -235,7 +235,8 @@ fn in_range(
     }
 }
 
-/// A DateStyle in PostgreSQL's spelling; an error tells the word that is not known, or that words contradict each other.
+/// A DateStyle in PostgreSQL's spelling; an error tells the word that is not known, or that words contradict each
+/// other.
 fn date_style(value: &str, now: &str) -> Result<String, Option<String>> {
     let (mut style, mut order) = now.split_once(", ").unwrap_or((now, "MDY"));
     let (mut styled, mut ordered) = (None, None);

@@ -52,7 +52,6 @@ impl Read {
 }
 
 impl Session {
-    /// A Query.
     pub(super) fn query(&mut self, shared: &mut Shared, body: &[u8]) {
         self.start();
         self.statements.remove("");

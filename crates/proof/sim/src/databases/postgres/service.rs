@@ -13,7 +13,6 @@ use super::{
 };
 
 impl Session {
-    /// Procedural code.
     pub(super) fn procedure(&mut self, shared: &mut Shared, steps: &[Procedural]) -> Result<Done, Stop> {
         for step in steps {
             match step {

@@ -1,4 +1,5 @@
-//! What a session has: its settings, statements, portals, temporary tables and channels, and its transaction. It knows no messages.
+//! What a session has: its settings, statements, portals, temporary tables and channels, and its transaction. It knows
+//! no messages.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,11 +26,9 @@ pub(super) enum Stage {
     /// Nobody has logged in yet.
     Start,
     Ready,
-    /// It is to be closed.
     Over,
 }
 
-/// A prepared statement.
 #[derive(Clone)]
 pub(super) struct Prepared {
     /// `None`: an empty one.
@@ -40,7 +39,6 @@ pub(super) struct Prepared {
     pub(super) from_sql: bool,
 }
 
-/// A portal, or a cursor.
 pub(super) struct Portal {
     pub(super) statement: Option<Rc<Statement>>,
     pub(super) arguments: Vec<Value>,
@@ -52,12 +50,12 @@ pub(super) struct Portal {
     pub(super) done: bool,
     /// It is to outlive its transaction.
     pub(super) hold: bool,
-    /// It has outlived it.
     pub(super) held: bool,
 }
 
 impl Portal {
-    /// That of a statement of a text, which runs once. Where it fails within a transaction, it is there to the end of that.
+    /// That of a statement of a text, which runs once. Where it fails within a transaction, it is there to the end of
+    /// that.
     pub(super) fn spent(statement: &Rc<Statement>, columns: Option<Vec<Column>>) -> Self {
         let statement = Some(statement.clone());
         let (arguments, formats) = (Vec::new(), Vec::new());
@@ -78,7 +76,6 @@ pub(super) enum Block {
     Failed,
 }
 
-/// A temporary table.
 pub(super) type Temps = BTreeMap<String, Vec<String>>;
 
 /// A change of what is listened to.
@@ -102,7 +99,6 @@ struct Savepoint {
     portals: Vec<String>,
 }
 
-/// A transaction.
 #[derive(Default)]
 pub(super) struct Transaction {
     temps: Temps,
@@ -129,7 +125,6 @@ pub(super) enum Wait {
     },
 }
 
-/// What it is at.
 pub(super) enum Running {
     Query(Query),
     /// With what has been computed of it.
@@ -178,7 +173,6 @@ pub(super) struct Session {
     pub(super) database: String,
     pub(super) user: String,
     pub(super) input: Vec<u8>,
-    /// Not sent yet.
     pub(super) buffer: Vec<u8>,
     pub(super) output: Vec<u8>,
     pub(super) now: Duration,
@@ -357,7 +351,6 @@ impl Session {
         (self.block, self.pipelining) = (Block::Idle, false);
     }
 
-    /// Something went wrong.
     pub(super) fn abort(&mut self, shared: &mut Shared) {
         self.statement_since = None;
         match self.block {

@@ -166,7 +166,6 @@ impl Settings {
         self.set(name, Some(&value), local)
     }
 
-    /// RESET ALL.
     pub(super) fn reset_all(&mut self) {
         self.change();
         for values in [&mut self.now, &mut self.lasting] {
@@ -189,7 +188,6 @@ impl Settings {
         }
     }
 
-    /// It has not.
     pub(super) fn roll_back(&mut self) {
         if let Some(before) = self.before.take() {
             self.touch();

@@ -1,10 +1,10 @@
-//! What all sessions share: the ledger, sequences, advisory locks, and notifications on their way. It knows no session but by its number.
+//! What all sessions share: the ledger, sequences, advisory locks, and notifications on their way. It knows no session
+//! but by its number.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::super::Connection;
 
-/// A row of the ledger.
 struct Row {
     database: String,
     who: String,
@@ -102,12 +102,10 @@ impl Shared {
         true
     }
 
-    /// Waits for a lock.
     pub(super) fn queue(&mut self, by: Connection, key: &Key, of_transaction: bool) {
         self.locks.entry(key.clone()).or_default().queue.push_back((by, of_transaction));
     }
 
-    /// Waits no more.
     pub(super) fn leave_queues(&mut self, by: Connection) {
         self.locks.values_mut().for_each(|lock| lock.queue.retain(|(other, _)| *other != by));
         self.granted.retain(|other| *other != by);

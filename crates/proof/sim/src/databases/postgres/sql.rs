@@ -1,4 +1,5 @@
-//! What statements there are: the part of SQL that the model understands. How they are read is told in `reading`, what they do in `execute`.
+//! What statements there are: the part of SQL that the model understands. How they are read is told in `reading`, what
+//! they do in `execute`.
 
 use std::rc::Rc;
 
@@ -19,7 +20,6 @@ impl Statement {
     }
 }
 
-/// What it does.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Node {
     Begin {
@@ -148,7 +148,6 @@ pub(super) struct Item {
     pub(super) name: String,
 }
 
-/// A SELECT from a table.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Read {
     pub(super) table: Name,

@@ -1,4 +1,5 @@
-//! What happens to a session by itself, or because of others: sleeps end, locks are got, time-outs pass, statements are cancelled.
+//! What happens to a session by itself, or because of others: sleeps end, locks are got, time-outs pass, statements are
+//! cancelled.
 
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use super::{
 /// After how long a wait for a lock is suspected to be one for itself.
 const DEADLOCK: Duration = Duration::from_secs(1);
 
-/// What is due.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Lock,
@@ -23,7 +23,6 @@ enum Event {
 }
 
 impl Session {
-    /// When something is due.
     pub(super) fn due(&self) -> Option<Duration> {
         self.next().map(|(when, _)| when)
     }
@@ -55,7 +54,6 @@ impl Session {
         events.into_iter().min()
     }
 
-    /// Does what is due now.
     pub(super) fn tick(&mut self, shared: &mut Shared) {
         let Some((_, event)) = self.next().filter(|(when, _)| *when <= self.now) else { return };
         match event {

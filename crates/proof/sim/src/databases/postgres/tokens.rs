@@ -5,7 +5,6 @@ use super::failure::Failure;
 /// Longest name in bytes; what is longer is cut off.
 const MAX_NAME: usize = 63;
 
-/// What a token is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A key word or a name, in small letters.
@@ -30,11 +29,11 @@ pub(super) struct Token {
     pub(super) end: usize,
 }
 
-/// The tokens of a text.
 #[derive(Default, Debug)]
 pub(super) struct Tokens {
     pub(super) list: Vec<Token>,
-    /// Where texts stand that have a backslash which acts only because of a setting, and what follows the first of them.
+    /// Where texts stand that have a backslash which acts only because of a setting, and what follows the first of
+    /// them.
     pub(super) odd: Vec<(usize, char)>,
 }
 

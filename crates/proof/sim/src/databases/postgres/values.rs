@@ -171,7 +171,6 @@ pub(super) fn read_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// A column of an answer.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Column {
     pub(super) name: String,

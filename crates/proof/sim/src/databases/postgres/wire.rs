@@ -1,4 +1,5 @@
-//! Messages of the protocol as bytes: reading those of a client, writing those of a server. It knows nothing of what they mean.
+//! Messages of the protocol as bytes: reading those of a client, writing those of a server. It knows nothing of what
+//! they mean.
 
 /// Bytes before the body of a message: kind and length.
 const HEADER: usize = 5;

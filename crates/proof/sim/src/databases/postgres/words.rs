@@ -49,7 +49,6 @@ impl Words<'_> {
         found
     }
 
-    /// A name, quoted or not.
     pub(super) fn name(&mut self) -> Option<String> {
         let (Kind::Word(name) | Kind::Quoted(name)) = self.peek()? else { return None };
         let name = name.clone();

@@ -1,4 +1,5 @@
-//! Whether a command is carried out now, is kept for later, or is refused. It knows of a command only what the table says.
+//! Whether a command is carried out now, is kept for later, or is refused. It knows of a command only what the table
+//! says.
 
 use super::{
     Connection, Redis,

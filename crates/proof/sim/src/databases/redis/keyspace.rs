@@ -15,7 +15,6 @@ pub type List = VecDeque<Vec<u8>>;
 pub type Hash = Vec<(Vec<u8>, Vec<u8>)>;
 pub type Set = BTreeSet<Vec<u8>>;
 
-/// What a key holds.
 pub enum Value {
     Text(Text),
     List(List),
@@ -24,7 +23,6 @@ pub enum Value {
 }
 
 impl Value {
-    /// What TYPE calls it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -35,7 +33,6 @@ impl Value {
     }
 }
 
-/// A kind of value.
 pub trait Kind: Default {
     fn of(value: &Value) -> Option<&Self>;
     fn of_mut(value: &mut Value) -> Option<&mut Self>;
@@ -71,7 +68,6 @@ struct Entry {
     deadline: Option<u64>,
 }
 
-/// All databases.
 pub struct Keyspace {
     databases: Vec<BTreeMap<Vec<u8>, Entry>>,
     /// What ends when.

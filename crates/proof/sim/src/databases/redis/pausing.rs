@@ -1,10 +1,10 @@
-//! CLIENT PAUSE: for some time all commands, or those that write, are held up; then they are carried out in the order in which they came.
+//! CLIENT PAUSE: for some time all commands, or those that write, are held up; then they are carried out in the order
+//! in which they came.
 
 use std::time::Duration;
 
 use super::{Connection, Done, Redis, Refusal, Reply, numbers::milliseconds};
 
-/// Commands are held up.
 pub struct Pause {
     pub until: Duration,
     /// All of them; otherwise those that write.

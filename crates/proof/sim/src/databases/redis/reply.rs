@@ -38,7 +38,6 @@ pub fn printable(said: &[u8], most: usize) -> &[u8] {
     &said[..said.iter().position(|&byte| byte == 0).unwrap_or(said.len())]
 }
 
-/// A reply, or several.
 pub struct Reply {
     pub bytes: Vec<u8>,
     /// 2 or 3.
@@ -78,7 +77,6 @@ impl Reply {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// A text, or nothing.
     pub fn maybe(&mut self, text: Option<&Vec<u8>>) {
         match text {
             Some(text) => self.text(text),
@@ -86,7 +84,6 @@ impl Reply {
         }
     }
 
-    /// A text for people.
     pub fn verbatim(&mut self, text: &str) {
         match self.version {
             2 => self.text(text),
@@ -109,7 +106,6 @@ impl Reply {
         self.head('*', length as i64);
     }
 
-    /// So many pairs follow.
     pub fn map(&mut self, pairs: usize) {
         match self.version {
             2 => self.array(2 * pairs),

@@ -1,16 +1,14 @@
-//! What a client's bytes ask: commands as arrays or as lines, and what is wrong with them, in the words of Redis. It knows no commands.
+//! What a client's bytes ask: commands as arrays or as lines, and what is wrong with them, in the words of Redis. It
+//! knows no commands.
 
 use super::{numbers::integer, reply::Refusal};
 
-/// Longest line.
 const MAX_LINE: usize = 64 * 1024;
-/// Longest argument.
 const MAX_ARGUMENT: i64 = 512 << 20;
 
 /// What stands at the beginning of the bytes.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Not enough to be told.
     Incomplete,
     /// So many bytes that ask for these words; none: for nothing.
     Command(usize, Vec<Vec<u8>>),

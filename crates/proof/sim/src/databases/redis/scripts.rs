@@ -1,5 +1,5 @@
-//! Scripts: three are known by heart, one of which does not end. While it runs nobody is heard for five seconds; after that everybody is
-//! told that the server is busy, until somebody ends it.
+//! Scripts: three are known by heart, one of which does not end. While it runs nobody is heard for five seconds; after
+//! that everybody is told that the server is busy, until somebody ends it.
 
 use std::time::Duration;
 
@@ -11,12 +11,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NOT_BUSY: &str = "NOTBUSY No scripts in execution right now.";
 const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
-/// A script that runs.
 pub struct Running {
-    /// Whose it is.
     pub me: Connection,
     since: Duration,
-    /// Others are heard.
     busy: bool,
     /// It ends as soon as everybody has been heard.
     pub killed: bool,
@@ -113,7 +110,6 @@ impl Redis {
         Ok(())
     }
 
-    /// Nobody is heard.
     pub(super) fn is_frozen(&self) -> bool {
         self.running.as_ref().is_some_and(|running| !running.busy)
     }
@@ -221,7 +217,6 @@ impl Redis {
     }
 }
 
-/// The keys of a script.
 fn keys(words: &[Vec<u8>]) -> Result<&[Vec<u8>], Refusal> {
     match required(&words[2])? {
         count if count > words.len() as i64 - 3 => {

@@ -8,7 +8,6 @@ use std::{
 /// A command's name and arguments.
 pub type Words = Vec<Vec<u8>>;
 
-/// One end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     Left,
@@ -18,12 +17,17 @@ pub enum End {
 /// What a connection waits for before it goes on.
 pub enum Blocked {
     /// That there is something in one of these lists, to be taken from this end, and put into another list perhaps.
-    Pop { from: End, to: Option<(Vec<u8>, End)>, until: Option<Duration> },
+    Pop {
+        from: End,
+        to: Option<(Vec<u8>, End)>,
+        until: Option<Duration>,
+    },
     /// Replicas, of which there are none.
-    Wait { until: Option<Duration> },
+    Wait {
+        until: Option<Duration>,
+    },
     /// That clients are not held up any more.
     Postponed,
-    /// The end of its script.
     Script,
 }
 
@@ -41,9 +45,7 @@ impl Blocked {
 #[derive(Default)]
 pub struct Queue {
     pub commands: VecDeque<Words>,
-    /// One of them writes.
     pub writes: bool,
-    /// One was refused.
     pub broken: bool,
 }
 
@@ -53,7 +55,6 @@ pub struct Watched {
     pub key: Vec<u8>,
 }
 
-/// CLIENT REPLY.
 #[derive(Default)]
 pub struct Silence {
     pub off: bool,
@@ -74,7 +75,6 @@ pub struct Tracking {
     pub caching: Option<bool>,
 }
 
-/// A connection.
 #[derive(Default)]
 pub struct Session {
     /// What has not been read.

@@ -5,7 +5,6 @@ use super::{
     reply::{Done, Refusal, Reply, printable},
 };
 
-/// It changes keys.
 pub const WRITES: u8 = 1;
 /// Who has not logged in may say it.
 pub const FREE: u8 = 2;
@@ -20,7 +19,6 @@ pub const REPLICATES: u8 = 32;
 /// It reads keys, and changes none.
 pub const READS: u8 = 64;
 
-/// A command.
 pub struct Spec {
     pub name: &'static str,
     /// How many words it has, its name included; negative: at least so many.

@@ -1,5 +1,5 @@
-//! CLIENT TRACKING: connections are told when keys change that they have read, or whose names begin in a certain way. Of redirection
-//! only the books are kept: nobody is told anything by it.
+//! CLIENT TRACKING: connections are told when keys change that they have read, or whose names begin in a certain way.
+//! Of redirection only the books are kept: nobody is told anything by it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,6 @@ impl Redis {
         }
     }
 
-    /// A key has changed.
     pub(super) fn invalidate(&mut self, key: &[u8]) {
         let by = self.at_work;
         if self.sessions.values().any(|session| session.tracking.as_ref().is_some_and(|tracking| tracking.options[0])) {
@@ -65,7 +64,6 @@ impl Redis {
         }
     }
 
-    /// All keys have gone.
     pub(super) fn invalidate_all(&mut self) {
         self.invalidations.readers.clear();
         let trackers = self.sessions.iter().filter(|(_, session)| session.tracking.is_some());

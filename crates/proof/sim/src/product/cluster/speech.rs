@@ -8,7 +8,6 @@ use crate::{
     random::Rng,
 };
 
-/// A player's voice.
 pub(super) struct Voice {
     number: usize,
     /// Its keys change after a fault, when it is not known what became of its last writes.

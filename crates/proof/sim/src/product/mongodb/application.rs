@@ -1,6 +1,6 @@
-//! An application with a driver: up to three connections, of which each command takes any, and one thing after the other.
-//! It repeats what the drivers' specifications let be repeated ("Retryable Writes", "Transactions", "Load Balancers"),
-//! and judges what it is answered and what the database has.
+//! An application with a driver: up to three connections, of which each command takes any, and one thing after the
+//! other. It repeats what the drivers' specifications let be repeated ("Retryable Writes", "Transactions", "Load
+//! Balancers"), and judges what it is answered and what the database has.
 
 mod answer;
 mod court;
@@ -57,7 +57,6 @@ pub struct Traits {
     /// It believes that a load balancer stands between.
     pub balanced: bool,
     pub kind: Kind,
-    /// Things that it does.
     pub tasks: u64,
     /// Around how long it waits from one to the next.
     pub pause: Duration,
@@ -69,7 +68,6 @@ pub struct Traits {
     pub session_of: usize,
 }
 
-/// See the file's head.
 pub struct Application {
     traits: Traits,
     rng: Rng,

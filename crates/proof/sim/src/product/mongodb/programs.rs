@@ -13,7 +13,6 @@ const NO_CURSOR: i64 = 77;
 /// Open cursors of a player at most.
 const MAX_CURSORS: usize = 6;
 
-/// An open cursor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cursor {
     /// Its id at the reference.
@@ -23,10 +22,8 @@ pub struct Cursor {
     pub collection: String,
 }
 
-/// What was asked last.
 #[derive(Clone, Default, Debug)]
 pub struct Asked {
-    /// The id of the request.
     pub id: i32,
     /// As the product is told it.
     pub bytes: Vec<u8>,
@@ -41,11 +38,9 @@ pub struct Asked {
     pub reads: Option<Cursor>,
     /// How many cursors it closes.
     pub closes: usize,
-    /// Nobody answers it.
     pub silent: bool,
     /// It names a cursor that there is not.
     pub knows_better: bool,
-    /// It was asked twice.
     pub again: bool,
     /// Whether an attempt was carried out is not known.
     pub unknown: bool,
@@ -100,7 +95,6 @@ impl Programs {
         format!("{}of{}", self.last_row, self.number)
     }
 
-    /// What it says first.
     pub fn hello(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
         self.life += 1;
         self.greeting(rng)

@@ -31,7 +31,6 @@ const NOT_DONE: [&str; 5] = [
     "Poolhouse: no host of MongoDB",
 ];
 
-/// A player's voice.
 pub struct Voice {
     programs: Programs,
     /// It speaks with one of these.

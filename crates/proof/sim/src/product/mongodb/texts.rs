@@ -22,7 +22,6 @@ const HELLO: [&str; 15] = [
     "electionId",
 ];
 
-/// An answer as a text.
 pub fn text(answer: Document<'_>) -> Result<String, Malformed> {
     let mut text = String::new();
     if answer.get("maxWireVersion")?.is_some() {

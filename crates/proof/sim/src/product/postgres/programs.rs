@@ -1,11 +1,11 @@
-//! What a player asks of PostgreSQL: random requests that touch nobody else's things, so that its own database knows every answer.
+//! What a player asks of PostgreSQL: random requests that touch nobody else's things, so that its own database knows
+//! every answer.
 
 use crate::{product::player::Request, random::Rng};
 
 /// The requests of one player.
 pub(super) struct Programs {
     number: usize,
-    /// As whom it logs in.
     user: &'static str,
     pins: bool,
     /// Its name changes after a fault, when it is not known what became of its last rows.
@@ -110,7 +110,6 @@ impl Programs {
         parameters
     }
 
-    /// What it asks next.
     pub(super) fn next(&mut self, rng: &mut Rng) -> Request {
         if rng.percent(if self.parsed { 60 } else { 4 }) {
             return one(self.unnamed(rng));
@@ -345,8 +344,8 @@ impl Programs {
                 _ => format!("SELECT 'text {} of {}'", self.fresh(), self.number),
             };
             let arguments: &[&str] = if sql.contains("$1") { &["bound"] } else { &[] };
-            // A row is there once, and what has a name may be executed again. Where a client has two names for one text, errors
-            // tell either.
+            // A row is there once, and what has a name may be executed again. Where a client has two names for one
+            // text, errors tell either.
             let named = if sql.starts_with("INSERT") { "SELECT 'named'" } else { &*sql };
             let named = if name == "a" { named.to_owned() } else { format!("{named} ") };
             bytes.extend(match rng.below(20) {

@@ -1,4 +1,5 @@
-//! PostgreSQL as a player speaks it: how messages are cut, what of them is compared, and which rows must be in the ledger.
+//! PostgreSQL as a player speaks it: how messages are cut, what of them is compared, and which rows must be in the
+//! ledger.
 
 use super::programs::{Programs, message};
 use crate::{
@@ -7,7 +8,6 @@ use crate::{
     random::Rng,
 };
 
-/// A player's voice.
 pub(super) struct Voice {
     programs: Programs,
     /// The key for cancel requests, of the present connection.
@@ -114,7 +114,8 @@ impl Speech for Voice {
         messages.extend(end);
     }
 
-    /// A statement that is to be parsed first, in a failed transaction, is refused for that and not for what is wrong with its Bind.
+    /// A statement that is to be parsed first, in a failed transaction, is refused for that and not for what is wrong
+    /// with its Bind.
     fn is_as_good(&self, expected: &Message, got: &Message, _: bool) -> bool {
         expected.text.starts_with(b"E ERROR") && got.text.starts_with(b"E ERROR 25P02")
     }

@@ -1,4 +1,5 @@
-//! What a player asks of Redis: random commands that touch nobody else's keys and channels, so that its own database knows every answer.
+//! What a player asks of Redis: random commands that touch nobody else's keys and channels, so that its own database
+//! knows every answer.
 
 use crate::{product::player::Request, random::Rng};
 
@@ -8,11 +9,11 @@ pub(super) struct Programs {
     /// Its keys change after a fault, when it is not known what became of its last commands.
     alias: u32,
     next_row: u32,
-    /// It may subscribe in this life: in RESP2 little else is possible then. No transactions: subscriptions cannot change in these here.
+    /// It may subscribe in this life: in RESP2 little else is possible then. No transactions: subscriptions cannot
+    /// change in these here.
     subscribes: bool,
     /// It is subscribed to its channel.
     listening: bool,
-    /// MULTI is open.
     queueing: bool,
     /// Rows that are in its list for certain.
     pub(super) acknowledged: Vec<Vec<u8>>,
@@ -53,7 +54,6 @@ impl Programs {
         self.acknowledged.clear();
     }
 
-    /// What it says first.
     pub(super) fn begin(&mut self, rng: &mut Rng) -> Request {
         self.queueing = false;
         self.listening = false;
@@ -62,7 +62,6 @@ impl Programs {
         one(if resp3 { command(&["HELLO", "3"]) } else { command(&["PING"]) })
     }
 
-    /// What it asks next.
     pub(super) fn next(&mut self, rng: &mut Rng) -> Request {
         let mut request = Request::default();
         let many = if rng.percent(25) { 2 + rng.below(6) } else { 1 };

@@ -7,7 +7,6 @@ use crate::{
     random::Rng,
 };
 
-/// A player's voice.
 pub(super) struct Voice {
     programs: Programs,
 }
@@ -104,7 +103,8 @@ impl Speech for Voice {
 
     fn sort_opening(&self, _: &mut Vec<Message>) {}
 
-    /// While subscriptions are restored after a fault, PUBLISH counts those who have theirs already, or a server that is lost and does not know it.
+    /// While subscriptions are restored after a fault, PUBLISH counts those who have theirs already, or a server that
+    /// is lost and does not know it.
     fn is_as_good(&self, expected: &Message, got: &Message, hurt: bool) -> bool {
         hurt && expected.text == b":1\r\n" && (got.text == b":0\r\n" || got.text == b":2\r\n")
     }

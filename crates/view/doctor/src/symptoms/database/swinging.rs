@@ -1,4 +1,5 @@
-//! An application's pool closes idle connections, and makes them again for the next burst. Seen only where a window has several of both.
+//! An application's pool closes idle connections, and makes them again for the next burst. Seen only where a window has
+//! several of both.
 
 use super::{Verdict, time};
 use crate::{

@@ -1,6 +1,6 @@
-//! Connections of a driver's own pool that are taken and do not come back, throughout the window or from some time in it on: a leak grows, too. By
-//! Little's law those who give connections back have as many at a time as come back in a second, times the seconds that each was taken. Others are
-//! not given back, or not yet.
+//! Connections of a driver's own pool that are taken and do not come back, throughout the window or from some time in
+//! it on: a leak grows, too. By Little's law those who give connections back have as many at a time as come back in a
+//! second, times the seconds that each was taken. Others are not given back, or not yet.
 
 use admin_api::Pooler;
 
@@ -18,7 +18,8 @@ const LEAST_KEPT: f64 = 2.0;
 const ENDLESS_S: f64 = 300.0;
 /// Into so many parts the window is cut to find since when.
 const PARTS: usize = 20;
-/// What is not given back since some time in the window has been taken for so many times as long as a use lasts, at least: else it may be a use.
+/// What is not given back since some time in the window has been taken for so many times as long as a use lasts, at
+/// least: else it may be a use.
 const USES: f64 = 4.0;
 /// And at so many looks, at least: fewer may each have met a burst.
 const LOOKS: usize = 8;
@@ -38,7 +39,6 @@ struct Kept {
     back: u64,
 }
 
-/// See the module.
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let failed: u64 = pool.change.failed.values().fold(0, |sum, count| sum.saturating_add(*count));
     let waiting = pool.share(|step| step.waiters > 0);
@@ -104,8 +104,8 @@ fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>) -> Verdict {
     })
 }
 
-/// The longest time up to the end for all of which half of the pool is not given back; as long as waits have to last, at least. While there is no
-/// connection nobody keeps one: what was before does not count.
+/// The longest time up to the end for all of which half of the pool is not given back; as long as waits have to last,
+/// at least. While there is no connection nobody keeps one: what was before does not count.
 fn kept(pool: &PoolWindow<'_>) -> Option<Kept> {
     let up = pool.course.iter().rposition(|step| step.is_down).map_or(0, |down| down + 1);
     let steps = &pool.course[up..];

@@ -1,5 +1,5 @@
-//! Far more connections are kept than ever have work, and they take up what the database allows; or it refuses some although those that it has
-//! do work.
+//! Far more connections are kept than ever have work, and they take up what the database allows; or it refuses some
+//! although those that it has do work.
 
 use super::{Verdict, busy, percent, time};
 use crate::{

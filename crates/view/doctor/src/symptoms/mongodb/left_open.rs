@@ -15,8 +15,8 @@ const OF_ALL: f64 = 0.5;
 const AT_LOOKS: f64 = 0.3;
 /// Of transactions that are open: the share that has none.
 const PAUSING: f64 = 0.5;
-/// Of pauses that were seen, the share that had gone on for 0.1 s: where each lasts for 200 ms, that is half of them; where a transaction has many
-/// short ones, none.
+/// Of pauses that were seen, the share that had gone on for 0.1 s: where each lasts for 200 ms, that is half of them;
+/// where a transaction has many short ones, none.
 const LASTING: f64 = 0.3;
 /// One that pauses alone is no habit: somebody works by hand.
 const ALONE: f64 = 1.5;
@@ -41,7 +41,8 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
         return leak(window, throughout, (started, ended));
     }
     let seconds = window.lasts().as_secs_f64().max(1e-3);
-    // By Little's law: how many pause at a time, over how many come in that time, is how long each pauses, all its pauses together.
+    // By Little's law: how many pause at a time, over how many come in that time, is how long each pauses, all its
+    // pauses together.
     let pause = inactive / (started.max(1) as f64 / seconds) * 1e3;
     let is_long = match (window.has_lists(), sums.pauses) {
         // All that were looked at twice had just begun: nobody knows.

@@ -1,5 +1,5 @@
-//! Drivers' pools close idle connections, and make them again for the next burst. Seen only where a window has several of both, and little else is
-//! asked in between: the server does not tell for how long a connection has been idle.
+//! Drivers' pools close idle connections, and make them again for the next burst. Seen only where a window has several
+//! of both, and little else is asked in between: the server does not tell for how long a connection has been idle.
 
 use super::{Verdict, made, most_coming, time};
 use crate::{

@@ -14,7 +14,8 @@ const A_COMMAND: f64 = 0.3;
 const ARRIVING: f64 = 0.3;
 /// The share of those that came that may have stayed.
 const STAYED: f64 = 0.5;
-/// Commands that a connection makes for itself, before its client asks for anything: a login, and two that say which library it is.
+/// Commands that a connection makes for itself, before its client asks for anything: a login, and two that say which
+/// library it is.
 const OWN: u64 = 3;
 /// Commands of the one who looks, for each look.
 const OF_A_LOOK: u64 = 2;

@@ -1,4 +1,5 @@
-//! Hardly any room is left for connections, or none: because far more are kept than have work, or because those that are there do work.
+//! Hardly any room is left for connections, or none: because far more are kept than have work, or because those that
+//! are there do work.
 
 use super::{Verdict, percent, time};
 use crate::{

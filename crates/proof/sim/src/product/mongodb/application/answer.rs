@@ -18,12 +18,13 @@ const NOT_DONE: [&str; 7] = [
     "Poolhouse: the primary at which",
 ];
 
-/// See the file's head.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// It was carried out: the rows of a batch, and the id of the cursor.
-    Done { batch: Vec<String>, cursor: i64 },
-    /// It was refused.
+    Done {
+        batch: Vec<String>,
+        cursor: i64,
+    },
     Refused(Refusal),
     /// The connection ended first.
     Lost(String),

@@ -13,7 +13,6 @@ use crate::{
     random::Rng,
 };
 
-/// What is around a task.
 pub struct Court<'a> {
     pub judge: &'a mut Judge,
     pub real: &'a MongoDb,
@@ -25,11 +24,9 @@ pub struct Court<'a> {
     pub last_number: &'a mut i64,
 }
 
-/// How it goes on.
 pub enum Next {
     /// With the next command, after a while.
     Ask(Duration),
-    /// It is done with.
     Over,
 }
 

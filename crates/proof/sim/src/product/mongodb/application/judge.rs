@@ -5,7 +5,6 @@ use crate::databases::mongodb::{MongoDb, Whereabouts};
 /// A collection and what is written there.
 pub type Row = (String, String);
 
-/// See the file's head.
 #[derive(Default)]
 pub struct Judge {
     /// Acknowledged by a majority: nothing may lose them.
@@ -23,7 +22,6 @@ impl Judge {
         self.sure.extend(rows);
     }
 
-    /// A primary has it.
     pub fn acknowledge_quickly(&mut self, row: Row) {
         self.quick.push(row);
     }
@@ -49,7 +47,6 @@ impl Judge {
         assert!(too_many.is_none(), "a transaction reads {too_many:?} in {collection}, which nobody has written");
     }
 
-    /// What the database has.
     pub fn check(&self, real: &MongoDb) {
         let at = |(collection, row): &Row| real.whereabouts(collection, row);
         for row in &self.sure {

@@ -1,5 +1,5 @@
-//! A session that ends, as its driver says it: with `endSessions`, which is answered at once, or with `killSessions`, behind whose answer
-//! nothing of it is open at any host.
+//! A session that ends, as its driver says it: with `endSessions`, which is answered at once, or with `killSessions`,
+//! behind whose answer nothing of it is open at any host.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::{
     court::{Court, Next},
 };
 
-/// Looks until hosts have heard of the end of a session, at most; an upstream that is asked for something else may take as long.
+/// Looks until hosts have heard of the end of a session, at most; an upstream that is asked for something else may take
+/// as long.
 const MAX_LOOKS: u32 = 300;
 
-/// See the file's head.
 pub struct Leave {
     user: usize,
     session: [u8; 16],

@@ -12,7 +12,6 @@ use crate::network::{EndId, Network};
 /// The id of the greeting.
 const GREETING: i32 = 5;
 
-/// See the file's head.
 pub struct Link {
     pub end: EndId,
     phase: Phase,
@@ -29,9 +28,7 @@ enum Phase {
 
 /// What a connection has come to.
 pub enum Event {
-    /// It may carry commands.
     Ready,
-    /// A message, whole.
     Message(Vec<u8>),
     /// It is over, for this reason.
     Lost(String),

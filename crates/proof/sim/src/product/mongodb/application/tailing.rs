@@ -12,7 +12,6 @@ use super::{
 /// How often it asks again when too many wait already.
 const MAX_REFUSED: u32 = 500;
 
-/// See the file's head.
 pub struct Tailing {
     collection: String,
     mode: &'static str,

@@ -15,7 +15,6 @@ use super::{
     write::Write,
 };
 
-/// See the file's head.
 pub enum Task {
     Write(Write),
     Transaction(Transaction),
@@ -54,7 +53,6 @@ impl Task {
         }
     }
 
-    /// Takes what came of it.
     pub fn take(&mut self, outcome: Outcome, court: &mut Court<'_>) -> Next {
         match self {
             Self::Write(write) => write.take(outcome, court),

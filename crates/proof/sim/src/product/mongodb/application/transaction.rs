@@ -18,15 +18,12 @@ const MAX_BEGUN: u32 = 3;
 /// How often a commit is repeated by the application, each time with its driver's own repetition.
 const MAX_COMMITS: u32 = 6;
 
-/// One of its statements.
 #[derive(Clone, Debug)]
 pub enum Statement {
     Write(Row),
-    /// Reads a collection.
     Read(String),
 }
 
-/// How it is to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     Commit,
@@ -48,7 +45,6 @@ enum Phase {
     },
 }
 
-/// See the file's head.
 pub struct Transaction {
     statements: Vec<Statement>,
     end: End,
@@ -69,7 +65,6 @@ impl Transaction {
         Self { statements, end, sharded, number, phase, begun, tries, unknown: false, committed: false }
     }
 
-    /// A host may know of it.
     pub fn is_begun(&self) -> bool {
         self.phase != Phase::At(0)
     }

@@ -1,5 +1,5 @@
-//! What a connection had open ends with it, for its driver believed in a load balancer. Whoever comes after it asks until
-//! that is seen to.
+//! What a connection had open ends with it, for its driver believed in a load balancer. Whoever comes after it asks
+//! until that is seen to.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use super::{
     court::{Court, Next},
 };
 
-/// See the file's head.
 pub struct Verify {
     pub user: usize,
     pub session: [u8; 16],

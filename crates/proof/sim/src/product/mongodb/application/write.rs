@@ -1,4 +1,5 @@
-//! A write as a driver carries it out: once more if its server knows it from its repetition, and an error is worth that.
+//! A write as a driver carries it out: once more if its server knows it from its repetition, and an error is worth
+//! that.
 
 use mongodb_session::bson::Writer;
 
