@@ -27,11 +27,11 @@ use seam::{
 
 use crate::{
     Redis, Server, Version, Welcome,
-    command::{Kind, Roster, kind},
+    command::{AboutClients, Kind, kind},
     patience::own_time,
     refusal::NO_SERVER,
     resp::{self, Limits, Request},
-    server::Due,
+    server::ReplyKind,
 };
 pub(crate) use lease::{Lease, Purpose};
 use listing::Listing;
@@ -111,7 +111,7 @@ pub struct Client {
     /// Names to subscribe to that are too many to be read at once.
     listing: Option<Listing>,
     /// It has asked who is there.
-    roll: Option<Roster>,
+    roll: Option<AboutClients>,
     /// It wants to let somebody go on with an error.
     unblocks_with_error: bool,
     /// It has let a client go on of which Redis does not know.
@@ -301,7 +301,7 @@ impl Redis {
             && (is_wrong_reset
                 || matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_) | Kind::Subscription(_)))
         {
-            kind = Kind::Keeping;
+            kind = Kind::Pinning;
         }
         if let Some(taken) = self.about_subscriptions(me, client, kind, arguments, out) {
             return taken;
@@ -321,7 +321,7 @@ impl Redis {
             }
             return client.answered_without_server(me, kind, out);
         };
-        let due = self.due_of(client, kind, arguments);
+        let due = self.reply_kind(client, kind, arguments);
         client.note(me, tag, server, kind, due, out);
         match (ruled_out, form) {
             (Some(why), _) => out.insert(Peer::Server(tag), |to| resp::command(to, &[why.as_bytes()])),
@@ -350,7 +350,7 @@ impl Redis {
             Lease::None if client.is_to_seek() => None,
             Lease::None => {
                 // While Redis is busy with a script, it lets nobody into another database than the first.
-                let database = if kind == Kind::Rescue { 0 } else { client.database };
+                let database = if kind == Kind::Control { 0 } else { client.database };
                 match self.pool_of(client, database) {
                     Ok(pool) => {
                         let lease = match kind {
@@ -404,20 +404,22 @@ impl Redis {
     }
 
     /// What comes with the reply to a command, where its arguments say more of that than its kind.
-    fn due_of(&self, client: &Client, kind: Kind, arguments: &[&[u8]]) -> Due {
+    fn reply_kind(&self, client: &Client, kind: Kind, arguments: &[&[u8]]) -> ReplyKind {
         match (kind, arguments) {
             // More subscribers than Redis knows of are told of what is published, where that can be known.
             (Kind::Publish(topic), [_, name, ..]) if !client.is_bound() => {
                 match self.hubs.more_told(topic, name).unwrap_or(0) {
-                    0 => Due::Plain,
-                    more => Due::More(more),
+                    0 => ReplyKind::Plain,
+                    more => ReplyKind::MoreSubscribers(more),
                 }
             }
-            (Kind::Blocking | Kind::Wait, _) if !client.multi && own_time(arguments).is_none() => Due::Endless,
-            (Kind::Rescue, [name, what, ..]) if name.eq_ignore_ascii_case(b"CLIENT") => {
-                Due::Pause(what.eq_ignore_ascii_case(b"PAUSE"))
+            (Kind::Blocking | Kind::Wait, _) if !client.multi && own_time(arguments).is_none() => {
+                ReplyKind::WithoutTimeout
             }
-            _ => Due::Plain,
+            (Kind::Control, [name, what, ..]) if name.eq_ignore_ascii_case(b"CLIENT") => {
+                ReplyKind::Pause(what.eq_ignore_ascii_case(b"PAUSE"))
+            }
+            _ => ReplyKind::Plain,
         }
     }
 }
@@ -468,7 +470,7 @@ impl Client {
     /// Whether a command of this kind is not for the server that is the client's until its replies have come.
     fn needs_another(&self, kind: Kind) -> bool {
         let lasts = kind.lasts() && !self.lasting && !self.is_bound();
-        self.elsewhere || lasts || matches!(kind, Kind::Keeping | Kind::Wait)
+        self.elsewhere || lasts || matches!(kind, Kind::Pinning | Kind::Wait)
     }
 
     /// Whether it needs this very server for what is to come.
@@ -483,13 +485,21 @@ impl Client {
         out.push(Effect::Lease { client: me, pool, kind });
     }
 
-    /// Keeps the books of a command that goes to its server. `due`: see [`Redis::due_of`].
-    fn note(&mut self, me: ClientTag, tag: ServerTag, server: &mut Server, kind: Kind, due: Due, out: &mut Outbox) {
-        if !self.is_bound() && matches!(kind, Kind::Keeping | Kind::Multi | Kind::Watch) {
+    /// Keeps the books of a command that goes to its server. `due`: see [`Redis::reply_kind`].
+    fn note(
+        &mut self,
+        me: ClientTag,
+        tag: ServerTag,
+        server: &mut Server,
+        kind: Kind,
+        due: ReplyKind,
+        out: &mut Outbox,
+    ) {
+        if !self.is_bound() && matches!(kind, Kind::Pinning | Kind::Multi | Kind::Watch) {
             server.introduce(tag, self.name.as_deref(), out);
         }
         match kind {
-            Kind::Keeping => {
+            Kind::Pinning => {
                 self.keeping = true;
                 server.keep();
                 out.push(Effect::Pinned { server: tag, reason: Some("connection") });
@@ -499,14 +509,16 @@ impl Client {
             // the end of the replication stream: Redis notes where that is after each command of a connection.
             Kind::Wait if !self.multi => {
                 out.insert(Peer::Server(tag), |to| resp::command(to, &[b"PING"]));
-                server.expect(None, Due::Plain);
+                server.expect(None, ReplyKind::Plain);
                 server.expect(Some((me, self.id)), due);
             }
-            Kind::Ending => server.expect(Some((me, self.id)), Due::Ending),
-            Kind::Script => server.expect(Some((me, self.id)), Due::Script),
-            Kind::Multi => server.expect(Some((me, self.id)), Due::Multi),
-            Kind::Watch => server.expect(Some((me, self.id)), Due::Watch),
-            Kind::Audience(topic) if !self.multi => server.expect(Some((me, self.id)), Due::Audience(topic)),
+            Kind::EndTransaction => server.expect(Some((me, self.id)), ReplyKind::EndTransaction),
+            Kind::Script => server.expect(Some((me, self.id)), ReplyKind::Script),
+            Kind::Multi => server.expect(Some((me, self.id)), ReplyKind::Multi),
+            Kind::Watch => server.expect(Some((me, self.id)), ReplyKind::Watch),
+            Kind::SubscriberCount(topic) if !self.multi => {
+                server.expect(Some((me, self.id)), ReplyKind::SubscriberCount(topic))
+            }
             _ => server.expect(Some((me, self.id)), due),
         }
         let blocks = kind == Kind::Blocking && !self.multi;
@@ -523,17 +535,21 @@ impl Client {
 
     /// A reply has come whole, for which this was due. `refused`: nothing has changed by it. True if the server is no
     /// longer needed.
-    pub(crate) fn on_reply(&mut self, me: ClientTag, due: Due, refused: bool, out: &mut Outbox) -> bool {
+    pub(crate) fn on_reply(&mut self, me: ClientTag, due: ReplyKind, refused: bool, out: &mut Outbox) -> bool {
         self.due = self.due.checked_sub(1).expect("a reply that was due");
         self.blocked = self.blocked.filter(|_| self.due > 0);
         self.gives_way = false;
         match due {
             _ if refused => {}
-            Due::Multi => self.multi = true,
-            Due::Watch => self.watching = true,
-            Due::Ending => (self.multi, self.watching) = (false, false),
-            Due::Plain | Due::Script | Due::Entering | Due::More(_) | Due::Audience(_) => {}
-            Due::Endless | Due::Pause(_) | Due::Unblock => {}
+            ReplyKind::Multi => self.multi = true,
+            ReplyKind::Watch => self.watching = true,
+            ReplyKind::EndTransaction => (self.multi, self.watching) = (false, false),
+            ReplyKind::Plain
+            | ReplyKind::Script
+            | ReplyKind::Select
+            | ReplyKind::MoreSubscribers(_)
+            | ReplyKind::SubscriberCount(_) => {}
+            ReplyKind::WithoutTimeout | ReplyKind::Pause(_) | ReplyKind::Unblock => {}
         }
         if self.held_back && (self.due == 0 || self.due == MAX_SHARED_DUE / 2) {
             self.held_back = false;

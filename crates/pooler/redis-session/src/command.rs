@@ -1,77 +1,72 @@
-//! What a command is to a proxy. Knows nothing of who sends it.
+//! Sorts commands by how a proxy has to treat them. It knows neither clients nor servers.
 
-/// Longest name of a command that means something here.
+/// Longest name, in bytes, of a command that is not [`Kind::Ordinary`].
 const MAX_NAME: usize = 16;
 
-/// How a command is dealt with.
+/// How a command is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Goes to a server and gets one reply; leaves nothing behind on the connection.
+    /// Has one reply, and leaves no state in the connection.
     Ordinary,
-    /// The same, but the reply may take until another client does something: others must not wait behind it.
+    /// Has one reply, which may take until another client does something (BLPOP). No other client's command may wait
+    /// behind it.
     Blocking,
-    /// A script or a function. While one runs for long Redis reads nothing more of its connection, though it answers
-    /// others: these must not be behind it.
+    /// EVAL, FCALL and their variants. While a script runs for long, Redis reads nothing more from its connection, but
+    /// answers other connections. So no other client's command may wait behind it.
     Script,
-    /// Lets others go on whose commands Redis is at or keeps, or tells of these, whatever database they are in: it must
-    /// not wait behind them.
-    Rescue,
+    /// Must overtake commands that block or run (SCRIPT KILL, CLIENT UNPAUSE), in whatever database they are.
+    Control,
     Multi,
-    /// Keys are watched from here on.
     Watch,
-    /// Ends a transaction, or the watching of keys: EXEC, DISCARD, UNWATCH.
-    Ending,
-    /// Asks how far the writes of this connection have come: WAIT, WAITAOF.
+    /// EXEC, DISCARD, UNWATCH.
+    EndTransaction,
+    /// WAIT and WAITAOF, which are about the earlier writes of the same connection.
     Wait,
-    /// Tells subscribers something; the reply counts them.
+    /// PUBLISH and SPUBLISH. The reply is the number of subscribers.
     Publish(Topic),
-    /// Asks how many have subscribed to something.
-    Audience(Topic),
-    /// Begins or ends subscriptions.
+    /// PUBSUB NUMSUB and PUBSUB SHARDNUMSUB.
+    SubscriberCount(Topic),
+    /// SUBSCRIBE, UNSUBSCRIBE and their variants.
     Subscription(Subscription),
-    /// Changes the connection itself, or is answered by more or less than one reply: the server is the client's from
-    /// here on.
-    Keeping,
+    /// Changes the connection itself, or has more or fewer replies than one (MONITOR, CLIENT TRACKING). It pins the
+    /// server to the client.
+    Pinning,
     Auth,
-    /// Which protocol it speaks.
     Hello,
-    /// In which logical database it is.
     Select,
-    /// What the client is called.
-    Client(Own),
-    /// Which clients there are.
-    Roster(Roster),
+    Client(AboutSelf),
+    Clients(AboutClients),
     Quit,
     Reset,
-    /// Another protocol: what follows is not meant as commands, whatever it looks like.
+    /// The first words of an HTTP request. The bytes that follow are not commands, even if they look like some.
     Http,
 }
 
-/// A command of SUBSCRIBE's kin.
+/// What a command of the SUBSCRIBE family does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subscription {
-    /// Otherwise it ends some.
+    /// True for SUBSCRIBE, false for UNSUBSCRIBE.
     pub begins: bool,
     pub topic: Topic,
 }
 
-/// What can be subscribed to.
+/// What a subscription names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Topic {
     Channel,
     /// All channels whose name matches.
     Pattern,
-    /// A channel of a cluster's shard; apart from the others wherever there is no cluster, too.
+    /// A shard channel. Redis keeps these apart from channels even without a cluster.
     Shard,
 }
 
 impl Topic {
-    /// All there are, each at its number.
+    /// All topics, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 }
 
 impl Subscription {
-    /// The command's name, as replies have it.
+    /// The command's name in its reply.
     pub fn name(self) -> &'static str {
         match (self.begins, self.topic) {
             (true, Topic::Channel) => "subscribe",
@@ -84,36 +79,35 @@ impl Subscription {
     }
 }
 
-/// Subcommands of CLIENT that concern what Poolhouse keeps of a client.
+/// Subcommands of CLIENT about the state of the client's own connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Own {
+pub enum AboutSelf {
     SetName,
     GetName,
     SetInfo,
     Id,
-    /// None that is known: it may concern the connection itself, which is not the client's own.
+    /// An unknown subcommand. It is not forwarded, because it might change the server connection, which is shared.
     Unknown,
 }
 
-/// Subcommands of CLIENT that concern all clients.
+/// Subcommands of CLIENT about any client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Roster {
+pub enum AboutClients {
     List,
-    /// INFO: the client itself.
     Info,
-    /// KILL, with options that say whom.
+    /// KILL with filters.
     Kill,
-    /// KILL as it was at first, of an address.
-    KillOne,
+    /// KILL with an address only, the old form.
+    KillAddress,
     Unblock,
 }
 
-impl Roster {
+impl AboutClients {
     const NAMES: [(Self, &str); 5] = [
         (Self::List, "LIST"),
         (Self::Info, "INFO"),
         (Self::Kill, "KILL"),
-        (Self::KillOne, "KILL1"),
+        (Self::KillAddress, "KILL1"),
         (Self::Unblock, "UNBLOCK"),
     ];
 
@@ -121,47 +115,46 @@ impl Roster {
         Self::NAMES[self as usize].1
     }
 
-    /// What such a word stands for.
+    /// The subcommand that has this [`name`](Self::name).
     pub fn of(name: &[u8]) -> Self {
         let found = Self::NAMES.iter().find(|(_, known)| known.as_bytes() == name);
-        found.expect("a word of its own").0
+        found.expect("a name that `name` has returned").0
     }
 }
 
 impl Kind {
-    /// Whether it may go to a server together with the commands of other clients.
+    /// Whether the command may be pipelined to a server together with commands of other clients.
     pub fn can_share(self) -> bool {
-        matches!(self, Self::Ordinary | Self::Publish(_) | Self::Audience(_))
+        matches!(self, Self::Ordinary | Self::Publish(_) | Self::SubscriberCount(_))
     }
 
-    /// Whether a server may be kept by it for as long as others, or the client, like.
+    /// Whether the command may hold its server without a time limit.
     pub fn lasts(self) -> bool {
-        matches!(self, Self::Blocking | Self::Wait | Self::Keeping)
+        matches!(self, Self::Blocking | Self::Wait | Self::Pinning)
     }
 }
 
-/// The kind of a command by its name, and for some, by what stands behind it. Of a long command the first arguments
-/// will do.
+/// The kind of a command with this name and these arguments. The first arguments of a long command are enough.
 pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
     let second = rest.first().copied();
     let mut upper = [0; MAX_NAME];
     match uppercase(name, &mut upper) {
         b"MULTI" => Kind::Multi,
-        b"EXEC" | b"DISCARD" | b"UNWATCH" => Kind::Ending,
+        b"EXEC" | b"DISCARD" | b"UNWATCH" => Kind::EndTransaction,
         b"WATCH" => Kind::Watch,
         b"WAIT" | b"WAITAOF" => Kind::Wait,
         b"BLPOP" | b"BRPOP" | b"BRPOPLPUSH" | b"BLMOVE" | b"BLMPOP" | b"BZPOPMIN" | b"BZPOPMAX" | b"BZMPOP" => {
             Kind::Blocking
         }
         b"XREAD" | b"XREADGROUP" if blocks(rest) => Kind::Blocking,
-        b"SCRIPT" | b"FUNCTION" if is(second, b"KILL") => Kind::Rescue,
-        b"FUNCTION" if is(second, b"STATS") => Kind::Rescue,
-        b"INFO" => Kind::Rescue,
+        b"SCRIPT" | b"FUNCTION" if is(second, b"KILL") => Kind::Control,
+        b"FUNCTION" if is(second, b"STATS") => Kind::Control,
+        b"INFO" => Kind::Control,
         b"EVAL" | b"EVALSHA" | b"FCALL" | b"EVAL_RO" | b"EVALSHA_RO" | b"FCALL_RO" => Kind::Script,
-        b"SHUTDOWN" => Kind::Rescue,
+        b"SHUTDOWN" => Kind::Control,
         b"PUBLISH" => Kind::Publish(Topic::Channel),
-        b"PUBSUB" if is(second, b"NUMSUB") => Kind::Audience(Topic::Channel),
-        b"PUBSUB" if is(second, b"SHARDNUMSUB") => Kind::Audience(Topic::Shard),
+        b"PUBSUB" if is(second, b"NUMSUB") => Kind::SubscriberCount(Topic::Channel),
+        b"PUBSUB" if is(second, b"SHARDNUMSUB") => Kind::SubscriberCount(Topic::Shard),
         b"SPUBLISH" => Kind::Publish(Topic::Shard),
         b"SUBSCRIBE" => subscription(true, Topic::Channel),
         b"PSUBSCRIBE" => subscription(true, Topic::Pattern),
@@ -169,7 +162,7 @@ pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
         b"UNSUBSCRIBE" => subscription(false, Topic::Channel),
         b"PUNSUBSCRIBE" => subscription(false, Topic::Pattern),
         b"SUNSUBSCRIBE" => subscription(false, Topic::Shard),
-        b"MONITOR" | b"SYNC" | b"PSYNC" | b"REPLCONF" => Kind::Keeping,
+        b"MONITOR" | b"SYNC" | b"PSYNC" | b"REPLCONF" => Kind::Pinning,
         b"AUTH" => Kind::Auth,
         b"HELLO" => Kind::Hello,
         b"SELECT" => Kind::Select,
@@ -177,7 +170,7 @@ pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
         b"QUIT" => Kind::Quit,
         b"RESET" => Kind::Reset,
         b"CLIENT" => second.map_or(Kind::Ordinary, client),
-        b"SCRIPT" if is(second, b"DEBUG") => Kind::Keeping,
+        b"SCRIPT" if is(second, b"DEBUG") => Kind::Pinning,
         _ => Kind::Ordinary,
     }
 }
@@ -189,23 +182,23 @@ fn subscription(begins: bool, topic: Topic) -> Kind {
 fn client(subcommand: &[u8]) -> Kind {
     let mut upper = [0; MAX_NAME];
     match uppercase(subcommand, &mut upper) {
-        b"SETNAME" => Kind::Client(Own::SetName),
-        b"GETNAME" => Kind::Client(Own::GetName),
-        b"SETINFO" => Kind::Client(Own::SetInfo),
-        b"ID" => Kind::Client(Own::Id),
-        b"TRACKING" | b"CACHING" | b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" => Kind::Keeping,
-        // Of the server's connections these would tell, close or unblock those of other clients.
-        b"LIST" => Kind::Roster(Roster::List),
-        b"INFO" => Kind::Roster(Roster::Info),
-        b"KILL" => Kind::Roster(Roster::Kill),
-        b"UNBLOCK" => Kind::Roster(Roster::Unblock),
-        b"PAUSE" | b"UNPAUSE" => Kind::Rescue,
+        b"SETNAME" => Kind::Client(AboutSelf::SetName),
+        b"GETNAME" => Kind::Client(AboutSelf::GetName),
+        b"SETINFO" => Kind::Client(AboutSelf::SetInfo),
+        b"ID" => Kind::Client(AboutSelf::Id),
+        b"TRACKING" | b"CACHING" | b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" => Kind::Pinning,
+        // Redis would list, close or unblock server connections, which serve other clients.
+        b"LIST" => Kind::Clients(AboutClients::List),
+        b"INFO" => Kind::Clients(AboutClients::Info),
+        b"KILL" => Kind::Clients(AboutClients::Kill),
+        b"UNBLOCK" => Kind::Clients(AboutClients::Unblock),
+        b"PAUSE" | b"UNPAUSE" => Kind::Control,
         b"GETREDIR" | b"TRACKINGINFO" | b"HELP" => Kind::Ordinary,
-        _ => Kind::Client(Own::Unknown),
+        _ => Kind::Client(AboutSelf::Unknown),
     }
 }
 
-/// The name in upper case; empty if it is longer than any that means something.
+/// The name in upper case; empty if it is longer than [`MAX_NAME`].
 fn uppercase<'a>(name: &[u8], room: &'a mut [u8; MAX_NAME]) -> &'a [u8] {
     let Some(room) = room.get_mut(..name.len()) else { return b"" };
     room.copy_from_slice(name);
@@ -213,7 +206,7 @@ fn uppercase<'a>(name: &[u8], room: &'a mut [u8; MAX_NAME]) -> &'a [u8] {
     room
 }
 
-/// Whether XREAD or XREADGROUP has the option to wait, or options that are not understood.
+/// Whether XREAD or XREADGROUP has the option BLOCK, or an unknown option.
 fn blocks(rest: &[&[u8]]) -> bool {
     let mut at = 0;
     while let Some(word) = rest.get(at) {
@@ -238,34 +231,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_known_in_any_case() {
+    fn command_names_are_matched_in_any_case() {
         for name in ["multi", "MULTI", "MuLtI"] {
             assert_eq!(kind(name.as_bytes(), &[]), Kind::Multi);
         }
-        assert_eq!(kind(b"client", &[b"setname"]), Kind::Client(Own::SetName));
-        assert_eq!(kind(b"client", &[b"List"]), Kind::Roster(Roster::List));
-        for what in [Roster::List, Roster::Info, Roster::Kill, Roster::KillOne, Roster::Unblock] {
-            assert_eq!(Roster::of(what.name().as_bytes()), what);
+        assert_eq!(kind(b"client", &[b"setname"]), Kind::Client(AboutSelf::SetName));
+        assert_eq!(kind(b"client", &[b"List"]), Kind::Clients(AboutClients::List));
+        for what in [
+            AboutClients::List,
+            AboutClients::Info,
+            AboutClients::Kill,
+            AboutClients::KillAddress,
+            AboutClients::Unblock,
+        ] {
+            assert_eq!(AboutClients::of(what.name().as_bytes()), what);
         }
-        assert_eq!(kind(b"client", &[b"tracking"]), Kind::Keeping);
+        assert_eq!(kind(b"client", &[b"tracking"]), Kind::Pinning);
         assert_eq!(kind(b"script", &[b"load"]), Kind::Ordinary);
-        assert_eq!(kind(b"script", &[b"Debug"]), Kind::Keeping);
-        assert_eq!(kind(b"function", &[b"kill"]), Kind::Rescue);
+        assert_eq!(kind(b"script", &[b"Debug"]), Kind::Pinning);
+        assert_eq!(kind(b"function", &[b"kill"]), Kind::Control);
         assert_eq!(kind(b"evalsha", &[b"abc"]), Kind::Script);
     }
 
     #[test]
-    fn what_is_not_known_goes_to_the_server() {
+    fn unknown_commands_are_ordinary() {
         for name in ["", "GET", "a name that is longer than any that is known here", "CLIENTS"] {
             assert_eq!(kind(name.as_bytes(), &[]), Kind::Ordinary, "{name}");
         }
         assert_eq!(kind(b"client", &[]), Kind::Ordinary);
         assert_eq!(kind(b"client", &[b"help"]), Kind::Ordinary);
-        assert_eq!(kind(b"client", &[b"maint_notifications"]), Kind::Client(Own::Unknown));
+        assert_eq!(kind(b"client", &[b"maint_notifications"]), Kind::Client(AboutSelf::Unknown));
     }
 
     #[test]
-    fn a_stream_is_waited_for_only_if_that_is_asked() {
+    fn xread_blocks_only_with_the_option_block() {
         assert_eq!(kind(b"XREAD", &[b"COUNT", b"2", b"block", b"0", b"STREAMS", b"s", b"$"]), Kind::Blocking);
         assert_eq!(kind(b"XREAD", &[b"STREAMS", b"BLOCK", b"0"]), Kind::Ordinary);
         for group in [&b"g"[..], b"streams"] {
@@ -273,7 +272,7 @@ mod tests {
             assert_eq!(read(&[b"BLOCK", b"5", b"STREAMS", b"s", b">"]), Kind::Blocking);
             assert_eq!(read(&[b"COUNT", b"1", b"NOACK", b"STREAMS", b"s", b">"]), Kind::Ordinary);
         }
-        // More words than are looked at.
+        // The options end before STREAMS is found.
         assert_eq!(kind(b"XREAD", &[&b"COUNT"[..], b"1"].repeat(40)), Kind::Blocking);
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     Client, Redis, Server,
     command::Topic,
     hub::Hubs,
-    server::{Due, Says, Whom},
+    server::{ReplyKind, Says, Whom},
 };
 
 impl Redis {
@@ -66,15 +66,15 @@ impl Redis {
         let Some(part) = server.read_reply(me, bytes, out)? else { return Ok(0) };
         let reply = &bytes[..part.taken];
         let mut counted = match part.due {
-            Due::More(more) if part.begins && part.over => counted(reply, more),
-            Due::Audience(topic) if part.begins && part.over => audience(reply, topic, &self.hubs),
+            ReplyKind::MoreSubscribers(more) if part.begins && part.over => counted(reply, more),
+            ReplyKind::SubscriberCount(topic) if part.begins && part.over => audience(reply, topic, &self.hubs),
             _ => None,
         };
         let mut whom = part.whom.and_then(|whom| alive(clients, whom));
-        if part.due == Due::Unblock && whom.as_mut().is_some_and(|(_, client)| client.has_let_go()) {
+        if part.due == ReplyKind::Unblock && whom.as_mut().is_some_and(|(_, client)| client.has_let_go()) {
             counted = self::counted(reply, 1);
         }
-        let is_whole = part.begins && part.over && part.due == Due::Endless;
+        let is_whole = part.begins && part.over && part.due == ReplyKind::WithoutTimeout;
         let goes = is_whole && whom.as_ref().is_some_and(|(_, client)| client.goes_at(reply));
         if goes {
             // An answer that its command never has, since it has no time-out.
@@ -93,10 +93,10 @@ impl Redis {
         }
         if part.over {
             server.end_reply();
-            if let (Due::Pause(pauses), false) = (part.due, server.has_refused()) {
+            if let (ReplyKind::Pause(pauses), false) = (part.due, server.has_refused()) {
                 self.note_pause(pauses);
             }
-            if part.due == Due::Entering {
+            if part.due == ReplyKind::Select {
                 let error = reply.strip_prefix(b"-");
                 let error = error.map(|error| String::from_utf8_lossy(error.trim_ascii_end()).into_owned());
                 self.tell_entered(me, server, clients, error.as_deref(), out);

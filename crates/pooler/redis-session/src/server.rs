@@ -52,30 +52,30 @@ enum Phase {
     Ended,
 }
 
-/// What comes with a reply.
+/// What a reply means to Poolhouse, known when its command is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Due {
+pub(crate) enum ReplyKind {
     Plain,
-    /// Whatever a script says, errors of the protocol included.
+    /// The reply of a script. It may be any error, even a protocol error.
     Script,
-    /// What a command says that waits without a time-out of its own.
-    Endless,
-    /// Redis's clients are paused from then on, or go on (`false`), unless it is an error.
+    /// The reply of a blocking command without a time-out.
+    WithoutTimeout,
+    /// Unless it is an error, the reply of CLIENT PAUSE (`true`) or CLIENT UNPAUSE.
     Pause(bool),
-    /// Whether Redis has let a client go on. It does not know of clients that wait for a server.
+    /// The reply of CLIENT UNBLOCK. Redis does not know of clients that wait for a server in Poolhouse.
     Unblock,
-    /// A transaction begins, unless it is an error.
+    /// Unless it is an error, a transaction begins.
     Multi,
-    /// Keys are watched from then on, unless it is an error.
+    /// Unless it is an error, keys are watched.
     Watch,
-    /// The end of a transaction or of watching, unless it is an error or only queued.
-    Ending,
-    /// Names, each with a number: how many have subscribed to it, of whom Redis knows fewer connections.
-    Audience(Topic),
-    /// Its database is selected, unless it is an error.
-    Entering,
-    /// A number that is to be so much more for the client: subscribers, of whom Redis knows fewer connections.
-    More(i32),
+    /// Unless it is an error or `QUEUED`, the transaction ends and no key is watched.
+    EndTransaction,
+    /// Names with their numbers of subscribers, to which Poolhouse adds the subscribers that share a connection.
+    SubscriberCount(Topic),
+    /// Unless it is an error, the server's database is selected.
+    Select,
+    /// A number of subscribers, to which Poolhouse adds this many that share a connection.
+    MoreSubscribers(i32),
 }
 
 /// A client, and the number that CLIENT ID tells it: its tag alone may be another's by the time of the reply.
@@ -86,7 +86,7 @@ pub(crate) type Whom = (ClientTag, u64);
 struct Run {
     /// `None`: Poolhouse asked by itself.
     whom: Option<Whom>,
-    due: Due,
+    due: ReplyKind,
     times: u32,
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum Says {
 pub(crate) struct ReplyPart {
     /// For whom it is, if for anybody.
     pub whom: Option<Whom>,
-    pub due: Due,
+    pub due: ReplyKind,
     /// Whether it is the beginning.
     pub begins: bool,
     /// Bytes of it.
@@ -175,12 +175,12 @@ impl Server {
     pub(crate) fn introduce(&mut self, me: ServerTag, name: Option<&[u8]>, out: &mut Outbox) {
         if self.name.as_deref() != name {
             out.insert(Peer::Server(me), |to| resp::command(to, &[b"CLIENT", b"SETNAME", name.unwrap_or_default()]));
-            self.expect(None, Due::Plain);
+            self.expect(None, ReplyKind::Plain);
             self.name = name.map(Box::from);
         }
     }
 
-    pub(crate) fn expect(&mut self, whom: Option<Whom>, due: Due) {
+    pub(crate) fn expect(&mut self, whom: Option<Whom>, due: ReplyKind) {
         match self.due.back_mut() {
             Some(last) if last.due == due && last.whom == whom => last.times += 1,
             _ => self.due.push_back(Run { whom, due, times: 1 }),
@@ -245,7 +245,7 @@ impl Server {
         }
         if self.pushed {
             let end = self.scanner.advance(bytes).map_err(|error| error.to_string())?;
-            let nobodys = ReplyPart { whom: None, due: Due::Plain, begins, taken: end.taken, over: false };
+            let nobodys = ReplyPart { whom: None, due: ReplyKind::Plain, begins, taken: end.taken, over: false };
             return Ok((end.taken > 0).then_some(nobodys));
         }
         let Some(&Run { whom, due, .. }) = self.due.front() else {
@@ -256,7 +256,8 @@ impl Server {
         let mut scanner = self.scanner;
         let end = scanner.advance(bytes).map_err(|error| error.to_string())?;
         // What is to be changed is waited for, unless it is as long as nobody asks for.
-        let awaited = matches!(due, Due::Audience(_)) && begins && !end.over && bytes.len() < MAX_AUDIENCE;
+        let awaited =
+            matches!(due, ReplyKind::SubscriberCount(_)) && begins && !end.over && bytes.len() < MAX_COUNTED_REPLY;
         if end.taken == 0 || awaited {
             return Ok(None);
         }
@@ -272,7 +273,8 @@ impl Server {
             }
             // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing
             // else.
-            self.closing |= self.holder.is_some() && due != Due::Script && bytes.starts_with(b"-ERR Protocol error");
+            self.closing |=
+                self.holder.is_some() && due != ReplyKind::Script && bytes.starts_with(b"-ERR Protocol error");
         }
         Ok(Some(ReplyPart { whom, due, begins, taken: end.taken, over: end.over }))
     }
@@ -349,7 +351,7 @@ impl Server {
 }
 
 /// Bytes of names and numbers of subscribers that are changed. The driver holds more.
-const MAX_AUDIENCE: usize = 32 * 1024;
+const MAX_COUNTED_REPLY: usize = 32 * 1024;
 
 /// What a server says that was the master and is a replica now: another one takes the writes. Replicas and scripts say
 /// the first, too, which is why the driver makes servers anew only now and then on that account.

@@ -3,7 +3,7 @@
 use seam::{ClientTag, LeaseKind, Outbox, Peer, ServerTag, Verdict};
 
 use super::{Client, Lease, Purpose};
-use crate::{Redis, Server, command::Roster, server::Due};
+use crate::{Redis, Server, command::AboutClients, server::ReplyKind};
 
 impl Redis {
     pub(crate) fn on_granted(
@@ -29,10 +29,10 @@ impl Redis {
             Purpose::Subscriptions => return self.found(me, client, tag, server, out),
             Purpose::Unblock(whom) => {
                 // What is sent says what the clients answer.
-                server.expect(Some((me, client.id)), Due::Unblock);
+                server.expect(Some((me, client.id)), ReplyKind::Unblock);
                 client.due += 1;
                 let how: &[u8] = if client.unblocks_with_error { b"ERROR" } else { b"TIMEOUT" };
-                return client.ask_all(me, Roster::Unblock, &[&whom, how], out);
+                return client.ask_all(me, AboutClients::Unblock, &[&whom, how], out);
             }
             Purpose::Select(database) if server.outside().is_some() => {
                 client.selects = Some(database);

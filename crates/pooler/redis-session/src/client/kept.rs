@@ -112,8 +112,8 @@ impl Redis {
     fn pass_one(&self, client: &Client, arguments: &[&[u8]]) -> Option<&'static str> {
         let kind = kind(arguments[0], &arguments[1..]);
         match kind {
-            Kind::Roster(_) => Some(ROSTER),
-            Kind::Keeping if own::redirects(arguments) => Some(REDIRECT),
+            Kind::Clients(_) => Some(ROSTER),
+            Kind::Pinning if own::redirects(arguments) => Some(REDIRECT),
             Kind::Reset if arguments.len() == 1 && self.makes_another_user(client) => Some(RESET),
             _ => ruled_out_in_redis(kind, arguments),
         }

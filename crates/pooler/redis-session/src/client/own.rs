@@ -7,7 +7,7 @@ use seam::{ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing};
 use super::{Client, Lease, Purpose, Taken};
 use crate::{
     Redis, Version,
-    command::{Kind, Own, kind},
+    command::{AboutSelf, Kind, kind},
     resp,
 };
 
@@ -31,7 +31,7 @@ pub(super) fn to_be_read<'a>(mut all: impl Iterator<Item = &'a [u8]>) -> Vec<&'a
     let mut arguments: Vec<&[u8]> = all.by_ref().take(MAX_READ).collect();
     if arguments.len() == MAX_READ {
         match kind(arguments[0], &arguments[1..]) {
-            Kind::Subscription(_) | Kind::Roster(_) => arguments.extend(all),
+            Kind::Subscription(_) | Kind::Clients(_) => arguments.extend(all),
             Kind::Blocking => arguments.extend(all.last()),
             _ => {}
         }
@@ -56,8 +56,8 @@ impl Redis {
         match kind {
             Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset | Kind::Http => {}
             _ if client.stranger => return Some(client.say_error(me, NO_LOGIN, out)),
-            Kind::Select | Kind::Client(_) | Kind::Roster(_) => {}
-            Kind::Keeping if redirects(arguments) => {}
+            Kind::Select | Kind::Client(_) | Kind::Clients(_) => {}
+            Kind::Pinning if redirects(arguments) => {}
             _ => return None,
         }
         if client.waits() {
@@ -72,12 +72,12 @@ impl Redis {
                 client.fail(me, "ERR Poolhouse: this is HTTP, and here is Redis", out);
                 Taken::Yes
             }
-            Kind::Roster(_) if client.is_bound() => {
+            Kind::Clients(_) if client.is_bound() => {
                 client.fail(me, "ERR Poolhouse tells of its clients outside of transactions only", out);
                 Taken::Yes
             }
-            Kind::Roster(what) => self.call_roll(me, client, what, arguments, out),
-            Kind::Keeping => {
+            Kind::Clients(what) => self.call_roll(me, client, what, arguments, out),
+            Kind::Pinning => {
                 let error = "ERR Poolhouse has no REDIRECT: the connection it names is not the client's own. \
                              Use RESP3, where invalidations come on the same connection";
                 client.say_error(me, error, out)
@@ -230,18 +230,18 @@ impl Redis {
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
 impl Client {
-    fn about_itself(&mut self, me: ClientTag, own: Own, arguments: &[&[u8]], out: &mut Outbox) -> Taken {
-        match (own, &arguments[2..]) {
-            (Own::SetName, [name]) if !is_name(name) => return self.say_error(me, BAD_NAME, out),
-            (Own::SetName, [name]) => {
+    fn about_itself(&mut self, me: ClientTag, command: AboutSelf, arguments: &[&[u8]], out: &mut Outbox) -> Taken {
+        match (command, &arguments[2..]) {
+            (AboutSelf::SetName, [name]) if !is_name(name) => return self.say_error(me, BAD_NAME, out),
+            (AboutSelf::SetName, [name]) => {
                 self.set_name(Box::from(*name));
                 self.say(me, b"+OK\r\n", out);
             }
-            (Own::GetName, []) => out.insert(Peer::Client(me), |to| match &self.name {
+            (AboutSelf::GetName, []) => out.insert(Peer::Client(me), |to| match &self.name {
                 Some(name) => resp::text(to, name),
                 None => resp::null(to, self.version),
             }),
-            (Own::SetInfo, [attribute, value]) => {
+            (AboutSelf::SetInfo, [attribute, value]) => {
                 let known = [&b"lib-name"[..], b"lib-ver"].iter().any(|known| attribute.eq_ignore_ascii_case(known));
                 if !known {
                     let error = format!("ERR Unrecognized option '{}'", attribute.escape_ascii());
@@ -259,18 +259,18 @@ impl Client {
                 *of_it = Box::from(*value);
                 self.say(me, b"+OK\r\n", out);
             }
-            (Own::Unknown, _) => {
+            (AboutSelf::Unknown, _) => {
                 let given = arguments[1][..arguments[1].len().min(128)].escape_ascii();
                 return self.say_error(me, &format!("ERR unknown subcommand '{given}'. Try CLIENT HELP."), out);
             }
-            (Own::Id, []) => self.say(me, format!(":{}\r\n", self.id).as_bytes(), out),
-            (own, _) => {
-                let name = match own {
-                    Own::SetName => "client|setname",
-                    Own::GetName => "client|getname",
-                    Own::SetInfo => "client|setinfo",
-                    Own::Id => "client|id",
-                    Own::Unknown => unreachable!("answered above"),
+            (AboutSelf::Id, []) => self.say(me, format!(":{}\r\n", self.id).as_bytes(), out),
+            (command, _) => {
+                let name = match command {
+                    AboutSelf::SetName => "client|setname",
+                    AboutSelf::GetName => "client|getname",
+                    AboutSelf::SetInfo => "client|setinfo",
+                    AboutSelf::Id => "client|id",
+                    AboutSelf::Unknown => unreachable!("answered above"),
                 };
                 return self.wrong_arity(me, name, out);
             }

@@ -7,7 +7,7 @@ use crate::{
     Redis, Server,
     command::{Kind, kind},
     resp::{self, ReplyScanner},
-    server::Due,
+    server::ReplyKind,
 };
 
 /// Bytes from which on a command has a server of its own, and passes in pieces instead of being held whole.
@@ -20,9 +20,9 @@ pub(super) fn needs_no_more(bytes: &[u8]) -> bool {
         return false;
     }
     match kind(beginning.name, beginning.second.as_slice()) {
-        Kind::Auth | Kind::Hello | Kind::Reset | Kind::Roster(_) => false,
+        Kind::Auth | Kind::Hello | Kind::Reset | Kind::Clients(_) => false,
         // What it tracks may stand far behind.
-        Kind::Keeping => !beginning.name.eq_ignore_ascii_case(b"CLIENT"),
+        Kind::Pinning => !beginning.name.eq_ignore_ascii_case(b"CLIENT"),
         _ => true,
     }
 }
@@ -55,31 +55,31 @@ impl Redis {
         }
         let beginning = resp::beginning(bytes).filter(|b| b.second.is_some() || bytes.len() as u64 >= STREAM_FROM);
         let kind = match beginning.map(|beginning| kind(beginning.name, beginning.second.as_slice())) {
-            Some(Kind::Subscription(_)) if client.is_bound() && client.subscriptions.is_none() => Some(Kind::Keeping),
+            Some(Kind::Subscription(_)) if client.is_bound() && client.subscriptions.is_none() => Some(Kind::Pinning),
             Some(Kind::Subscription(_)) if !full => return Taken::No,
             Some(Kind::Subscription(what)) if !client.stranger && !client.is_bound() => {
                 return if client.waits() { Taken::No } else { client.begin_list(what) };
             }
             kind => kind,
         };
-        let ruled_out = client.is_restricted() || (client.subscriptions.is_some() && kind == Some(Kind::Keeping));
+        let ruled_out = client.is_restricted() || (client.subscriptions.is_some() && kind == Some(Kind::Pinning));
         let passes = !client.stranger
             && !ruled_out
-            && (kind != Some(Kind::Keeping) || needs_no_more(bytes))
+            && (kind != Some(Kind::Pinning) || needs_no_more(bytes))
             && matches!(
                 kind,
                 Some(
                     Kind::Ordinary
                         | Kind::Blocking
-                        | Kind::Rescue
+                        | Kind::Control
                         | Kind::Script
                         | Kind::Publish(_)
-                        | Kind::Audience(_)
+                        | Kind::SubscriberCount(_)
                         | Kind::Watch
                         | Kind::Multi
-                        | Kind::Ending
+                        | Kind::EndTransaction
                         | Kind::Wait
-                        | Kind::Keeping
+                        | Kind::Pinning
                 )
             );
         if !passes {
@@ -96,9 +96,9 @@ impl Redis {
             Some((tag, server)) => {
                 // Whether it has a time-out may stand far behind.
                 let due = if matches!(kind, Kind::Blocking | Kind::Wait) && !client.multi {
-                    Due::Endless
+                    ReplyKind::WithoutTimeout
                 } else {
-                    Due::Plain
+                    ReplyKind::Plain
                 };
                 client.note(me, tag, server, kind, due, out);
                 false

@@ -8,7 +8,7 @@ use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen,
 use super::{Client, Lease, Purpose, Taken};
 use crate::{
     Redis,
-    command::Roster,
+    command::AboutClients,
     resp::{self, Limits, Request},
 };
 
@@ -44,7 +44,7 @@ impl Redis {
         &self,
         me: ClientTag,
         client: &mut Client,
-        what: Roster,
+        what: AboutClients,
         arguments: &[&[u8]],
         out: &mut Outbox,
     ) -> Taken {
@@ -53,15 +53,15 @@ impl Redis {
         // INFO is a list of oneself.
         let own = [&b"ID"[..], id.as_bytes()];
         let (words, what) = match (what, given) {
-            (Roster::Info, []) => (&own[..], what),
-            (Roster::Info, _) => return client.wrong_arity(me, "client|info", out),
-            (Roster::Kill, []) => return client.wrong_arity(me, "client|kill", out),
-            (Roster::Kill, [_]) => (given, Roster::KillOne),
-            (Roster::Unblock, [_] | [_, _]) => {
+            (AboutClients::Info, []) => (&own[..], what),
+            (AboutClients::Info, _) => return client.wrong_arity(me, "client|info", out),
+            (AboutClients::Kill, []) => return client.wrong_arity(me, "client|kill", out),
+            (AboutClients::Kill, [_]) => (given, AboutClients::KillAddress),
+            (AboutClients::Unblock, [_] | [_, _]) => {
                 client.unblocks_with_error = given.get(1).is_some_and(|how| how.eq_ignore_ascii_case(b"ERROR"));
                 (given, what)
             }
-            (Roster::Unblock, _) => return client.wrong_arity(me, "client|unblock", out),
+            (AboutClients::Unblock, _) => return client.wrong_arity(me, "client|unblock", out),
             _ => (given, what),
         };
         match Filter::read(what, words) {
@@ -75,7 +75,7 @@ impl Redis {
             }
             Ok(_) => {}
         }
-        if what == Roster::Unblock {
+        if what == AboutClients::Unblock {
             return self.ask_to_unblock(me, client, given[0], out);
         }
         client.ask_all(me, what, words, out);
@@ -102,25 +102,25 @@ impl Redis {
         if client.stranger || client.rest.is_some() || client.closing || client.user.as_bytes() != *user {
             return;
         }
-        let what = Roster::of(what);
+        let what = AboutClients::of(what);
         let Ok(filter) = Filter::read(what, words) else { unreachable!("it was read before it was asked") };
         let itself = client.id.to_string().as_bytes() == *asker;
         if !filter.holds(client, seen, itself) {
             return;
         }
         match what {
-            Roster::List | Roster::Info => client.describe(seen, itself.then_some(what), answer),
-            Roster::Unblock if client.waits_to_block() => {
+            AboutClients::List | AboutClients::Info => client.describe(seen, itself.then_some(what), answer),
+            AboutClients::Unblock if client.waits_to_block() => {
                 let is_error = words.get(1).is_some_and(|how| how.eq_ignore_ascii_case(b"ERROR"));
                 self.let_go(me, client, is_error, out);
                 answer.push(LET_GO);
             }
-            Roster::Unblock => {
+            AboutClients::Unblock => {
                 client.named |= client.blocked.is_some();
                 answer.extend(client.blocked.unwrap_or_default().to_string().bytes());
             }
-            Roster::Kill | Roster::KillOne if itself => answer.push(CLOSES_ITSELF),
-            Roster::Kill | Roster::KillOne => {
+            AboutClients::Kill | AboutClients::KillAddress if itself => answer.push(CLOSES_ITSELF),
+            AboutClients::Kill | AboutClients::KillAddress => {
                 answer.push(CLOSED);
                 let message = format!("closed by CLIENT KILL of client {}", String::from_utf8_lossy(asker));
                 client.close(me, CloseReason::Error(Blame::Client, message), out);
@@ -133,19 +133,19 @@ impl Redis {
         let what = client.roll.take().expect("it was asked");
         let itself = answer.contains(&CLOSES_ITSELF);
         match what {
-            Roster::List | Roster::Info => {
+            AboutClients::List | AboutClients::Info => {
                 out.insert(Peer::Client(me), |to| resp::verbatim(to, answer, client.version));
             }
-            Roster::Kill => out.insert(Peer::Client(me), |to| {
+            AboutClients::Kill => out.insert(Peer::Client(me), |to| {
                 to.extend_from_slice(format!(":{}\r\n", answer.len()).as_bytes());
             }),
-            Roster::KillOne if answer.is_empty() => {
+            AboutClients::KillAddress if answer.is_empty() => {
                 out.insert(Peer::Client(me), |to| resp::error(to, "ERR No such client"));
             }
-            Roster::KillOne => out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n")),
-            Roster::Unblock => return client.unblock(me, answer, out),
+            AboutClients::KillAddress => out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n")),
+            AboutClients::Unblock => return client.unblock(me, answer, out),
         }
-        if itself && matches!(what, Roster::Kill | Roster::KillOne) {
+        if itself && matches!(what, AboutClients::Kill | AboutClients::KillAddress) {
             return client.close(me, CloseReason::Done, out);
         }
         out.push(Effect::Standing { client: me, standing: client.standing() });
@@ -166,7 +166,7 @@ impl Redis {
 
 impl Client {
     /// Asks all clients, itself included.
-    pub(super) fn ask_all(&mut self, me: ClientTag, what: Roster, words: &[&[u8]], out: &mut Outbox) {
+    pub(super) fn ask_all(&mut self, me: ClientTag, what: AboutClients, words: &[&[u8]], out: &mut Outbox) {
         self.roll = Some(what);
         let (id, start) = (self.id.to_string(), out.inserted.len());
         let question = [&[id.as_bytes(), self.user.as_bytes(), what.name().as_bytes()], words].concat();
@@ -195,7 +195,7 @@ impl Client {
     /// A line as Redis has it: all of its fields in its order, because libraries read them by their names. What
     /// Poolhouse does not know has the value that a client without it has. `asks`: this is what it asks; of others the
     /// last command is not known.
-    fn describe(&self, seen: &Seen<'_>, asks: Option<Roster>, to: &mut Vec<u8>) {
+    fn describe(&self, seen: &Seen<'_>, asks: Option<AboutClients>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscribed();
         let mut flags = String::new();
         for (flag, holds) in
@@ -235,15 +235,15 @@ impl<'a> Filter<'a> {
     ///
     /// # Errors
     /// In Redis's words.
-    fn read(what: Roster, mut words: &[&'a [u8]]) -> Result<Self, String> {
+    fn read(what: AboutClients, mut words: &[&'a [u8]]) -> Result<Self, String> {
         const SYNTAX: &str = "ERR syntax error";
-        let mut filter = Self { skips_me: what == Roster::Kill, ..Self::default() };
-        if what == Roster::KillOne {
+        let mut filter = Self { skips_me: what == AboutClients::Kill, ..Self::default() };
+        if what == AboutClients::KillAddress {
             let [address] = words else { return Err(SYNTAX.to_owned()) };
             filter.address = Some(address);
             return Ok(filter);
         }
-        if let (Roster::Unblock, [given, how @ ..]) = (what, words) {
+        if let (AboutClients::Unblock, [given, how @ ..]) = (what, words) {
             filter.ids.push(resp::integer(given).ok_or("ERR value is not an integer or out of range")?);
             let known = |how: &&[u8]| how.eq_ignore_ascii_case(b"TIMEOUT") || how.eq_ignore_ascii_case(b"ERROR");
             if !how.iter().all(known) {
@@ -258,13 +258,13 @@ impl<'a> Filter<'a> {
             if is("ID") {
                 filter.ids.push(id(what, value)?);
                 // A list takes many.
-                while let (Roster::List | Roster::Info, [value, behind @ ..]) = (what, words) {
+                while let (AboutClients::List | AboutClients::Info, [value, behind @ ..]) = (what, words) {
                     filter.ids.push(id(what, value)?);
                     words = behind;
                 }
             } else if is("TYPE") {
                 filter.of_type(value)?;
-            } else if what == Roster::List || what == Roster::Info {
+            } else if what == AboutClients::List || what == AboutClients::Info {
                 return Err(SYNTAX.to_owned());
             } else if is("ADDR") {
                 filter.address = Some(value);
@@ -311,11 +311,11 @@ impl<'a> Filter<'a> {
     }
 }
 
-fn id(what: Roster, text: &[u8]) -> Result<i64, String> {
+fn id(what: AboutClients, text: &[u8]) -> Result<i64, String> {
     match (what, resp::integer(text)) {
-        (Roster::Kill, Some(id)) if id > 0 => Ok(id),
-        (Roster::List | Roster::Info, Some(id)) => Ok(id),
-        (Roster::Kill, _) => Err("ERR client-id should be greater than 0".to_owned()),
+        (AboutClients::Kill, Some(id)) if id > 0 => Ok(id),
+        (AboutClients::List | AboutClients::Info, Some(id)) => Ok(id),
+        (AboutClients::Kill, _) => Err("ERR client-id should be greater than 0".to_owned()),
         _ => Err("ERR Invalid client ID".to_owned()),
     }
 }
@@ -324,34 +324,34 @@ fn id(what: Roster, text: &[u8]) -> Result<i64, String> {
 mod tests {
     use super::*;
 
-    fn read<'a>(what: Roster, words: &'a str) -> Result<Filter<'a>, String> {
+    fn read<'a>(what: AboutClients, words: &'a str) -> Result<Filter<'a>, String> {
         let words: Vec<&[u8]> = words.split_whitespace().map(str::as_bytes).collect();
         Filter::read(what, &words)
     }
 
     #[test]
     fn lists_are_of_all_or_of_a_type_or_of_ids() {
-        assert_eq!(read(Roster::List, ""), Ok(Filter::default()));
-        assert_eq!(read(Roster::List, "id 3 4 5").unwrap().ids, [3, 4, 5]);
-        assert_eq!(read(Roster::List, "TYPE pubsub").unwrap().pubsub, Some(true));
-        assert!(read(Roster::List, "TYPE replica").unwrap().none);
+        assert_eq!(read(AboutClients::List, ""), Ok(Filter::default()));
+        assert_eq!(read(AboutClients::List, "id 3 4 5").unwrap().ids, [3, 4, 5]);
+        assert_eq!(read(AboutClients::List, "TYPE pubsub").unwrap().pubsub, Some(true));
+        assert!(read(AboutClients::List, "TYPE replica").unwrap().none);
         for (words, part) in [
             ("ID", "syntax"),
             ("ID x", "Invalid client ID"),
             ("ADDR a", "syntax"),
             ("TYPE x", "Unknown client type 'x'"),
         ] {
-            assert!(read(Roster::List, words).unwrap_err().contains(part), "{words}");
+            assert!(read(AboutClients::List, words).unwrap_err().contains(part), "{words}");
         }
     }
 
     #[test]
     fn who_is_to_be_closed_is_said_in_two_ways() {
-        let old = read(Roster::KillOne, "127.0.0.1:5").unwrap();
+        let old = read(AboutClients::KillAddress, "127.0.0.1:5").unwrap();
         assert_eq!((old.address, old.skips_me), (Some(&b"127.0.0.1:5"[..]), false));
-        let new = read(Roster::Kill, "ID 7 USER app LADDR l MAXAGE 9").unwrap();
+        let new = read(AboutClients::Kill, "ID 7 USER app LADDR l MAXAGE 9").unwrap();
         assert_eq!((new.ids, new.user, new.age, new.skips_me), (vec![7], Some(&b"app"[..]), Some(9), true));
-        assert!(!read(Roster::Kill, "ID 7 SKIPME no").unwrap().skips_me);
+        assert!(!read(AboutClients::Kill, "ID 7 SKIPME no").unwrap().skips_me);
         for (words, part) in [
             ("ID 0", "greater than 0"),
             ("ID 1 2", "syntax"),
@@ -359,7 +359,7 @@ mod tests {
             ("MAXAGE x", "maxage"),
             ("WHO me", "syntax"),
         ] {
-            assert!(read(Roster::Kill, words).unwrap_err().contains(part), "{words}");
+            assert!(read(AboutClients::Kill, words).unwrap_err().contains(part), "{words}");
         }
     }
 }

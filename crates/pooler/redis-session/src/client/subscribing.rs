@@ -8,7 +8,7 @@ use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, PoolI
 use super::{Client, Lease, Purpose, Taken};
 use crate::{
     Redis, Server, Version,
-    command::{Kind, Own, Subscription, Topic},
+    command::{AboutSelf, Kind, Subscription, Topic},
     hub::{Name, Wish, word},
     resp::{self, ReplyScanner},
     rest::messages::Made,
@@ -67,9 +67,9 @@ impl Redis {
         arguments: &[&[u8]],
         out: &mut Outbox,
     ) -> Option<Taken> {
-        let refused = client.has_subscriptions() && kind == Kind::Keeping;
+        let refused = client.has_subscriptions() && kind == Kind::Pinning;
         let restricted = client.is_restricted()
-            && !matches!(kind, Kind::Quit | Kind::Reset | Kind::Http | Kind::Client(Own::Unknown));
+            && !matches!(kind, Kind::Quit | Kind::Reset | Kind::Http | Kind::Client(AboutSelf::Unknown));
         if client.stranger || !(refused || restricted || matches!(kind, Kind::Subscription(_))) {
             return None;
         }

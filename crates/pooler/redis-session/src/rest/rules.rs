@@ -149,16 +149,16 @@ impl Rules {
     /// Why a command is not let through; `None` if it is.
     pub(crate) fn refuses(&self, name: &[u8], rest: &[&[u8]]) -> Option<String> {
         let why = match kind(name, rest) {
-            Kind::Ordinary | Kind::Script | Kind::Publish(_) | Kind::Audience(_) => {
+            Kind::Ordinary | Kind::Script | Kind::Publish(_) | Kind::SubscriberCount(_) => {
                 return self.forbids(name, rest.first().copied());
             }
-            Kind::Rescue if name.eq_ignore_ascii_case(b"CLIENT") => "it is about the connection, and here is none",
-            Kind::Rescue if name.eq_ignore_ascii_case(b"SHUTDOWN") => "it may wait, and a request must not",
-            Kind::Rescue => return self.forbids(name, rest.first().copied()),
+            Kind::Control if name.eq_ignore_ascii_case(b"CLIENT") => "it is about the connection, and here is none",
+            Kind::Control if name.eq_ignore_ascii_case(b"SHUTDOWN") => "it may wait, and a request must not",
+            Kind::Control => return self.forbids(name, rest.first().copied()),
             Kind::Blocking => "it may wait, and a request must not",
-            Kind::Multi | Kind::Ending => "a transaction is a request of its own: POST /multi-exec",
+            Kind::Multi | Kind::EndTransaction => "a transaction is a request of its own: POST /multi-exec",
             Kind::Watch => "a connection ends with its request",
-            Kind::Keeping | Kind::Subscription(_) => {
+            Kind::Pinning | Kind::Subscription(_) => {
                 "it needs a connection of its own; for messages use /subscribe and /psubscribe"
             }
             _ => "it is about the connection, and here is none",

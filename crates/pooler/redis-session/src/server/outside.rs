@@ -4,7 +4,7 @@
 
 use seam::{Outbox, Peer, ServerTag};
 
-use super::{Due, Server, Whom};
+use super::{ReplyKind, Server, Whom};
 use crate::resp;
 
 impl Server {
@@ -24,7 +24,7 @@ impl Server {
         if self.entering.is_empty() {
             let database = outside.database.to_string();
             out.insert(Peer::Server(me), |to| resp::command(to, &[b"SELECT", database.as_bytes()]));
-            self.expect(None, Due::Entering);
+            self.expect(None, ReplyKind::Select);
         }
         if !self.entering.contains(&whom) {
             self.entering.push(whom);

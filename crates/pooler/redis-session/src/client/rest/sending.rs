@@ -19,7 +19,7 @@ use crate::{
         messages::{Made, Messages},
         rules::Access,
     },
-    server::Due,
+    server::ReplyKind,
 };
 
 /// Bytes of results from which on there has to be room for them.
@@ -169,16 +169,16 @@ impl Redis {
             }
             let kind = match call.shape {
                 Shape::Transaction if *next == 0 => Kind::Multi,
-                Shape::Transaction if *next == last => Kind::Ending,
-                Shape::Events => Kind::Keeping,
+                Shape::Transaction if *next == last => Kind::EndTransaction,
+                Shape::Events => Kind::Pinning,
                 _ => kind_of(&call.wire[span.clone()]),
             };
             let due = match kind {
-                Kind::Publish(_) | Kind::Rescue => match resp::beginning(&call.wire[span.clone()]) {
-                    Some(begins) => self.due_of(client, kind, &[begins.name, begins.second.unwrap_or_default()]),
-                    None => Due::Plain,
+                Kind::Publish(_) | Kind::Control => match resp::beginning(&call.wire[span.clone()]) {
+                    Some(begins) => self.reply_kind(client, kind, &[begins.name, begins.second.unwrap_or_default()]),
+                    None => ReplyKind::Plain,
                 },
-                _ => Due::Plain,
+                _ => ReplyKind::Plain,
             };
             match self.server_for(me, client, servers, kind, alone, out) {
                 Some((tag, server)) => {
@@ -216,7 +216,7 @@ impl Redis {
 /// What a command is whose reply may count subscribers, or a script; all others are ordinary ones here.
 fn kind_of(bytes: &[u8]) -> Kind {
     let kind = resp::beginning(bytes).map(|beginning| kind(beginning.name, beginning.second.as_slice()));
-    kind.filter(|kind| matches!(kind, Kind::Publish(_) | Kind::Audience(_) | Kind::Script | Kind::Rescue))
+    kind.filter(|kind| matches!(kind, Kind::Publish(_) | Kind::SubscriberCount(_) | Kind::Script | Kind::Control))
         .unwrap_or(Kind::Ordinary)
 }
 
