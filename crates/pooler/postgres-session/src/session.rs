@@ -4,6 +4,7 @@
 //! these, and know neither: the state of one thing each, with its rules. What is done about it is told in `login`,
 //! `relay` or the feature of the same name.
 
+pub(crate) mod catalogue_view;
 pub(crate) mod client;
 pub(crate) mod client_login;
 pub(crate) mod copy;

@@ -116,8 +116,8 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let news = match failure {
-            Some(failure) => server.catalogue.failed(&failure.text()),
-            None => server.catalogue.read(reading),
+            Some(failure) => server.catalogue.shared().failed(&failure.text()),
+            None => server.catalogue.shared().read(reading),
         };
         // In session mode all servers are cleaned when they change hands, whatever the functions are; and so are they
         // where that is asked for.

@@ -79,7 +79,7 @@ impl Postgres {
         let cleans = !server.soil.is_clean() && !same_holder;
         let forgets = sequences::at_grant(me, client, server);
         let fresh = !server.plans.is_used();
-        let plans = server.plans.judge(&want, same_holder, &server.catalogue);
+        let plans = server.plans.judge(&want, same_holder, server.catalogue.shared());
         if plans == Fate::Spoil {
             return self.take_another(me, client, tag, server, out);
         }

@@ -135,8 +135,11 @@ fn watch_session(client: &mut Client, server: &mut Server, message: &Arrived<'_>
     } else if findings.suspects.any(Suspects::LISTEN) && !findings.suspects.any(Suspects::HIDDEN) {
         client.habits.listen_alone(true);
     }
-    let named = server.catalogue.look_for_names(text, &mut findings.calls);
-    if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) || named || server.catalogue.may_go_beyond() {
+    let named = server.catalogue.shared().look_for_names(text, &mut findings.calls);
+    if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED))
+        || named
+        || server.catalogue.shared().may_go_beyond()
+    {
         server.soil.add(Soil::BEYOND);
     }
 }

@@ -238,7 +238,7 @@ impl Client {
         server.told_mid = false;
         server.copies = false;
         server.exchange.shrink();
-        server.settle_change();
+        server.catalogue.end_ddl();
     }
 
     /// Tells the client why and closes its connection. The driver releases what it holds through `client_gone`.

@@ -5,7 +5,7 @@ use seam::Verdict;
 
 use crate::{
     directory::{OnState, PoolMode, ResetPolicy},
-    session::{listen::MAX_CHANNELS, server::Server, soil::Soil},
+    session::{catalogue_view::SinceGrant, listen::MAX_CHANNELS, server::Server, soil::Soil},
     sql::{
         parameter_names::rules_reading,
         parameters::is_identity,
@@ -39,13 +39,15 @@ impl Server {
     pub(crate) fn judge(&self, mut findings: Findings, text: &[u8]) -> Findings {
         // With odd strings the bodies of functions are read otherwise, too.
         let known = !self.odd_strings && (self.suspects == Suspects::NONE || self.meaning_is_known());
-        let beyond =
-            self.catalogue.look_for_names(text, &mut findings.calls) && self.policy.reset != ResetPolicy::Never;
+        let beyond = self.catalogue.shared().look_for_names(text, &mut findings.calls)
+            && self.policy.reset != ResetPolicy::Never;
         if (findings.is_plain() && known && !beyond) || self.policy.on_state == OnState::Allow {
             return findings;
         }
         let mut judged = self.judge_odd(findings, known);
-        if beyond || (judged.is_unread() && self.policy.reset != ResetPolicy::Never && self.catalogue.has_beyond()) {
+        if beyond
+            || (judged.is_unread() && self.policy.reset != ResetPolicy::Never && self.catalogue.shared().has_beyond())
+        {
             judged.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
         }
         judged
@@ -64,7 +66,7 @@ impl Server {
             findings.suspects.remove(Suspects::HIDDEN);
         }
         let judged = self.policy.reset != ResetPolicy::Never;
-        if judged && !findings.calls.is_empty() && !self.catalogue.knows(&findings.calls) {
+        if judged && !findings.calls.is_empty() && !self.catalogue.shared().knows(&findings.calls) {
             findings.suspects.add(Suspects::HIDDEN);
         }
         findings
@@ -89,15 +91,8 @@ impl Server {
 
     /// Something changes what the database consists of.
     pub(crate) fn note_change(&mut self, findings: &Findings) {
-        if findings.suspects.any(Suspects::DDL) && !std::mem::replace(&mut self.changes, true) {
-            self.catalogue.change_begins();
-        }
-    }
-
-    /// What a transaction has changed is changed for all, or never was.
-    pub(crate) fn settle_change(&mut self) {
-        if std::mem::take(&mut self.changes) {
-            self.catalogue.change_ends();
+        if findings.suspects.any(Suspects::DDL) {
+            self.catalogue.begin_ddl();
         }
     }
 
@@ -175,7 +170,7 @@ impl Server {
         (self.committed, self.reset_in_doubt) = (false, false);
         self.unlistens = Vec::new();
         self.amended_requests = None;
-        self.settle_change();
+        self.catalogue.end_ddl();
     }
 
     /// This verdict, unless what is left in it makes it worse.
@@ -204,14 +199,14 @@ impl Server {
             self.soil.add(Soil::ALL);
         }
         let reads = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
-        let now = self.catalogue.version();
-        if reads && !(now.is_clean && now == self.catalogue_at_grant) {
-            let changed = now != self.catalogue_at_grant;
-            self.soil.add(if changed || self.catalogue.prepares() { Soil::ALL } else { Soil::STATE });
-            self.plans.temporary = true;
-        } else if self.policy.reset == ResetPolicy::Always {
-            self.soil.add(Soil::STATE);
+        let since_grant = self.catalogue.since_grant();
+        match since_grant {
+            SinceGrant::MayTouchState if reads => self.soil.add(Soil::STATE),
+            SinceGrant::MayTouchStatements if reads => self.soil.add(Soil::ALL),
+            _ if self.policy.reset == ResetPolicy::Always => self.soil.add(Soil::STATE),
+            _ => {}
         }
+        self.plans.temporary |= reads && since_grant != SinceGrant::Harmless;
     }
 }
 
@@ -250,11 +245,11 @@ impl Server {
         findings.suspects.any(Suspects::TEMPORARY)
             && self.plans.temporary
             && !findings.is_unread()
-            && self.catalogue.keeps_plans()
+            && self.catalogue.shared().keeps_plans()
     }
 
     fn mix_strings(&mut self) {
-        if self.catalogue.keeps_plans() {
+        if self.catalogue.shared().keeps_plans() {
             self.soil.add(Soil::BEYOND);
         }
     }

@@ -9,6 +9,7 @@ use crate::{
     directory::{OnState, PoolMode, ResetPolicy, StatePolicy},
     exchange::Exchange,
     session::{
+        catalogue_view::CatalogueView,
         defaults::{self, Question, Then},
         listen::Duty,
         own_queries::{OwnQueries, Purpose},
@@ -22,7 +23,7 @@ use crate::{
         version::Version,
     },
     sql::{
-        catalogue::{Catalogue, Version as CatalogueVersion},
+        catalogue::Catalogue,
         parameters::{Pairs, Settings},
         suspects::Suspects,
     },
@@ -94,14 +95,7 @@ pub struct Server {
     pub(crate) soil: Soil,
     /// For whom it was prepared last: what is left in it since is of that client.
     pub(crate) held_last: Option<ClientId>,
-    /// What is known of its database.
-    pub(crate) catalogue: Arc<Catalogue>,
-    /// What was known of its database when its holder got it.
-    pub(crate) catalogue_at_grant: CatalogueVersion,
-    /// Functions that the configuration calls harmless.
-    pub(crate) trusted: Arc<[String]>,
-    /// The transaction that is open has changed what the database consists of.
-    pub(crate) changes: bool,
+    pub(crate) catalogue: CatalogueView,
 
     // Of `features::listen`.
     /// Whether it serves clients one by one.
@@ -220,13 +214,10 @@ impl Server {
             ready_withheld: None,
             pinned: false,
             soil: Soil::default(),
-            catalogue_at_grant: catalogue.version(),
-            catalogue,
+            catalogue: CatalogueView::new(catalogue, trusted),
             unsynced: false,
             odd_strings: false,
             plans: Plans::default(),
-            trusted,
-            changes: false,
             customs: Vec::new(),
             own: Arc::default(),
             connect_makes: false,
@@ -251,7 +242,7 @@ impl Server {
     #[inline]
     pub(crate) fn begin_lease(&mut self, client: ClientTag) {
         self.holder = Some(client);
-        self.catalogue_at_grant = self.catalogue.version();
+        self.catalogue.begin_lease();
         self.ready_withheld = None;
         self.mid_pipeline = false;
         self.forgetting = Vec::new();
@@ -413,7 +404,7 @@ impl Server {
         if !of_interest {
             return false;
         }
-        let Some(reading) = Catalogue::ask(&self.catalogue, self.trusted.clone()) else { return false };
+        let Some(reading) = self.catalogue.next_reading() else { return false };
         let sql = reading.question(self.version.major);
         self.begin(me, Purpose::Catalogue(Box::new(reading), verdict), &[&sql, b"ROLLBACK"], out);
         true

@@ -141,7 +141,7 @@ fn parse(
     let name = &message.bytes[name];
     let amended = reset::named_parse(client, server, text);
     let text = amended.as_deref().unwrap_or(text);
-    let statement = postgres.statements.intern(context(client, server), server.catalogue.epoch(), text, None);
+    let statement = postgres.statements.intern(context(client, server), server.catalogue.shared().epoch(), text, None);
     let named = client.named.get_or_insert_default();
     let prepared = server.prepared.get_or_insert_default();
     named.parse(name, statement.clone(), prepared.pipeline());
@@ -286,7 +286,7 @@ fn refer(
         && (!statement.findings.is_plain()
             || server.odd_strings
             || server.suspects != Suspects::NONE
-            || server.catalogue.watches_names())
+            || server.catalogue.shared().watches_names())
     {
         let findings = &server.judge(statement.findings.clone(), &statement.body);
         if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {

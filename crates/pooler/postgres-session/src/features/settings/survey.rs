@@ -172,7 +172,8 @@ impl Postgres {
 
     fn ask(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         let known = client.settings.as_ref().expect("a client that is logged in has settings");
-        let hidden = if server.suspects.any(Suspects::HIDDEN) { server.catalogue.custom() } else { Vec::new() };
+        let hidden =
+            if server.suspects.any(Suspects::HIDDEN) { server.catalogue.shared().custom() } else { Vec::new() };
         let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
         let statements = server.statements_to_ask_for(client);
         let mut survey =
@@ -318,7 +319,7 @@ impl Postgres {
 impl Server {
     /// Which prepared statements its holder may have there beside ours. Who has any is pinned.
     fn statements_to_ask_for(&self, client: &Client) -> Statements {
-        let out_of_sight = self.suspects.any(Suspects::HIDDEN) && self.catalogue.prepares();
+        let out_of_sight = self.suspects.any(Suspects::HIDDEN) && self.catalogue.shared().prepares();
         let may_have =
             client.pin.is_some() || self.suspects.any(Suspects::PREPARE.and(Suspects::BEYOND)) || out_of_sight;
         match may_have {
