@@ -25,22 +25,22 @@ SIM_SEED ?= 1
 SIM_PROCESSES ?= $(shell nproc)
 # Further arguments of bench/run.py: make bench BENCH_ARGS='--quick --only simple'
 BENCH_ARGS ?=
-# Names of programs in tests/clients: make clients CLIENTS='pgx jdbc'; none are all
+# Names of programs in tests/suites/clients: make clients CLIENTS='pgx jdbc'; none are all
 CLIENTS ?=
-# Names of variants and further arguments of tests/regress/run.py
+# Names of variants and further arguments of tests/suites/regress/run.py
 REGRESS_ARGS ?=
-# Names of variants and further arguments of tests/regress/pgx.py
+# Names of variants and further arguments of tests/suites/regress/pgx.py
 PGX_ARGS ?=
-# Ways and further arguments of tests/mongodb_suite/run.py
+# Ways and further arguments of tests/suites/mongodb_suite/run.py
 MONGODB_SUITE_ARGS ?=
-# Versions and further arguments of tests/matrix/run.py
+# Versions and further arguments of tests/hunts/matrix/run.py
 MATRIX_ARGS ?=
-# Further arguments of tests/adversary.py
+# Further arguments of tests/hunts/adversary.py
 ADVERSARY_ARGS ?=
-# Further arguments of tests/leaks.py, and of tests/leak_mutants.py
+# Further arguments of tests/hunts/leaks.py, and of tests/hunts/leak_mutants.py
 LEAKS_ARGS ?=
 MUTANTS ?=
-# Further arguments of tests/doctor_matrix.py, and names of its cases
+# Further arguments of tests/hunts/doctor_matrix.py, and names of its cases
 DOCTOR_ARGS ?=
 # Further arguments of pytest: make test-e2e PYTEST_ARGS='-k copy -x'
 PYTEST_ARGS ?=
@@ -81,50 +81,50 @@ test-e2e: ## real clients and a private PostgreSQL through the release binary
 	POOLHOUSE=$(POOLHOUSE) scripts/e2e.sh -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not in_the_matrix' tests $(PYTEST_ARGS)
 
 clients: setup build ## drivers others wrote, each in its own language (downloads them; CLIENTS='pgx jdbc' for some only)
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/clients/run.py $(CLIENTS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/clients/run.py $(CLIENTS)
 
 redis-clients: setup build ## the same for Redis (REDIS_CLIENTS_OF='ioredis go-redis' for some only)
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/redis_clients/run.py $(REDIS_CLIENTS_OF)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/redis_clients/run.py $(REDIS_CLIENTS_OF)
 
 mongodb-clients: setup build ## the same for MongoDB (MONGODB_CLIENTS_OF='node go-driver' for some only)
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/mongodb_clients/run.py $(MONGODB_CLIENTS_OF)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/mongodb_clients/run.py $(MONGODB_CLIENTS_OF)
 
 mongodb-suite: setup build ## the tests of MongoDB's driver teams, directly and through Poolhouse (MONGODB_SUITE_ARGS='sharded --files transactions_unified')
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/mongodb_suite/run.py $(MONGODB_SUITE_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/mongodb_suite/run.py $(MONGODB_SUITE_ARGS)
 
 redis-regress: setup build ## Redis's own tests, directly and through Poolhouse (REDIS_UNITS='type/list scripting' for some only)
-	tests/redis_regress/fetch.sh
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/redis_regress/run.py $(REDIS_UNITS)
+	tests/suites/redis_regress/fetch.sh
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/redis_regress/run.py $(REDIS_UNITS)
 
 rest-clients: setup build ## @upstash/redis over HTTP beside ioredis: the same results
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/rest_clients/run.py
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/rest_clients/run.py
 
 regress: setup-bench build ## PostgreSQL's own regression suite, directly and through Poolhouse and PgBouncer (downloads it; REGRESS_ARGS='transaction --only temp')
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/regress/run.py $(REGRESS_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/regress/run.py $(REGRESS_ARGS)
 
 pgx-suite: setup build ## the tests of pgx, Go's driver, directly and through Poolhouse (downloads them; PGX_ARGS='transaction --only TestEnum')
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/regress/pgx.py $(PGX_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/regress/pgx.py $(PGX_ARGS)
 
 matrix: setup build ## our own tests of PostgreSQL's sessions on PostgreSQL 14 to 18 (downloads these; MATRIX_ARGS='18')
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/matrix/run.py $(MATRIX_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/matrix/run.py $(MATRIX_ARGS)
 
 adversary: setup build ## clients that change their sessions at random beside a reference (ADVERSARY_ARGS='--statements 1000000')
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/adversary.py $(ADVERSARY_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/adversary.py $(ADVERSARY_ARGS)
 
 leaks: setup build ## clients that leave whatever they can behind, and others who look (LEAKS_ARGS='--statements 1000000')
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/leaks.py $(LEAKS_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/leaks.py $(LEAKS_ARGS)
 
 adversary-mutants: setup ## puts known leaks back one by one (crates/proof/mutants/leaks): how many statements until each is found? (MUTANTS='stale-plan' for some only)
-	$(PYTHON) tests/leak_mutants.py $(MUTANTS)
+	$(PYTHON) tests/hunts/leak_mutants.py $(MUTANTS)
 
 sim-mutants: setup ## puts known defects back one by one (crates/proof/mutants/sim): how many simulated schedules until each is found? (MUTANTS='handed-on-dirty')
-	$(PYTHON) tests/sim_mutants.py $(MUTANTS)
+	$(PYTHON) tests/hunts/sim_mutants.py $(MUTANTS)
 
 plan-mutants: setup ## puts other rules into the pool one by one (crates/proof/mutants/plan): do the planner's tests notice? (MUTANTS='equal-lives')
-	$(PYTHON) tests/plan_mutants.py $(MUTANTS)
+	$(PYTHON) tests/hunts/plan_mutants.py $(MUTANTS)
 
 doctor-matrix: setup build ## troubles made on purpose, and healthy runs: what does the doctor say of each? (DOCTOR_ARGS='--runs 20 --json FILE')
-	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/doctor_matrix.py $(DOCTOR_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/doctor_matrix.py $(DOCTOR_ARGS)
 
 demo: setup build ## see it work: many clients, few servers, before and after
 	$(POOLHOUSE) demo

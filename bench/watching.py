@@ -27,7 +27,7 @@ from cluster import DATABASE, USER, Cluster
 from idle_pools import cpu_seconds
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
-import browser
+from support import browser
 
 WATCHERS = ("nobody", "page", "top")
 # A watcher's first look may cost more; it is not what watching costs.

@@ -26,9 +26,9 @@ import mongodb_report
 import telemetry_chain
 from telemetry_chain import Chain, acknowledged, errors, made
 
-import pooler
-from java_programs import lacking
-from mongodb_server import JavaServer
+from support import pooler
+from support.java_programs import lacking
+from support.mongodb_server import JavaServer
 
 # A reading takes this long at the database, in seconds; and TLS and a login, when a connection is opened.
 DATACENTRE = {"latency": 0.005, "opening": 0.05}

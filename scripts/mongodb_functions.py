@@ -1,6 +1,6 @@
 """Case 3 with MongoDB: functions that are frozen between two calls, and a flood of functions, neither of which ever says goodbye.
 
-    functions (tests/functions.py), or a load -> [Poolhouse] -> SlowRelay -> mongo-java-server
+    functions (tests/support/serverless_function.py), or a load -> [Poolhouse] -> SlowRelay -> mongo-java-server
 """
 
 import contextlib
@@ -11,9 +11,9 @@ import time
 import telemetry_chain
 from telemetry_chain import DATABASE, COLLECTION, Upstream, clients_of, errors, made
 
-import pooler
-from functions import Function
-from mongodb_server import MongoPoolhouse
+from support import pooler
+from support.serverless_function import Function
+from support.mongodb_server import MongoPoolhouse
 from slow_relay import SlowRelay
 
 # As published, in seconds: the server's idle limit, when a frozen function is called again, an idle limit that is longer than the platform's

@@ -120,7 +120,7 @@ fetch_promtool() {
 
 # Tests that need it are skipped where it is not there.
 build_ferretdb() {
-    local folder=tests/mongodb/ferretdb
+    local folder=tests/support/mongodb_servers/ferretdb
     [ -x $folder/ferretdb ] && [ $folder/ferretdb -nt $folder/go.sum ] && [ $folder/ferretdb -nt $folder/build.sh ] && return 0
     have go || { say "no Go found (https://go.dev/doc/install): tests that need FerretDB will be skipped"; return 0; }
     say "building FerretDB for tests of MongoDB, once (some minutes)"

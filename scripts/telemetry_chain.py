@@ -20,9 +20,9 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests")]
 
-import pooler
-from cluster import free_port
-from mongodb_server import MongoPoolhouse
+from support import pooler
+from support.postgres_cluster import free_port
+from support.mongodb_server import MongoPoolhouse
 from slow_relay import SlowRelay
 
 SERVICE = ROOT / "examples" / "telemetry"

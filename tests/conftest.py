@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-import pooler
-from certificates import Certificates
-from cluster import Cluster, SecureCluster
-from turns import in_turns
+from support import pooler
+from support.certificates import Certificates
+from support.file_order import in_turns
+from support.postgres_cluster import Cluster, SecureCluster
 
 LISTED_USERS = ("app", "app2", "md5user", "plainuser")
 # Servers that live for seconds would compute for Java's own compiler mostly.

@@ -11,7 +11,7 @@
 //!
 //! It cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers never run at
 //! the same time), and what the models of the databases do not know, such as functions and triggers that users made.
-//! For these there are the leak hunter and the adversary (`tests/leaks.py`, `tests/adversary.py`) on a real PostgreSQL.
+//! For these there are the leak hunter and the adversary (`tests/hunts/leaks.py`, `tests/hunts/adversary.py`) on a real PostgreSQL.
 
 pub mod cluster;
 mod drawn;

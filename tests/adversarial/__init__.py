@@ -1,1 +1,0 @@
-"""The parts of tests/adversary.py: random statements, the sessions they are sent to, and what must not differ."""

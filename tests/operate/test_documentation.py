@@ -1,0 +1,300 @@
+"""What README.md and docs/ say must be so: examples are accepted, and names of keys, metrics, options and links exist.
+
+Whether a sentence is true, no test can tell; that what it names is there, this one can.
+"""
+
+import functools
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support import pooler
+from support.postgres_cluster import scram_verifier
+
+pytestmark = pytest.mark.poolhouse_only
+
+PAGES = [pooler.ROOT / "README.md", *sorted((pooler.ROOT / "docs").glob("*.md"))]
+NAMES = [path.name for path in PAGES]
+SOURCES = sorted((pooler.ROOT / "crates").glob("**/src/**/*.rs"))
+# Words that look like keys and are somebody else's: parameters of PostgreSQL and of its clients, and columns of its tables.
+OTHERS = {
+    "app_password", "application_name", "client_encoding", "current_setting", "default_transaction_isolation", "max_connections", "max_protocol_version", "min_protocol_version",
+    "checkpoint_completion_target", "checkpoint_timeout", "idle_in_transaction_session_timeout", "log_checkpoints", "max_wal_size", "search_path",
+    "set_config",
+    "statement_timeout", "track_activities", "transaction_timeout",
+}
+# How many descriptors there are is this machine's affair; of the other one the page tells itself.
+# The last: examples that are a part of a file name no users.
+EXPECTED_WARNINGS = ("descriptor", "in session mode each client of `billing` keeps a server", "every program on this machine gets in at")
+# Options of programs that are not Poolhouse.
+OTHER_OPTIONS = {"--example", "--release", "--quick", "--render", "--rounds", "--search", "--seconds", "--warmup", "--json", "--only", "--targets"}
+
+
+def fenced(text, language):
+    """The blocks of a language: (line, text)."""
+    found = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text[: match.start()].count("\n") + 1, match[1]) for match in found]
+
+
+def spans(text):
+    """What stands in `backticks`, outside of fenced blocks."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def examples(language):
+    return [pytest.param(text, id=f"{path.name}:{line}") for path in PAGES for line, text in fenced(path.read_text(), language)]
+
+
+# -- examples of the configuration. Those of scenarios are read where scenarios are tested.
+
+CONFIGURATIONS = [example for example in examples("toml") if "[scenario]" not in example.values[0]]
+
+
+@pytest.fixture
+def check(tmp_path, certificates):
+    """Runs `poolhouse check` where every file and variable that the documentation names is there."""
+    for name, source in {"server.pem": certificates.server.certificate, "server.key": certificates.server.key,
+                         "clients.pem": certificates.authority.certificate, "ca.pem": certificates.authority.certificate}.items():
+        (tmp_path / name).write_bytes(source.read_bytes())
+    for name in ("admin", "dashboard"):
+        (tmp_path / name).write_text("0123456789abcdef0123456789abcdef\n")
+    (tmp_path / "userlist.txt").write_text('"app2" "app2-secret"\n"report" "secret"\n')
+
+    def run(text):
+        assert text.strip(), "the example is empty"
+        text = re.sub(r"/(?:etc/poolhouse|run/secrets)/", f"{tmp_path}/", text).replace("SCRAM-SHA-256$4096:…", scram_verifier("app"))
+        if not re.search(r"^\[", text, re.MULTILINE):
+            text = f'[[database]]\nname = "shop"\n{text}'
+        path = tmp_path / "poolhouse.toml"
+        path.write_text(text)
+        for file in tmp_path.iterdir():
+            file.chmod(0o600)
+        variables = dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "secret")
+        return subprocess.run([pooler.BINARY, "check", str(path)], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=20, env={**os.environ, **variables})
+
+    return run
+
+
+@pytest.mark.parametrize("text", CONFIGURATIONS)
+def test_an_example_is_accepted_without_an_unexpected_warning(check, text):
+    done = check(text)
+    warnings = [line for line in done.stdout.splitlines() if "warning: " in line and not any(one in line for one in EXPECTED_WARNINGS)]
+    assert done.returncode == 0 and not warnings, done.stdout
+
+
+@pytest.mark.parametrize("text", CONFIGURATIONS)
+def test_what_is_commented_out_in_an_example_could_stand_there(check, text):
+    """One line at a time: some exclude each other."""
+    for line in re.findall(r"^# \w+ = .*$", text, re.MULTILINE):
+        done = check(text.replace(line, line.removeprefix("# ")))
+        assert "unknown key" not in done.stdout and "no TOML" not in done.stdout, f"{line}\n{done.stdout}"
+
+
+def test_a_wrong_key_in_an_example_is_noticed(check):
+    assert check('url = "postgres://app@127.0.0.1/shop"\n').returncode == 0
+    done = check('url = "postgres://app@127.0.0.1/shop"\nmax_sise = 4\n')
+    assert done.returncode == 2 and "unknown key `max_sise`" in done.stdout, done.stdout
+
+
+# -- names
+
+
+@functools.cache
+def keys():
+    """All keys of the configuration and of URLs, as the program lists them."""
+    lists = [body for path in SOURCES if not {"load", "planner"} & set(path.relative_to(pooler.ROOT).parts) for body in re.findall(r"const \w+_KEYS: &\[&str\] =\s*&\[(.*?)\];", path.read_text(), re.DOTALL)]
+    found = set(re.findall(r'"(\w+)"', " ".join(lists)))
+    assert {"max_size", "tls_cert", "auth_query", "sslmode", "listener"} <= found
+    return found
+
+
+@functools.cache
+def scenario_keys():
+    """All keys of scenario files."""
+    files = [path for path in SOURCES if ("load" in path.parts and "scenario" in "/".join(path.parts)) or "question" in path.relative_to(pooler.ROOT).parts]
+    found = {word for path in files for word in re.findall(r'"([a-z]+(?:_[a-z]+)*)"', path.read_text())}
+    assert {"stages", "reuse", "fail_if", "server_limit"} <= found
+    return found
+
+
+@functools.cache
+def literals():
+    """Every word that is a string of the program by itself: reasons, states, methods."""
+    return {word for path in SOURCES for word in re.findall(r'"([a-z]+(?:_[a-z]+)+)"', path.read_text())}
+
+
+@functools.cache
+def fields():
+    """The fields of result files, and of the JSON at the admin address."""
+    files = [path for path in SOURCES if path.name == "result.rs" and "load" in path.parts or path.parts[-2:] == ("admin", "api.rs")]
+    found = {name for path in files for name in re.findall(r"^    (?:pub )?(\w+):", path.read_text(), re.MULTILINE)}
+    assert {"response_ms", "created_for", "in_use", "bucket_bounds_ms"} <= found
+    return found
+
+
+def of_pgbouncer(text):
+    """The words of the first column of its page's tables, and of its own files there."""
+    columns = " ".join(re.findall(r"^\| (.*?) \|", text, re.MULTILINE))
+    return set(re.findall(r"\w+", columns)) | set(re.findall(r"\w+", " ".join(block for _, block in fenced(text, "ini"))))
+
+
+def without_first_columns(text):
+    return re.sub(r"^\| .*? \|", "|", text, flags=re.MULTILINE)
+
+
+def unknown_words(text, allowed):
+    """Words with an underscore, and keys of `key = value`, that are nothing we know."""
+    found = set()
+    for span in spans(text):
+        words = set(re.findall(r"(?<![\w/.$-])[a-z]+(?:_[a-z]+)+(?![\w/(.-])", span)) | set(re.findall(r"^(?:\[.*\] )?([a-z_]+) = ", span))
+        found |= {word for word in words - allowed if not re.match(r"pg_|poolhouse_|hikaricp_", word)}
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=NAMES)
+def test_every_key_that_is_named_exists(path):
+    text, allowed = path.read_text(), keys() | scenario_keys() | literals() | fields() | OTHERS
+    if path.name == "from-pgbouncer.md":
+        text, allowed = without_first_columns(text), allowed | of_pgbouncer(text)
+    assert not unknown_words(text, allowed)
+
+
+def test_a_key_that_does_not_exist_is_noticed():
+    text = "Set `max_sise`, or `[pool] sise = 4`, and `mode = \"session\"`; see `max_size`.\n```\n`not_here`\n```\n"
+    assert unknown_words(text, keys()) == {"max_sise", "sise"}
+
+
+def test_every_key_is_explained_in_the_guide():
+    guide = (pooler.ROOT / "docs/guide.md").read_text()
+    assert not {key for key in keys() if not re.search(rf"\b{key}\b", guide)}
+
+
+@pytest.fixture
+def families(start):
+    """Families of metrics of one that has served: name -> labels that its samples have, if there are any."""
+    made = start()
+    with made.connect() as connection:
+        connection.execute("SELECT 1")
+        text = made.get("/metrics")[1]
+    found = {name: set() for name in re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE)}
+    for sample, labels in pooler.parse_metrics(text):
+        family = next(name for name in (sample, re.sub(r"_(total|info|count|sum|bucket)$", "", sample)) if name in found)
+        found[family] |= {label for label, _ in labels}
+    return found
+
+
+def wrong_metrics(text, families):
+    wrong = set()
+    for name, labels in re.findall(r"\b(poolhouse_[a-z_]+[a-z])(?:\{([^}]*)\})?", text):
+        family = next((known for known in (name, re.sub(r"_(total|info|count|sum|bucket)$", "", name)) if known in families), None)
+        named = set(re.findall(r"(\w+)(?:=|,|$)", re.sub(r'"[^"]*"', "", labels)))
+        if name == "poolhouse_bench":  # the schema of the load generator's tables
+            continue
+        if family is None or (families[family] and not named <= families[family]):
+            wrong.add(name)
+    return wrong
+
+
+def test_every_metric_that_is_named_exists(families):
+    for path in PAGES:
+        assert not wrong_metrics(path.read_text(), families), path.name
+    text = 'poolhouse_waiters, poolhouse_wayters, poolhouse_reloads_total{result="failed"}, poolhouse_reloads_total{why="failed"}'
+    assert wrong_metrics(text, families) == {"poolhouse_wayters", "poolhouse_reloads_total"}
+
+
+def test_every_option_that_is_named_exists():
+    verbs = [["serve"], ["check"], ["demo"], ["bench"], ["bench", "compare"], ["bench", "merge"], ["bench", "report"], ["plan"], ["sweep"], ["top"], ["doctor"], ["ctl"], *(["ctl", "http://127.0.0.1:1", order] for order in ("pause", "resume", "reconnect", "drain", "reload", "show", "kill"))]
+    helps = [subprocess.run([pooler.BINARY, *verb, "--help"], text=True, capture_output=True, timeout=20) for verb in verbs]
+    assert all(done.returncode == 0 for done in helps), [done.stderr for done in helps]
+    known = set(re.findall(r"--[a-z][a-z-]*", " ".join(done.stdout for done in helps))) | OTHER_OPTIONS
+    for path in PAGES:
+        assert not set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", re.sub(r"<!--.*?-->", "", path.read_text()))) - known, path.name
+
+
+def test_every_error_of_the_guides_table_is_in_the_program():
+    """What stands in backticks behind an SQLSTATE, or by itself with more than one word; `…` is anything."""
+    guide = (pooler.ROOT / "docs/guide.md").read_text()
+    table = guide.split("| what a client sees |")[1].split("\n\n")[0]
+    texts = [re.sub(r"^[0-9A-Z]{5} ?", "", span) for line in table.splitlines() for span in re.findall(r"`([^`]+)`", line.split(" | ")[0])]
+    parts = [part.strip() for text in texts if " " in text for part in text.split("…") if part.strip()]
+    program = " ".join(re.sub(r"\\\n\s*", "", path.read_text()).replace('\\"', '"') for path in SOURCES)
+    # PostgreSQL's own words.
+    parts.remove("is not yet defined in this session")
+    assert len(parts) >= 4 and not [part for part in parts if part not in program]
+
+
+def test_every_log_line_that_is_shown_is_in_the_program():
+    program = " ".join(path.read_text() for path in SOURCES)
+    lines = [line for path in PAGES for _, block in fenced(path.read_text(), "") for line in re.findall(r"^INFO (.*)$", block, re.MULTILINE)]
+    assert len(lines) >= 3 and not [line for line in lines if f'"{line}"' not in program]
+
+
+# -- figures
+
+
+@functools.cache
+def rendered(result):
+    """What the program that wrote a result prints of it."""
+    program = json.loads((pooler.ROOT / result).read_text())["command"].split()[0]
+    return subprocess.run([sys.executable, program, "--render", result], cwd=pooler.ROOT, text=True, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+
+
+def test_the_benchmarks_tables_are_those_of_their_result_files():
+    text = (pooler.ROOT / "docs/benchmarks.md").read_text()
+    tables = re.findall(r"<!-- bench:begin -->(.*?)<!-- bench:end -->", text, re.DOTALL)
+    for table in tables:
+        name = re.search(r"--json\s(bench/results/[\w-]+\.json)", table)[1]
+        rows, printed = re.findall(r"^\|.*\|$", table, re.MULTILINE), rendered(name)
+        assert len(rows) > 10 and not [row for row in rows if row not in printed], name
+    assert len(tables) == 2
+
+
+def figures(text):
+    return {number.replace(",", "") for number in re.findall(r"\d(?:[\d.,]*\d)?", text)}
+
+
+def test_the_readmes_figures_are_those_of_their_result_files():
+    """Each row of the table beside others names its source last: a result file, or a page that is written from one."""
+    rows = re.findall(r"^\| (.*) \| (.*) \| (.*) \| \[`make [\w-]+`\]\(([\w./-]+)(?:#[\w-]+)?\) \|$", PAGES[0].read_text(), re.MULTILINE)
+    for what, ours, theirs, source in rows:
+        text = rendered(source) if source.endswith(".json") else (pooler.ROOT / source).read_text()
+        assert figures(ours + theirs) <= figures(text), what
+    assert len(rows) == 5
+
+
+def test_the_readme_asks_for_the_rust_that_is_needed():
+    (needed,) = re.findall(r'^rust-version = "(.*)"$', (pooler.ROOT / "Cargo.toml").read_text(), re.MULTILINE)
+    assert f"Rust ({needed} or newer" in PAGES[0].read_text()
+
+
+# -- links
+
+
+def anchors(path):
+    """As GitHub makes them from headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=NAMES)
+def test_every_link_leads_somewhere(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
+        if target.startswith("http"):
+            continue
+        file, _, anchor = target.partition("#")
+        there = path.parent / file if file else path
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+def test_the_guide_lists_every_page():
+    text = (pooler.ROOT / "docs" / "guide.md").read_text()
+    listed = text.partition("Further pages:")[2].partition("\n## ")[0]
+    missing = [name for name in NAMES if name not in ("README.md", "guide.md") and f"]({name})" not in listed]
+    assert missing == []
