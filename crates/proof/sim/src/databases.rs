@@ -1,7 +1,6 @@
 //! Databases that are not there: they speak real protocols to bytes, in a time that somebody else tells. They know
 //! neither pools nor sockets, and nothing of who connects to them.
 
-pub mod cluster;
 pub mod mongodb;
 pub mod postgres;
 pub mod redis;

@@ -12,5 +12,4 @@ pub mod random;
 pub mod runner;
 pub mod shrink;
 pub mod stage;
-pub mod toys;
 pub mod world;

@@ -10,7 +10,7 @@ use sim::{
     world,
 };
 
-const USAGE: &str = "usage: sim world|crowd|cluster|postgres|redis|mongodb [--schedules N] [--seed N] [--steps N] [--trace]
+const USAGE: &str = "usage: sim world|crowd|postgres|redis|mongodb [--schedules N] [--seed N] [--steps N] [--trace]
             all but world and crowd also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-raw-clients] [--calm]: at most so much";
 
 struct Options {
@@ -67,7 +67,6 @@ fn as_options(bounds: Bounds) -> String {
 /// How schedules of the product are played.
 fn play(verb: &str) -> Option<Play> {
     match verb {
-        "cluster" => Some(product::cluster::play),
         "postgres" => Some(product::postgres::play),
         "redis" => Some(product::redis::play),
         "mongodb" => Some(product::mongodb::play),
@@ -103,7 +102,7 @@ fn main() -> ExitCode {
     let begun = Instant::now();
     let (mut steps, mut ended) = (0, [0; 3]);
     let result = match verb.as_str() {
-        "cluster" | "postgres" | "redis" | "mongodb" => {
+        "postgres" | "redis" | "mongodb" => {
             let play = play(&verb).expect("one of these");
             runner::run(
                 options.seed,

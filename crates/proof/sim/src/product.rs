@@ -7,13 +7,10 @@
 //! end, when all clients have left: nothing is held, and no session of the database has anything left in it. An error
 //! may stand in an answer's place only after a fault, and not after one that no client may feel.
 //!
-//! `cluster` plays the toy for a cluster, the example of how a protocol is added, in the same way.
-//!
 //! It cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers never run at
 //! the same time), and what the models of the databases do not know, such as functions and triggers that users made.
 //! For these there are the leak hunter and the adversary (`tests/hunts/leaks.py`, `tests/hunts/adversary.py`) on a real PostgreSQL.
 
-pub mod cluster;
 mod drawn;
 mod guest;
 pub mod mongodb;

@@ -1,6 +1,6 @@
 //! The simulator of the product itself: it replays.
 
-use super::{Bounds, Play, cluster, mongodb, postgres, redis};
+use super::{Bounds, Play, mongodb, postgres, redis};
 
 fn replays(play: Play, seeds: std::ops::Range<u64>) {
     for seed in seeds {
@@ -17,11 +17,6 @@ fn the_same_seed_gives_the_same_schedule_of_postgresql() {
 #[test]
 fn the_same_seed_gives_the_same_schedule_of_redis() {
     replays(redis::play, 1..60);
-}
-
-#[test]
-fn the_same_seed_gives_the_same_schedule_of_a_cluster() {
-    replays(cluster::play, 1..60);
 }
 
 #[test]
