@@ -77,7 +77,7 @@ test-sim: build ## random schedules in virtual time; a failure prints the comman
 	    xargs -P $(SIM_PROCESSES) -L 1 sh -c '$(SIM) "$$0" --schedules "$$1" --seed $(SIM_SEED)'
 
 test-e2e: ## real clients and a private PostgreSQL through the release binary
-	POOLHOUSE=$(POOLHOUSE) scripts/e2e.sh -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not in_the_matrix' tests $(PYTEST_ARGS)
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not in_the_matrix' tests $(PYTEST_ARGS)
 
 clients: setup build ## drivers others wrote, each in its own language (downloads them; CLIENTS='pgx jdbc' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/clients/run.py $(CLIENTS)

@@ -26,21 +26,26 @@ def pytest_configure(config):
         raise pytest.UsageError(f"{pooler.BINARY} is not there: run `make build`, or name another with POOLHOUSE=path")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     items[:] = in_turns(items)
-    if pooler.KIND != "poolhouse":
-        skip = pytest.mark.skip(reason=f"says nothing about {pooler.KIND}")
-        for item in items:
-            if "poolhouse_only" in item.keywords:
-                item.add_marker(skip)
+    # `-p no:rerunfailures` repeats nothing.
+    repeats = config.pluginmanager.hasplugin("rerunfailures")
+    for item in items:
+        if pooler.KIND != "poolhouse" and "poolhouse_only" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason=f"says nothing about {pooler.KIND}"))
+        if repeats and "timing" in item.keywords:
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Names the tests that failed to scripts/e2e.sh, which runs them once more."""
-    path = os.environ.get("FAILED_TESTS_FILE")
-    if path:
-        reports = terminalreporter.stats.get("failed", []) + terminalreporter.stats.get("error", [])
-        pathlib.Path(path).write_text("".join(f"{name}\n" for name in dict.fromkeys(r.nodeid for r in reports)))
+    """Counts the tests that failed once and were repeated."""
+    repeated = terminalreporter.stats.get("rerun", [])
+    passed = {report.nodeid for report in terminalreporter.stats.get("passed", [])}
+    if repeated:
+        terminalreporter.section("tests marked `timing` that failed once and were repeated")
+        for report in repeated:
+            terminalreporter.line(f"{'passed' if report.nodeid in passed else 'failed'} the second time: {report.nodeid}")
+        terminalreporter.line(f"repeated: {len(repeated)}")
 
 
 @pytest.fixture(scope="session")

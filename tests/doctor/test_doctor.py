@@ -16,7 +16,7 @@ from support.postgres_cluster import PASSWORDS
 from support.threads import crowd
 from support.waiting import eventually
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 
 def doctor(pooler, window="4s"):

@@ -21,7 +21,7 @@ from support.postgres_cluster import free_port
 from support.redis_fixtures import own_redis
 from support.threads import crowd
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 SECRET = "watch it"
 

@@ -16,7 +16,7 @@ from support.postgres_cluster import PASSWORDS, free_port
 from support.threads import crowd
 from support.waiting import eventually
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 # One who may see what others do, and nothing else.
 WATCHER = "watcher"

@@ -23,7 +23,7 @@ from support.doctor import look, symptoms
 from support.postgres_cluster import PASSWORDS
 from support.relay import Relay
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "suites/hikaricp"
 OPTIONS = ("-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dcom.zaxxer.hikari.housekeeping.periodMs=200")

@@ -151,6 +151,7 @@ def test_what_the_server_says_of_errors_is_told_the_most_frequent_first(cluster,
     assert f"said         20 times: {said}" in shown.stdout, shown.stdout
 
 
+@pytest.mark.timing
 def test_a_server_that_ends_all_sessions_is_counted_and_survived(tables, cluster):
     command = [pooler.BINARY, "bench", cluster.url(), "--clients", "5", "--duration", "4s", "--json", "-"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

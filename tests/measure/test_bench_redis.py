@@ -175,6 +175,7 @@ def test_who_is_turned_away_is_counted_by_the_reason(workspace):
         made.stop()
 
 
+@pytest.mark.timing
 def test_a_redis_that_dies_is_counted_and_survived(workspace):
     made = own_redis(workspace, "bench-dies").start()
     command = [pooler.BINARY, "bench", made.url(), "--clients", "3", "--duration", "4s", "--think", "5ms", "--json", "-"]
@@ -198,6 +199,7 @@ def test_a_frozen_client_keeps_silent_and_its_time_goes_on(counted):
     assert "frozen for 1s" in result["about"]["way"]
 
 
+@pytest.mark.timing
 def test_a_frozen_load_ends_with_whoever_froze_it(server):
     command = [pooler.BINARY, "bench", server.url(), "--clients", "1", "--think", "10ms", "--duration", "60s", "--freeze", "50s@500ms"]
 

@@ -90,6 +90,7 @@ def test_what_takes_too_long_is_cancelled_at_the_server(cluster, script):
     wait_for(lambda: asleep(cluster) == 0, seconds=5)
 
 
+@pytest.mark.timing
 def test_making_tables_ends_on_ctrl_c(cluster):
     process = begun(cluster.url(), "--init", "--scale", 2000, "--schema", "poolhouse_endless", "--duration", "1s")
     wait_for(lambda: cluster.query("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%poolhouse_endless%'"

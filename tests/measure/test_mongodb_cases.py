@@ -22,7 +22,7 @@ sys.path.append(str(SCRIPTS))
 import telemetry_chain
 from slow_relay import SlowRelay
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 SCRIPT = SCRIPTS / "mongodb_cases.py"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from support import pooler
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 HEAD = """
 [scenario]

@@ -8,7 +8,7 @@ import pytest
 from support import pooler
 from support.postgres_cluster import MAX_CONNECTIONS, PASSWORDS, free_port
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 # Short measurements: what is planted is far above their noise.
 SHORT = ("--point-time", "500ms", "--warmup", "200ms", "--rounds", "3")

@@ -9,7 +9,7 @@ from support import pooler
 from support.mongodb_server import JavaServer, directory
 from support.redis_fixtures import own_redis
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 # Short measurements: what is asked here is whether the sweep does its work, and not how many connections are best.
 SHORT = ("--point-time", "120ms", "--warmup", "30ms", "--rounds", "1")

@@ -14,7 +14,7 @@ from support.postgres_cluster import PASSWORDS, free_port
 from support.successors import successor
 from support.waiting import eventually
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 # One row that every transaction holds, for longer the more servers there are: throughput is at most 1 / (0.001 + 0.001 N).
 ROW = """BEGIN;

@@ -153,6 +153,7 @@ def test_large_documents_pass_in_sections_and_in_bodies(pool):
     assert len(things.find_one({"_id": 9})["text"]) == 9_000_000
 
 
+@pytest.mark.timing
 def test_a_server_that_is_busy_makes_others_wait_no_longer_than_is_allowed(pool, server):
     poolhouse = pool(max_size=1, max_wait_time="300ms")
     holder = socket.create_connection(("127.0.0.1", poolhouse.port))

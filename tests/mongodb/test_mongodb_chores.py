@@ -56,6 +56,7 @@ def fill(client, members):
     return members.members[0]
 
 
+@pytest.mark.timing
 def test_cursors_are_closed_though_the_server_is_lost_that_was_to_close_them(start, members):
     poolhouse = start()
     with poolhouse.connect() as client:
@@ -66,6 +67,7 @@ def test_cursors_are_closed_though_the_server_is_lost_that_was_to_close_them(sta
         assert members.asked("killCursors") == [0, 0]
 
 
+@pytest.mark.timing
 def test_what_has_ended_two_servers_is_not_asked_of_a_third(start, members):
     poolhouse = start()
     with poolhouse.connect() as client:
@@ -81,6 +83,7 @@ def test_what_has_ended_two_servers_is_not_asked_of_a_third(start, members):
         assert poolhouse.metric("poolhouse_servers", state="in_use") <= len(members.members), "only those that ask members what they are"
 
 
+@pytest.mark.timing
 def test_all_cursors_of_a_collection_that_a_connection_has_left_are_closed_at_once(start, members):
     poolhouse = start()
     with poolhouse.connect() as client:
@@ -90,6 +93,7 @@ def test_all_cursors_of_a_collection_that_a_connection_has_left_are_closed_at_on
         assert members.asked("killCursors") == [0]
 
 
+@pytest.mark.timing
 def test_an_abort_is_not_lost_with_its_server(start, members):
     poolhouse = start()
     with balanced(poolhouse) as raw:
@@ -132,6 +136,7 @@ def test_a_commit_that_took_too_long_is_not_aborted_when_its_client_goes(start, 
     eventually("it is carried out", lambda: "t" in members.documents.get("things", {}))
 
 
+@pytest.mark.timing
 def test_a_transaction_that_nobody_asked_to_commit_is_aborted_when_its_client_goes(start, members):
     poolhouse = start(max_size=4)
     with Hung(members.members[0], "find"):
@@ -142,6 +147,7 @@ def test_a_transaction_that_nobody_asked_to_commit_is_aborted_when_its_client_go
         eventually("its transaction is aborted", lambda: not members.transactions, seconds=5)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("waits", [False, True], ids=["goes", "waits-too-long"])
 def test_a_transaction_whose_first_command_has_no_answer_is_aborted_when_its_client_goes(start, members, waits):
     poolhouse = start(max_size=4, query_time="500ms")
@@ -155,6 +161,7 @@ def test_a_transaction_whose_first_command_has_no_answer_is_aborted_when_its_cli
         eventually("an abort is asked for", lambda: members.asked("abortTransaction") == [0], seconds=5)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("end", ["goes", "aborts"])
 def test_a_transaction_whose_first_command_cost_its_server_is_aborted_when_its_client_goes(start, members, end):
     poolhouse = start(max_size=4)
@@ -179,6 +186,7 @@ def test_a_transaction_whose_first_command_cost_its_server_is_aborted_when_its_c
         eventually("it is aborted", lambda: not members.transactions, seconds=5)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("ends, aborted", [("commitTransaction", False), ("abortTransaction", True)])
 def test_a_commit_that_waits_for_a_server_is_not_aborted_when_its_client_goes(start, members, ends, aborted):
     poolhouse = start(max_size=1, max_wait_time="20s")
@@ -206,6 +214,7 @@ def test_a_commit_that_waits_for_a_server_is_not_aborted_when_its_client_goes(st
             assert raw.ask(COMMIT)["ok"] == 1
 
 
+@pytest.mark.timing
 def test_a_member_that_was_taken_out_and_comes_back_hears_only_of_what_it_may_know(start, members):
     ports = [member.port for member in members.members]
 

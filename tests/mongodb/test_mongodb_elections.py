@@ -15,7 +15,7 @@ from support.mongodb_server import MongoPoolhouse, directory
 from support.mongodb_wire import Raw
 from support.waiting import eventually
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 ROUNDS = 6
 

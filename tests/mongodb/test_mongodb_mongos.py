@@ -51,6 +51,7 @@ def test_a_commit_whose_mongos_is_gone_is_found_out_by_another(client, server):
     assert list(client.app.things.find()) == [{"_id": 1}] and len(calls) == 1
 
 
+@pytest.mark.timing
 def test_a_transaction_whose_mongos_is_gone_before_the_commit_is_done_anew(client, server):
     calls = []
 

@@ -94,6 +94,7 @@ def test_words_that_are_repeated_in_an_error_are_no_election(start, members):
             thread.join()
 
 
+@pytest.mark.timing
 def test_a_slow_answer_to_hello_is_no_lost_member(start, members):
     poolhouse = start()
     with poolhouse.connect(retryWrites=False) as client:
@@ -185,6 +186,7 @@ def test_a_stranger_who_takes_all_places_and_says_little_locks_nobody_out(start)
         raw.socket.close()
 
 
+@pytest.mark.timing
 def test_a_stranger_who_only_says_hello_takes_no_driver_its_monitor(start):
     poolhouse = start(hard_limit=20, login_time="500ms")
     greeters = [Raw(poolhouse.port, source=ELSEWHERE) for _ in range(10)]
@@ -207,6 +209,7 @@ def test_a_part_of_a_greeting_is_a_login_that_takes_too_long(start):
         assert raw.has_ended()
 
 
+@pytest.mark.timing
 def test_a_part_of_a_request_holds_no_server(start):
     poolhouse = start(max_size=2)
     half = message({"insert": "things", "documents": [{"_id": 1, "x": "y" * 10_000}], "$db": "app"})[:-5000]
@@ -279,6 +282,7 @@ def test_an_arbiter_and_a_hidden_member_are_nobodys(start, members):
         assert [things.find_one() for _ in range(10)] and set(members.asked("find")) == {0}
 
 
+@pytest.mark.timing
 def test_who_waits_for_a_primary_is_not_idle(start, members):
     cleared = Cleared()
     with start(client_idle_time="1s", unavailable_wait_time="10s").connect(retryWrites=False, event_listeners=[cleared]) as client:
@@ -324,6 +328,7 @@ class Slow(ReplicaSet):
         member.answer = answer
 
 
+@pytest.mark.timing
 def test_only_the_request_ends_that_takes_too_long(workspace):
     members, cleared = Slow(), Cleared()
     poolhouse = MongoPoolhouse(directory(workspace, "mongo-slow"), members).start(query_time="500ms")
@@ -341,6 +346,7 @@ def test_only_the_request_ends_that_takes_too_long(workspace):
         members.stop()
 
 
+@pytest.mark.timing
 def test_a_commit_finds_a_server_though_all_others_wait_for_its_transaction(workspace):
     members = ReplicaSet(1)
     member, held = members.members[0], threading.Event()
@@ -398,6 +404,7 @@ def test_what_belongs_to_a_load_balanced_connection_ends_with_it(start, members)
         eventually("its transaction is aborted", lambda: client.app.command("ping") and not members.transactions)
 
 
+@pytest.mark.timing
 def test_a_reload_that_takes_out_the_first_member_leaves_nobody_outside(start, members):
     ports = [member.port for member in members.members]
 

@@ -117,6 +117,7 @@ def test_reads_go_to_the_members_that_answer_soonest(start, members):
         eventually("the other one is near now", lambda: asked(client, members, Secondary(), 12) == {2}, seconds=25, every=0.5)
 
 
+@pytest.mark.timing
 def test_how_near_is_a_matter_of_configuration(start, members):
     members.members[2].hello_takes = 0.12
     with start("&localThresholdMS=500").connect() as client:

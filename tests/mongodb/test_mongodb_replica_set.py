@@ -118,6 +118,7 @@ def test_a_cursor_that_another_poolhouse_has_opened_is_found(workspace, members,
     second.stop()
 
 
+@pytest.mark.timing
 def test_a_cursor_that_is_left_is_closed_at_its_member(client, members):
     client.app.things.insert_many([{"_id": n} for n in range(60)])
     for preference in (Secondary(), PrimaryPreferred(), Secondary(), Secondary()):

@@ -44,6 +44,7 @@ def clients(poolhouse, state=None):
     return poolhouse.metric("poolhouse_clients", **({"state": state} if state else {}))
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("options", ["", "&loadBalanced=true"], ids=["ordinary", "load-balanced"])
 def test_a_function_that_is_thawed_behind_the_idle_limit_goes_on_without_an_error(start, members, options):
     poolhouse = start(client_idle_time="1s")
@@ -59,6 +60,7 @@ def test_a_function_that_is_thawed_behind_the_idle_limit_goes_on_without_an_erro
     assert set(members.documents["things"]) == {1, 2}
 
 
+@pytest.mark.timing
 def test_a_function_that_is_frozen_for_less_than_the_limit_keeps_its_connection(start, members):
     poolhouse = start(client_idle_time="310s")
     with function(poolhouse) as called:
@@ -71,6 +73,7 @@ def test_a_function_that_is_frozen_for_less_than_the_limit_keeps_its_connection(
         assert poolhouse.metric("poolhouse_client_evictions_total") == 0
 
 
+@pytest.mark.timing
 def test_what_a_function_asked_before_it_was_frozen_is_done_once(start, members):
     poolhouse = start(client_idle_time="1s")
     before = members.members[0].do_insert
@@ -93,6 +96,7 @@ def test_what_a_function_asked_before_it_was_frozen_is_done_once(start, members)
     assert set(members.documents["things"]) == {1, 2, 3} and len(members.asked("insert")) == 3
 
 
+@pytest.mark.timing
 def test_a_frozen_reader_holds_a_server_no_longer_than_query_time(start, members):
     poolhouse = start(query_time="1s")
     with poolhouse.connect() as client:
@@ -112,6 +116,7 @@ def test_a_frozen_reader_holds_a_server_no_longer_than_query_time(start, members
 LIMITS = {"soft_limit": 20, "hard_limit": 60, "evict_min_idle": "1s"}
 
 
+@pytest.mark.timing
 def test_in_a_flood_between_the_limits_the_idle_make_room_and_nobody_is_refused(start, members):
     poolhouse = start(**LIMITS)
     with contextlib.ExitStack() as stack:
@@ -134,6 +139,7 @@ def test_in_a_flood_between_the_limits_the_idle_make_room_and_nobody_is_refused(
     assert len(members.documents["things"]) == 18 + 36
 
 
+@pytest.mark.timing
 def test_a_driver_whose_idle_connections_made_room_goes_on(start, members):
     poolhouse = start(**LIMITS)
     with poolhouse.connect(maxPoolSize=8) as client, contextlib.ExitStack() as stack:
@@ -148,6 +154,7 @@ def test_a_driver_whose_idle_connections_made_room_goes_on(start, members):
     assert len(members.documents["things"]) == 128
 
 
+@pytest.mark.timing
 def test_who_has_a_request_under_way_is_not_sent_away_by_a_flood(start, members):
     poolhouse = start(**LIMITS)
     before = members.members[0].do_insert

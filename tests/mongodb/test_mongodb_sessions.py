@@ -39,6 +39,7 @@ def use(raw, members):
     assert raw.ask({"insert": "things", "documents": [{"_id": 1}], "$db": "app"})["ok"] == 1
 
 
+@pytest.mark.timing
 def test_all_members_that_were_used_hear_of_sessions_that_have_ended(start, members):
     with start().connect() as client:
         things = client.app.get_collection("things", read_preference=Secondary())
@@ -48,6 +49,7 @@ def test_all_members_that_were_used_hear_of_sessions_that_have_ended(start, memb
     eventually("they have heard", lambda: sorted(members.asked("endSessions")) == [0, 1, 2], seconds=5)
 
 
+@pytest.mark.timing
 def test_only_members_that_were_used_hear_of_it(start, members):
     with Raw(start().port) as raw:
         assert raw.ask({"insert": "things", "documents": [{"_id": 1}], "$db": "app"})["ok"] == 1
@@ -57,6 +59,7 @@ def test_only_members_that_were_used_hear_of_it(start, members):
         assert members.asked("endSessions") == [0]
 
 
+@pytest.mark.timing
 def test_the_end_of_sessions_is_answered_though_a_member_refuses_it(start, members):
     with Raw(start().port) as raw:
         use(raw, members)
@@ -67,6 +70,7 @@ def test_the_end_of_sessions_is_answered_though_a_member_refuses_it(start, membe
         assert raw.ask({"insert": "things", "documents": [{"_id": 2}], "$db": "app"})["ok"] == 1
 
 
+@pytest.mark.timing
 def test_a_driver_that_ends_ten_thousand_sessions_at_once_is_heard(start, members):
     with Raw(start().port) as raw:
         use(raw, members)

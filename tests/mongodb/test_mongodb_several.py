@@ -127,6 +127,7 @@ def test_two_behind_a_balancer_of_connections(two, members):
         balancer.stop()
 
 
+@pytest.mark.timing
 def test_one_takes_over_while_cursors_are_open(workspace, members):
     text = f'[serve]\nstay_time = "2s"\n[[listener]]\nlisten = "127.0.0.1:PORT"\nprotocol = "mongodb"\n[[database]]\nurl = "{members.url()}"\n'
     old = MongoPoolhouse(directory(workspace, "mongo-old"), members).start_with(text)

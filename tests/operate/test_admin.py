@@ -100,6 +100,7 @@ def test_metrics_count_what_happened(start, cluster):
     assert pooler.metric("poolhouse_auth_failures_total") == 1
 
 
+@pytest.mark.timing
 def test_a_transaction_that_does_not_end_is_seen_and_a_client_that_keeps_its_server_with_good_reason_is_not(start):
     pooler = start(max_size=4)
 

@@ -15,6 +15,7 @@ MANY = 200
 FEW = 100
 
 
+@pytest.mark.timing
 def test_connections_that_say_nothing_are_few_and_closed(start):
     pooler = start()
     before = pooler.descriptors()

@@ -51,6 +51,7 @@ def peak_kib(pooler):
     return int(re.search(r"^VmHWM:\s+(\d+)", status, re.MULTILINE)[1])
 
 
+@pytest.mark.timing
 def test_a_scrape_takes_little_memory_and_begins_at_once(crowded):
     before, began = crowded.resident_kib(), time.monotonic()
     with asked(crowded, "/metrics") as answer:

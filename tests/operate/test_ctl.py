@@ -33,6 +33,7 @@ def test_what_is_there_is_shown(start):
         client.query("COMMIT")
 
 
+@pytest.mark.timing
 def test_a_client_is_killed_by_its_id(start):
     pooler = start()
     with pooler.wire() as client:

@@ -64,6 +64,7 @@ def findings(browser):
     return browser.run("document.getElementById('findings').textContent")
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("width, dark", [(1280, False), (1280, True), (390, False), (390, True)], ids=["light", "dark", "phone", "dark phone"])
 def test_the_page_lives_and_fits(start, browser, width, dark):
     pooler = start(max_size=2)
@@ -120,6 +121,7 @@ def test_a_forgotten_transaction_stands_out_from_many_who_wait(start, browser):
             browser.picture(pathlib.Path(directory) / "dashboard-waiting.png")
 
 
+@pytest.mark.timing
 def test_names_that_clients_choose_are_text(start, browser):
     pooler = start(databases={"*": {}})
     with pooler.open() as client:

@@ -98,6 +98,7 @@ def test_what_is_longer_than_all_bounds_and_many_workers_are_told(browser):
         assert tile(browser, "Workers' CPU") == "0 % to 63 %"
 
 
+@pytest.mark.timing
 def test_the_page_can_be_made_to_stand_still_and_everything_reached_by_keyboard(browser):
     with Admin() as admin:
         browser.open(admin.url)

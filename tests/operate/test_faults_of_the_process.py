@@ -38,6 +38,7 @@ def test_killed_under_load_and_started_again(start, cluster):
             load.flows()
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_descriptors_run_out_and_come_back(start, cluster):
     pooler = launch(start.unstarted(), "ulimit -n 80;", max_size=5, max_wait_time="5s", hard_limit=1000, login_time="60s")
@@ -74,6 +75,7 @@ def test_the_admin_address_answers_while_clients_have_all_their_descriptors(star
         client.close()
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_without_descriptors_it_does_not_spin(start, cluster):
     pooler = launch(start.unstarted(), "ulimit -n 60;", max_size=2, hard_limit=1000, login_time="60s")
@@ -89,6 +91,7 @@ def test_without_descriptors_it_does_not_spin(start, cluster):
         client.close()
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_a_full_disk_under_the_log_disturbs_nobody(start, cluster):
     pooler = launch(start.unstarted(), "exec 2>/dev/full >/dev/full;", max_size=5, max_wait_time="8s", workers=2)

@@ -31,6 +31,7 @@ def test_above_the_hard_limit_clients_are_refused_with_53300_and_others_do_not_n
         client.close()
 
 
+@pytest.mark.timing
 def test_above_the_soft_limit_the_longest_idle_is_evicted(start):
     pooler = start(soft_limit=4, hard_limit=8, evict_min_idle="500ms", max_size=2)
     clients = [pooler.wire() for _ in range(4)]
@@ -92,6 +93,7 @@ def test_nobody_in_a_transaction_and_nobody_just_active_is_evicted(start):
         client.close()
 
 
+@pytest.mark.timing
 def test_clients_that_never_log_in_count_too_and_give_way(start):
     pooler = start(soft_limit=5, hard_limit=10, login_time="1s", max_size=2)
     silent = [pooler.open() for _ in range(10)]
@@ -117,6 +119,7 @@ def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(start
             client.close()
 
 
+@pytest.mark.timing
 def test_who_shares_an_address_with_a_silent_crowd_gets_in_when_that_takes_too_long(start):
     pooler = start(soft_limit=4, hard_limit=5, login_time="60s", newcomer_wait_time="off", max_size=2)
     alone(pooler)
@@ -176,6 +179,7 @@ def test_max_connections_of_a_database_holds_over_its_users(start, cluster):
         list(threads.map(work, range(12)))
 
 
+@pytest.mark.timing
 def test_more_waiters_than_max_waiters_are_refused_at_once(start):
     pooler = start(max_size=1, max_waiters=2, max_wait_time="20s")
     clients = [pooler.wire() for _ in range(4)]

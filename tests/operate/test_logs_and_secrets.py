@@ -12,6 +12,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 
+@pytest.mark.timing
 def test_no_secret_is_ever_logged_or_shown(start, cluster):
     verifier = scram_verifier("app2")
     users = {"app": PASSWORDS["app"], "app2": verifier, "md5user": md5_hash("md5user")}

@@ -11,6 +11,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 
+@pytest.mark.timing
 def test_a_database_that_does_not_exist_is_said_so_at_once_and_is_no_outage(start, cluster):
     pooler = start(databases={"*": {}}, min_size=2, unavailable_wait_time="20s")
     began = time.monotonic()

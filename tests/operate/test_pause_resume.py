@@ -13,6 +13,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 
+@pytest.mark.timing
 def test_nobody_fails_while_the_database_is_restarted_in_a_pause(start, cluster):
     pooler = start(max_size=3)
     with no_failure(pooler, clients=6) as load:
@@ -63,6 +64,7 @@ def test_a_pause_waits_for_servers_that_are_kept(start, keeps):
         assert client.query("SELECT 1") == [["1"]]
 
 
+@pytest.mark.timing
 def test_a_pause_that_is_not_done_in_time_says_so_and_stands(start):
     pooler = start(max_size=2)
     with pooler.wire() as busy:
@@ -86,6 +88,7 @@ def test_who_is_held_too_long_is_told(start):
         assert error.sqlstate == "57P03" and "an operator has paused it" in error.text
 
 
+@pytest.mark.timing
 def test_a_pause_of_all_holds_a_database_nobody_has_asked_for_yet(start):
     pooler = start(databases={"bench": {}, "other": {}})
     pooler.post("/api/pause")

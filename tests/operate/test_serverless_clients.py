@@ -64,6 +64,7 @@ def sent_away(poolhouse, reason):
     return poolhouse.metric("poolhouse_client_evictions_total", reason=reason)
 
 
+@pytest.mark.timing
 def test_a_client_that_closes_in_turn_has_answered(pool, client):
     poolhouse = pool(client_idle_time="1s")
     client(poolhouse.port, 20)
@@ -81,6 +82,7 @@ def test_a_stopped_client_is_closed_when_its_idle_time_is_over_and_counted(pool,
     assert unanswered(poolhouse) == 3
 
 
+@pytest.mark.timing
 def test_evicted_clients_are_counted_as_such(pool, client, server):
     # Each newcomer above the soft limit has one evicted that has been idle for as long as nobody may be evicted.
     text = (f'[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\nsoft_limit = 4\nhard_limit = 20\nevict_min_idle = "500ms"\n'
@@ -152,6 +154,7 @@ def sockets_of(poolhouse):
     return [{"01": "ESTABLISHED", "04": "FIN_WAIT1", "05": "FIN_WAIT2", "0A": "LISTEN"}.get(state, state) for state in states]
 
 
+@pytest.mark.timing
 def test_a_vanished_host_is_kept_for_the_idle_time_then_closed_and_counted(workspace, guarded, pool, client, namespace):
     name, address, _, cut = namespace
     text = (f'[[listener]]\nprotocol = "redis"\nlisten = "{address}:PORT"\nclient_idle_time = "4s"\n'

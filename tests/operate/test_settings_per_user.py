@@ -41,6 +41,7 @@ def test_a_database_may_switch_off_what_the_listener_says(start, cluster):
         assert patient.rows()[0][1] == "done"
 
 
+@pytest.mark.timing
 def test_idle_times_of_users_hold_beside_the_listeners(start, cluster):
     pooler = start(users={"app": user("app", client_idle_time="200ms"), "app2": user("app2", client_idle_time="off"),
                           "md5user": user("md5user")}, databases=own_users(cluster), client_idle_time="1s")
@@ -52,6 +53,7 @@ def test_idle_times_of_users_hold_beside_the_listeners(start, cluster):
     clients["app2"].close()
 
 
+@pytest.mark.timing
 def test_a_users_transaction_idle_time(start, cluster):
     pooler = start(users={"app": user("app", transaction_idle_time="200ms"), "app2": user("app2")},
                    databases=own_users(cluster))
@@ -72,6 +74,7 @@ def test_the_time_outs_that_hold_for_a_user_are_told(start, cluster):
     assert told == {"app": 7_000, "app2": 9_000}
 
 
+@pytest.mark.timing
 def test_a_users_sizes_mode_and_wait_time(start, cluster):
     rules = {"app": user("app", max_size=1, max_wait_time="500ms"), "app2": user("app2", mode="session")}
     pooler = start(users=rules, databases=own_users(cluster), max_wait_time="20s", max_size=5)
@@ -98,6 +101,7 @@ def test_a_users_own_min_size_holds_at_once_if_his_password_is_known(start, clus
     assert not cluster.backends("app")
 
 
+@pytest.mark.timing
 def test_databases_that_clients_name_have_no_servers_before(start, cluster):
     pooler = start(databases={"*": {"url": cluster.url("")}}, min_size=2)
     time.sleep(0.3)

@@ -11,7 +11,7 @@ from support import postgres_wire as w
 from support.shared_budget import house, redis
 from support.waiting import eventually
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 # Rather than the 2 s that are usual: the machine may be slow, but who starves waits for ever.
 PATIENT = 'max_wait_time = "8s"\n'

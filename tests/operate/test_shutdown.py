@@ -23,6 +23,7 @@ def refuses(pooler):
         return True
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_without_clients_it_ends_at_once(start, cluster, number):
     pooler = start(min_size=2)
@@ -46,6 +47,7 @@ def test_idle_clients_are_told_and_closed(start):
     assert pooler.wait(5) == 0
 
 
+@pytest.mark.timing
 def test_a_transaction_is_finished_first(start, cluster):
     pooler = start(drain_time="20s")
     with pooler.wire() as client:
@@ -63,6 +65,7 @@ def test_a_transaction_is_finished_first(start, cluster):
         db.execute("DROP TABLE t_drain")
 
 
+@pytest.mark.timing
 def test_a_running_query_is_finished_first(start):
     pooler = start(drain_time="20s")
     with pooler.wire() as client:
@@ -73,6 +76,7 @@ def test_a_running_query_is_finished_first(start):
     assert pooler.wait(5) == 0
 
 
+@pytest.mark.timing
 def test_a_second_signal_ends_at_once(start, cluster):
     pooler = start(drain_time="60s")
     with pooler.wire() as client:
@@ -112,6 +116,7 @@ def test_who_is_cut_at_the_end_is_told_and_its_statement_cancelled(start, cluste
         db.execute("DROP TABLE t_cut")
 
 
+@pytest.mark.timing
 def test_drain_time_ends_the_waiting(start):
     pooler = start(drain_time="1s")
     with pooler.wire() as client:
@@ -124,6 +129,7 @@ def test_drain_time_ends_the_waiting(start):
         assert client.closed_within(3)
 
 
+@pytest.mark.timing
 def test_waiters_are_not_forgotten(start):
     pooler = start(max_size=1, max_wait_time="20s", drain_time="20s")
     with pooler.wire() as holder, pooler.wire() as waiter:

@@ -9,6 +9,8 @@ import pytest
 from support import postgres_wire as w
 from support.waiting import eventually
 
+pytestmark = pytest.mark.timing
+
 
 def ends_between(client, low, high):
     """The other side closes within these seconds; returns the error it gave before, if any."""

@@ -149,6 +149,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
+@pytest.mark.timing
 def test_the_screen_shows_pools_takes_keys_and_ends(start):
     pooler = start()
     with pooler.wire() as client:

@@ -114,6 +114,7 @@ def test_nobody_fails_while_one_takes_over_after_the_other(start):
     assert not failures, failures[:5]
 
 
+@pytest.mark.timing
 def test_pgbench_that_connects_for_each_transaction_loses_none(start, cluster):
     pooler = start(max_size=4, stay_time="2s")
     with cluster.superuser("bench") as db:
@@ -141,6 +142,7 @@ def test_clients_of_the_old_process_work_on_through_the_upgrade(start):
     assert pooler.wait(5) == 0
 
 
+@pytest.mark.timing
 def test_both_together_stay_within_the_limits(start, cluster):
     pooler = start(max_size=6, max_server_connections=6, max_wait_time="10s")
     most, ending = [0], threading.Event()
@@ -195,6 +197,7 @@ def test_three_together_stay_within_the_limits(start, cluster):
             eventually("all of it is the third one's", lambda: third.pools()[0]["servers"]["total"] == 4, 10)
 
 
+@pytest.mark.timing
 def test_clients_stay_although_a_drain_time_bounds_a_stop(start):
     pooler = start(drain_time="500ms")
     with pooler.wire() as idle:
@@ -255,6 +258,7 @@ def test_with_nobody_to_take_over_from_it_starts_by_itself(start):
         client.query("SELECT 1")
 
 
+@pytest.mark.timing
 def test_without_descriptors_one_that_waits_for_its_successor_rests(start):
     pooler = start()
     pooler.settle()

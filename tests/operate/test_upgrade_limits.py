@@ -96,6 +96,7 @@ def test_limits_hold_before_the_process_before_says_that_it_has_left(start, clus
     eventually("it is alone", lambda: "all limits are this one's own" in third.log())
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("flags", [["--take-over"], []], ids=["taking over", "started as usual"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_limits_hold_when_another_follows_one_that_ended(start, cluster, end, flags):

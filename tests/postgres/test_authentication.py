@@ -197,6 +197,7 @@ def test_guessing_passwords_is_slowed_down_and_others_are_not_locked_out(start):
     assert pooler.metric("poolhouse_auth_failures_total") >= 4
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_a_right_password_gets_in_while_others_at_the_address_guess_without_end(start):
     pooler = start(max_auth_failures=3, users={"app": PASSWORDS["app"]})
@@ -229,6 +230,7 @@ def test_a_right_password_gets_in_while_others_at_the_address_guess_without_end(
     assert pooler.metric("poolhouse_auth_failures_total") <= 3 + 16 * (time.monotonic() - began + 1)
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_those_who_begin_a_login_and_say_nothing_more_lock_nobody_out(start):
     pooler = start(max_auth_failures=1, users={"app": PASSWORDS["app"]})

@@ -58,6 +58,7 @@ def test_a_stranger_is_turned_away(pair, bytes_sent):
         assert client.closed_within(5)
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("bytes_sent", [STRANGERS["http"], STRANGERS["length 0"], STRANGERS["two gigabytes"]],
                          ids=["http", "length 0", "two gigabytes"])

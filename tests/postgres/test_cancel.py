@@ -22,6 +22,7 @@ def running(cluster):
     return lambda: any("pg_sleep" in b.query and b.state == "active" for b in cluster.backends())
 
 
+@pytest.mark.timing
 def test_a_running_query_is_cancelled(start, cluster):
     pooler = start(max_size=2)
     with pooler.wire() as client:
@@ -49,6 +50,7 @@ LONG = "SELECT 1 AS one, pg_sleep(20)"
 WAYS = {"simple": [w.query(LONG)], "extended": [w.parse(LONG), w.bind(), w.describe_portal(), w.execute(), w.SYNC]}
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
 @pytest.mark.parametrize("way", WAYS)
 def test_the_first_query_on_a_server_that_was_another_clients_is_cancelled(start, cluster, way, kept):
@@ -182,6 +184,7 @@ def test_late_cancels_never_hit_the_next_clients_query(start, cluster):
     assert not trouble if pooler.is_poolhouse else True, trouble
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_a_client_that_waits_for_a_server_can_be_cancelled(start, cluster):
     pooler = start(max_size=1, max_wait_time="30s")

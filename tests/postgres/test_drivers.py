@@ -180,6 +180,7 @@ def test_asyncpg_in_session_mode_with_its_statement_cache_and_its_own_pool(start
     asyncio.run(main())
 
 
+@pytest.mark.timing
 def test_a_query_in_flight_is_cancelled_by_the_drivers_own_means(start):
     pooler = start(max_size=1)
 

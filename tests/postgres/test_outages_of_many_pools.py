@@ -12,6 +12,7 @@ pytestmark = pytest.mark.poolhouse_only
 POOLS = 30
 
 
+@pytest.mark.timing
 def test_pools_that_wait_for_their_next_try_go_on_as_soon_as_one_of_them_has_connected(start, cluster):
     with Relay(cluster.port) as relay:
         url = cluster.url().replace(f":{cluster.port}/", f":{relay.port}/")

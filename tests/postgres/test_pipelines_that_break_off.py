@@ -34,6 +34,7 @@ def nobody_works(cluster):
     return lambda: all(backend.state == "idle" for backend in cluster.backends())
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("form", [w.query, extended], ids=["simple", "extended"])
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_who_leaves_while_the_first_runs_has_the_second_done_in_its_light_or_not_at_all(start, cluster, table, leave, form, mode):
@@ -50,6 +51,7 @@ def test_who_leaves_while_the_first_runs_has_the_second_done_in_its_light_or_not
         assert other.query("SELECT current_setting('app.tenant', true)") in ([[""]], [[None]])
 
 
+@pytest.mark.timing
 def test_who_leaves_behind_a_begin_that_is_never_committed_leaves_no_row(start, cluster, table, leave):
     pooler = start(max_size=1, max_wait_time="10s")
     client = pooler.wire()
@@ -61,6 +63,7 @@ def test_who_leaves_behind_a_begin_that_is_never_committed_leaves_no_row(start, 
     assert table() == []
 
 
+@pytest.mark.timing
 def test_a_single_statement_is_still_cancelled(start, cluster, leave):
     pooler = start(max_size=1, max_wait_time="10s")
     client = pooler.wire()
@@ -70,6 +73,7 @@ def test_a_single_statement_is_still_cancelled(start, cluster, leave):
     eventually("it is cancelled", nobody_works(cluster), seconds=5)
 
 
+@pytest.mark.timing
 def test_query_time_ends_the_first_and_not_what_it_was_to_prepare(start, cluster, table):
     pooler = start(max_size=1, query_time="200ms")
     with pooler.wire() as client:
@@ -83,6 +87,7 @@ def test_query_time_ends_the_first_and_not_what_it_was_to_prepare(start, cluster
     assert table() == []
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("form", [w.query, extended], ids=["simple", "extended"])
 def test_what_is_behind_a_refused_begin_is_not_carried_out(start, table, form):
     pooler = start(max_size=1, max_wait_time="200ms")
@@ -109,6 +114,7 @@ def test_who_waits_for_its_answer_keeps_its_connection(start):
         assert client.query("SELECT 1") == [["1"]]
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 def test_what_came_in_a_packet_of_its_own_behind_a_refused_begin_is_not_done(start, certificates, table, encrypted):

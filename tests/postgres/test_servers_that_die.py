@@ -20,6 +20,7 @@ def works(pooler):
         return False
 
 
+@pytest.mark.timing
 def test_an_idle_server_that_died_is_not_handed_out(start, cluster):
     pooler = start(max_size=2)
     with pooler.connect() as connection:
@@ -44,6 +45,7 @@ def test_the_client_of_a_server_that_dies_is_told_so(start, cluster):
     assert works(pooler)
 
 
+@pytest.mark.timing
 def test_the_client_of_a_server_that_dies_between_two_statements_is_told_so(start, cluster):
     pooler = start(max_size=1)
     with pooler.connect() as connection:
@@ -57,6 +59,7 @@ def test_the_client_of_a_server_that_dies_between_two_statements_is_told_so(star
     assert works(pooler)
 
 
+@pytest.mark.timing
 def test_waiters_are_served_by_a_new_server(start, cluster):
     pooler = start(max_size=1, max_wait_time="10s")
     with pooler.wire() as holder, concurrent.futures.ThreadPoolExecutor(10) as threads:
@@ -87,6 +90,7 @@ def test_a_backend_killed_by_the_kernel_takes_all_along_and_all_come_back(start,
         connection.close()
 
 
+@pytest.mark.timing
 def test_a_restart_of_the_whole_database_is_survived_by_waiting_clients(start, cluster):
     pooler = start(max_size=2, max_wait_time="20s", unavailable_wait_time="20s")
     with pooler.wire(timeout=25) as client, concurrent.futures.ThreadPoolExecutor(5) as threads:
@@ -107,6 +111,7 @@ def test_a_restart_of_the_whole_database_is_survived_by_waiting_clients(start, c
     eventually("new clients are served", lambda: works(pooler), 10)
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_with_the_database_down_clients_get_a_clear_error_after_unavailable_wait_time(start, cluster):
     pooler = start(max_size=2, max_wait_time="10s", unavailable_wait_time="1s")
@@ -127,6 +132,7 @@ def test_with_the_database_down_clients_get_a_clear_error_after_unavailable_wait
     eventually("it recovers by itself", lambda: works(pooler), 15)
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_attempts_to_connect_back_off_and_stay_below_max_connecting(start, cluster):
     pooler = start(max_size=20, max_connecting=2, max_wait_time="10s", unavailable_wait_time="2s")
@@ -187,6 +193,7 @@ def test_an_old_server_is_replaced(start, cluster):
         eventually("another server", lambda: connection.execute("SELECT pg_backend_pid()").fetchone() != first, 5, 0.1)
 
 
+@pytest.mark.timing
 @pytest.mark.poolhouse_only
 def test_an_idle_server_is_closed_but_never_below_min_size(start, cluster):
     pooler = start(max_size=6, min_size=2, max_idle_time="1s")

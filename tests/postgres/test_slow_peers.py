@@ -4,6 +4,8 @@ import concurrent.futures
 import threading
 import time
 
+import pytest
+
 from support import postgres_wire as w
 
 MEGABYTE = 1 << 20
@@ -59,6 +61,7 @@ def read_all(client, most, pause=0.0):
             time.sleep(pause)
 
 
+@pytest.mark.timing
 def test_a_slow_reader_of_a_huge_result_does_not_grow_the_process(start):
     pooler = start(max_size=2)
     with pooler.wire(timeout=60) as slow, pooler.wire() as other, Peak(pooler) as peak:
@@ -107,6 +110,7 @@ def test_a_huge_statement_passes_without_growing_the_process(start):
     assert peak.growth_kib < ALLOWED_GROWTH_KIB, f"grew by {peak.growth_kib} KiB"
 
 
+@pytest.mark.timing
 def test_a_slow_server_that_receives_a_large_copy_does_not_grow_the_process(start, cluster):
     pooler = start(max_size=2)
     rows, row = 2050, b"y" * MEGABYTE + b"\n"
@@ -153,6 +157,7 @@ def test_a_client_that_never_reads_its_many_answers_stops_being_read(start):
     assert peak.growth_kib < ALLOWED_GROWTH_KIB, f"grew by {peak.growth_kib} KiB"
 
 
+@pytest.mark.timing
 def test_ten_slow_readers_do_not_block_the_others(start):
     pooler = start(max_size=12)
     slow = [pooler.wire() for _ in range(10)]
@@ -169,6 +174,7 @@ def test_ten_slow_readers_do_not_block_the_others(start):
         client.vanish()
 
 
+@pytest.mark.timing
 def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start):
     pooler = start(max_size=1, max_wait_time="60s", query_time="off")
     with pooler.wire() as idle, pooler.wire() as other:
@@ -180,6 +186,7 @@ def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start
         assert "the client has read nothing for 30 s" in pooler.log()
 
 
+@pytest.mark.timing
 def test_who_reads_slowly_is_not_taken_for_who_reads_nothing(start):
     """It reads 20 KB a second, of which the socket's buffer, which holds megabytes, says nothing for more than a minute."""
     pooler = start(max_size=1, max_wait_time="90s", query_time="off")

@@ -23,6 +23,7 @@ def copy_out(connection, megabytes):
     return connection.cursor().copy(sql)
 
 
+@pytest.mark.timing
 def test_a_slow_reader_of_much_data_costs_no_memory(pooler):
     connection = pooler.connect(sslmode="require")
     with pooler.connect(sslmode="require") as other:
@@ -54,6 +55,7 @@ def test_much_data_to_the_server_arrives_whole(pooler):
         assert cursor.execute("SELECT count(*), sum(length(x)) FROM t").fetchone() == (800, 800 * 65535)
 
 
+@pytest.mark.timing
 def test_a_reader_that_stops_for_ever_holds_little(pooler):
     before = pooler.resident_kib()
     connection = pooler.connect(sslmode="require")

@@ -42,6 +42,7 @@ def test_no_sslmode_at_all_uses_tls_where_it_is_offered(through):
     assert is_encrypted(through(""))
 
 
+@pytest.mark.timing
 def test_a_server_without_tls_is_used_unless_it_is_demanded(start, cluster):
     assert not is_encrypted(start(databases={"bench": {"url": cluster.url() + "?sslmode=prefer"}}))
     pooler = start(databases={"bench": {"url": cluster.url() + "?sslmode=require"}})

@@ -24,6 +24,7 @@ def test_many_clients_share_few_servers(start, cluster):
         connection.close()
 
 
+@pytest.mark.timing
 def test_a_transaction_keeps_its_server_and_gives_it_back_at_its_end(start):
     pooler = start(max_size=1, max_wait_time="20s")
     with pooler.connect() as first, pooler.connect() as second, concurrent.futures.ThreadPoolExecutor(1) as thread:

@@ -92,6 +92,7 @@ def test_it_is_what_it_would_be_without_a_pooler(start, cluster, what, between):
     assert told == directly(cluster, *FLIGHTS[what])
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("mode", ["session", "transaction"])
 @pytest.mark.parametrize("message", [RUN, DESCRIBE], ids=["bind", "describe"])
 @pytest.mark.parametrize("named", [False, True], ids=["as a whole", "but for prepared statements"])

@@ -266,6 +266,7 @@ def test_a_cluster_is_refused_and_says_why(pool, workspace):
     clustered.stop()
 
 
+@pytest.mark.timing
 def test_clients_that_vanish_in_a_command_take_their_server_along(pool):
     poolhouse = pool(max_size=1)
     for last in (b"BLPOP nothing 0\r\n", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\nabc"):
@@ -330,6 +331,7 @@ def test_a_page_of_the_web_executes_nothing(pool, server):
     assert server.connect().get("k") == b"v"
 
 
+@pytest.mark.timing
 def test_an_argument_that_is_none_costs_the_others_nothing(pool):
     poolhouse = pool(max_size=1)
     with socket.create_connection(("127.0.0.1", poolhouse.port), 10) as connection:
@@ -343,6 +345,7 @@ def test_an_argument_that_is_none_costs_the_others_nothing(pool):
     assert other.execute_command("EXEC") == []
 
 
+@pytest.mark.timing
 def test_who_vanishes_with_more_to_say_is_noticed(pool):
     poolhouse = pool(max_size=1, max_wait_time="5s")
     connection = socket.create_connection(("127.0.0.1", poolhouse.port))

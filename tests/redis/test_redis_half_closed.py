@@ -88,6 +88,7 @@ def test_a_client_with_a_server_of_its_own_that_closes_gives_it_back_soon(pool, 
             assert client.recv(100) == b"+OK\r\n"
 
 
+@pytest.mark.timing
 def test_a_client_that_has_waited_for_a_while_and_closes_has_given_up(pool, server):
     poolhouse = pool(max_size=1, max_wait_time="20s")
     busy = Raw(poolhouse).say(command("MULTI"))
@@ -101,6 +102,7 @@ def test_a_client_that_has_waited_for_a_while_and_closes_has_given_up(pool, serv
     assert poolhouse.connect().get("given") is None
 
 
+@pytest.mark.timing
 def test_a_client_that_waits_and_has_sent_more_gets_its_answers_though_it_ended_its_side_late(pool, filled):
     poolhouse = pool(max_size=1, max_wait_time="20s")
     busy = Raw(poolhouse).say(command("MULTI"))

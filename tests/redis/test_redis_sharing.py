@@ -63,6 +63,7 @@ def test_what_must_be_alone_hinders_nobody_who_shares(pool):
     assert reading.hear(5) == b"*1\r\n*"
 
 
+@pytest.mark.timing
 def test_a_script_that_never_ends_is_killed_from_another_connection(pool, workspace):
     busy = own_redis(workspace, "busy", **{"lua-time-limit": 50}).start()
     try:
@@ -141,6 +142,7 @@ def test_all_who_wait_for_a_shared_server_are_disconnected_when_it_is_lost(pool,
         lost.stop()
 
 
+@pytest.mark.timing
 def test_who_does_not_read_is_disconnected_and_the_others_go_on(pool):
     poolhouse = pool(workers=1)
     others = poolhouse.connect()
@@ -177,6 +179,7 @@ def test_a_server_is_not_kept_by_those_who_share_it_for_ever(pool):
     assert created(poolhouse) >= 2
 
 
+@pytest.mark.timing
 def test_pausing_stops_those_who_share_as_well(pool):
     poolhouse = pool(workers=1)
     client = poolhouse.connect(socket_timeout=10)
@@ -214,6 +217,7 @@ def test_a_group_called_streams_blocks_nobody_else(pool, server):
     blocked.close()
 
 
+@pytest.mark.timing
 def test_who_waits_for_a_share_waits_no_longer_than_allowed(pool, workspace):
     """Redis does not answer those who have a share, nor on another server."""
     silent = own_redis(workspace, "silent").start()
@@ -231,6 +235,7 @@ def test_who_waits_for_a_share_waits_no_longer_than_allowed(pool, workspace):
         silent.stop()
 
 
+@pytest.mark.timing
 def test_a_server_that_is_always_behind_is_given_back_all_the_same(pool):
     """Bulky pipelines keep its socket full; a transaction gets its turn."""
     poolhouse = pool(workers=1, max_size=1, max_wait_time="5s")
@@ -269,6 +274,7 @@ def test_no_more_wait_for_a_share_than_may_wait(pool, workspace):
         client.close()
 
 
+@pytest.mark.timing
 def test_a_server_that_does_not_answer_a_check_is_given_up(pool, workspace):
     frozen = own_redis(workspace, "frozen").start()
     try:

@@ -14,7 +14,7 @@ from support.redis_socket import Raw, command
 from support.relay import Relay
 from support.waiting import eventually
 
-pytestmark = pytest.mark.poolhouse_only
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 ENDLESS = command("EVAL", "while true do end", 0)
 # For everybody but who causes it.

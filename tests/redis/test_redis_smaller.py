@@ -84,6 +84,7 @@ def is_served(client, times=3):
 HOW = pytest.mark.parametrize("how", ["reload", "take-over"])
 
 
+@pytest.mark.timing
 @HOW
 @pytest.mark.parametrize("words", [("BLPOP", "jobs", "0"), ("XREAD", "BLOCK", "0", "STREAMS", "jobs", "$"), ("WAIT", "1", "0")])
 def test_who_blocked_longest_for_ever_is_disconnected_until_others_are_served(pool, server, how, words):
@@ -108,6 +109,7 @@ def test_who_blocked_longest_for_ever_is_disconnected_until_others_are_served(po
         eventually("the log says why", lambda: "others wait for one" in poolhouse.log())
 
 
+@pytest.mark.timing
 @HOW
 def test_who_blocks_for_a_time_gets_its_answer_early_and_stays(pool, server, how):
     poolhouse = pool(file=text(server, 4))
@@ -211,6 +213,7 @@ class Latecomers(Relay):
         await super().accept(reader, writer)
 
 
+@pytest.mark.timing
 def test_a_command_behind_the_one_that_was_to_end_gets_no_answer_that_redis_never_gives(pool, server):
     with Latecomers(server.port) as relay:
         url = f"redis://127.0.0.1:{relay.port}"
@@ -237,6 +240,7 @@ def test_a_command_behind_the_one_that_was_to_end_gets_no_answer_that_redis_neve
         assert line(other) == b"$1\r\n" and line(other) == b"x\r\n"
 
 
+@pytest.mark.timing
 @HOW
 def test_who_keeps_a_server_goes_as_well(pool, server, how):
     poolhouse = pool(file=text(server, 4))
@@ -260,6 +264,7 @@ def test_who_keeps_a_server_goes_as_well(pool, server, how):
         is_served(other)
 
 
+@pytest.mark.timing
 def test_who_subscribes_hears_on_beside_others_where_one_server_is_left(pool, server):
     poolhouse = pool(file=text(server, 2))
     subscriber, other, direct = Raw(poolhouse), Raw(poolhouse), server.connect()
@@ -276,6 +281,7 @@ def test_who_subscribes_hears_on_beside_others_where_one_server_is_left(pool, se
             time.sleep(1.5)
 
 
+@pytest.mark.timing
 @HOW
 def test_who_may_not_be_let_go_is_disconnected(pool, workspace, how):
     """Redis refuses CLIENT UNBLOCK."""
@@ -295,6 +301,7 @@ def test_who_may_not_be_let_go_is_disconnected(pool, workspace, how):
         mine.stop()
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("kind", ["guarded", "secure"])
 def test_a_login_or_tls_keeps_redis_from_letting_no_client_go(pool, request, certificates, kind):
     mine = request.getfixturevalue(kind)

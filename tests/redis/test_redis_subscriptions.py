@@ -283,6 +283,7 @@ def test_subscribers_go_on_on_another_connection_when_theirs_is_killed(pool, ser
     expect(clients[1], message("all", "last"))
 
 
+@pytest.mark.timing
 def test_subscribers_outlive_a_restart_of_redis(pool, workspace):
     upstream = own_redis(workspace, "restarted").start()
     try:
@@ -416,6 +417,7 @@ def test_long_messages_and_long_lists_of_channels_pass(pool, server):
     assert Raw(poolhouse).say(b"*2\r\n$9\r\nSUBSCRIBE\r\n$1000000\r\n", b"x" * 100_000).hear(1000).startswith(b"-ERR Poolhouse: a name is too long")
 
 
+@pytest.mark.timing
 def test_subscribers_are_neither_idle_nor_late(pool, server):
     """They are not sent away for being idle or for waiting long, and go at once at the end."""
     poolhouse = pool(client_idle_time="500ms")
@@ -470,6 +472,7 @@ def test_a_message_beyond_measure_ends_its_subscribers_and_no_others(pool, works
         upstream.stop()
 
 
+@pytest.mark.timing
 def test_who_is_busy_leaves_it_to_others_to_seek_a_server(pool, server):
     """Subscribers of RESP3 may be at work when their server is lost, for long even."""
     poolhouse = pool(workers=2, max_size=4)

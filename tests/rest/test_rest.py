@@ -347,6 +347,7 @@ def test_the_idle_are_evicted_between_requests(rest):
     assert here[0].command("PING") == "PONG"
 
 
+@pytest.mark.timing
 def test_a_lost_server_is_an_error_and_the_next_request_works(rest, workspace):
     lost = own_redis(workspace, "lost").start()
     poolhouse = rest(behind=lost, more='unavailable_wait_time = "500ms"\n')

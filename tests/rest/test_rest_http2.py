@@ -71,6 +71,7 @@ def test_tokens_of_different_rights_may_share_a_connection(rest):
     ask(poolhouse, talk)
 
 
+@pytest.mark.timing
 def test_all_requests_under_way_are_told_that_the_server_is_lost(rest, workspace):
     lost = own_redis(workspace, "lost").start()
     poolhouse = rest(behind=lost, more='unavailable_wait_time = "500ms"\n')
@@ -99,6 +100,7 @@ def test_all_requests_under_way_are_told_that_the_server_is_lost(rest, workspace
 SLOW = "local t = redis.call('time'); local e = t[1] * 1000000 + t[2] + 1600000; repeat t = redis.call('time') until t[1] * 1000000 + t[2] > e; return 1"
 
 
+@pytest.mark.timing
 def test_what_comes_behind_a_request_that_was_held_back_waits_with_it(rest):
     poolhouse = rest()
 
@@ -115,6 +117,7 @@ def test_what_comes_behind_a_request_that_was_held_back_waits_with_it(rest):
     ask(poolhouse, talk)
 
 
+@pytest.mark.timing
 def test_a_wrong_token_is_counted_and_ends_the_connection_when_all_has_been_answered(rest):
     poolhouse = rest(more="[serve]\nmax_auth_failures = 3\n")
     wrong = {"Authorization": "Bearer " + "x" * 32}

@@ -184,6 +184,7 @@ def test_streams_end_when_a_reload_takes_their_token_away(rest):
     raw.hear(streams[stays], "for those that stay")
 
 
+@pytest.mark.timing
 def test_what_a_client_does_not_read_is_bounded(rest, server):
     # Eight listeners have an eighth of 256 MB each.
     others = "".join(f'[[listener]]\nprotocol = "http"\nlisten = "127.0.0.1:{free_port()}"\nmax_request = 1048576\n' for _ in range(7))
@@ -253,6 +254,7 @@ def test_a_stream_that_is_given_up_takes_its_subscriptions_along_and_no_others(r
     raw.hear(stays, "message,both,c")
 
 
+@pytest.mark.timing
 def test_a_stream_that_is_reset_makes_way_for_requests_behind_it(rest, server):
     poolhouse = rest()
     raw = Raw(poolhouse.http)
@@ -310,6 +312,7 @@ def test_an_answer_is_read_to_its_end_though_a_token_was_wrong_behind_it(rest, s
         pass  # Then the connection ends.
 
 
+@pytest.mark.timing
 def test_whoever_reads_an_answer_is_not_idle_and_whoever_reads_nothing_is(rest, server):
     poolhouse = rest(listener='client_idle_time = "1500ms"\n')
     (reader, large), (sleeper, _) = reading(poolhouse, server), reading(poolhouse, server)
@@ -325,6 +328,7 @@ def test_whoever_reads_an_answer_is_not_idle_and_whoever_reads_nothing_is(rest, 
     sleeper.socket.close()
 
 
+@pytest.mark.timing
 def test_whoever_reads_nothing_makes_way_above_the_soft_limit(rest, server):
     poolhouse = rest(listener='soft_limit = 1\nhard_limit = 4\nevict_min_idle = "1s"\n')
     sleeper, _ = reading(poolhouse, server)
@@ -335,6 +339,7 @@ def test_whoever_reads_nothing_makes_way_above_the_soft_limit(rest, server):
     sleeper.socket.close()
 
 
+@pytest.mark.timing
 def test_an_answer_is_read_to_its_end_though_poolhouse_ends(rest, server):
     poolhouse = rest()
     raw, large = reading(poolhouse, server)

@@ -136,6 +136,7 @@ def test_bodies_that_are_not_finished_share_one_bound(rest):
     eventually("there is room", lambda: ask.ask("POST", "/set/a", b"x" * 9 * MB)[0] == 200)
 
 
+@pytest.mark.timing
 def test_bodies_of_many_streams_that_are_not_finished_share_one_bound(rest):
     poolhouse = rest()
     watch = Watch(poolhouse)
