@@ -46,7 +46,7 @@ PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup setup-bench build test test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants doctor-matrix demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
+.PHONY: help setup setup-bench build test test-quick test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants doctor-matrix demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,11 @@ else
 endif
 
 test: setup build test-unit test-sim test-e2e ## everything: unit tests, simulated schedules, real clients
+
+test-quick: setup build ## under three minutes once it is built: unit tests, a thousand schedules, one end-to-end test of each kind
+	$(CARGO) test --workspace --locked $(FOR_ALL) --lib -- --quiet
+	printf '%s\n' 'postgres 350' 'redis 350' 'mongodb 250' 'crowd 50' | xargs -L 1 sh -c '$(SIM) "$$0" --schedules "$$1" --seed $(SIM_SEED)'
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m quick tests
 
 test-unit: ## unit and property tests of all crates
 	$(CARGO) test --workspace --locked $(FOR_ALL)

@@ -53,6 +53,7 @@ def left_open(client, over):
     client.query("COMMIT")
 
 
+@pytest.mark.quick
 def test_a_pool_that_is_used_a_little_is_healthy(start):
     pooler = start(max_size=5)
     with clients(pooler, 4, sometimes):
@@ -84,6 +85,7 @@ def burst_of(pooler, many, times):
         thread.join()
 
 
+@pytest.mark.quick
 def test_clients_that_wait_for_a_database_with_time_to_spare_need_a_larger_pool(start):
     pooler = start(max_size=4)
     with clients(pooler, 1, short):

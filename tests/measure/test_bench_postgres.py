@@ -68,6 +68,7 @@ def test_a_certificate_that_is_not_believed_ends_it_before_any_load(secure_clust
     assert done.returncode == 1 and "certificate" in done.stderr, done.stderr
 
 
+@pytest.mark.quick
 def test_it_runs_through_poolhouse_with_more_clients_than_servers(tables, cluster, start):
     through = start(max_size=5)
     url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{through.port}/bench"

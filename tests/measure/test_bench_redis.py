@@ -46,6 +46,7 @@ def counted(server):
     return server
 
 
+@pytest.mark.quick
 def test_a_ping_for_each_operation_and_redis_has_counted_as_many(counted):
     result = bench(counted.url(), "--clients", 3, "--duration", "1s")
     assert result["errors"] == {} and result["requests"] > 50

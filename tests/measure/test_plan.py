@@ -62,6 +62,7 @@ def scenario(tmp_path):
     return write
 
 
+@pytest.mark.quick
 def test_the_common_question_is_answered_with_littles_law_and_a_size_for_the_stall():
     done = run("--rate", "800", "--service", "15ms", "--stall", "200ms/3s/20s", "--max-size", "100")
     assert done.returncode == 0 and done.stderr == "", done.stderr

@@ -138,6 +138,7 @@ def test_through_a_pooler_there_is_a_second_curve_beyond_the_servers_limit(clust
     assert points[200]["throughput"] > 0.6 * 8 / 0.012, points[200]
 
 
+@pytest.mark.quick
 def test_a_dead_target_and_a_bad_range_are_clear_errors(cluster):
     done = run(f"postgres://app:x@127.0.0.1:{free_port()}/bench", "--select-only", seconds=25)
     assert done.returncode == 1 and "refused" in done.stderr, done.stderr

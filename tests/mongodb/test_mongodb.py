@@ -24,6 +24,7 @@ def servers(poolhouse):
     return sum(pool["servers"]["total"] for pool in pools)
 
 
+@pytest.mark.quick
 def test_documents_are_written_and_read(pool):
     client = pool().connect()
     things = client.app.things
@@ -39,6 +40,7 @@ def test_documents_are_written_and_read(pool):
         client.app.command("noSuchCommand")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("options", ["", "directConnection=true", "maxPoolSize=1"])
 def test_cursors_of_many_batches_come_to_their_end(pool, options):
     poolhouse = pool(max_size=3)

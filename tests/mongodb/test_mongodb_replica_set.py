@@ -45,6 +45,7 @@ def test_a_uri_with_a_replica_set_finds_none(poolhouse):
         client.app.command("ping")
 
 
+@pytest.mark.quick
 def test_writes_go_to_the_primary_and_follow_it(client, members):
     client.app.things.insert_one({"_id": 1})
     members.elect(2)

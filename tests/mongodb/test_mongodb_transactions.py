@@ -112,6 +112,7 @@ def test_transactions_of_many_are_seen_whole_or_not_at_all(client):
     assert [account["money"] for account in accounts.find().sort("_id")] == expected
 
 
+@pytest.mark.quick
 def test_an_aborted_transaction_leaves_nothing(client, server):
     things = client.app.things
     with client.start_session() as session, session.start_transaction():

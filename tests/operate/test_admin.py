@@ -46,6 +46,7 @@ HAPPENINGS = {
 ENDED = ["poolhouse_transactions_total", "poolhouse_checkout_seconds_count", "poolhouse_hold_seconds_count"]
 
 
+@pytest.mark.quick
 def test_health_and_readiness(start):
     pooler = start()
     assert pooler.get("/health")[0] == 200
@@ -53,6 +54,7 @@ def test_health_and_readiness(start):
     assert pooler.get("/nowhere")[0] == 404
 
 
+@pytest.mark.quick
 def test_metrics_have_the_promised_names_and_labels(start):
     pooler = start(max_size=2)
     with pooler.connect() as connection:

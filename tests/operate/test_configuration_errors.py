@@ -49,6 +49,7 @@ def check(tmp_path):
     return run
 
 
+@pytest.mark.quick
 def test_a_good_configuration_passes(check):
     done = check(GOOD)
     assert done.returncode == 0, done.stderr
@@ -88,6 +89,7 @@ def test_an_error_names_file_line_column_and_remedy(check, old, new, place, word
     assert "panicked" not in done.stderr
 
 
+@pytest.mark.quick
 def test_all_errors_are_told_at_once(check):
     done = check(GOOD.replace("max_size", "max_sise").replace("hard_limit", "hard_limt").replace('"2s"', '"2x"'))
     assert done.returncode == 2

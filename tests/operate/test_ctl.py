@@ -9,6 +9,7 @@ pytestmark = pytest.mark.poolhouse_only
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
+@pytest.mark.quick
 def test_orders_are_carried_out(start):
     pooler = start()
     with pooler.wire() as client:

@@ -133,6 +133,7 @@ def test_names_that_clients_choose_are_text(start, browser):
         assert browser.run("document.images.length") == 0
 
 
+@pytest.mark.quick
 def test_the_page_says_when_poolhouse_does_not_answer_and_goes_on_when_it_does(start, browser):
     pooler = start()
     with pooler.wire() as client:

@@ -11,6 +11,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 
+@pytest.mark.quick
 def test_the_clients_of_a_database_go_and_no_new_ones_come(start, cluster):
     pooler = start(databases={"bench": {"min_size": 2}, "other": {}})
     with pooler.wire() as idle, pooler.wire() as busy, pooler.wire(database="other") as elsewhere:

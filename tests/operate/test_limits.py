@@ -12,6 +12,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 
+@pytest.mark.quick
 def test_above_the_hard_limit_clients_are_refused_with_53300_and_others_do_not_notice(start):
     pooler = start(soft_limit=5, hard_limit=5, evict_min_idle="1h", newcomer_wait_time="100ms", max_size=2)
     clients = [pooler.wire() for _ in range(5)]

@@ -29,6 +29,7 @@ def test_nobody_fails_while_the_database_is_restarted_in_a_pause(start, cluster)
         eventually("it goes on", lambda: load.done > held)
 
 
+@pytest.mark.quick
 def test_a_pause_waits_for_transactions_and_holds_those_that_come(start):
     pooler = start(max_size=2)
     with pooler.wire() as busy, pooler.wire() as late:

@@ -19,6 +19,7 @@ def reload(pooler):
     return answer
 
 
+@pytest.mark.quick
 def test_a_signal_reads_the_configuration_again_and_clients_stay(start):
     pooler = start(max_size=2)
     with pooler.wire() as client:

@@ -32,6 +32,7 @@ def all_at_once(*calls):
         raise failures[0]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("workers", [1, 3])
 def test_under_one_budget_none_starves_another(house, workers):
     limit = 4

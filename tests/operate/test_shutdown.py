@@ -47,6 +47,7 @@ def test_idle_clients_are_told_and_closed(start):
     assert pooler.wait(5) == 0
 
 
+@pytest.mark.quick
 @pytest.mark.timing
 def test_a_transaction_is_finished_first(start, cluster):
     pooler = start(drain_time="20s")

@@ -27,6 +27,7 @@ def top(pooler, *arguments):
     return subprocess.run([BINARY, "top", pooler.admin_url, *arguments], capture_output=True, text=True, timeout=30)
 
 
+@pytest.mark.quick
 def test_once_tells_rates_waiters_and_who_holds_servers(start):
     pooler = start(max_size=1)
     with pooler.wire() as holder, pooler.wire() as waiter:

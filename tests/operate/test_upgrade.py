@@ -22,6 +22,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 
+@pytest.mark.quick
 def test_idle_clients_stay_where_they_are_and_new_ones_come_to_the_new_process(start, cluster):
     pooler = start(max_size=4)
     with pooler.wire() as idle, pooler.wire() as busy:

@@ -29,6 +29,7 @@ def refused(pooler, user, password, database="bench"):
         return raised.value
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("user", USERS)
 def test_a_client_with_the_right_password_gets_in(start, user):
     pooler = start(users=ALL_METHODS, ini=INI)
@@ -40,6 +41,7 @@ def test_a_client_with_the_right_password_gets_in(start, user):
     connection.close()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("user", ALL_METHODS)
 @pytest.mark.parametrize("password", ["wrong", " ", "x" * 900])
 def test_a_wrong_password_is_refused(start, user, password):

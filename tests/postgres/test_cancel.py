@@ -22,6 +22,7 @@ def running(cluster):
     return lambda: any("pg_sleep" in b.query and b.state == "active" for b in cluster.backends())
 
 
+@pytest.mark.quick
 @pytest.mark.timing
 def test_a_running_query_is_cancelled(start, cluster):
     pooler = start(max_size=2)

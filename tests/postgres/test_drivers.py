@@ -69,6 +69,7 @@ def test_psycopg3_async_with_many_tasks(start):
     asyncio.run(main())
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("mode", MODES)
 def test_psycopg2(start, mode):
     pooler = start(mode=mode, max_size=2)

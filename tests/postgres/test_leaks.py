@@ -13,6 +13,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 # -- temporary objects
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", ['"pg_temp"."orders"', '"pg_temp" . orders', 'U&"pg\\005ftemp".orders', 'U&"pg!005ftemp" UESCAPE \'!\'.orders',
                                   "pg_temp/* */.orders", "PG_TEMP.orders"])
 def test_a_temporary_table_under_a_quoted_schema_name_is_met_by_nobody(share, name):

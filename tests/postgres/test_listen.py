@@ -30,6 +30,7 @@ def eventually(what, holds, seconds=5):
         time.sleep(0.01)
 
 
+@pytest.mark.quick
 def test_many_listen_on_one_server_and_miss_nothing(start):
     pooler = start(max_size=4, workers=2)
     clients = [pooler.connect() for _ in range(60)]

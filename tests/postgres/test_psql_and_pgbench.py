@@ -33,6 +33,7 @@ DROP TABLE t_psql;
 """
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_psql_runs_a_script(start, mode):
     pooler = start(mode=mode, max_size=2)

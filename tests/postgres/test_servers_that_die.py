@@ -32,6 +32,7 @@ def test_an_idle_server_that_died_is_not_handed_out(start, cluster):
             assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.quick
 def test_the_client_of_a_server_that_dies_is_told_so(start, cluster):
     pooler = start(max_size=1)
     with pooler.wire() as client:

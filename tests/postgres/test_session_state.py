@@ -19,6 +19,7 @@ def pins(pooler):
     return [client["pinned"] for client in clients if client["pinned"]]
 
 
+@pytest.mark.quick
 def test_settings_that_are_not_reported_follow_their_client(start):
     pooler = start(max_size=1)
     with pooler.wire() as one, pooler.wire() as other:
@@ -102,6 +103,7 @@ def test_a_client_that_leaves_takes_its_state_along(start):
         assert other.query("SHOW work_mem") == [["4MB"]]
 
 
+@pytest.mark.quick
 def test_prepared_statements_work_on_whichever_server_comes(start):
     pooler = start(max_size=3)
     connections = [pooler.connect(prepare_threshold=0, autocommit=True) for _ in range(12)]

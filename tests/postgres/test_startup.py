@@ -52,6 +52,7 @@ def test_a_client_that_insists_on_tls_is_told_no(start, sslmode):
         pooler.connect(sslmode=sslmode)
 
 
+@pytest.mark.quick
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("version", [(3 << 16) | 3, (3 << 16) | 9999])
 def test_a_newer_minor_version_is_negotiated_down_to_3_2(start, version):

@@ -58,6 +58,7 @@ def test_where_tls_is_required_others_are_told_so(secure):
         pooler.connect(sslmode="disable")
 
 
+@pytest.mark.quick
 def test_the_pooler_is_recognized_by_its_certificate(secure, certificates):
     ours, others = str(certificates.authority.certificate), str(certificates.other_authority.certificate)
     pooler = secure()

@@ -38,6 +38,7 @@ def refusal(pooler):
     return str(raised.value)
 
 
+@pytest.mark.quick
 def test_no_sslmode_at_all_uses_tls_where_it_is_offered(through):
     assert is_encrypted(through(""))
 

@@ -13,6 +13,7 @@ def pid(connection):
     return connection.execute("SELECT pg_backend_pid()").fetchone()[0]
 
 
+@pytest.mark.quick
 def test_many_clients_share_few_servers(start, cluster):
     pooler = start(max_size=3)
     connections = [pooler.connect() for _ in range(40)]
@@ -37,6 +38,7 @@ def test_a_transaction_keeps_its_server_and_gives_it_back_at_its_end(start):
         assert waiting.result(timeout=5).fetchone() == (2,)
 
 
+@pytest.mark.quick
 def test_what_a_transaction_did_is_there_after_commit_and_gone_after_rollback(start):
     pooler = start(max_size=2)
     with pooler.connect() as one, pooler.connect() as other:
@@ -102,6 +104,7 @@ def test_several_queries_sent_at_once_are_answered_in_order(start):
         assert other.query("SELECT 'x'") == [["x"]]
 
 
+@pytest.mark.quick
 def test_copy_in_both_directions(start):
     pooler = start(max_size=1)
     count = 50_000

@@ -16,6 +16,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
+@pytest.mark.quick
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_types_come_through_as_they_are(pool, server, protocol):
     through, direct = pool().connect(protocol=protocol), server.connect(protocol=protocol)
@@ -35,6 +36,7 @@ def test_types_come_through_as_they_are(pool, server, protocol):
         through.execute_command("NOSUCHCOMMAND")
 
 
+@pytest.mark.quick
 def test_many_clients_share_few_servers_and_get_their_own_replies(pool):
     poolhouse = pool(max_size=4)
     failures = []
@@ -61,6 +63,7 @@ def test_many_clients_share_few_servers_and_get_their_own_replies(pool):
     assert poolhouse.metric("poolhouse_servers_created_total") <= 8, "two versions, four servers each"
 
 
+@pytest.mark.quick
 def test_a_transaction_keeps_its_server_until_it_ends(pool, server):
     poolhouse = pool(max_size=2)
     one, two = poolhouse.connect(), poolhouse.connect()

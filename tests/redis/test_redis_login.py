@@ -15,6 +15,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
+@pytest.mark.quick
 def test_each_user_is_himself_at_the_server_too(pool, with_users):
     file = f'{LISTEN}[[database]]\nurl = "redis://127.0.0.1:{with_users.port}"\n{users(alice="wonder", bob="build")}'
     poolhouse = pool(behind=with_users, file=file)

@@ -17,6 +17,7 @@ def created(poolhouse):
     return poolhouse.metric("poolhouse_servers_created_total")
 
 
+@pytest.mark.quick
 def test_clients_at_work_in_the_same_moment_share_one_server(pool):
     poolhouse = pool(workers=1, max_size=1)
     clients = [Raw(poolhouse) for _ in range(200)]

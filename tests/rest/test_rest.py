@@ -19,6 +19,7 @@ pytestmark = pytest.mark.poolhouse_only
 BEARER = f"Authorization: Bearer {TOKEN}\r\n"
 
 
+@pytest.mark.quick
 def test_commands_come_as_a_body_a_path_or_both(rest):
     ask = Rest(rest().http)
     assert ask.post("/", ["SET", "a", "b c", "EX", 100]) == (200, {"result": "OK"})

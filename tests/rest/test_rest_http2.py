@@ -13,6 +13,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 
+@pytest.mark.quick
 def test_requests_on_one_connection_hear_their_own(rest):
     poolhouse = rest()
 

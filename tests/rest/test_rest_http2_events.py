@@ -39,6 +39,7 @@ def subscribers(server, *channels):
     return [count for _, count in server.connect().pubsub_numsub(*channels)]
 
 
+@pytest.mark.quick
 def test_streams_hear_what_they_subscribed_to_beside_requests(rest, server):
     poolhouse = rest()
 

@@ -2,7 +2,7 @@
 # Fetches Redis's own tests into regress/redis: Debian's source package of redis 7.0.15. Changes nothing of the machine's apt: the
 # list of sources, and what apt remembers of it, are in regress/apt. Does nothing when all is there.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
 version=7.0.15
 # What is fetched has to be this, as Debian has it in bookworm.
