@@ -20,6 +20,8 @@ pytestmark = pytest.mark.poolhouse_only
 
 PAGES = [pooler.ROOT / "README.md", *sorted((pooler.ROOT / "docs").glob("*.md"))]
 NAMES = [path.name for path in PAGES]
+# Pages for those who change the code.
+CODE_PAGES = [pooler.ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md")]
 SOURCES = sorted((pooler.ROOT / "crates").glob("**/src/**/*.rs"))
 # Words that look like keys and are somebody else's: parameters of PostgreSQL and of its clients, and columns of its tables.
 OTHERS = {
@@ -282,7 +284,7 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=NAMES)
+@pytest.mark.parametrize("path", [*PAGES, *CODE_PAGES], ids=[*NAMES, *(str(page.relative_to(pooler.ROOT)) for page in CODE_PAGES)])
 def test_every_link_leads_somewhere(path):
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
         if target.startswith("http"):
@@ -298,3 +300,20 @@ def test_the_guide_lists_every_page():
     listed = text.partition("Further pages:")[2].partition("\n## ")[0]
     missing = [name for name in NAMES if name not in ("README.md", "guide.md") and f"]({name})" not in listed]
     assert missing == []
+
+
+# -- pages for those who change the code
+
+
+def test_the_example_of_a_test_is_the_one_that_runs():
+    ((_, example),) = fenced((pooler.ROOT / "tests/README.md").read_text(), "python")
+    assert example == (pooler.ROOT / "tests/postgres/test_example.py").read_text()
+
+
+@pytest.mark.parametrize("page", CODE_PAGES, ids=lambda page: page.name)
+def test_paths_and_targets_that_a_page_names_are_there(page):
+    text = page.read_text()
+    targets = set(re.findall(r"^([\w-]+):", (pooler.ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"`make ([\w-]+)", text)) <= targets
+    for path in re.findall(r"`((?:crates|tests|docs|scripts)/[\w./-]+)`", text):
+        assert (pooler.ROOT / path).exists(), path
