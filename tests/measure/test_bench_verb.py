@@ -136,27 +136,6 @@ def test_a_histogram_is_deflated_as_libraries_of_other_languages_read_it(tables,
     assert response["p50"] > 2 or below >= response["count"] / 2
 
 
-def test_two_results_are_compared(cluster, tmp_path):
-    files = [tmp_path / f"{name}.json" for name in ("fast", "slow")]
-    # Side by side: what one takes from the other is little beside 5 ms.
-    running = []
-    for path, load in zip(files, ["SELECT 1;", "\\sleep 5 ms\nSELECT 1;"], strict=True):
-        (written := path.with_suffix(".sql")).write_text(load)
-        running.append(begun(cluster.url(), "--script", written, "--clients", 2, "--duration", "10s", "--json", path))
-    for process in running:
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 0, said
-    told = run("compare", *files, "--json", "-")
-    assert told.returncode == 0, told.stderr
-    rows = {row["metric"]: row for row in json.loads(told.stdout)["rows"]}
-    assert rows["rate"]["verdict"] == "worse" and rows["rate"]["change"] < -0.5, rows["rate"]
-    text = run("compare", *files, "--html", tmp_path / "compared.html")
-    assert text.returncode == 0 and "rate" in text.stdout, text.stderr
-    assert "<h1>" in (tmp_path / "compared.html").read_text()
-    none = run("compare", files[0], tmp_path / "none.json")
-    assert none.returncode == 2 and "none.json" in none.stderr
-
-
 def test_results_of_several_load_machines_are_joined(tables, cluster, tmp_path):
     files = [tmp_path / f"{n}.json" for n in range(2)]
     for path in files:

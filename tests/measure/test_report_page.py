@@ -36,13 +36,13 @@ def pages(tmp_path_factory):
     """Name -> page."""
     directory = tmp_path_factory.mktemp("pages")
 
-    def page(name, *results, verb="report"):
+    def page(name, *results):
         files = []
         for index, result in enumerate(results):
             files.append(directory / f"{name}-{index}.json")
             files[-1].write_text(json.dumps(result))
         path = directory / f"{name}.html"
-        command = [pooler.BINARY, "bench", verb, *map(str, files), "--html", str(path)]
+        command = [pooler.BINARY, "bench", "report", *map(str, files), "--html", str(path)]
         done = subprocess.run(command, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
         assert done.returncode == 0, done.stdout
         return path
@@ -51,14 +51,14 @@ def pages(tmp_path_factory):
     evil = sample_results.result(EVIL, 20, rates=(50,), step_s=5, warnings=[EVIL])
     evil["about"].update(server=EVIL, target=EVIL, load=EVIL, command=EVIL)
     evil["errors"] = {EVIL: 3}
-    return {"run": page("run", variants[0]), "variants": page("variants", variants), "compared": page("compared", variants[0], variants[2], verb="compare"),
+    return {"run": page("run", variants[0]), "variants": page("variants", variants),
             "second": page("second", sample_results.result("one second", 20, rates=(50,), step_s=1, warmup_s=0)), "sweep": page("sweep", sample_results.sweep(through=True, rate=500.0)),
             "rising": page("rising", sample_results.sweep(most=32)), "evil": page("evil", evil), "evils": page("evils", evil, evil)}
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("name, charts", [("run", 6), ("variants", 4 + 6 + 5 + 4), ("compared", 4 + 6 + 4), ("second", 4), ("sweep", 4), ("rising", 2)])
+@pytest.mark.parametrize("name, charts", [("run", 6), ("variants", 4 + 6 + 5 + 4), ("second", 4), ("sweep", 4), ("rising", 2)])
 def test_every_chart_is_drawn_and_nobody_complains(browser, pages, name, charts, width, dark):
     browser.open(pages[name], width, dark=dark)
     assert browser.complaints() == []
@@ -100,7 +100,7 @@ def test_the_colours_follow_the_system(browser, pages):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("name", ["run", "compared", "sweep", "rising"])
+@pytest.mark.parametrize("name", ["run", "variants", "sweep", "rising"])
 def test_text_has_contrast(browser, pages, name, dark):
     """At least 4.5 to 1, as WCAG 2.1 (1.4.3) asks for text of ordinary size: https://www.w3.org/TR/WCAG21/#contrast-minimum"""
     browser.open(pages[name], dark=dark)

@@ -27,7 +27,6 @@ Examples:
   poolhouse bench mongodb://127.0.0.1:27017/app --init --operation find-one --clients 50 --duration 30s
   poolhouse bench mongodb://127.0.0.1:27017/app --command '{\"insert\": \"visits\", \"documents\": [{\"at\": 1}]}' --rate 1000
   poolhouse bench scenarios/churn-trouble.toml --html churn.html
-  poolhouse bench compare before.json after.json
 
 Stages: DURATION:RATE is a straight ramp from the rate before to RATE (the first stage stays at its own rate, unless --rate
 says where to begin); DURATION:FROM..TO says both. Two equal numbers are a step.
@@ -77,9 +76,6 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum BenchVerb {
-    /// Compare two results, and tell whether they differ by more than noise
-    #[command(after_help = "Example:\n  poolhouse bench compare before.json after.json")]
-    Compare(output::CompareArgs),
     /// Merge the results of several load machines into one
     #[command(after_help = "Example:\n  poolhouse bench merge one.json two.json --json both.json")]
     Merge(output::MergeArgs),
@@ -91,7 +87,6 @@ enum BenchVerb {
 /// Runs the verb.
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     match args.verb {
-        Some(BenchVerb::Compare(args)) => output::compare(&args),
         Some(BenchVerb::Merge(args)) => output::merge(&args),
         Some(BenchVerb::Report(args)) => output::report(&args),
         None => runs::run(args),

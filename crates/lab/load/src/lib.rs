@@ -11,13 +11,12 @@
 //! result    what was measured, as it is written to JSON
 //! run       one run from the beginning to the end
 //! words     a plan in words, for the result
-//! threshold compare merge   what is made of results
-//! report    the result as a table, a page, a comparison
+//! threshold merge   what is made of results
+//! report    the result as a table and a page
 //! sweep     many runs, and what they say about how many connections a database can use
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod compare;
 pub mod engine;
 pub mod merge;
 pub mod plan;

@@ -1,7 +1,6 @@
 //! What people see of a result: a table at the end, a display while it runs, a page for the browser. Knows results
 //! only: neither how they were measured nor who asks for them.
 
-pub mod compare;
 pub mod figures;
 pub mod files;
 pub mod grid;

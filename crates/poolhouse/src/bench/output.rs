@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use ::load::{
-    report::{self, files, html, table},
+    report::{files, html, table},
     result::BenchResult,
 };
 use anyhow::Context;
@@ -68,23 +68,6 @@ impl OutputFlags {
     }
 }
 
-/// `poolhouse bench compare`
-#[derive(Args)]
-pub struct CompareArgs {
-    /// The first result
-    #[arg(value_name = "A.json")]
-    a: PathBuf,
-    /// The second
-    #[arg(value_name = "B.json")]
-    b: PathBuf,
-    /// Write the comparison to a file, or with - to standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write a page with both, which needs no network
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-}
-
 /// `poolhouse bench merge`
 #[derive(Args)]
 pub struct MergeArgs {
@@ -126,28 +109,6 @@ pub fn verdict(missed: &[String]) -> ExitCode {
 
 fn json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value).context("a result can be written as JSON")? + "\n")
-}
-
-/// Runs `poolhouse bench compare`.
-pub fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
-    let outputs = match Outputs::open(args.json.as_deref(), args.html.as_deref()) {
-        Ok(outputs) => outputs,
-        Err(message) => return Ok(bad_usage(&message)),
-    };
-    let (a, b) = match (files::read(&args.a), files::read(&args.b)) {
-        (Ok(a), Ok(b)) => (a, b),
-        (Err(error), _) | (_, Err(error)) => return Ok(bad_usage(&error)),
-    };
-    let comparison = ::load::compare::compare(&a, &b);
-    let mut named = comparison.clone();
-    named.a = format!("{} ({})", named.a, args.a.display());
-    named.b = format!("{} ({})", named.b, args.b.display());
-    outputs.tell(
-        |out| report::compare::write(out, &named),
-        || json(&comparison),
-        || html::comparison(&named, [a, b]),
-    )?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `poolhouse bench merge`.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    charts, compare,
+    charts,
     elements::{Chart, Table, Tile},
     figures::{self, DASH},
     side_by_side,
@@ -17,7 +17,6 @@ use super::{
     tables::{TOTAL, by_step, run_tables},
 };
 use crate::{
-    compare::Comparison,
     result::{BenchResult, Measured, Percentiles},
     sweep::result::SweepResult,
 };
@@ -77,17 +76,6 @@ pub fn report(parts: &[Part<'_>]) -> String {
             Part::Notes(notes) => page.notes(notes),
         }
     }
-    page.render()
-}
-
-/// A page of two results, with what their differences amount to.
-pub fn comparison(comparison: &Comparison, results: [BenchResult; 2]) -> String {
-    let mut overview = overview(&results);
-    overview.comparison = Some(compare::table(comparison));
-    overview.warnings.clone_from(&comparison.warnings);
-    let mut page = Builder::default();
-    page.runs(&results, Some(overview));
-    page.parts[0].title = format!("{} against {}", comparison.b, comparison.a);
     page.render()
 }
 
@@ -246,8 +234,7 @@ struct NotesView {
 
 /// Several runs beside one another.
 struct Overview {
-    comparison: Option<Table>,
-    warnings: Vec<String>,
+    side_by_side: Option<Table>,
     table: Table,
     charts: Vec<Chart>,
 }
@@ -414,8 +401,7 @@ fn overview(results: &[BenchResult]) -> Overview {
     }
     let chart = |kind, title, note: &str| Chart { kind, run: 0, title, note: note.to_owned(), whole: false };
     Overview {
-        comparison: side_by_side::table(results),
-        warnings: Vec::new(),
+        side_by_side: side_by_side::table(results),
         table: by_step("All runs", if steps { &["run", "step"] } else { &["run"] }, rows),
         charts: vec![
             chart("all-distribution", "Response time by percentile", "Each run's whole distribution."),
