@@ -49,7 +49,6 @@ pub use wire::md5::{is_md5_hash, md5_hash};
 
 use session::{
     client::{Phase, awaits_client},
-    listen::Duty,
     own_queries::Purpose,
     server::Stage,
 };
@@ -158,7 +157,7 @@ impl Protocol for Postgres {
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
-        if server.duty == Duty::Listens(key) {
+        if server.listening.hub() == Some(key) {
             self.look_after_hub(me, server, out);
         } else {
             self.go_on_deriving(me, server, key, out);

@@ -385,7 +385,8 @@ impl Requester {
             let Phase::Login(server) = std::mem::replace(&mut self.phase, Phase::Open) else {
                 unreachable!("it was logging in")
             };
-            self.version = server.facts.get(b"server_version").map(|version| String::from_utf8_lossy(version).into());
+            self.version =
+                server.facts.current().get(b"server_version").map(|version| String::from_utf8_lossy(version).into());
             self.key = server.key;
             let held = std::mem::take(&mut self.held);
             let answered = self.reader.take(&mut &held[..])?;

@@ -6,9 +6,12 @@
 
 pub(crate) mod catalogue_view;
 pub(crate) mod client;
+pub(crate) mod client_id;
 pub(crate) mod client_login;
+pub(crate) mod connect_query;
 pub(crate) mod copy;
 pub(crate) mod defaults;
+pub(crate) mod facts;
 pub(crate) mod judging;
 pub(crate) mod keyring;
 pub(crate) mod learned;
@@ -23,8 +26,10 @@ pub(crate) mod refusal;
 pub(crate) mod replan;
 pub(crate) mod request;
 pub(crate) mod reset;
+pub(crate) mod sequences;
 pub(crate) mod server;
 pub(crate) mod server_login;
+pub(crate) mod server_settings;
 pub(crate) mod shapes;
 pub(crate) mod shared;
 pub(crate) mod soil;

@@ -58,13 +58,13 @@ impl Postgres {
             return;
         }
         let cleaned = server.mode == PoolMode::Session || !server.soil.is_clean();
-        let statements =
-            cleaned && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_makes);
+        let statements = cleaned
+            && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_query.makes_objects());
         let mut cleaning = Vec::new();
         if cleaned {
-            write_whole(&mut cleaning, statements, &server.defaults);
+            write_whole(&mut cleaning, statements, server.settings.defaults());
         }
-        let connect_query = server.connect_query.clone().filter(|_| cleaned && server.connect_makes);
+        let connect_query = server.connect_query.to_repeat().filter(|_| cleaned).cloned();
         let mut queries: Vec<&[u8]> = Vec::new();
         if server.exchange.status() != IDLE {
             queries.push(b"ROLLBACK");
@@ -99,10 +99,7 @@ impl Postgres {
     /// Everything but prepared statements is as it was when the server was new.
     pub(crate) fn was_cleaned(&self, server: &mut Server) {
         server.forget_soil();
-        let reported = server.settings.reported.clone();
-        let extras = server.defaults.extras.clone();
-        server.settings = self.parameters.intern(Settings::new(reported, extras));
-        server.heard = true;
+        server.settings.reset(&self.parameters);
     }
 
     /// The server has said what its database could do to sessions.

@@ -12,7 +12,7 @@
 //! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it
 //! themselves: notifications may have been missed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
@@ -22,8 +22,7 @@ use crate::{
     session::{
         client::{Client, Phase},
         listen::{
-            Duty, HEARD, Hub, InTime, LOST, Listening, MAX_CHANNELS, MAX_PENDING, OUTDATED, Subscriber, post,
-            post_lost, tell,
+            HEARD, Hub, InTime, LOST, Listening, MAX_CHANNELS, MAX_PENDING, OUTDATED, Subscriber, post, post_lost, tell,
         },
         own_queries::Purpose,
         pins::Pin,
@@ -41,7 +40,7 @@ use crate::{
 impl Postgres {
     /// Whether what a client listens to on a server can be heard on a shared one. Payloads are sent in one encoding.
     pub(crate) fn shares_listening(server: &Server) -> bool {
-        let utf8 = server.settings.reported.get(b"client_encoding") == Some(&b"UTF8"[..]);
+        let utf8 = server.settings.reported(b"client_encoding") == Some(&b"UTF8"[..]);
         server.policy.share_listener && server.policy.on_state == OnState::Replay && utf8
     }
 
@@ -86,7 +85,7 @@ impl Postgres {
             server.begin(tag, Purpose::Unlisten(channels), &[b"UNLISTEN *"], out);
         } else {
             // Nobody's time-outs and settings may act on what is everybody's.
-            let clean = server.soil.is_clean() && Arc::ptr_eq(&server.settings, &server.defaults);
+            let clean = server.soil.is_clean() && server.settings.is_at_defaults();
             self.become_hub(&mut hubs, (me, client), (tag, server), &channels, clean, out);
             if !clean {
                 self.clean_listener(tag, server, out);
@@ -96,9 +95,9 @@ impl Postgres {
 
     /// Has the server that is to listen for all made as it was when it was new.
     fn clean_listener(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        if matches!(server.duty, Duty::Listens(_)) {
+        if server.listening.hub().is_some() {
             let mut sql = Vec::new();
-            cleaning::write_whole(&mut sql, true, &server.defaults);
+            cleaning::write_whole(&mut sql, true, server.settings.defaults());
             server.begin(tag, Purpose::CleanListener, &[&sql], out);
         }
     }
@@ -136,7 +135,7 @@ impl Postgres {
         let Some(hub) = hubs.get_mut(&client.pool) else {
             self.become_hub(&mut hubs, (me, client), (tag, server), channels, false, out);
             drop(hubs);
-            return if server.soil.is_clean() && Arc::ptr_eq(&server.settings, &server.defaults) {
+            return if server.soil.is_clean() && server.settings.is_at_defaults() {
                 self.look_after_hub(tag, server, out)
             } else {
                 self.clean_listener(tag, server, out)
@@ -178,7 +177,7 @@ impl Postgres {
             client.await_channels(server);
         }
         client.part(server);
-        server.duty = Duty::Listens(key);
+        server.listening.become_hub(key);
         server.pinned = true;
         out.push(Effect::Keep { server: tag, briefly: false });
         client.stand_as_told(me, out);
@@ -242,7 +241,7 @@ impl Postgres {
 
     /// Has the shared server do what its clients want now. When nobody wants anything, it goes back to its pool.
     pub(crate) fn look_after_hub(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        let Duty::Listens(key) = server.duty else { return };
+        let Some(key) = server.listening.hub() else { return };
         if !server.is_at_rest() {
             return;
         }
@@ -281,7 +280,7 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let mut hubs = self.hubs.lock();
-        let hub = hubs.get_mut(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));
+        let hub = hubs.get_mut(&server.pool).filter(|hub| server.listening.hub() == Some(hub.key));
         let hub = hub.expect("a server listens for its pool");
         for name in channels {
             let Some(channel) = hub.channels.get_mut(name) else { continue };
@@ -317,7 +316,7 @@ impl Postgres {
     /// The shared server listens to nothing any more: it goes back to its pool, unless it is wanted again.
     pub(crate) fn retired(&self, tag: ServerTag, server: &mut Server, failure: Option<&Failure>, out: &mut Outbox) {
         let mut hubs = self.hubs.lock();
-        let hub = hubs.get(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));
+        let hub = hubs.get(&server.pool).filter(|hub| server.listening.hub() == Some(hub.key));
         let wanted = !hub.expect("a server listens for its pool").clients.is_empty();
         if wanted && failure.is_none() {
             drop(hubs);
@@ -330,7 +329,7 @@ impl Postgres {
                 post_lost(subscriber.tag, key, &failure.text(), out);
             }
         }
-        server.duty = Duty::Serves;
+        server.listening.end_hub();
         server.pinned = false;
         self.pins.remove(server.pool);
         out.push(Effect::Pinned { server: tag, reason: None });
@@ -341,7 +340,7 @@ impl Postgres {
     /// The shared server's pool makes its servers anew: what another database, or another machine, tells is not heard
     /// here.
     pub(crate) fn hub_outdated(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        if !matches!(server.duty, Duty::Listens(_)) || !server.is_at_rest() {
+        if !server.listening.hub().is_some() || !server.is_at_rest() {
             return;
         }
         for (key, subscriber) in self.end_hub(server) {
@@ -361,7 +360,7 @@ impl Postgres {
 
     /// A server listens for others no more: these did.
     fn end_hub(&self, server: &mut Server) -> BTreeMap<u64, Subscriber> {
-        let Duty::Listens(key) = std::mem::take(&mut server.duty) else { return BTreeMap::new() };
+        let Some(key) = server.listening.end_hub() else { return BTreeMap::new() };
         self.pins.remove(server.pool);
         let mut hubs = self.hubs.lock();
         hubs.remove(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool").clients
@@ -372,7 +371,7 @@ impl Postgres {
         let mut body = &message[crate::wire::message::HEADER..];
         let (Some(_), Some(name)) = (take_u32(&mut body), take_text(&mut body)) else { return };
         let hubs = self.hubs.lock();
-        let hub = hubs.get(&server.pool).filter(|hub| server.duty == Duty::Listens(hub.key));
+        let hub = hubs.get(&server.pool).filter(|hub| server.listening.hub() == Some(hub.key));
         let Some((hub, channel)) = hub.and_then(|hub| Some((hub, hub.channels.get(name)?))) else { return };
         let start = out.inserted.len();
         out.inserted.extend_from_slice(message);

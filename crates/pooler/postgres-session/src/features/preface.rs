@@ -25,12 +25,13 @@ use crate::{
     features::{cleaning, plans, preface::steps::Steps, prepared::named, sequences},
     session::{
         client::{Client, Phase},
+        client_id::ClientId,
         own_queries::{OwnQueries, Purpose},
         plans::Fate,
         preface::Preface,
         prepared::Copies,
         request::Arrived,
-        server::{ClientId, Server, Stage, cancel},
+        server::{Server, Stage, cancel},
         shared::Postgres,
         soil::Soil,
     },
@@ -84,7 +85,7 @@ impl Postgres {
             return self.take_another(me, client, tag, server, out);
         }
         let forgets_plans = plans == Fate::Go;
-        if !cleans && !forgets && !forgets_plans && Arc::ptr_eq(&want, &server.settings) {
+        if !cleans && !forgets && !forgets_plans && Arc::ptr_eq(&want, server.settings.current()) {
             return;
         }
         if cleans && let Some(whole) = server.cleans_by_steps(&want) {
@@ -104,14 +105,14 @@ impl Postgres {
             if forgets {
                 sql.extend_from_slice(sequences::FORGET);
             }
-            server.settings.write_change(&want, &mut sql);
+            server.settings.current().write_change(&want, &mut sql);
         }
         if forgets_plans {
             sql.extend_from_slice(plans::FORGET);
             sql.push(b';');
         }
         if sql.is_empty() {
-            server.settings = self.with_set(server, &want);
+            server.settings.apply(&want, &self.parameters);
             return self.bring_up(me, client, server, out);
         }
         sql.extend_from_slice(b"COMMIT");
@@ -215,17 +216,6 @@ impl Postgres {
         self.prefaced(me, server, clients, (*preface, work.cancelled), out);
     }
 
-    /// What the server has when what is set in `wanted` was set in it, and the rest set back: of what it reports, what
-    /// it has reported last. That may be another value than was expected, and PostgreSQL reports nothing where it is
-    /// what the server had before.
-    pub(crate) fn with_set(&self, server: &mut Server, wanted: &Arc<Settings>) -> Arc<Settings> {
-        if wanted.reported == server.settings.reported {
-            return wanted.clone();
-        }
-        server.heard = true;
-        self.parameters.intern(Settings::new(server.settings.reported.clone(), wanted.extras.clone()))
-    }
-
     /// All of it went well: the answers that follow are the client's.
     pub(crate) fn prefaced(
         &self,
@@ -235,7 +225,7 @@ impl Postgres {
         (preface, cancelled): (Preface, bool),
         out: &mut Outbox,
     ) {
-        server.settings = self.with_set(server, &preface.settings);
+        server.settings.apply(&preface.settings, &self.parameters);
         let tag = server.holder.expect("it was done for a holder");
         let client = clients.get(tag).expect("the holder of a server has a session");
         self.bring_up(tag, client, server, out);
@@ -305,7 +295,7 @@ impl Server {
     /// Whether it can be cleaned by steps for a client that wants these settings; true: as a whole, statements
     /// included.
     fn cleans_by_steps(&self, want: &Settings) -> Option<bool> {
-        if !want.keeps_reported(&self.settings) || self.changes_identity(want) {
+        if !want.keeps_reported(self.settings.current()) || self.changes_identity(want) {
             return None;
         }
         if !self.soil.has(Soil::ALL)
@@ -315,17 +305,14 @@ impl Server {
         }
         // DISCARD ALL takes on nobody's role, and takes a snapshot, for which a deferrable transaction that only reads
         // would wait.
-        let plain = !self.own.extras.iter().any(|(name, _)| is_identity(name));
-        let writes = self.settings.reported.get(b"default_transaction_read_only") == Some(&b"off"[..]);
-        (plain && writes && self.version.discards_all_for_good()).then_some(true)
+        let plain = !self.settings.own().extras.iter().any(|(name, _)| is_identity(name));
+        let writes = self.settings.reported(b"default_transaction_read_only") == Some(&b"off"[..]);
+        (plain && writes && self.facts.version().discards_all_for_good()).then_some(true)
     }
 
     /// Whether it reports now, or will with these settings, that somebody else acts than the user it logged in as.
     fn changes_identity(&self, want: &Settings) -> bool {
-        let same = |name: &[u8]| self.facts.get(name) == self.own_facts.get(name);
-        let reports =
-            Arc::ptr_eq(&self.facts, &self.own_facts) || (same(b"is_superuser") && same(b"session_authorization"));
-        !reports || want.extras.iter().any(|(name, _)| is_identity(name))
+        !self.facts.has_own_identity() || want.extras.iter().any(|(name, _)| is_identity(name))
     }
 
     /// The preface whose outcome is not known.
@@ -400,7 +387,7 @@ impl Client {
     fn findings_may(&self, server: &Server, findings: &Findings) -> bool {
         let same = |name: &[u8]| {
             let own = self.settings.as_ref().and_then(|settings| settings.reported.get(name));
-            own.is_some() && own == server.settings.reported.get(name)
+            own.is_some() && own == server.settings.reported(name)
         };
         // How they are read is ruled by what the server has now.
         let read = (!findings.backslash || same(b"standard_conforming_strings"))

@@ -9,9 +9,10 @@ use crate::{
     features::rejection::refuse,
     session::{
         client::{Client, Phase},
+        client_id::ClientId,
         own_queries::Purpose,
         request::{Arrived, Step},
-        server::{ClientId, Server},
+        server::Server,
     },
     sql::suspects::{Findings, Suspects},
     wire::message::front,
@@ -28,13 +29,8 @@ const NOT_YET: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '5
 /// A client gets a server; whether that has to forget sequences first.
 #[inline]
 pub(crate) fn at_grant(me: ClientTag, client: &Client, server: &mut Server) -> bool {
-    server.advanced = false;
-    if !client.habits.asks_last_values() {
-        server.sequences_of = None;
-        return false;
-    }
-    let asks = Some(ClientId(me, client.secret));
-    std::mem::replace(&mut server.sequences_of, asks) != asks
+    let asker = client.habits.asks_last_values().then_some(ClientId(me, client.secret));
+    server.sequences.begin_lease(asker)
 }
 
 /// A text with these findings is about to be forwarded in this message: what to do instead of that, if it is
@@ -59,7 +55,7 @@ pub(crate) fn before(
     if server.exchange.is_settled() {
         client.habits.ask_last_values();
         client.phase = Phase::Applying;
-        server.sequences_of = Some(ClientId(me, client.secret));
+        server.sequences.give_to(ClientId(me, client.secret));
         server.begin(tag, Purpose::Forget, &[FORGET], out);
         return Some(Step::Later);
     }

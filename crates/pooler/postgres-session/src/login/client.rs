@@ -366,13 +366,13 @@ impl Postgres {
             }
             return;
         }
-        let want = server.defaults.overlaid(&login.start.settings);
+        let want = server.settings.defaults().overlaid(&login.start.settings);
         let mut sql = Vec::new();
         // A value may be given in part, like DateStyle's, and then keeps the rest of what was there before.
-        server.settings.write_change(&server.defaults, &mut sql);
-        server.defaults.write_change(&want, &mut sql);
-        if sql.is_empty() && !self.parameters.is_old(&server.clock) {
-            server.settings = self.with_set(server, &self.parameters.intern(want));
+        server.settings.current().write_change(server.settings.defaults(), &mut sql);
+        server.settings.defaults().write_change(&want, &mut sql);
+        if sql.is_empty() && !self.parameters.is_old(server.settings.answer_clock()) {
+            server.settings.apply(&self.parameters.intern(want), &self.parameters);
             self.learned(me, client, tag, server, out);
         } else {
             // Even one that has nothing to do tells what is new.
@@ -410,10 +410,13 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
-        let (settings, base, facts) = (server.settings.clone(), server.defaults.clone(), server.facts.clone());
-        let learned = Learned { settings, base, facts };
-        self.parameters.answered(&server.clock);
-        if server.is_explained() {
+        let learned = Learned {
+            settings: server.settings.current().clone(),
+            base: server.settings.defaults().clone(),
+            facts: server.facts.current().clone(),
+        };
+        self.parameters.answered(server.settings.answer_clock());
+        if server.settings.is_explained() {
             self.parameters.learn(server.pool, &login.start.settings, learned.clone());
         }
         client.tries = 0;

@@ -10,7 +10,7 @@ use crate::{
         shared::Postgres,
         survey::{self, Statements, Survey},
     },
-    sql::{parameters::Settings, scan::scan, suspects::Suspects},
+    sql::{scan::scan, suspects::Suspects},
     wire::error::Failure,
 };
 
@@ -35,21 +35,26 @@ impl Postgres {
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
             (None, None) => {
-                let found = server.connect_query.as_ref().map(|text| scan(text.as_bytes())).unwrap_or_default();
+                let found = server.connect_query.sql().map(|text| scan(text.as_bytes())).unwrap_or_default();
                 // What it does behind its text has to be done again.
-                server.connect_makes = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
-                let hidden = if server.connect_makes { Suspects::HIDDEN } else { Suspects::NONE };
+                let acts_unseen = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
+                if acts_unseen {
+                    server.connect_query.note_objects();
+                }
+                let hidden = if acts_unseen { Suspects::HIDDEN } else { Suspects::NONE };
                 let asked = Suspects::SETTINGS.and(found.suspects.of(Suspects::MAY_CHANGE_ROLE)).and(hidden);
                 let sql = survey::write(asked, &found.custom, Statements::OfSql);
                 let survey = Survey::new(asked, Vec::new(), &found.custom, Statements::OfSql);
                 server.begin(me, Purpose::Connected(survey), &[&sql], out);
             }
             (Some(set), None) => {
-                let Settings { reported, .. } = &*server.settings;
-                server.connect_makes |= set.pin.is_some() || !set.channels.is_empty() || set.too_long;
-                match set.settings(reported, &server.settings, server.user.as_deref()) {
-                    Some((there, _)) => server.settings = self.parameters.intern(there),
-                    None => server.connect_makes = true,
+                if set.pin.is_some() || !set.channels.is_empty() || set.too_long {
+                    server.connect_query.note_objects();
+                }
+                let current = server.settings.current();
+                match set.settings(&current.reported, current, server.facts.user()) {
+                    Some((there, _)) => server.settings.replace(self.parameters.intern(there)),
+                    None => server.connect_query.note_objects(),
                 }
                 self.server_usable(me, server, out);
             }

@@ -1,7 +1,7 @@
 //! Logging in to a server: TLS where it is wanted, the start-up message, the proof of who we are, and what the server
 //! reports of itself.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use scram::{ChannelBinding, Mechanism};
 use seam::{CloseReason, Effect, Input, Outbox, Peer, PoolId, Secured, ServerTag, TlsFailure};
@@ -11,12 +11,13 @@ use crate::{
     random::nonce,
     session::{
         defaults::Then,
+        facts::Facts,
         own_queries::Purpose,
         plans::Plans,
         server::{CancelKey, Server, Stage},
         server_login::{Deriving, Login, Proof, Step},
+        server_settings::ServerSettings,
         shared::Postgres,
-        version::Version,
     },
     sql::parameters::{MAX_SET, Pairs, Settings, is_fact},
     wire::{
@@ -223,14 +224,10 @@ impl Postgres {
         sorted.sort();
         let (facts, settings): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(name, _)| is_fact(name));
         let reported = settings.into_iter().collect();
-        server.facts = Arc::new(facts.into_iter().collect());
-        server.own_facts = server.facts.clone();
-        server.version = Version::read(server.facts.get(b"server_version").unwrap_or_default());
-        server.user = server.facts.get(b"session_authorization").map(Into::into);
-        server.settings = self.parameters.intern(Settings::new(reported, Pairs::default()));
-        server.own = server.settings.clone();
-        server.odd_strings = server.settings.reported.get(b"standard_conforming_strings") != Some(&b"on"[..]);
-        match server.connect_query.clone() {
+        server.facts = Facts::new(facts.into_iter().collect());
+        let started_with = self.parameters.intern(Settings::new(reported, Pairs::default()));
+        server.settings = ServerSettings::new(started_with);
+        match server.connect_query.sql().cloned() {
             Some(sql) => server.begin(me, Purpose::Connect, &[sql.as_bytes()], out),
             None => self.server_usable(me, server, out),
         }
@@ -238,13 +235,11 @@ impl Postgres {
 
     /// The server has what all servers of its pool have.
     pub(crate) fn server_usable(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        server.defaults = server.settings.clone();
-        server.plans = Plans::new(&server.defaults);
-        server.user = server.facts.get(b"session_authorization").map(Into::into);
-        server.epoch = self.parameters.epoch();
-        if self.parameters.are_defaults(server.pool, &server.defaults) {
-            self.parameters.begin_with(server.pool, &server.defaults, &server.facts, None);
-            server.clock = self.parameters.clock(server.pool);
+        server.settings.begin(self.parameters.epoch());
+        server.plans = Plans::new(server.settings.defaults());
+        server.facts.read_user();
+        if self.parameters.are_defaults(server.pool, server.settings.defaults()) {
+            self.begin_with(server, None);
             self.server_begins(me, server, out);
         } else {
             server.ask_defaults(me, Then::Start, out);

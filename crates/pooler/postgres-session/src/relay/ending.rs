@@ -10,7 +10,6 @@ use crate::{
     login::{client::complete, connect_query, lookup::cannot_ask},
     session::{
         client::{Client, Phase},
-        listen::Duty,
         own_queries::Purpose,
         refusal::{seconds, send_away},
         server::{Server, Stage, cancel},
@@ -156,7 +155,7 @@ impl Postgres {
         }
         let work = server.work.take();
         let ours = work.is_some();
-        if server.duty != Duty::Serves {
+        if server.listening.hub().is_some() {
             let why = server.fatal.take().unwrap_or_else(|| "it closed the connection unexpectedly".into());
             return self.hub_lost(server, &why, out);
         }

@@ -61,7 +61,7 @@ impl Postgres {
                 server.prepared.iter_mut().for_each(|prepared| prepared.doubt_all());
             }
             b"COMMIT\0" => server.committed |= server.suspects.any(Suspects::RESET),
-            b"ROLLBACK\0" if server.exchange.is_last() => server.unlistens.clear(),
+            b"ROLLBACK\0" if server.exchange.is_last() => server.listening.forget_unlistened(),
             _ => {}
         }
         match note {
@@ -97,7 +97,7 @@ impl Postgres {
         if server.exchange.is_last() && !server.discarded {
             // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD
             // ALL, which is committed at once. (What does either is the last under way: what follows waits.)
-            server.unlistens.clear();
+            server.listening.forget_unlistened();
             server.suspects.remove(Suspects::RESET);
             if server.committed {
                 // A transaction that goes on, after AND CHAIN, must not be asked: a question would be its first

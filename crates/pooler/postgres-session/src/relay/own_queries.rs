@@ -11,7 +11,6 @@ use crate::{
         shared::Postgres,
         soil::Soil,
     },
-    sql::parameters::Settings,
     wire::{
         error::{Failure, Report, Severity},
         message::IDLE,
@@ -72,8 +71,7 @@ impl Postgres {
             (Purpose::Preface(preface), None) => self.prefaced(me, server, clients, (*preface, work.cancelled), out),
             (Purpose::Preface(_), Some(_)) => unreachable!("its first error is the end of it"),
             (Purpose::Learn(extras), None) => {
-                let reported = server.settings.reported.clone();
-                server.settings = self.parameters.intern(Settings::new(reported, extras));
+                server.settings.replace_extras(extras, &self.parameters);
                 let (tag, client) = holder(server, clients);
                 self.learned(tag, client, me, server, out);
             }
@@ -95,7 +93,7 @@ impl Postgres {
                 self.surveyed(tag, client, me, server, survey, out);
             }
             (Purpose::Correct(settings), None) => {
-                server.settings = self.with_set(server, &settings);
+                server.settings.apply(&settings, &self.parameters);
                 let (tag, client) = holder(server, clients);
                 self.bring_up(tag, client, server, out);
                 self.corrected(tag, client, server, out);

@@ -1,8 +1,6 @@
 //! A server's session: what it sends goes to the client that holds it, settles its exchange, and ends the lease. How it
 //! logs in and what Poolhouse itself asks of it is told elsewhere.
 
-use std::sync::Arc;
-
 use seam::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions};
 
 use crate::{
@@ -14,14 +12,10 @@ use crate::{
     relay::answer::{Relay, Step},
     session::{
         client::Client,
-        listen::Duty,
         server::{Server, Stage},
         shared::Postgres,
     },
-    sql::{
-        parameters::{Settings, is_fact},
-        suspects::Suspects,
-    },
+    sql::{parameters::is_fact, suspects::Suspects},
     wire::{
         error::Failure,
         message::{HEADER, Header, back, take_text, write_parse_complete},
@@ -39,20 +33,11 @@ impl Server {
     pub(crate) fn record(&mut self, postgres: &Postgres, mut body: &[u8]) -> bool {
         let (Some(name), Some(value), []) = (take_text(&mut body), take_text(&mut body), body) else { return false };
         if is_fact(name) {
-            if self.facts.get(name) != Some(value) {
-                if name == IN_HOT_STANDBY {
-                    postgres.parameters.fact_changed(self.pool, name, value);
-                }
-                self.facts = Arc::new(self.facts.with(name, value));
+            if self.facts.record(name, value) && name == IN_HOT_STANDBY {
+                postgres.parameters.fact_changed(self.pool, name, value);
             }
-        } else if self.settings.reported.get(name) != Some(value) {
+        } else if self.settings.report(name, value, &postgres.parameters) {
             self.note_reported(name);
-            self.heard = true;
-            if name == b"standard_conforming_strings" {
-                self.odd_strings = value != b"on";
-            }
-            let reported = self.settings.reported.with(name, value);
-            self.settings = postgres.parameters.intern(Settings::new(reported, self.settings.extras.clone()));
         }
         true
     }
@@ -193,7 +178,7 @@ impl Postgres {
                     }
                 }
             }
-            back::COMMAND_COMPLETE if server.suspects.any(Suspects::TELLING) || !server.unlistens.is_empty() => {
+            back::COMMAND_COMPLETE if server.suspects.any(Suspects::TELLING) || server.listening.has_unlistened() => {
                 if !whole && !relay.full {
                     return Step::Wait;
                 }
@@ -252,7 +237,7 @@ impl Postgres {
         }
         match server.holder {
             Some(tag) if server.work.is_none() => {
-                relay.client(tag).settings = Some(server.settings.clone());
+                relay.client(tag).settings = Some(server.settings.current().clone());
                 Step::Forward
             }
             _ => Step::Drop,
@@ -341,7 +326,7 @@ impl Postgres {
     /// A notification while the server serves no client: it is for those for whom the server listens, or for the
     /// holder, which may have been told already that its transaction is over.
     fn heard(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
-        let for_all = matches!(server.duty, Duty::Listens(_));
+        let for_all = server.listening.hub().is_some();
         let for_holder = server.holder.is_some_and(|tag| Self::listens_alone(relay.client(tag), server));
         match (whole, relay.full) {
             _ if !for_all && !for_holder => Step::Drop,

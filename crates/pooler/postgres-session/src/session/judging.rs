@@ -5,7 +5,7 @@ use seam::Verdict;
 
 use crate::{
     directory::{OnState, PoolMode, ResetPolicy},
-    session::{catalogue_view::SinceGrant, listen::MAX_CHANNELS, server::Server, soil::Soil},
+    session::{catalogue_view::SinceGrant, server::Server, server_settings::STANDARD_STRINGS, soil::Soil},
     sql::{
         parameter_names::rules_reading,
         parameters::is_identity,
@@ -16,9 +16,6 @@ use crate::{
 
 /// Most names of parameters noted of one transaction, of those set and of those set back.
 const MAX_NAMES: usize = 256;
-
-/// What rules how constants are read.
-const STRINGS: &[u8] = b"standard_conforming_strings";
 
 impl Server {
     /// A text with these findings is forwarded.
@@ -38,7 +35,8 @@ impl Server {
     #[inline]
     pub(crate) fn judge(&self, mut findings: Findings, text: &[u8]) -> Findings {
         // With odd strings the bodies of functions are read otherwise, too.
-        let known = !self.odd_strings && (self.suspects == Suspects::NONE || self.meaning_is_known());
+        let known =
+            !self.settings.has_nonconforming_strings() && (self.suspects == Suspects::NONE || self.meaning_is_known());
         let beyond = self.catalogue.shared().look_for_names(text, &mut findings.calls)
             && self.policy.reset != ResetPolicy::Never;
         if (findings.is_plain() && known && !beyond) || self.policy.on_state == OnState::Allow {
@@ -79,13 +77,13 @@ impl Server {
 
     /// A backslash in a text constant of the plain kind is a backslash.
     fn strings_are_plain(&self) -> bool {
-        !self.odd_strings && self.meaning_is_known()
+        !self.settings.has_nonconforming_strings() && self.meaning_is_known()
     }
 
     /// A byte below 128 is always a character.
     fn letters_are_plain(&self) -> bool {
         const WIDE: [&[u8]; 7] = [b"SJIS", b"SHIFT_JIS_2004", b"BIG5", b"GBK", b"UHC", b"GB18030", b"JOHAB"];
-        let encoding = self.settings.reported.get(b"client_encoding");
+        let encoding = self.settings.reported(b"client_encoding");
         self.meaning_is_known() && encoding.is_some_and(|encoding| !WIDE.contains(&encoding))
     }
 
@@ -119,10 +117,7 @@ impl Server {
             }
         }
         for name in &findings.unlistens {
-            // One more than there can be of channels does no harm: the client goes on hearing of it.
-            if self.unlistens.len() < MAX_CHANNELS && !self.unlistens.contains(name) {
-                self.unlistens.push(name.clone());
-            }
+            self.listening.note_unlisten(name);
         }
     }
 
@@ -168,7 +163,7 @@ impl Server {
         self.custom = Vec::new();
         self.resets = Vec::new();
         (self.committed, self.reset_in_doubt) = (false, false);
-        self.unlistens = Vec::new();
+        self.listening.forget_unlistened();
         self.amended_requests = None;
         self.catalogue.end_ddl();
     }
@@ -181,7 +176,7 @@ impl Server {
             // It must say that it is ready, or it is not.
             Verdict::Clean | Verdict::Soiled if self.unsynced => Verdict::Reset,
             // What the operator's SQL makes is made in a round trip of its own.
-            Verdict::Clean if self.connect_makes || self.mode == PoolMode::Session => Verdict::Reset,
+            Verdict::Clean if self.connect_query.makes_objects() || self.mode == PoolMode::Session => Verdict::Reset,
             Verdict::Clean => Verdict::Soiled,
             verdict => verdict,
         }
@@ -189,8 +184,8 @@ impl Server {
 
     /// Whether who acts may see less of the settings than who has set them.
     pub(crate) fn may_not_see_all(&self) -> bool {
-        self.own_facts.get(b"is_superuser") == Some(&b"on"[..])
-            && self.settings.extras.iter().any(|(name, value)| is_identity(name) && *value != *b"none")
+        self.facts.began_as_superuser()
+            && self.settings.current().extras.iter().any(|(name, value)| is_identity(name) && *value != *b"none")
     }
 
     /// What may be left in it for whoever comes next, now that its client is done.
@@ -234,7 +229,7 @@ impl Server {
         }
         let asked_for = self.exchange.status() == IDLE && self.suspects.any(Suspects::ASKS_SETTINGS);
         self.plans.mixed |= !asked_for;
-        if name == STRINGS && !asked_for {
+        if name == STANDARD_STRINGS && !asked_for {
             self.mix_strings();
         }
     }

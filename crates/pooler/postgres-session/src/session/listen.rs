@@ -2,6 +2,7 @@
 //! name. It neither reads nor asks anything.
 
 mod in_time;
+mod on_server;
 
 use std::{
     collections::BTreeMap,
@@ -14,6 +15,7 @@ use std::{
 use seam::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag};
 
 pub(crate) use in_time::InTime;
+pub(crate) use on_server::ServerListening;
 
 /// What is posted to clients carries keys that no other protocol of the process gives.
 const FIRST_KEY: u64 = (b'P' as u64) << 56;
@@ -58,16 +60,6 @@ pub(crate) struct Hubs {
     now_ms: AtomicU64,
     /// Some client may be waiting for its notifications.
     awaited: AtomicBool,
-}
-
-/// What a server is there for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Duty {
-    /// Its pool lends it to clients.
-    #[default]
-    Serves,
-    /// It listens for all clients of its pool that want to; with the key that its clients' wishes come with.
-    Listens(u64),
 }
 
 /// A server that listens for clients of its pool.

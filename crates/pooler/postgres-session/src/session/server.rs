@@ -1,7 +1,7 @@
 //! The state of a server's connection, and what it does whatever its client wants: it is asked for something, and given
 //! back.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::Arc;
 
 use seam::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Verdict};
 
@@ -10,23 +10,23 @@ use crate::{
     exchange::Exchange,
     session::{
         catalogue_view::CatalogueView,
+        client_id::ClientId,
+        connect_query::ConnectQuery,
         defaults::{self, Question, Then},
-        listen::Duty,
+        facts::Facts,
+        listen::ServerListening,
         own_queries::{OwnQueries, Purpose},
         plans::Plans,
         prepared::{BoundLast, OwnNames, Prepared},
         replan::Replan,
         reset::AmendedRequests,
+        sequences::Sequences,
         server_login::Login,
+        server_settings::ServerSettings,
         soil::Soil,
         unnamed::Unnamed,
-        version::Version,
     },
-    sql::{
-        catalogue::Catalogue,
-        parameters::{Pairs, Settings},
-        suspects::Suspects,
-    },
+    sql::{catalogue::Catalogue, suspects::Suspects},
     wire::{
         encryption::Wire,
         error::Failure,
@@ -45,14 +45,8 @@ pub struct Server {
     pub(crate) key: CancelKey,
     /// How its connection is encrypted.
     pub(crate) wire: Wire,
-    /// Which PostgreSQL it is.
-    pub(crate) version: Version,
-    /// Who it logged in as, in the server's spelling.
-    pub(crate) user: Option<Box<[u8]>>,
     /// What it reports about itself.
-    pub(crate) facts: Arc<Pairs>,
-    /// What it reported about itself when it started.
-    pub(crate) own_facts: Arc<Pairs>,
+    pub(crate) facts: Facts,
     /// It has sent a FATAL error and will close.
     pub(crate) fatal: Option<Box<str>>,
     /// Bytes of its current message that are still to come.
@@ -78,11 +72,8 @@ pub struct Server {
     /// A ReadyForQuery of this status is kept back until a survey is over.
     pub(crate) ready_withheld: Option<u8>,
 
-    // Of `login::connect_query`.
     /// SQL that it runs when it is new, and after everything in it was discarded.
-    pub(crate) connect_query: Option<Arc<str>>,
-    /// The connect_query makes more than settings: it has to run again after a cleaning.
-    pub(crate) connect_makes: bool,
+    pub(crate) connect_query: ConnectQuery,
 
     // Of `features::pins`.
     /// Its holder keeps it.
@@ -97,27 +88,10 @@ pub struct Server {
     pub(crate) held_last: Option<ClientId>,
     pub(crate) catalogue: CatalogueView,
 
-    // Of `features::listen`.
-    /// Whether it serves clients one by one.
-    pub(crate) duty: Duty,
-    /// Channels that the texts that were forwarded stop listening to, unless the transaction fails.
-    pub(crate) unlistens: Vec<Box<[u8]>>,
+    pub(crate) listening: ServerListening,
 
     // Of `features::settings`.
-    /// What is set in it now.
-    pub(crate) settings: Arc<Settings>,
-    /// What it has of itself, before any SQL: RESET leads back there.
-    pub(crate) own: Arc<Settings>,
-    /// What is set in it when it starts, or after a cleaning.
-    pub(crate) defaults: Arc<Settings>,
-    /// Since it was last looked at what it begins with, it has reported another value, or something was set back in it.
-    pub(crate) heard: bool,
-    /// When that was looked at: see `Parameters::epoch`.
-    pub(crate) epoch: u64,
-    /// Where it notes that it has answered: see `Parameters::clock`.
-    pub(crate) clock: Arc<AtomicU64>,
-    /// Backslashes escape in text constants of the plain kind, or nobody knows.
-    pub(crate) odd_strings: bool,
+    pub(crate) settings: ServerSettings,
     /// Names of custom parameters in the texts that were forwarded since it was granted, or last surveyed.
     pub(crate) custom: Vec<Box<[u8]>>,
     /// Names of parameters that those texts set back.
@@ -137,11 +111,7 @@ pub struct Server {
     /// By which settings its plans may have been made.
     pub(crate) plans: Plans,
 
-    // Of `features::sequences`.
-    /// Whose last values of sequences it knows, if of nobody else's.
-    pub(crate) sequences_of: Option<ClientId>,
-    /// Its holder, which asks for last values, may have advanced a sequence since.
-    pub(crate) advanced: bool,
+    pub(crate) sequences: Sequences,
 
     // Of `features::prepared`.
     /// Its named statements, once it has had any.
@@ -172,10 +142,6 @@ pub(crate) struct CancelKey {
     pub(crate) secret: Box<[u8]>,
 }
 
-/// A client: its tag, which may be reused, and its secret.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ClientId(pub(crate) ClientTag, pub(crate) u64);
-
 impl Server {
     /// One that has just been connected to.
     pub(crate) fn new(pool: PoolId, login: Login, catalogue: Arc<Catalogue>) -> Self {
@@ -205,10 +171,8 @@ impl Server {
             resets: Vec::new(),
             committed: false,
             reset_in_doubt: false,
-            unlistens: Vec::new(),
-            duty: Duty::default(),
-            sequences_of: None,
-            advanced: false,
+            listening: ServerListening::default(),
+            sequences: Sequences::default(),
             replan: None,
             amended_requests: None,
             ready_withheld: None,
@@ -216,25 +180,15 @@ impl Server {
             soil: Soil::default(),
             catalogue: CatalogueView::new(catalogue, trusted),
             unsynced: false,
-            odd_strings: false,
             plans: Plans::default(),
             customs: Vec::new(),
-            own: Arc::default(),
-            connect_makes: false,
             discarded: false,
-            user: None,
             told_mid: false,
             fatal: None,
-            settings: Arc::default(),
-            defaults: Arc::default(),
-            heard: false,
-            epoch: 0,
-            clock: Arc::default(),
-            facts: Arc::default(),
-            version: Version::default(),
-            own_facts: Arc::default(),
+            settings: ServerSettings::default(),
+            facts: Facts::default(),
             key: CancelKey::default(),
-            connect_query,
+            connect_query: ConnectQuery::new(connect_query),
             wire: Wire::Clear,
         }
     }
@@ -343,7 +297,7 @@ impl Server {
     pub(crate) fn forget_soil(&mut self) {
         self.soil = Soil::default();
         self.customs = Vec::new();
-        self.sequences_of = None;
+        self.sequences.clear_owner();
     }
 
     /// Gives it back to its pool, perhaps after a look at its database's catalogue.
@@ -353,7 +307,7 @@ impl Server {
         let mark = out.effects.len();
         out.push(Effect::Keep { server: me, briefly: true });
         let asked = at_rest
-            && if verdict == Verdict::Reset || self.is_explained() {
+            && if verdict == Verdict::Reset || self.settings.is_explained() {
                 self.ask_catalogue(me, Some(verdict), out)
             } else {
                 self.ask_defaults(me, Then::Release(verdict), out);
@@ -365,23 +319,17 @@ impl Server {
         }
     }
 
-    /// What it reports is what it has of itself, or was set in it.
-    #[inline]
-    pub(crate) fn is_explained(&self) -> bool {
-        !self.heard || self.settings.unset().all(|(name, value)| self.own.reported.get(name) == Some(value))
-    }
-
     /// Asks what of that is its own now.
     #[cold]
     pub(crate) fn ask_defaults(&mut self, me: ServerTag, then: Then, out: &mut Outbox) {
-        let sql = defaults::write(&self.settings);
+        let sql = defaults::write(self.settings.current());
         self.begin(me, Purpose::Defaults(Box::new(Question::new(then))), &[&sql], out);
     }
 
     /// It may be used, unless it has to be asked first what it begins with.
     pub(crate) fn become_ready(&mut self, me: ServerTag, out: &mut Outbox) {
-        if self.is_explained() {
-            self.heard = false;
+        if self.settings.is_explained() {
+            self.settings.settle_doubt();
             out.push(Effect::Ready { server: me });
         } else {
             self.ask_defaults(me, Then::Ready, out);
@@ -390,7 +338,7 @@ impl Server {
 
     /// It goes back to its pool, and was kept for an answer; unless it has to be asked first what it begins with.
     pub(crate) fn release_kept(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
-        if verdict == Verdict::Reset || self.is_explained() {
+        if verdict == Verdict::Reset || self.settings.is_explained() {
             self.soil_at_release();
             out.push(Effect::Release { server: me, verdict: self.worse(verdict) });
         } else {
@@ -405,7 +353,7 @@ impl Server {
             return false;
         }
         let Some(reading) = self.catalogue.next_reading() else { return false };
-        let sql = reading.question(self.version.major);
+        let sql = reading.question(self.facts.version().major);
         self.begin(me, Purpose::Catalogue(Box::new(reading), verdict), &[&sql, b"ROLLBACK"], out);
         true
     }

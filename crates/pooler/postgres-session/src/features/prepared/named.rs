@@ -284,7 +284,7 @@ fn refer(
     if message.header.kind == front::BIND
         && server.policy.on_state != OnState::Allow
         && (!statement.findings.is_plain()
-            || server.odd_strings
+            || server.settings.has_nonconforming_strings()
             || server.suspects != Suspects::NONE
             || server.catalogue.shared().watches_names())
     {

@@ -14,6 +14,7 @@ use crate::{
         client::{Client, Phase},
         defaults::{Question, Then},
         server::{Server, Stage},
+        server_settings::OwnAnswer,
         shared::Postgres,
     },
     sql::parameters::{Pairs, Settings},
@@ -36,17 +37,18 @@ impl Postgres {
         out: &mut Outbox,
     ) -> bool {
         let epoch = self.parameters.epoch();
-        if server.epoch != epoch || server.heard {
-            let known = server.epoch == epoch || self.parameters.are_defaults(server.pool, &server.defaults);
-            if !known || !server.is_explained() {
+        if !server.settings.is_checked(epoch) {
+            let known = server.settings.is_of_epoch(epoch)
+                || self.parameters.are_defaults(server.pool, server.settings.defaults());
+            if !known || !server.settings.is_explained() {
                 client.phase = Phase::Applying;
-                server.epoch = epoch;
+                server.settings.begin_check(epoch);
                 server.ask_defaults(tag, Then::Grant, out);
                 return true;
             }
-            (server.epoch, server.heard) = (epoch, false);
+            server.settings.pass_check(epoch);
         }
-        if !client.base.as_ref().is_some_and(|base| Arc::ptr_eq(base, &server.defaults)) {
+        if !client.base.as_ref().is_some_and(|base| Arc::ptr_eq(base, server.settings.defaults())) {
             self.rebase(me, client, server, out);
         }
         false
@@ -55,10 +57,11 @@ impl Postgres {
     /// What the client has not set is from now on as its server has it.
     #[cold]
     fn rebase(&self, me: ClientTag, client: &mut Client, server: &Server, out: &mut Outbox) {
-        let from = client.base.replace(server.defaults.clone()).expect("a client that is logged in has settings");
+        let from =
+            client.base.replace(server.settings.defaults().clone()).expect("a client that is logged in has settings");
         let rebased = |settings: &mut Option<Arc<Settings>>| {
             let old = settings.take().expect("a client that is logged in has settings");
-            let new = settings.insert(self.parameters.intern(old.rebased(&from, &server.defaults)));
+            let new = settings.insert(self.parameters.intern(old.rebased(&from, server.settings.defaults())));
             (old, new.clone())
         };
         rebased(&mut client.start);
@@ -70,11 +73,11 @@ impl Postgres {
     /// it has set it.
     pub(crate) fn bring_up(&self, me: ClientTag, client: &mut Client, server: &Server, out: &mut Outbox) {
         let known = client.settings.clone().expect("a client that is logged in has settings");
-        if known.reported == server.settings.reported || matches!(client.phase, Phase::Closed) {
+        if known.reported == server.settings.current().reported || matches!(client.phase, Phase::Closed) {
             return;
         }
         let value_of = |(name, value)| (name, known.extras.get(name).unwrap_or(value));
-        let reported = server.settings.reported.iter().map(value_of).collect();
+        let reported = server.settings.current().reported.iter().map(value_of).collect();
         let now = self.parameters.intern(Settings::new(reported, known.extras.clone()));
         tell_differences(me, &known, &now, out);
         client.settings = Some(now);
@@ -132,8 +135,7 @@ impl Postgres {
     ) {
         let then = question.then;
         if then == Then::Start && failure.is_some() {
-            self.parameters.begin_with(server.pool, &server.defaults, &server.facts, Some(Vec::new()));
-            server.clock = self.parameters.clock(server.pool);
+            self.begin_with(server, Some(Vec::new()));
             return self.server_begins(me, server, out);
         }
         let outlived = failure.is_some() || self.take_defaults(server, question).outlived;
@@ -159,36 +161,27 @@ impl Postgres {
 
     /// What a server that has been asked begins with, and what is set in it.
     fn take_defaults(&self, server: &mut Server, question: Question) -> Found {
-        server.heard = false;
-        let answered = question.set_of(&server.settings);
-        let is_set = |name: &[u8]| answered.get(name).is_some();
-        let before = &server.settings.extras;
-        let set: Pairs = answered.iter().filter(|(name, _)| before.get(name).is_none()).collect();
-        let unreported = server.settings.unreported();
-        let extras = before.iter().filter(|(name, _)| is_set(name)).chain(unreported).chain(set.iter()).collect();
-        server.settings = self.parameters.intern(Settings::new(server.settings.reported.clone(), extras));
-        let value_of = |(name, value)| (name, server.own.reported.get(name).filter(|_| is_set(name)).unwrap_or(value));
-        let own = Settings::new(server.settings.reported.iter().map(value_of).collect(), server.own.extras.clone());
-        let own = self.parameters.intern(own);
-        let changed = !Arc::ptr_eq(&own, &server.own);
-        server.defaults = self.parameters.intern(server.defaults.rebased(&server.own, &own));
-        server.own = own;
+        let OwnAnswer { set, changed } = server.settings.take_answer(&question, &self.parameters);
         let begins = question.then == Then::Start;
         let outlived = !begins && self.is_outlived(server, if changed { &[] } else { &question.of_role });
         if begins || (changed && !outlived) {
-            server.plans.note_left(&server.settings);
-            let of_role = begins.then_some(question.of_role);
-            self.parameters.begin_with(server.pool, &server.defaults, &server.facts, of_role);
-            server.clock = self.parameters.clock(server.pool);
+            server.plans.note_left(server.settings.current());
+            self.begin_with(server, begins.then_some(question.of_role));
         }
         Found { set, outlived }
+    }
+
+    /// What the server begins with is what all servers of its pool are known to begin with from now on.
+    pub(crate) fn begin_with(&self, server: &mut Server, of_role: Option<Vec<Box<[u8]>>>) {
+        self.parameters.begin_with(server.pool, server.settings.defaults(), server.facts.current(), of_role);
+        server.settings.set_answer_clock(self.parameters.clock(server.pool));
     }
 
     /// Whether the server begins with what no new one begins with, because a role or a database has it otherwise now:
     /// an old session never hears of that. `of_role` is what it has of them itself.
     fn is_outlived(&self, server: &Server, of_role: &[Box<[u8]>]) -> bool {
         let Some((newest, of_newest)) = self.parameters.defaults(server.pool) else { return false };
-        let differs = |(name, value): &(&[u8], &[u8])| server.defaults.reported.get(name) != Some(*value);
+        let differs = |(name, value): &(&[u8], &[u8])| server.settings.defaults().reported.get(name) != Some(*value);
         let is_of_role = |name: &[u8]| of_role.iter().chain(&of_newest).any(|known| known.eq_ignore_ascii_case(name));
         newest.reported.iter().filter(differs).any(|(name, _)| is_of_role(name))
     }

@@ -40,8 +40,8 @@ impl Postgres {
         if !plain && !self.finish_with_state(me, client, tag, server, out) {
             return false;
         }
-        self.parameters.answered(&server.clock);
-        if !server.is_explained() && client.mode != PoolMode::Session && matches!(client.phase, Phase::Ready) {
+        self.parameters.answered(server.settings.answer_clock());
+        if !server.settings.is_explained() && client.mode != PoolMode::Session && matches!(client.phase, Phase::Ready) {
             client.phase = Phase::Applying;
             server.ask_defaults(tag, Then::Finish, out);
             return false;
@@ -73,8 +73,8 @@ impl Postgres {
     /// A transaction has ended with suspects. True if the server is asked what there is: the client's next request
     /// waits for the answer.
     fn survey(&self, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
-        if client.listening.is_some() && !server.unlistens.is_empty() {
-            self.unlisten(client, &std::mem::take(&mut server.unlistens), out);
+        if client.listening.is_some() && server.listening.has_unlistened() {
+            self.unlisten(client, &server.listening.take_unlistened(), out);
         }
         let temporary = client.pin == Some(Pin::Temporary) || server.suspects.any(Suspects::ACTING);
         if temporary && server.suspects.any(Suspects::UNDO) && server.policy.reset != ResetPolicy::Never {
@@ -82,7 +82,9 @@ impl Postgres {
             server.suspects.add(Suspects::HIDDEN);
         }
         let advanced = client.habits.asks_last_values() && server.suspects.any(Suspects::SEQUENCE);
-        server.advanced |= advanced;
+        if advanced {
+            server.sequences.note_advance();
+        }
         let mut relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
         if server.policy.reset == ResetPolicy::Never {
             relevant.remove(Suspects::DDL);
@@ -139,10 +141,10 @@ impl Postgres {
         let wanted = client.settings.clone().expect("a client that is logged in has settings");
         let mut sql = Vec::new();
         if server.exchange.status() == IDLE {
-            server.settings.write_change(&wanted, &mut sql);
+            server.settings.current().write_change(&wanted, &mut sql);
         } else {
             // Who acts may have been changed for the transaction only, and must not be for longer by this.
-            server.settings.write_change_but_identity(&wanted, &mut sql);
+            server.settings.current().write_change_but_identity(&wanted, &mut sql);
         }
         if sql.is_empty() {
             self.corrected(me, client, server, out);
@@ -155,7 +157,7 @@ impl Postgres {
     fn bring_in_line(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
         let wanted = client.settings.clone().expect("a client that is logged in has settings");
         let mut sql = Vec::new();
-        server.settings.write_change(&wanted, &mut sql);
+        server.settings.current().write_change(&wanted, &mut sql);
         if !sql.is_empty() {
             server.begin(tag, Purpose::Correct(wanted), &[&sql], out);
         }
@@ -177,7 +179,7 @@ impl Postgres {
         let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
         let statements = server.statements_to_ask_for(client);
         let mut survey =
-            Survey::new(server.suspects, server.resets.clone(), &custom, statements).after(&server.settings);
+            Survey::new(server.suspects, server.resets.clone(), &custom, statements).after(server.settings.current());
         let named = |name: &[u8]| server.custom.iter().any(|seen| seen.eq_ignore_ascii_case(name));
         survey.guessed = hidden.into_iter().filter(|name| known.extras.get(name).is_none() && !named(name)).collect();
         let sql = if server.exchange.status() == IDLE {
@@ -247,13 +249,13 @@ impl Postgres {
         }
         let mut pin = survey.pin;
         if survey.settings_asked() {
-            let before = server.settings.unreported().collect::<Pairs>();
+            let before = server.settings.current().unreported().collect::<Pairs>();
             self.take_over(me, client, server, &survey, out);
             if server.may_not_see_all() {
                 server.soil.add(Soil::STATE);
             }
             if server.policy.on_state == OnState::Pin
-                && before != server.settings.unreported().collect::<Pairs>()
+                && before != server.settings.current().unreported().collect::<Pairs>()
                 && !server.discarded
             {
                 pin = pin.or(Some(Pin::Settings));
@@ -268,8 +270,10 @@ impl Postgres {
         if server.suspects.any(Suspects::UNNAMED) || survey.too_long || survey.unlisted {
             pin = Some(Pin::UnknownSetting);
         }
-        server.advanced &= !server.discarded || server.suspects.any(Suspects::SEQUENCE);
-        if server.advanced {
+        if server.discarded && !server.suspects.any(Suspects::SEQUENCE) {
+            server.sequences.discard();
+        }
+        if server.sequences.is_advanced() {
             pin = pin.or(Some(Pin::Sequence));
         }
         // These do not end before the client does, or says DISCARD.
@@ -302,16 +306,16 @@ impl Postgres {
     /// Settings as they are now become the client's, but for those that went back to what it started with.
     fn take_over(&self, me: ClientTag, client: &mut Client, server: &mut Server, survey: &Survey, out: &mut Outbox) {
         let start = client.start.clone().expect("a client that is logged in has settings");
-        let own_user = server.user.clone();
-        let Some((theirs, wanted)) = survey.settings(&server.settings.reported, &start, own_user.as_deref()) else {
+        let Some((theirs, wanted)) = survey.settings(&server.settings.current().reported, &start, server.facts.user())
+        else {
             // More than is remembered.
             server.suspects.add(Suspects::UNNAMED);
             return;
         };
         let told = client.settings.as_ref().expect("a client that is logged in has settings");
         tell_differences(me, told, &wanted, out);
-        server.settings = self.parameters.intern(theirs);
-        server.plans.note_left(&server.settings);
+        server.settings.replace(self.parameters.intern(theirs));
+        server.plans.note_left(server.settings.current());
         client.settings = Some(self.parameters.intern(wanted));
     }
 }

@@ -1,0 +1,184 @@
+//! The settings of a server's session: what is set now, what the session has of itself, and whether a value that it has
+//! reported is known to be the one or the other. It knows no connection.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use crate::{
+    session::{defaults::Question, learned::Parameters},
+    sql::parameters::{Pairs, Settings},
+};
+
+/// What rules how string constants are read.
+pub(crate) const STANDARD_STRINGS: &[u8] = b"standard_conforming_strings";
+
+/// The settings of one server's session.
+#[derive(Default)]
+pub(crate) struct ServerSettings {
+    /// What is set now.
+    current: Arc<Settings>,
+    /// What the session has of itself, before any SQL: RESET leads back there.
+    own: Arc<Settings>,
+    /// What is set when it starts, by the `connect_query` too, or after a cleaning.
+    defaults: Arc<Settings>,
+    /// Since `own` was checked, the server has reported another value, or a setting was reset.
+    own_in_doubt: bool,
+    /// When that was checked: see `Parameters::epoch`.
+    checked_in: u64,
+    /// Where it is noted that the server has answered: see `Parameters::clock`.
+    answer_clock: Arc<AtomicU64>,
+    /// Backslashes may escape in string constants of the plain kind.
+    nonconforming_strings: bool,
+}
+
+/// What came of the question what a session has of itself.
+pub(crate) struct OwnAnswer {
+    /// What was set in the session, and was not known to be.
+    pub(crate) set: Pairs,
+    /// The session has something else of itself than it had before.
+    pub(crate) changed: bool,
+}
+
+impl ServerSettings {
+    /// Those of a server that has logged in.
+    pub(crate) fn new(started_with: Arc<Settings>) -> Self {
+        let nonconforming_strings = started_with.reported.get(STANDARD_STRINGS) != Some(&b"on"[..]);
+        Self { current: started_with.clone(), own: started_with, nonconforming_strings, ..Self::default() }
+    }
+
+    /// The `connect_query` has run: what is set now is what every client of the server begins with.
+    pub(crate) fn begin(&mut self, epoch: u64) {
+        self.defaults = self.current.clone();
+        self.checked_in = epoch;
+    }
+
+    #[inline]
+    pub(crate) fn current(&self) -> &Arc<Settings> {
+        &self.current
+    }
+
+    /// The value that the server has reported last.
+    #[inline]
+    pub(crate) fn reported(&self, name: &[u8]) -> Option<&[u8]> {
+        self.current.reported.get(name)
+    }
+
+    pub(crate) fn own(&self) -> &Arc<Settings> {
+        &self.own
+    }
+
+    #[inline]
+    pub(crate) fn defaults(&self) -> &Arc<Settings> {
+        &self.defaults
+    }
+
+    pub(crate) fn is_at_defaults(&self) -> bool {
+        Arc::ptr_eq(&self.current, &self.defaults)
+    }
+
+    pub(crate) fn has_nonconforming_strings(&self) -> bool {
+        self.nonconforming_strings
+    }
+
+    /// The server reports a value. True if that is new.
+    pub(crate) fn report(&mut self, name: &[u8], value: &[u8], parameters: &Parameters) -> bool {
+        if self.reported(name) == Some(value) {
+            return false;
+        }
+        self.own_in_doubt = true;
+        if name == STANDARD_STRINGS {
+            self.nonconforming_strings = value != b"on";
+        }
+        let reported = self.current.reported.with(name, value);
+        self.current = parameters.intern(Settings::new(reported, self.current.extras.clone()));
+        true
+    }
+
+    /// The server was asked what is set now.
+    pub(crate) fn replace(&mut self, current: Arc<Settings>) {
+        self.current = current;
+    }
+
+    /// What is not reported was set to this.
+    pub(crate) fn replace_extras(&mut self, extras: Pairs, parameters: &Parameters) {
+        self.current = parameters.intern(Settings::new(self.current.reported.clone(), extras));
+    }
+
+    /// What is set in `wanted` was set in the session, and the rest reset. Of what the server reports, it has what it
+    /// has reported last. That may be another value than was expected, and PostgreSQL reports nothing where it is what
+    /// the server had before.
+    pub(crate) fn apply(&mut self, wanted: &Arc<Settings>, parameters: &Parameters) {
+        if wanted.reported == self.current.reported {
+            self.current = wanted.clone();
+        } else {
+            self.own_in_doubt = true;
+            self.replace_extras(wanted.extras.clone(), parameters);
+        }
+    }
+
+    /// The session was cleaned: everything but what it reports is known to be at its default.
+    pub(crate) fn reset(&mut self, parameters: &Parameters) {
+        self.replace_extras(self.defaults.extras.clone(), parameters);
+        self.own_in_doubt = true;
+    }
+}
+
+impl ServerSettings {
+    /// What the server reports is what it has of itself, or was set in it.
+    #[inline]
+    pub(crate) fn is_explained(&self) -> bool {
+        let is_own = |(name, value)| self.own.reported.get(name) == Some(value);
+        !self.own_in_doubt || self.current.unset().all(is_own)
+    }
+
+    /// What the server has of itself is known for this epoch and without a doubt.
+    #[inline]
+    pub(crate) fn is_checked(&self, epoch: u64) -> bool {
+        self.checked_in == epoch && !self.own_in_doubt
+    }
+
+    /// What the server has of itself was checked in this epoch.
+    pub(crate) fn is_of_epoch(&self, epoch: u64) -> bool {
+        self.checked_in == epoch
+    }
+
+    /// The server is asked what it has of itself in this epoch.
+    pub(crate) fn begin_check(&mut self, epoch: u64) {
+        self.checked_in = epoch;
+    }
+
+    /// What the server has of itself needs no question in this epoch.
+    pub(crate) fn pass_check(&mut self, epoch: u64) {
+        (self.checked_in, self.own_in_doubt) = (epoch, false);
+    }
+
+    pub(crate) fn settle_doubt(&mut self) {
+        self.own_in_doubt = false;
+    }
+
+    /// Takes the answer to the question what the session has of itself.
+    pub(crate) fn take_answer(&mut self, question: &Question, parameters: &Parameters) -> OwnAnswer {
+        self.own_in_doubt = false;
+        let answered = question.set_of(&self.current);
+        let is_set = |name: &[u8]| answered.get(name).is_some();
+        let before = &self.current.extras;
+        let set: Pairs = answered.iter().filter(|(name, _)| before.get(name).is_none()).collect();
+        let unreported = self.current.unreported();
+        let extras = before.iter().filter(|(name, _)| is_set(name)).chain(unreported).chain(set.iter()).collect();
+        self.current = parameters.intern(Settings::new(self.current.reported.clone(), extras));
+        let value_of = |(name, value)| (name, self.own.reported.get(name).filter(|_| is_set(name)).unwrap_or(value));
+        let own = Settings::new(self.current.reported.iter().map(value_of).collect(), self.own.extras.clone());
+        let own = parameters.intern(own);
+        let changed = !Arc::ptr_eq(&own, &self.own);
+        self.defaults = parameters.intern(self.defaults.rebased(&self.own, &own));
+        self.own = own;
+        OwnAnswer { set, changed }
+    }
+
+    pub(crate) fn answer_clock(&self) -> &Arc<AtomicU64> {
+        &self.answer_clock
+    }
+
+    pub(crate) fn set_answer_clock(&mut self, clock: Arc<AtomicU64>) {
+        self.answer_clock = clock;
+    }
+}
