@@ -1,4 +1,4 @@
-//! What a person sees on standard error when serving begins: what listens where, how to connect, where to look.
+//! The message on standard error when serving begins: the listeners, how to connect, the admin address.
 
 use std::{
     fmt::Write,
@@ -13,10 +13,10 @@ use crate::{
     logs::LogFormat,
 };
 
-/// Databases that are listed by name.
-const MAX_LISTED: usize = 10;
+/// Databases that the message names.
+const MAX_LISTED_DATABASES: usize = 10;
 
-/// Shows it as text, or as one event.
+/// Shows the message as text, or as one event of the log.
 pub fn show(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>, format: LogFormat) {
     let listeners: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
     match format {
@@ -30,15 +30,14 @@ pub fn show(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>, 
     }
 }
 
-/// Writes to standard error if that can be: `eprint` panics when the disk under it is full, which is no reason not to
-/// serve.
+/// Writes to standard error and ignores errors: `eprint` would panic when the disk behind it is full.
 pub fn tell(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
 fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> String {
     let mut text = format!("Poolhouse {} serves\n", env!("CARGO_PKG_VERSION"));
-    for database in config.databases.iter().take(MAX_LISTED) {
+    for database in config.databases.iter().take(MAX_LISTED_DATABASES) {
         let pool = &database.pool;
         let (upstream, most) = (&database.hosts, pool.most_servers());
         let _ = match (database.kind, database.name.as_str()) {
@@ -52,7 +51,7 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
             (_, name) => writeln!(text, "  {name}: {upstream}, {} mode, at most {most} servers", pool.mode),
         };
     }
-    if let Some(more) = config.databases.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+    if let Some(more) = config.databases.len().checked_sub(MAX_LISTED_DATABASES).filter(|more| *more > 0) {
         let _ = writeln!(text, "  and {more} more");
     }
     let _ = writeln!(text, "on");
@@ -81,14 +80,14 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
         let _ = writeln!(text, "ask over HTTP with\n  {}", curl(endpoint, listener.tls.is_some()));
     }
     match admin {
-        Some(address) => _ = writeln!(text, "look at\n  http://{}/metrics", from_here(address)),
+        Some(address) => _ = writeln!(text, "look at\n  http://{}/metrics", local_address(address)),
         None => text.push_str("without an admin address\n"),
     }
     text
 }
 
-/// The address by which this machine reaches a socket: one of IPv6 takes no clients of IPv4.
-fn from_here(address: SocketAddr) -> SocketAddr {
+/// An address by which this machine reaches a socket. A socket of IPv6 takes no clients of IPv4.
+fn local_address(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(any) if any.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, any.port()).into(),
         SocketAddr::V6(any) if any.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, any.port()).into(),
@@ -96,12 +95,12 @@ fn from_here(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A command that connects a person; it asks for the password if there is one.
+/// A command that connects with psql, which asks for the password.
 fn psql(config: &Config, endpoint: &Endpoint, database: &Database) -> String {
     let (host, port) = match endpoint {
-        Endpoint::Tcp(address) => (from_here(*address).ip().to_string(), address.port().to_string()),
+        Endpoint::Tcp(address) => (local_address(*address).ip().to_string(), address.port().to_string()),
         Endpoint::Unix(path) => {
-            // libpq finds a socket by its folder and the number behind `.s.PGSQL.`.
+            // libpq finds a socket by its folder and the number after `.s.PGSQL.`.
             let port = path.extension().map_or_else(|| "5432".to_owned(), |port| port.to_string_lossy().into_owned());
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             (folder.map_or_else(|| ".".to_owned(), |folder| folder.display().to_string()), port)
@@ -116,7 +115,7 @@ fn psql(config: &Config, endpoint: &Endpoint, database: &Database) -> String {
 fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
     let place = match endpoint {
         Endpoint::Tcp(address) if address.ip() == Ipv4Addr::UNSPECIFIED => format!("-p {}", address.port()),
-        Endpoint::Tcp(address) => format!("-h {} -p {}", from_here(*address).ip(), address.port()),
+        Endpoint::Tcp(address) => format!("-h {} -p {}", local_address(*address).ip(), address.port()),
         Endpoint::Unix(path) => format!("-s {}", quoted(&path.display().to_string())),
     };
     match config.users.first() {
@@ -128,7 +127,7 @@ fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
 
 fn mongosh(config: &Config, endpoint: &Endpoint) -> String {
     let place = match endpoint {
-        Endpoint::Tcp(address) => from_here(*address).to_string(),
+        Endpoint::Tcp(address) => local_address(*address).to_string(),
         Endpoint::Unix(path) => path.display().to_string().replace('/', "%2F"),
     };
     match config.users.first() {
@@ -137,11 +136,11 @@ fn mongosh(config: &Config, endpoint: &Endpoint) -> String {
     }
 }
 
-/// The same for Redis over HTTP.
+/// A command for Redis over HTTP.
 fn curl(endpoint: &Endpoint, tls: bool) -> String {
     let scheme = if tls { "https" } else { "http" };
     let place = match endpoint {
-        Endpoint::Tcp(address) => format!("{scheme}://{}/ping", from_here(*address)),
+        Endpoint::Tcp(address) => format!("{scheme}://{}/ping", local_address(*address)),
         Endpoint::Unix(path) => {
             format!("--unix-socket {} {scheme}://localhost/ping", quoted(&path.display().to_string()))
         }

@@ -1,11 +1,10 @@
-//! Configurations that follow each other: the pools of the one in force, and those of earlier ones for as long as
-//! somebody uses them, or has used them for `pool_idle_time`. The driver and the protocol know a pool by one id through
-//! all of them. Reads no file.
+//! The pools of the current configuration, and those of earlier ones that clients still use or have used within
+//! `pool_idle_time`. The driver and the sessions know a pool by the same id across reloads. Reads no file.
 //!
 //! A pool whose database (and user) is still there follows the new configuration. One whose database or user is gone
-//! keeps the rules it had: it takes no new clients, and those it has may go on. Where the new configuration makes
+//! keeps its rules: it takes no new clients, and its present clients may go on. If the new configuration connects
 //! servers differently (another host, login or mode), the driver raises the pool's generation: present servers end with
-//! their transactions, and no client is touched.
+//! their transactions, and clients notice nothing.
 
 mod mongodb;
 mod redis;
@@ -28,57 +27,56 @@ use upstream::Kind;
 
 use crate::pools::{MAX_POOLS, Pools};
 
-/// Most pools of all configurations together: those that are configured no longer go when they are unused.
-const MAX_OF_ALL: usize = 4 * MAX_POOLS;
+/// Pools of all configurations together. Pools that are no longer configured are dropped when they are unused.
+const MAX_POOLS_OF_ALL: usize = 4 * MAX_POOLS;
 
 pub struct Generations {
-    /// Those that the listeners were opened under, whose places in it clients come with.
+    /// The configuration at start. A client's `listener` is an index into it.
     first: Arc<Pools>,
     table: RwLock<Table>,
-    /// Counts the configurations.
+    /// Changes with each reload and each forgotten pool.
     epoch: AtomicU64,
-    /// By database: what in it could touch sessions behind the text of a statement.
+    /// For each database: objects that could change a session without a trace in the statement's text.
     suspicious: RwLock<HashMap<Arc<str>, Arc<[String]>>>,
-    /// The hosts of MongoDB through all configurations.
+    /// The hosts of MongoDB in all configurations.
     mongodb_hosts: Mutex<mongodb::Hosts>,
 }
 
 struct Table {
     current: Arc<Pools>,
-    /// By the id that the driver knows. An id is not used again.
+    /// By the driver's id. An id is never reused.
     entries: BTreeMap<PoolId, Entry>,
-    /// The number of the next pool.
+    /// The next id.
     next: u32,
-    /// From an id of the current pools to that.
+    /// The driver's id, by the id in `current`.
     ids: HashMap<PoolId, PoolId>,
-    /// A reload has made one of two pools.
+    /// Whether a reload has merged two pools into one.
     merged: bool,
 }
 
-/// A pool through all configurations.
+/// A pool across configurations.
 #[derive(Clone)]
 struct Entry {
-    /// The last pools in which it was there.
+    /// The latest configuration that has the pool.
     pools: Arc<Pools>,
     id: PoolId,
-    /// Counts how often its servers had to be made anew.
+    /// Counts the reloads after which its servers had to be replaced.
     revision: u64,
-    /// Its id was handed out since the driver last wished to forget it.
+    /// Whether the id was handed out since the driver last asked to forget the pool.
     handed_out: Arc<AtomicBool>,
 }
 
-/// What a new configuration meant for the pools.
+/// What a reload did to the pools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Succession {
     pub followed: usize,
-    /// Of these, pools whose servers are made anew.
+    /// How many of the pools that followed have their servers replaced.
     pub renewed: usize,
     /// Pools that are no longer configured.
     pub left_behind: usize,
 }
 
 impl Generations {
-    /// The first configuration.
     pub fn new(first: Pools) -> Self {
         let first = Arc::new(first);
         let table = Table {
@@ -92,7 +90,7 @@ impl Generations {
         Self { first, table: RwLock::new(table), epoch, suspicious, mongodb_hosts }
     }
 
-    /// Puts another configuration in force for whoever asks from now on.
+    /// Makes `next` the current configuration.
     pub fn succeed(&self, next: Pools) -> Succession {
         let next = Arc::new(next.after(&self.current()));
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
@@ -107,11 +105,11 @@ impl Generations {
             told.followed += 1;
             let are_same = same_servers(&entry.pools, entry.id, &next, id);
             entry.revision += u64::from(!are_same);
-            // Where the hosts are others, the driver makes the servers anew by itself.
+            // If the hosts have changed, the driver replaces the servers by itself.
             let are_there = entry.pools.spec(entry.id).hosts == next.spec(id).hosts;
             told.renewed += usize::from(!(are_same && are_there));
             (entry.pools, entry.id) = (Arc::clone(&next), id);
-            // Two may be one from now on: then no client comes to the younger one any more.
+            // Two pools may be the same from now on: then no new client gets the younger one.
             table.merged |= *ids.entry(id).or_insert(*known) != *known;
         }
         (table.current, table.ids) = (next, ids);
@@ -119,7 +117,8 @@ impl Generations {
         told
     }
 
-    /// What in the database of a pool could touch sessions behind the text of a statement, as far as is known.
+    /// Objects in a pool's database that could change a session without a trace in the statement's text, as far as is
+    /// known.
     pub fn suspicious(&self, pool: PoolId) -> Arc<[String]> {
         if self.suspicious.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
             return Arc::default();
@@ -131,17 +130,16 @@ impl Generations {
         known.get(&database).cloned().unwrap_or_default()
     }
 
-    /// Between which sizes a pool is tuned, if it is.
+    /// The range of sizes within which a pool is tuned, if it is.
     pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
         self.look_at(pool, Pools::tuning)?
     }
 
-    /// Whether any pool could be tuned by the configuration in force.
+    /// Whether the current configuration tunes any pool.
     pub fn tunes(&self) -> bool {
         self.current().tunes()
     }
 
-    /// The kind of database that a pool is for.
     pub fn kind(&self, pool: PoolId) -> Kind {
         let entry = self.entry(pool);
         entry.pools.kind(entry.id)
@@ -151,21 +149,23 @@ impl Generations {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner).current)
     }
 
-    /// Panics for an id that was never handed out, or of a pool that is forgotten: for who asks about a pool that has a
-    /// server, or a client.
+    /// The entry of a pool that has a client or a server.
+    ///
+    /// # Panics
+    /// If the id was never handed out, or the pool has been forgotten.
     fn entry(&self, id: PoolId) -> Entry {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.entries.get(&id).expect("the pool's id was handed out here, and it is in use").clone()
     }
 
-    /// Something about a pool, by its last pools and its id in these; `None` if it is forgotten, which it is not while
-    /// that is found out.
+    /// Calls `look` with a pool's latest configuration and its id there; `None` if the pool has been forgotten. It is
+    /// not forgotten during the call.
     fn look_at<T>(&self, id: PoolId, look: impl FnOnce(&Pools, PoolId) -> T) -> Option<T> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.entries.get(&id).map(|entry| look(&entry.pools, entry.id))
     }
 
-    /// Has the configuration in force name a pool, and tells the id that the driver knows of it.
+    /// Finds a pool in the current configuration, and its driver's id.
     fn find<T>(
         &self,
         name: impl Fn(&Pools) -> Result<T, Unknown>,
@@ -177,11 +177,11 @@ impl Generations {
             if let Some(known) = self.known_as(&pools, id(&named))? {
                 return Ok((named, known));
             }
-            // It was forgotten in between.
+            // The pool was forgotten meanwhile: try again.
         }
     }
 
-    /// The id that the driver knows of a pool of these pools; `None` if that is forgotten.
+    /// The driver's id of a pool; `None` if the pool has been forgotten.
     fn known_as(&self, pools: &Arc<Pools>, id: PoolId) -> Result<Option<PoolId>, Unknown> {
         {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -195,15 +195,15 @@ impl Generations {
         if !pools.has(id) {
             return Ok(None);
         }
-        // The configuration may have changed since the question was asked; the answer is then by the old one.
+        // A reload may have come since `pools` was read; the answer then follows the old configuration.
         let is_current = Arc::ptr_eq(current, pools);
         if let Some(known) = ids.get(&id).filter(|_| is_current) {
             entries[known].handed_out.store(true, Relaxed);
             return Ok(Some(*known));
         }
-        if entries.len() >= MAX_OF_ALL {
+        if entries.len() >= MAX_POOLS_OF_ALL {
             return Err(Unknown::Full(format!(
-                "there are {MAX_OF_ALL} pools, with those that are configured no longer"
+                "there are {MAX_POOLS_OF_ALL} pools, with those that are configured no longer"
             )));
         }
         let known = PoolId(*next);
@@ -220,21 +220,21 @@ impl Generations {
 }
 
 impl Table {
-    /// Whether clients may still come to a pool: whether the configuration in force leads to it.
+    /// Whether the current configuration still sends clients to a pool.
     fn leads_to(&self, known: PoolId, entry: &Entry) -> bool {
         Arc::ptr_eq(&entry.pools, &self.current) && self.ids.get(&entry.id) == Some(&known)
     }
 }
 
-/// Whether servers made under the one would be made the same way under the other.
+/// Whether two configurations connect and log in the servers of a pool in the same way.
 fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
-    // Taken apart completely, so that nothing new is forgotten here.
+    // Destructured, so that a new field cannot be forgotten here.
     let ServerLogin {
         database,
         user,
         password,
         md5_hash,
-        // What it consists of is compared, too.
+        // Its parts are compared below.
         database_id: _,
         parameters,
         connect_query,
@@ -245,7 +245,7 @@ fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
         encryption,
     } = a.server_login(of_a);
     let other = b.server_login(of_b);
-    // These follow max_size, and a larger pool is no reason to make all servers anew: new ones will know.
+    // These follow max_size, and a larger pool is no reason to replace all servers: new ones will have the new values.
     let StatePolicy { max_pinned, share_listener, .. } = other.state;
     let state = StatePolicy { max_pinned, share_listener, ..state };
     let login = (database, user, password, md5_hash) == (other.database, other.user, other.password, other.md5_hash);
@@ -259,7 +259,7 @@ fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
 
 impl Directory for Generations {
     fn encryption(&self, listener: u16) -> Encryption {
-        // A listener that was opened without a certificate has none to show, whatever the file says by now.
+        // A listener that was opened without a certificate has none, whatever the file says now.
         match (self.first.encryption(listener), self.first.listen(listener)) {
             (Encryption::Off, _) | (_, None) => Encryption::Off,
             (before, Some(listen)) => self.current().encryption_at(listen).unwrap_or(before),
@@ -322,7 +322,7 @@ impl Upstreams for Generations {
         let mut spec = entry.pools.spec(entry.id);
         spec.revision = entry.revision;
         if !table.leads_to(pool, entry) {
-            // Nobody new comes: what is idle may go.
+            // No new client comes: idle servers may be closed.
             (spec.config.min_size, spec.config.on_proof, spec.sizes) = (0, true, None);
             spec.unused_after = entry.pools.idle_time(entry.id);
         }
@@ -344,7 +344,7 @@ impl Upstreams for Generations {
         if !table.merged || !table.entries.values().any(same) {
             entry.pools.forget(entry.id);
         }
-        // Redis's clients keep what they were told.
+        // Sessions of Redis cache the pools they were given.
         self.epoch.fetch_add(1, Release);
         true
     }
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_pool_that_is_forgotten_is_as_if_it_had_never_been() {
+    fn a_forgotten_pool_leaves_no_trace_and_its_id_is_not_reused() {
         let pools = Generations::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
         let id = pools.route("made_up", "u").unwrap().pool;
         let spec = pools.spec(id).unwrap();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_one_name_of_the_fallback_is_not_said_of_another() {
+    fn databases_of_the_fallback_have_separate_catalogues() {
         let pools = Generations::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
         let [a, b] = ["a", "b"].map(|name| pools.route(name, "u").unwrap().pool);
         assert_ne!(pools.server_login(a).database_id, pools.server_login(b).database_id);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_configured_stays_and_what_a_reload_has_removed_may_go() {
+    fn configured_pools_stay_and_removed_ones_may_be_forgotten() {
         let pools = Generations::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.spec(id).unwrap().unused_after, None);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_of_users_whom_no_server_logs_in_as_any_more_may_go() {
+    fn pools_of_users_that_no_server_logs_in_as_may_be_forgotten() {
         let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\n";
         let pools = Generations::new(with(own));
         let [u, v] = ["u", "v"].map(|user| pools.route("shop", user).unwrap().pool);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn another_login_makes_the_servers_stale_and_leaves_the_clients_where_they_are() {
+    fn another_login_replaces_the_servers_and_keeps_the_clients() {
         let pools = Generations::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
         let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_database_said_of_its_users_outlives_a_reload_if_it_is_asked_the_same() {
+    fn looked_up_users_outlive_a_reload_with_the_same_query() {
         let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\nauth_user = \"lookup\"\n";
         let local = Origin { listener: 0, address: None, port: 0 };
         let pools = Generations::new(with(own));
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_gone_takes_nobody_and_keeps_who_is_there() {
+    fn a_removed_database_takes_no_clients_and_keeps_the_present_ones() {
         let other = SHOP.replace("shop", "other");
         let pools = Generations::new(with(&format!("{SHOP}min_size = 3\n")));
         let id = pools.route("shop", "u").unwrap().pool;
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_who_is_gone_leaves_a_pool_of_his_own_behind() {
+    fn a_removed_user_leaves_a_pool_behind() {
         let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\n";
         let pools = Generations::new(with(own));
         let (u, v) = (pools.route("shop", "u").unwrap().pool, pools.route("shop", "v").unwrap().pool);

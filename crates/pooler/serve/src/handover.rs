@@ -1,12 +1,12 @@
-//! Handing over to another process of the same configuration: it gets the very sockets that listen here, so no client
-//! that is about to come in is lost, and then this process lets those it has finish. Moves no client.
+//! Handover to another process of the same configuration: the successor gets the listening sockets, so that no
+//! connection is lost, and the present clients finish here. Moves no client.
 //!
-//! It gets the sockets, not their addresses. With SO_REUSEPORT the connections that wait in the old socket's queue
+//! The successor gets the sockets, not their addresses. With SO_REUSEPORT the connections that wait in the old socket's queue
 //! would be reset when that closes, and two processes started by mistake would share the clients.
 //!
-//! They meet at a Unix socket in the abstract namespace ([`meeting`]); both must belong to the same user. One says what
-//! it wants in a line of JSON, the other answers with a line and the sockets. From then on the old one tells, several
-//! times a second, how many servers it holds under each limit; the new one keeps to the rest.
+//! The two meet at a Unix socket in the abstract namespace ([`meeting`]); both must run as the same user. The successor
+//! sends a line of JSON, and the predecessor answers with a line and the sockets. Then the predecessor reports, several
+//! times a second, how many servers it holds under each limit; the successor uses the rest.
 //!
 //! ```text
 //! new                                old
@@ -17,11 +17,11 @@
 //!                           <--      {"held":{..},"own":{..},"process":7}  until its last client has gone
 //! ```
 //!
-//! The one before may have others before it, or may have ended before its own predecessor has. So each process has a
-//! second place, where it tells the same, unasked, to all who come, as soon as it listens no longer. Each new process
-//! looks for all such places, also if it takes over from none. By its number it knows what one process says at both
-//! places. A process that drains without a successor stays at the first place to its end, and closes what comes: the
-//! new process then tries the next one that waits.
+//! A predecessor may have predecessors of its own, and may end before them. So each process has a second socket, at
+//! which it reports the same to every connection once it no longer listens. A new process looks for all such sockets,
+//! also if it takes over from none; the number of a process tells which reports at both sockets are the same. A process
+//! that drains without a successor keeps its first socket to the end, and closes each connection: the new process then
+//! tries the next process that waits.
 
 use std::{
     collections::HashMap,
@@ -37,38 +37,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::{config::Config, tuning::Kept};
 
-mod giver;
 mod limits;
 mod meeting;
+mod predecessor;
 mod predecessors;
-mod taker;
-mod telling;
+mod reporting;
+mod successor;
 
-pub use giver::{Giver, Sockets};
 pub use limits::Limits;
+pub use predecessor::{Giver, Sockets};
 pub use predecessors::Predecessors;
-pub use taker::{Inherited, take_over};
+pub use successor::{Inherited, take_over};
 
 use meeting::{Meeting, is_ours};
 
-/// The version of what is said.
+/// The version of the handover's messages.
 const VERSION: u32 = 1;
-/// How long either waits for the other's next word.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Sockets that can be passed at once; the kernel takes 253.
+/// How long either process waits for the other's next message.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Sockets that are passed at once; the kernel's limit is 253.
 const MAX_SOCKETS: usize = 250;
-/// Bytes of a line.
-const MAX_LINE: u64 = 4 * 1024 * 1024;
+const MAX_LINE_BYTES: u64 = 4 * 1024 * 1024;
 
 #[derive(Serialize, Deserialize)]
 struct Ask {
     take_over: u32,
 }
 
-/// The old process answers; the sockets come along, the admin address's last.
+/// The predecessor's answer. The sockets come with it, the admin address's last.
 #[derive(Serialize, Deserialize)]
 struct Answer {
-    /// As configured, in the order of the sockets.
+    /// Addresses as configured, in the order of the sockets.
     listeners: Vec<String>,
     admin: Option<String>,
     held: HashMap<String, u32>,
@@ -78,32 +77,34 @@ struct Answer {
     process: u64,
 }
 
-/// The new process serves.
+/// The successor's message that it serves clients.
 #[derive(Serialize, Deserialize)]
 struct Serving {
     serving: bool,
 }
 
-/// The old process has let go, or tells what it holds.
+/// The predecessor's report of what it holds.
 #[derive(Clone, Serialize, Deserialize, Default)]
-struct Word {
+struct Report {
+    /// Whether the sender has stopped listening.
     #[serde(default)]
     left: bool,
-    /// Of each limit, by it and those before it.
+    /// Servers under each limit, of the sender and its predecessors.
     #[serde(default)]
     held: HashMap<String, u32>,
+    /// Servers under each limit, of the sender alone.
     #[serde(default)]
     own: HashMap<String, u32>,
-    /// A number that no other process has, so that what is said at both places is held once. Zero: it is older than
-    /// this number.
+    /// A random number of the process, so that its reports at both sockets count once. Zero: the process is of a version
+    /// without this number.
     #[serde(default)]
     process: u64,
-    /// What it knows of the sizes of its pools, when it has let go.
+    /// The tuned sizes of its pools, once it has stopped listening.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tuned: Vec<Kept>,
 }
 
-/// The lines of a stream, one at a time.
+/// Reads a stream line by line.
 struct Lines(BufReader<UnixStream>);
 
 impl Lines {
@@ -111,10 +112,11 @@ impl Lines {
         Ok(Self(BufReader::new(stream.try_clone()?)))
     }
 
-    /// The next line; an error at the end of the stream.
+    /// # Errors
+    /// `UnexpectedEof` at the end of the stream, `Other` for a line that is not understood.
     fn next<T: for<'d> Deserialize<'d>>(&mut self) -> io::Result<T> {
         let mut line = String::new();
-        (&mut self.0).take(MAX_LINE).read_line(&mut line)?;
+        (&mut self.0).take(MAX_LINE_BYTES).read_line(&mut line)?;
         if line.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -122,13 +124,13 @@ impl Lines {
     }
 }
 
-fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(what)?;
+fn send_line(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     stream.write_all(&line)
 }
 
-/// Sends sockets along with a byte of their own, which separates them from the lines.
+/// Sends sockets with a byte of their own, which separates them from the lines.
 fn send_sockets(stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     let borrowed: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
@@ -141,7 +143,7 @@ fn send_sockets(stream: &UnixStream, sockets: &[OwnedFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives what [`send_sockets`] sent. Nothing must have been read ahead.
+/// Receives what [`send_sockets`] sent. No later byte may have been read before.
 fn receive_sockets(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     let mut space = vec![std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
@@ -171,11 +173,11 @@ mod tests {
         let listeners: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let sockets: Vec<OwnedFd> = listeners.iter().map(|l| l.try_clone().unwrap().into()).collect();
         send_sockets(&here, &sockets).unwrap();
-        say(&here, &Word { left: true, ..Word::default() }).unwrap();
+        send_line(&here, &Report { left: true, ..Report::default() }).unwrap();
         let received = receive_sockets(&there).unwrap();
         for (sent, got) in listeners.iter().zip(received) {
             assert_eq!(TcpListener::from(got).local_addr().unwrap(), sent.local_addr().unwrap());
         }
-        assert!(Lines::of(&there).unwrap().next::<Word>().unwrap().left);
+        assert!(Lines::of(&there).unwrap().next::<Report>().unwrap().left);
     }
 }

@@ -1,5 +1,5 @@
-//! What databases have said of their users, for as long as it holds: bounded, and what strangers ask for cannot drive
-//! out what is known of others. Asks nobody; time is an argument.
+//! A cache of looked-up users. It is bounded, and lookups of unknown names cannot evict known users. Sends no query; time
+//! is an argument.
 
 use std::{
     collections::HashMap,
@@ -11,40 +11,39 @@ use postgres_session::Look;
 
 use crate::Password;
 
-/// Most users of one database that are remembered.
+/// Known users of one database.
 const MAX_KNOWN: usize = 10_000;
-/// Most names of nobody that are remembered for one database.
+/// Names without a user in one database.
 const MAX_UNKNOWN: usize = 10_000;
-/// A password that was looked up this recently is not looked up again because somebody gave a wrong one.
-const MIN_ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Time after a lookup in which a wrong password does not cause another one.
+const MIN_LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What one database has said.
+/// The looked-up users of one database.
 #[derive(Default)]
 pub struct KnownUsers(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
     known: HashMap<Box<str>, Known>,
-    /// Names that are no user's.
-    unknown: HashMap<Box<str>, Held>,
-    /// What those who were ever known are asked for at login.
+    unknown: HashMap<Box<str>, Validity>,
+    /// How the logins of all users look that were ever known.
     looks: Vec<Look>,
 }
 
 struct Known {
     password: Arc<Password>,
-    held: Held,
+    validity: Validity,
 }
 
-/// For how long an answer holds. The rules are the same for users and for names that are none's: else the time that a
-/// login takes would tell who exists.
+/// How long an answer is valid. The rules are the same for users and for unknown names: otherwise the time that a login
+/// takes would tell whether a user exists.
 #[derive(Clone, Copy)]
-struct Held {
+struct Validity {
     since: Instant,
     until: Instant,
 }
 
-impl Held {
+impl Validity {
     fn new(now: Instant, holds: Duration) -> Self {
         Self { since: now, until: now + holds }
     }
@@ -54,60 +53,59 @@ impl Held {
     }
 
     fn refuted(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.since) >= MIN_ASK_AGAIN {
+        if now.saturating_duration_since(self.since) >= MIN_LOOKUP_INTERVAL {
             self.until = self.until.min(now);
         }
     }
 }
 
 impl KnownUsers {
-    /// The stored password of a user, `Some(None)` for nobody; `None` if the database must be asked.
+    /// The stored password of a user; `Some(None)` if there is no such user, `None` if the database must be asked.
     pub fn fresh(&self, user: &str, now: Instant) -> Option<Option<Arc<Password>>> {
         let table = self.lock();
         match table.known.get(user) {
-            Some(known) => known.held.is_fresh(now).then(|| Some(Arc::clone(&known.password))),
-            None => table.unknown.get(user).is_some_and(|held| held.is_fresh(now)).then_some(None),
+            Some(known) => known.validity.is_fresh(now).then(|| Some(Arc::clone(&known.password))),
+            None => table.unknown.get(user).is_some_and(|validity| validity.is_fresh(now)).then_some(None),
         }
     }
 
-    /// The stored password that the database told last, however long ago.
+    /// The password of the last lookup, valid or not.
     pub fn last(&self, user: &str) -> Option<Arc<Password>> {
         self.lock().known.get(user).map(|known| Arc::clone(&known.password))
     }
 
-    /// The database has just told the password of a user. Gives what is to be used: the value known before, if it is
-    /// the same.
+    /// Records a password that was just looked up. Returns the value to use: the one known before, if it is equal.
     pub fn found(&self, user: &str, password: Password, now: Instant, holds: Duration) -> Arc<Password> {
         let table = &mut *self.lock();
         password.note_look(&mut table.looks);
         table.unknown.remove(user);
         let same = table.known.get(user).filter(|old| old.password.is_same(&password));
         let password = same.map_or_else(|| Arc::new(password), |old| Arc::clone(&old.password));
-        make_room(&mut table.known, user, MAX_KNOWN, |known| known.held.until, now);
-        let known = Known { password: Arc::clone(&password), held: Held::new(now, holds) };
+        make_room(&mut table.known, user, MAX_KNOWN, |known| known.validity.until, now);
+        let known = Known { password: Arc::clone(&password), validity: Validity::new(now, holds) };
         table.known.insert(user.into(), known);
         password
     }
 
-    /// The database has just said that there is no such user, or none that may log in.
+    /// Records that the database has no such user, or none that may log in.
     pub fn missing(&self, user: &str, now: Instant, holds: Duration) {
         let mut table = self.lock();
         table.known.remove(user);
-        make_room(&mut table.unknown, user, MAX_UNKNOWN, |held| held.until, now);
-        table.unknown.insert(user.into(), Held::new(now, holds));
+        make_room(&mut table.unknown, user, MAX_UNKNOWN, |validity| validity.until, now);
+        table.unknown.insert(user.into(), Validity::new(now, holds));
     }
 
-    /// What those who exist are asked for at login, as far as is known.
+    /// How the logins of existing users look, as far as is known.
     pub fn looks(&self) -> Vec<Look> {
         self.lock().looks.clone()
     }
 
-    /// A password was wrong: it may have been changed, or its user created, since it was looked up.
+    /// Records a wrong password. The password may have been changed, or the user created, since the last lookup.
     pub fn refuted(&self, user: &str, now: Instant) {
         let table = &mut *self.lock();
-        let known = table.known.get_mut(user).map(|known| &mut known.held);
-        if let Some(held) = known.or_else(|| table.unknown.get_mut(user)) {
-            held.refuted(now);
+        let known = table.known.get_mut(user).map(|known| &mut known.validity);
+        if let Some(validity) = known.or_else(|| table.unknown.get_mut(user)) {
+            validity.refuted(now);
         }
     }
 
@@ -116,7 +114,7 @@ impl KnownUsers {
     }
 }
 
-/// Makes room for one more: first what is out of date goes, then anything.
+/// Makes room for one more entry: expired entries go first, then any.
 fn make_room<V>(map: &mut HashMap<Box<str>, V>, user: &str, most: usize, until: fn(&V) -> Instant, now: Instant) {
     if map.len() < most || map.contains_key(user) {
         return;
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_remembered_and_may_be_created_meanwhile() {
+    fn an_unknown_name_is_remembered_and_may_become_a_user() {
         let (users, start) = (KnownUsers::default(), Instant::now());
         users.missing("app", start, MINUTE / 10);
         assert!(matches!(users.fresh("app", start), Some(None)));
@@ -170,14 +168,14 @@ mod tests {
     fn a_wrong_password_makes_the_next_login_ask_again_but_not_at_once() {
         let (users, start) = (KnownUsers::default(), Instant::now());
         users.found("app", plain("x"), start, MINUTE);
-        users.refuted("app", start + MIN_ASK_AGAIN / 2);
-        assert!(users.fresh("app", start + MIN_ASK_AGAIN).is_some());
-        users.refuted("app", start + MIN_ASK_AGAIN);
-        assert!(users.fresh("app", start + MIN_ASK_AGAIN).is_none());
+        users.refuted("app", start + MIN_LOOKUP_INTERVAL / 2);
+        assert!(users.fresh("app", start + MIN_LOOKUP_INTERVAL).is_some());
+        users.refuted("app", start + MIN_LOOKUP_INTERVAL);
+        assert!(users.fresh("app", start + MIN_LOOKUP_INTERVAL).is_none());
     }
 
     #[test]
-    fn when_the_database_is_asked_does_not_tell_whether_a_user_exists() {
+    fn the_time_of_a_lookup_does_not_tell_whether_a_user_exists() {
         let (users, start) = (KnownUsers::default(), Instant::now());
         users.found("app", plain("x"), start, MINUTE);
         users.missing("none", start, MINUTE);
@@ -194,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn strangers_cannot_drive_out_what_is_known() {
+    fn lookups_of_unknown_names_evict_no_known_user() {
         let (users, start) = (KnownUsers::default(), Instant::now());
         users.found("app", plain("x"), start, MINUTE);
         for n in 0..MAX_UNKNOWN + 50 {
-            users.missing(&format!("stranger{n}"), start, MINUTE);
+            users.missing(&format!("unknown{n}"), start, MINUTE);
         }
         assert!(users.fresh("app", start).is_some());
         assert_eq!(users.lock().unknown.len(), MAX_UNKNOWN);

@@ -1,5 +1,5 @@
-//! A Poolhouse that serves: configuration, sockets to listen on, the admin address, logs and signals around a
-//! [`driver::Driver`]. Moves no byte between clients and servers itself.
+//! The server process: configuration, listening sockets, the admin address, logs and signals around a
+//! [`driver::Driver`]. It moves no byte between clients and servers itself.
 #![forbid(unsafe_code)]
 
 mod admin;

@@ -1,11 +1,9 @@
-//! Who may log in to what, and which pool serves him: the configuration as the protocol and the driver ask for it. A
-//! pool gets its id when the first client asks for it; ids are never used again, though unused pools are forgotten.
-//! Opens no connection.
+//! One configuration as the sessions and the driver ask for it: who may log in, and which pool serves a client. A pool
+//! gets its id when the first client asks for it. Ids are never reused. Opens no connection.
 //!
-//! - [`key`]: what tells pools apart;
-//! - [`logins`]: what the protocol asks;
-//! - [`redis`], [`mongodb`]: what the protocols of Redis and MongoDB ask;
-//! - [`specs`]: what the driver asks.
+//! - [`key`]: the identity of a pool;
+//! - [`logins`], [`redis`], [`mongodb`]: the answers to the sessions of each protocol;
+//! - [`specs`]: the answers to the driver.
 
 mod key;
 mod logins;
@@ -27,7 +25,7 @@ use settings::Secret;
 use upstream::{Kind, MongoOptions, Sentinel, UpstreamTls};
 
 use self::key::Key;
-pub(crate) use self::key::RESP3;
+pub(crate) use self::key::RESP3_SUFFIX;
 use crate::{
     Password,
     config::{AuthQuery, Config, Database, Endpoint, FALLBACK, User},
@@ -36,38 +34,38 @@ use crate::{
     tokens::Tokens,
 };
 
-/// Most pools of a process.
+/// Pools of one configuration.
 pub const MAX_POOLS: usize = 16_384;
 
-/// Of these, those kept for databases that are configured by name: those whose names clients make up get no more,
-/// because there is no end to such names.
-const KEPT_FOR_CONFIGURED: usize = MAX_POOLS / 4;
+/// Pools reserved for databases that are configured by name. Clients can invent any number of names under `"*"`, and
+/// get no more than the rest.
+const RESERVED_FOR_CONFIGURED: usize = MAX_POOLS / 4;
 
-/// Bytes that a name of a database or user may have; PostgreSQL's own have at most 63.
-const MAX_NAME: usize = 255;
+/// Length of a database's or user's name in bytes. PostgreSQL's own limit is 63.
+const MAX_NAME_BYTES: usize = 255;
 
 /// The pools of a configuration.
 pub struct Pools {
     config: Arc<Config>,
     tls: Arc<Tls>,
-    /// Those that clients ask for by name.
+    /// Databases of PostgreSQL, by name: indexes into the configuration.
     databases: HashMap<String, usize>,
-    /// The one of Redis, whose logical databases clients ask for by number.
+    /// Index of the Redis, whose logical databases clients select by number.
     redis: Option<usize>,
-    /// The one of MongoDB, of which clients see one deployment.
+    /// Index of the MongoDB deployment.
     mongodb: Option<usize>,
     users: HashMap<String, usize>,
-    /// What the configured users are asked for at login.
+    /// How the logins of configured users look: an unknown user's login must look like one of these.
     looks: Vec<Look>,
     tokens: Tokens,
-    /// For each database: what it said of its users, if they are looked up there.
+    /// For each database: its users, if they are looked up there.
     lookups: Vec<Option<Lookups>>,
     table: RwLock<Table>,
 }
 
-/// The users of a database who are looked up there.
+/// The users of a database, which are looked up there.
 struct Lookups {
-    /// Whose servers are asked.
+    /// The pool whose servers run the query.
     pool: PoolId,
     auth: AuthQuery,
     known: Arc<KnownUsers>,
@@ -77,9 +75,9 @@ struct Lookups {
 struct Table {
     ids: HashMap<Key, PoolId>,
     entries: HashMap<PoolId, Entry>,
-    /// The number of the next pool.
+    /// The next id.
     next: u32,
-    /// How many were made for a client of this name, of a database whose name was made up.
+    /// For each client's user: its pools of databases that are not configured by name.
     made_up: HashMap<Arc<str>, usize>,
 }
 
@@ -88,12 +86,12 @@ struct Entry {
     /// Index into the configured databases.
     database: usize,
     key: Key,
-    /// The client's user for whom it was made, if its database's name was made up.
+    /// The client's user for whom the pool was made, if its database is not configured by name.
     made_for: Option<Arc<str>>,
 }
 
 impl Pools {
-    /// No pool yet, but for those in which users are looked up. `tls` belongs to the same configuration.
+    /// `tls` belongs to the same configuration. The only pools that exist at first are those that look up users.
     pub fn new(config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let of = |kind| move |(_, database): &(usize, &Database)| database.kind == kind;
         let all = || config.databases.iter().enumerate();
@@ -114,13 +112,13 @@ impl Pools {
         });
         let lookups = lookups.collect();
         let table = RwLock::new(table);
-        // Where the servers' user is not named, and nobody has to log in, there is none.
+        // A token without a user, where no login is needed, has the empty user.
         let tokens = Tokens::new(&config.tokens, "");
         Self { config, tls, databases, redis, mongodb, users, looks, tokens, lookups, table }
     }
 
-    /// The same as pools of a configuration that follows another: passwords that are the same keep their verifiers, and
-    /// what databases have said of their users still holds, if the same ones are asked the same.
+    /// Takes over what stays valid from the configuration before: verifiers of equal passwords, and looked-up users if
+    /// the database and the query are the same.
     pub fn after(self, earlier: &Self) -> Self {
         let mut pools = self;
         for user in &pools.config.users {
@@ -147,11 +145,11 @@ impl Pools {
     /// The configured database that serves a name.
     fn database(&self, name: &str) -> Option<usize> {
         let found = self.databases.get(name).or_else(|| self.databases.get(FALLBACK)).copied();
-        found.filter(|_| !name.is_empty() && name.len() <= MAX_NAME)
+        found.filter(|_| !name.is_empty() && name.len() <= MAX_NAME_BYTES)
     }
 
-    /// Where the users of a database are looked up. Those who ask for one that does not exist are looked up
-    /// somewhere, too, so that strangers cannot tell.
+    /// Where the users of a database are looked up. For a database that does not exist they are looked up in another
+    /// one, so that a client cannot tell the difference.
     fn lookups(&self, database: &str) -> Option<&Lookups> {
         match self.database(database) {
             Some(index) => self.lookups[index].as_ref(),
@@ -159,7 +157,7 @@ impl Pools {
         }
     }
 
-    /// What is stored of a user's password, here or, as far as is known, in the database.
+    /// A user's stored password: from the configuration, or as last looked up.
     fn stored(&self, database: usize, user: &str) -> Option<Arc<Password>> {
         if let Some(password) = self.user(user).and_then(|user| user.password.clone()) {
             return Some(Arc::new(password));
@@ -167,13 +165,13 @@ impl Pools {
         self.lookups[database].as_ref()?.known.last(user)
     }
 
-    /// The password with which servers of a database are logged in to, if it is known.
+    /// The password with which Poolhouse logs in to servers, if it is known.
     fn server_password(&self, database: usize, user: &str) -> Option<Secret> {
         let configured = self.config.databases[database].password.clone();
         configured.or_else(|| self.stored(database, user)?.plain().cloned())
     }
 
-    /// Where a listener is, by its place in the configuration.
+    /// A listener's address, by its index in the configuration.
     pub fn listen(&self, listener: u16) -> Option<&Endpoint> {
         self.config.listeners.get(usize::from(listener)).map(|listener| &listener.listen)
     }
@@ -193,7 +191,6 @@ impl Pools {
         self.config.listeners.iter().find(|listener| listener.listen == *listen)?.http.clone()
     }
 
-    /// The kind of database that a pool is for.
     pub fn kind(&self, pool: PoolId) -> Kind {
         self.entry(pool).0.key.kind()
     }
@@ -224,12 +221,11 @@ impl Pools {
         &self.entry(pool).1.tls
     }
 
-    /// What is MongoDB's alone of a pool's upstream.
     pub fn mongo_options(&self, pool: PoolId) -> &MongoOptions {
         &self.entry(pool).1.mongo
     }
 
-    /// How the sentinels of a pool's upstream are asked, if its hosts are some.
+    /// How to ask the sentinels, if a pool's hosts are sentinels.
     pub fn sentinel(&self, pool: PoolId) -> Option<&Sentinel> {
         self.entry(pool).1.sentinel.as_ref()
     }
@@ -243,8 +239,8 @@ impl Pools {
         self.pool_for(database, key, None)
     }
 
-    /// The same, for a client of this user. Of pools whose names clients make up none may have more than are left for
-    /// all others.
+    /// [`Self::pool`] for a client of this user. One user may have at most half of the free pools of databases that are
+    /// not configured by name.
     fn pool_for(&self, database: usize, key: Key, user: Option<&str>) -> Result<PoolId, Unknown> {
         if let Some(id) = self.table.read().unwrap_or_else(PoisonError::into_inner).ids.get(&key) {
             return Ok(*id);
@@ -254,7 +250,7 @@ impl Pools {
             return Ok(*id);
         }
         let made_up = self.config.databases[database].name == FALLBACK || key.is_made_up();
-        let most = if made_up { MAX_POOLS - KEPT_FOR_CONFIGURED } else { MAX_POOLS };
+        let most = if made_up { MAX_POOLS - RESERVED_FOR_CONFIGURED } else { MAX_POOLS };
         if table.entries.len() >= most + self.lookups.iter().flatten().count() {
             let text =
                 format!("{most} pairs of database and user are in use, or were lately, and Poolhouse keeps no more");
@@ -278,7 +274,7 @@ impl Pools {
         Ok(id)
     }
 
-    /// What a pool of an earlier configuration is in this one; `None` if its database or its user is gone.
+    /// The pool that continues one of an earlier configuration; `None` if its database or its user was removed.
     pub fn successor(&self, earlier: &Self, pool: PoolId) -> Option<PoolId> {
         let (entry, before) = earlier.entry(pool);
         let index = match &entry.key {
@@ -298,7 +294,7 @@ impl Pools {
         };
         let user = entry.key.user();
         let user = match (&before.user, &self.config.databases[index].user) {
-            // Clients share it, whoever they are.
+            // All clients share the configured user's pool.
             (Some(_), Some(now)) => now.as_str().into(),
             (None, None) if self.admits(index, user) => Arc::clone(user),
             _ => return None,
@@ -306,14 +302,15 @@ impl Pools {
         self.pool_for(index, entry.key.with_user(user), entry.made_for.as_deref()).ok()
     }
 
-    /// Whether a user of this name may come to a database, as far as is known without asking.
+    /// Whether a user may use a database, as far as the configuration tells.
     fn admits(&self, database: usize, user: &str) -> bool {
         !self.config.authenticates(self.config.databases[database].kind)
             || self.user(user).is_some()
             || self.lookups[database].is_some()
     }
 
-    /// Panics for an id that was never handed out, or of a pool that is forgotten: who asks knows that it is not.
+    /// # Panics
+    /// If the id was never handed out, or the pool has been forgotten.
     fn entry(&self, pool: PoolId) -> (Entry, &Database) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let entry = table.entries.get(&pool).expect("the pool's id was handed out here").clone();
@@ -323,7 +320,7 @@ impl Pools {
 }
 
 impl Table {
-    /// One more; `None` if there are no numbers left.
+    /// `None` if all ids have been used.
     fn add(&mut self, entry: Entry) -> Option<PoolId> {
         let id = PoolId(self.next);
         self.next = self.next.checked_add(1)?;

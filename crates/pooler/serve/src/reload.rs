@@ -1,5 +1,5 @@
-//! Reading the configuration again while it is in force. What is wrong with the new one leaves the old one as it is;
-//! what cannot change without a restart is said.
+//! Reload of the configuration. If the new one has an error, the old one stays in force; what takes a restart to change is
+//! reported.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,69 +22,65 @@ use crate::{
     tls::Tls,
 };
 
-/// Reads a configuration again and puts it in force.
 pub struct Reloader {
     handle: Handle,
     pools: Arc<Generations>,
-    /// What the listeners were opened with.
+    /// The TLS settings of the opened listeners.
     tls: Arc<Tls>,
-    /// The configuration that this process began with: its listeners were opened, in that order, and what takes a
-    /// restart follows it.
+    /// The configuration at start. Its listeners are open, in its order, and settings that take a restart follow it.
     began: Arc<Config>,
     in_force: RwLock<Arc<Config>>,
-    /// One reload at a time. Apart from the rest, so that nobody waits for it who only looks.
+    /// Held during a reload. Readers do not take it.
     turn: Mutex<()>,
     failed: AtomicU64,
     done: AtomicU64,
     is_behind: AtomicBool,
 }
 
-/// How often the configuration was read again.
+/// Counts of reloads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reloads {
     pub failed: u64,
     pub done: u64,
-    /// The last time was in vain: the file is not what runs. Never so where there is no file.
+    /// Whether the last reload failed, so that the file is not what runs. Always false without a file.
     pub is_behind: bool,
 }
 
-/// A configuration that is in force now.
+/// What a successful reload changed.
 #[derive(Debug)]
 pub struct Reloaded {
-    /// What it meant for the pools.
     pub pools: Succession,
-    /// What is odd about it, and what of it waits for a restart; each on one line.
+    /// Warnings, and changes that take a restart; each on one line.
     pub notes: Vec<String>,
 }
 
 impl Reloader {
-    /// What in the database of a pool could touch sessions behind the text of a statement.
+    /// Objects in a pool's database that could change a session without a trace in the statement's text.
     pub fn suspicious(&self, pool: seam::PoolId) -> Arc<[String]> {
         self.pools.suspicious(pool)
     }
 
-    /// Of a configuration that was just put in force for the first time.
+    /// For a process that has just started with `config`.
     pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let (began, in_force) = (Arc::clone(&config), RwLock::new(config));
         let (failed, done, is_behind) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         Self { handle, pools, tls, began, in_force, turn: Mutex::new(()), failed, done, is_behind }
     }
 
-    /// The configuration in force.
     pub fn in_force(&self) -> Arc<Config> {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How often it was read again, and what became of the last time.
     pub fn count(&self) -> Reloads {
         let (failed, done, is_behind) = (&self.failed, &self.done, &self.is_behind);
         Reloads { failed: failed.load(Relaxed), done: done.load(Relaxed), is_behind: is_behind.load(Relaxed) }
     }
 
-    /// Reads it again, with all files that it names. Both outcomes are logged. Reads files, so it may block.
+    /// Reads the configuration and all files that it names, and puts it in force. Both outcomes are logged. Reading files
+    /// may block.
     ///
     /// # Errors
-    /// When the new one is not usable; the old one then stays in force.
+    /// When the new configuration has an error; the old one then stays in force.
     pub fn reload(&self) -> Result<Reloaded, Problems> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = read(&self.in_force(), &self.began.listeners).and_then(|(config, warnings)| {
@@ -110,8 +106,7 @@ impl Reloader {
         outcome
     }
 
-    /// Puts what follows from the configuration in force into its place, if anything does. Returns what `renew` says
-    /// besides.
+    /// Replaces the configuration in force by what `renew` makes of it, if anything. Returns the second value of `renew`.
     pub fn follow<T>(&self, renew: impl FnOnce(&Config) -> (Option<Config>, T)) -> T {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, said) = renew(&self.in_force());
@@ -128,7 +123,7 @@ impl Reloader {
 
     fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
         let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
-        restarts(&self.began, &config, &mut notes);
+        note_restarts(&self.began, &config, &mut notes);
         for listener in config.listeners.iter().filter(|listener| listener.tls.is_some()) {
             let before = self.began.listeners.iter().find(|opened| opened.listen == listener.listen);
             if before.is_some_and(|before| before.tls.is_none()) {
@@ -148,7 +143,7 @@ impl Reloader {
     }
 }
 
-/// The file of this configuration as it is now, and what is odd about it, where these listeners are open.
+/// Reads the file of the configuration in force; `opened` are the open listeners. Returns warnings, too.
 fn read(in_force: &Config, opened: &[Listener]) -> Result<(Config, Vec<Problem>), Problems> {
     let path: Option<PathBuf> = in_force.source.as_ref().map(|source| source.path.clone());
     let Some(path) = path else {
@@ -178,8 +173,8 @@ fn read(in_force: &Config, opened: &[Listener]) -> Result<(Config, Vec<Problem>)
     Ok((config, problems))
 }
 
-/// Notes what takes a restart of a process that began with the old configuration.
-fn restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
+/// Notes the changes that take a restart.
+fn note_restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
     let mut note = |what: String| notes.push(format!("{what}: restart Poolhouse for that"));
     let opened = |config: &Config, listener: &Listener| config.listeners.iter().any(|l| l.listen == listener.listen);
     for listener in new.listeners.iter().filter(|listener| !opened(old, listener)) {
@@ -213,7 +208,7 @@ fn restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
     }
 }
 
-/// A problem without the picture of its line.
+/// A problem on one line, without the quoted source line.
 pub fn one_line(problem: &Problem) -> String {
     let mut text = String::new();
     if let Some(file) = &problem.file {
@@ -241,15 +236,15 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_a_restart_is_said() {
+    fn changes_that_take_a_restart_are_noted() {
         let old = config("[serve]\nworkers = 1\n[admin]\nlisten = \"127.0.0.1:1\"\n[[listener]]\nlisten = \":2\"\n");
         let new = config("[serve]\nworkers = 2\n[admin]\nlisten = \"off\"\n[[listener]]\nlisten = \":3\"\n");
         let mut notes = Vec::new();
-        restarts(&old, &new, &mut notes);
+        note_restarts(&old, &new, &mut notes);
         assert_eq!(notes.len(), 4, "{notes:?}");
         assert!(notes.iter().all(|note| note.contains("restart Poolhouse")));
         notes.clear();
-        restarts(&old, &old, &mut notes);
+        note_restarts(&old, &old, &mut notes);
         assert!(notes.is_empty());
     }
 

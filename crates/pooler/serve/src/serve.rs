@@ -1,5 +1,5 @@
-//! Serving, from the configuration to the end: opens the sockets, starts the driver, answers on the admin address,
-//! and ends in order when a signal says so.
+//! The life of a serving process: it opens the sockets, starts the driver, serves the admin address, and shuts down
+//! when a signal or an order asks for it.
 
 use std::{
     io,
@@ -35,25 +35,23 @@ use crate::{
     tuning::Tuning,
 };
 
-/// Threads for questions of the admin address that block.
-const BLOCKING_THREADS: usize = 4;
+/// Threads for requests at the admin address that block.
+const ADMIN_BLOCKING_THREADS: usize = 4;
 
-/// How often a draining driver is looked at.
-const DRAIN_LOOK: Duration = Duration::from_millis(50);
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Why it does not serve, or no longer.
+/// Why a process cannot serve, or has stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The configuration is at fault.
     #[error("{0}")]
     Configuration(#[from] Problems),
-    /// A log level that is none.
+    /// The log level is invalid.
     #[error("{0}")]
     Logging(String),
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}")]
     System { what: String, source: io::Error },
-    /// Our own mistake: a worker thread ended by a panic.
+    /// A worker thread panicked.
     #[error("a worker ended by a defect of Poolhouse; its message is above")]
     Defect,
 }
@@ -65,9 +63,12 @@ impl ServeError {
     }
 }
 
-/// Serves until a signal ends it: SIGTERM or SIGINT let transactions end, a second one does not. SIGHUP has the
-/// configuration read again. With `take_over`, the process that serves this configuration hands its sockets over; if
-/// there is none, this one opens its own.
+/// Serves until a signal ends the process. SIGTERM and SIGINT let transactions finish; a second one does not. SIGHUP
+/// reloads the configuration. With `take_over`, the process that now serves this configuration hands over its sockets;
+/// if there is no such process, this one opens its own.
+///
+/// # Errors
+/// When the configuration is wrong, a system call fails, or a worker panics.
 pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), ServeError> {
     let config = resolved(config, None)?;
     let problems = check(&config, Machine::here());
@@ -75,24 +76,25 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
         return Err(Problems(problems).into());
     }
     let descriptors = driver::raise_descriptor_limit();
-    // Sockets come before any thread: see `sockets::bind`.
+    // Sockets are opened before any thread starts: `sockets::bind` changes the umask.
     let mut inherited = match take_over {
         true => {
             handover::take_over(&config).map_err(ServeError::system("cannot take over from the present process"))?
         }
         false => None,
     };
-    // The admin address first: who finds the clients' port open finds it open too. What is wrong with a listener is
-    // told first.
+    // The admin address is opened first, so that it is open once a client's port is. An error of a listener is still
+    // reported before one of the admin address.
     let admin = admin_socket(&config, inherited.as_mut());
     let bound = config.listeners.iter().map(|listener| open(listener, inherited.as_mut()));
     let bound = bound.collect::<Result<Vec<_>, _>>()?;
     let (admin_socket, admin_problem) = admin?;
     let copies = copies(&config, &bound, admin_socket.as_ref()).map_err(ServeError::system("cannot copy a socket"))?;
-    // Before anybody is served: from then on no signal may end the process but in order. It makes no thread yet.
+    // Signals are handled before the first client is served, so that no signal can end the process abruptly. This
+    // starts no thread yet.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(BLOCKING_THREADS)
+        .max_blocking_threads(ADMIN_BLOCKING_THREADS)
         .build()
         .map_err(ServeError::system("cannot make the admin thread"))?;
     let signals = {
@@ -106,7 +108,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     tracing::debug!(descriptors, "limit of file descriptors");
 
     let config = Arc::new(config);
-    let (mut specs, files, endpoints) = apart(bound);
+    let (mut specs, files, endpoints) = take_apart(bound);
     let tls = Arc::new(Tls::load(&config)?);
     for (listener, spec) in specs.iter_mut().enumerate() {
         spec.tls = tls.acceptor(listener);
@@ -119,8 +121,8 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
     let protocols = Protocols::new(postgres, redis, MongoDb::new(pools.clone()), spoken, pools.clone());
     let before = Predecessors::find(&config, inherited.as_ref().map(Inherited::before));
-    let of_driver = DriverConfig { reserved: before.held(), ..driver_config(&config) };
-    let driver = Driver::start(of_driver, Arc::new(protocols), pools.clone(), specs);
+    let driver_config = DriverConfig { reserved: before.held(), ..configure_driver(&config) };
+    let driver = Driver::start(driver_config, Arc::new(protocols), pools.clone(), specs);
     let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
     banner::show(&config, &endpoints, admin_address, log.format);
@@ -140,7 +142,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     succeed(before, inherited, &limits, &tuning);
     let giver = Giver::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
     let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));
-    // Waits for questions that are being answered.
+    // Dropping the runtime waits for requests that are being answered.
     drop(runtime);
     if ended.is_err() {
         handle.stop();
@@ -154,20 +156,20 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     if intact { Ok(()) } else { Err(ServeError::Defect) }
 }
 
-/// Clients are served here from now on, and the process before, if there is one, lets go.
+/// Tells the predecessor, if there is one, that clients are served here from now on.
 fn succeed(before: Predecessors, inherited: Option<Inherited>, limits: &Arc<Limits>, tuning: &Tuning) {
-    if let Err(error) = before.keep_to(limits) {
+    if let Err(error) = before.follow(limits) {
         tracing::error!(%error, "limits do not hold together with the processes before this one");
     }
     let Some(inherited) = inherited else { return };
     match inherited.serving(limits) {
-        Ok(kept) => tuning.go_on_from(kept),
+        Ok(kept) => tuning.resume(kept),
         Err(error) => tracing::error!(%error, "the process before this one may still be there: end it"),
     }
     systemd::main_process();
 }
 
-/// The socket of a listener: the one of the process before, or a new one.
+/// The socket of a listener: inherited from the predecessor, or a new one.
 fn open(listener: &crate::config::Listener, inherited: Option<&mut Inherited>) -> Result<Bound, ServeError> {
     let bound = match inherited.and_then(|inherited| inherited.listener(&listener.listen.to_string())) {
         Some(socket) => adopt(listener, socket.into()),
@@ -178,7 +180,7 @@ fn open(listener: &crate::config::Listener, inherited: Option<&mut Inherited>) -
     })
 }
 
-/// What to do where one cannot listen.
+/// What to do when an address cannot be listened on.
 fn hint_of(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => " (if another Poolhouse serves there, --take-over has it hand over)",
@@ -186,7 +188,7 @@ fn hint_of(source: &io::Error) -> &'static str {
     }
 }
 
-/// What is given to a process that takes over.
+/// Duplicates of the sockets, to hand to a process that takes over.
 fn copies(config: &Config, bound: &[Bound], admin: Option<&TcpListener>) -> io::Result<Sockets> {
     let copy = |(listener, bound): (&crate::config::Listener, &Bound)| {
         Ok((listener.listen.to_string(), bound.spec.socket.try_clone()?))
@@ -197,7 +199,8 @@ fn copies(config: &Config, bound: &[Bound], admin: Option<&TcpListener>) -> io::
     Ok(Sockets { listeners, admin: admin.transpose()? })
 }
 
-/// The admin address. One that was not asked for may be taken; then there is none.
+/// The socket of the admin address, if there is one. If the default address is in use, there is none, and a warning
+/// says so; an address that was configured must be free.
 fn admin_socket(
     config: &Config,
     inherited: Option<&mut Inherited>,
@@ -221,7 +224,7 @@ fn admin_socket(
 
 type Parts = (Vec<driver::ListenerSpec>, Vec<SocketFile>, Vec<crate::config::Endpoint>);
 
-fn apart(bound: Vec<Bound>) -> Parts {
+fn take_apart(bound: Vec<Bound>) -> Parts {
     let mut parts = Parts::default();
     for Bound { spec, endpoint, file } in bound {
         parts.0.push(spec);
@@ -231,7 +234,7 @@ fn apart(bound: Vec<Bound>) -> Parts {
     parts
 }
 
-fn driver_config(config: &Config) -> DriverConfig {
+fn configure_driver(config: &Config) -> DriverConfig {
     let workers = match config.serve.workers {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(crate::config::MAX_WORKERS as usize),
         workers => workers as usize,
@@ -252,7 +255,7 @@ fn announce(problem: &Problem, format: LogFormat) {
     }
 }
 
-/// Serves the admin address, reads the configuration again when told to, and waits for the end.
+/// Serves the admin address, reloads when asked to, and returns when the process is to end.
 async fn watch(
     mut signals: Signals,
     handle: &Handle,
@@ -268,7 +271,7 @@ async fn watch(
     systemd::ready();
     tokio::spawn(systemd::watchdog(handle.clone()));
     let tuning = Arc::clone(&admin.control().tuning);
-    tokio::spawn(async move { tuning.go_on().await });
+    tokio::spawn(async move { tuning.run().await });
     tokio::spawn(follow_names(Arc::clone(&admin.control().reloader)));
     let times = || admin.control().reloader.in_force().serve.clone();
     let why = loop {
@@ -277,7 +280,7 @@ async fn watch(
             () = admin.control().drain.notified() => break "an order",
             _ = signals.hangup.recv() => reload(admin).await,
             () = giver.left.notified() => {
-                // The admin address is the successor's now, too.
+                // The successor serves the admin address now.
                 if let Some(serving) = serving.take() {
                     serving.abort();
                 }
@@ -288,7 +291,7 @@ async fn watch(
                     () = after(times().stay_time) => break "stay_time is over",
                 }
             }
-            // Workers that end by themselves have failed; `join` says so.
+            // Workers that end by themselves have failed; `join` reports it.
             () = tokio::time::sleep(Duration::from_secs(1)) => if handle.is_drained() { return Ok(()) },
         }
     };
@@ -308,7 +311,7 @@ async fn watch(
     Ok(())
 }
 
-/// Reads the configuration again; what comes of it is logged.
+/// Reloads the configuration. The outcome is logged.
 async fn reload(admin: &Admin) {
     let reloader = Arc::clone(&admin.control().reloader);
     systemd::reloading();
@@ -318,7 +321,7 @@ async fn reload(admin: &Admin) {
 
 async fn drained(handle: &Handle) {
     while !handle.is_drained() {
-        tokio::time::sleep(DRAIN_LOOK).await;
+        tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
     }
 }
 

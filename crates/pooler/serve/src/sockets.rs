@@ -1,4 +1,4 @@
-//! Opens the sockets that clients and the admin address come in by. Accepts nobody.
+//! Opens the listening sockets of clients and of the admin address. Accepts no connection.
 
 use std::{
     io,
@@ -19,20 +19,20 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::config::{Endpoint, Listener};
 
-/// Connections that the kernel keeps until they are accepted; it may allow fewer (net.core.somaxconn).
+/// Connections that the kernel queues until they are accepted; `net.core.somaxconn` may be less.
 const BACKLOG: i32 = 4096;
 
 #[derive(Debug)]
 pub struct Bound {
     pub spec: ListenerSpec,
-    /// Where it listens in fact: with a port, if port 0 was asked for.
+    /// The actual address: with the assigned port, if port 0 was configured.
     pub endpoint: Endpoint,
-    /// The file to remove in the end.
+    /// The file to remove at the end.
     pub file: Option<SocketFile>,
 }
 
-/// Opens the socket of a listener. Not for use beside other threads that create files: the permissions of a Unix
-/// socket are those of the process while it is created.
+/// Opens the socket of a listener. No other thread may create files meanwhile: the umask of the process is changed to
+/// give a Unix socket its permissions.
 pub fn bind(listener: &Listener) -> io::Result<Bound> {
     let socket = match &listener.listen {
         Endpoint::Tcp(address) => {
@@ -46,7 +46,7 @@ pub fn bind(listener: &Listener) -> io::Result<Bound> {
     adopt(listener, socket)
 }
 
-/// Takes a socket that listens already.
+/// Wraps a socket that already listens.
 pub fn adopt(listener: &Listener, socket: Socket) -> io::Result<Bound> {
     let (endpoint, file) = match &listener.listen {
         Endpoint::Tcp(address) => (Endpoint::Tcp(socket.local_addr()?.as_socket().unwrap_or(*address)), None),
@@ -64,7 +64,7 @@ pub fn adopt(listener: &Listener, socket: Socket) -> io::Result<Bound> {
     Ok(Bound { spec, endpoint, file })
 }
 
-/// Opens a TCP socket to listen on.
+/// Opens the socket of the admin address.
 pub fn bind_admin(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bind_tcp(address)?;
     socket.listen(BACKLOG)?;
@@ -75,7 +75,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
-        // An IPv4 client would otherwise come with a mapped address, and [::] would take 0.0.0.0's port as well.
+        // Otherwise an IPv4 client would have a mapped address, and [::] would occupy 0.0.0.0's port as well.
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
@@ -95,7 +95,7 @@ fn bind_unix(path: &Path, permissions: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Removes the socket that a process left behind which no longer listens. Anything else at that path stays.
+/// Removes a socket on which no process listens any more. Any other file at that path stays.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let meta = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -110,7 +110,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The file of a Unix socket, known by its inode: a successor's at the same path is not ours to remove.
+/// The file of a Unix socket, identified by its inode: a successor's socket at the same path must not be removed.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -123,7 +123,7 @@ impl SocketFile {
         Ok(Self { path: path.to_owned(), inode: (meta.dev(), meta.ino()) })
     }
 
-    /// Removes it if it is still the same.
+    /// Removes the file if it is still the same.
     pub fn remove(&self) {
         if Self::at(&self.path).is_ok_and(|now| now.inode == self.inode) {
             let _ = std::fs::remove_file(&self.path);

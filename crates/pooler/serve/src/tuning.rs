@@ -1,6 +1,6 @@
-//! Shows each pool whose `max_size` is "auto" to a tuner of its own, and gives it the size that the tuner says. Each
-//! decision is logged; what has been decided is kept for metrics, for the admin address, and for the process that takes
-//! over. Knows neither how a size is chosen nor any protocol.
+//! Runs a tuner for each pool with `max_size = "auto"`, and resizes the pool as the tuner decides. Each decision is
+//! logged, and kept for metrics, the admin address, and a process that takes over. Knows neither how a size is chosen nor
+//! any protocol.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,17 +16,17 @@ use tuner::{Known, Limits, Look, Standing, Tuner};
 
 use crate::generations::Generations;
 
-/// Looks at a pool in one window of its tuner, at least, unless they would be too close. With four, chance decided
-/// whether they saw those who wait most of the time.
-const LOOKS: u32 = 16;
-/// The longest time between two looks, and the shortest.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(50));
+/// Samples of a pool in one window of its tuner, unless [`MIN_SAMPLE_INTERVAL`] is longer. With four, chance decided
+/// whether they showed waiters that were present most of the time.
+const SAMPLES_PER_WINDOW: u32 = 16;
+const MAX_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Most sizes that are handed over, so that they fit into a line of the hand-over.
+/// Sizes that are handed over; they fit into a line of the handover.
 const MAX_KEPT: usize = 1000;
 
-/// What is known of a pool's size, for the process that takes over. What a process does not say that is older than this
-/// one is not known: without an age, what was found is taken for too old.
+/// What is known of a pool's size, for the process that takes over. A process of an older version may leave fields out;
+/// without an age, a size is taken for too old to be trusted.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Kept {
     protocol: String,
@@ -34,15 +34,15 @@ pub struct Kept {
     user: String,
     size: u32,
     found: bool,
-    /// The size before it was found, and the part of errors then.
+    /// The size before this one was found, and the fraction of errors with it.
     #[serde(default)]
     before: Option<u32>,
     #[serde(default)]
     errors: Option<f64>,
-    /// The mean hold with it, in microseconds.
+    /// The mean time that a client holds a server with this size, in microseconds.
     #[serde(default)]
     hold_us: Option<u64>,
-    /// How many seconds ago it was known to be the best, when this was handed over.
+    /// Age of the finding at the handover, in seconds.
     #[serde(default)]
     age_s: Option<u64>,
 }
@@ -56,39 +56,37 @@ pub struct Tuning {
 
 #[derive(Default)]
 struct Tuned {
-    /// One for each pool that is tuned, so at most as many as there are pools.
     tuners: HashMap<PoolId, Tuner>,
-    /// What the process before knew, until the pool is there; and when it has told that.
+    /// Sizes from the predecessor whose pools do not exist here yet, and when they came.
     kept: Vec<Kept>,
     told: Time,
 }
 
 impl Tuning {
-    /// Nothing is tuned before the first look.
     pub fn new(handle: Handle, pools: Arc<Generations>) -> Self {
         Self { handle, pools, began: Instant::now(), tuned: Mutex::default() }
     }
 
-    /// Looks again and again. Waits for nobody in between but for the locks of pools.
-    pub async fn go_on(&self) {
+    /// Samples and tunes all pools, without end.
+    pub async fn run(&self) {
         loop {
             tokio::time::sleep(self.look()).await;
         }
     }
 
-    /// The tuners of all pools that are tuned, as they are now.
+    /// Copies of the tuners of all tuned pools.
     pub fn tuners(&self) -> HashMap<PoolId, Tuner> {
         self.lock().tuners.clone()
     }
 
-    /// Goes on with what the process before knew, of each pool as soon as it is there.
-    pub fn go_on_from(&self, mut kept: Vec<Kept>) {
+    /// Takes over the predecessor's sizes: of each pool once it exists.
+    pub fn resume(&self, mut kept: Vec<Kept>) {
         kept.truncate(MAX_KEPT);
         let mut tuned = self.lock();
         (tuned.kept, tuned.told) = (kept, self.now());
     }
 
-    /// What the process that takes over can go on with.
+    /// The sizes for a process that takes over.
     pub fn known(&self) -> Vec<Kept> {
         let (tuned, now) = (self.lock(), self.now());
         let own = self.handle.loads().into_iter().filter_map(|load| {
@@ -99,19 +97,19 @@ impl Tuning {
         own.chain(before).take(MAX_KEPT).collect()
     }
 
-    /// Looks at all pools once; tells after which time the next look is due.
+    /// Samples all pools once; returns the time until the next sample.
     fn look(&self) -> Duration {
         let mut tuned = self.lock();
         if !self.pools.tunes() {
             *tuned = Tuned::default();
-            return PAUSES.0;
+            return MAX_SAMPLE_INTERVAL;
         }
         let Tuned { tuners, kept, told } = &mut *tuned;
         let now = self.now();
         let loads = self.handle.loads();
         let present: HashSet<PoolId> = loads.iter().map(|load| load.id).collect();
         tuners.retain(|id, _| present.contains(id));
-        let mut pause = PAUSES.0;
+        let mut pause = MAX_SAMPLE_INTERVAL;
         for load in &loads {
             let Some(limits) = self.pools.tuning(load.id) else { continue };
             let tuner = tuners.entry(load.id).or_insert_with(|| begun(load, limits, (&mut *kept, *told), now));
@@ -124,9 +122,9 @@ impl Tuning {
                 tracing::debug!(database = load.database, from = load.max_size, to = tuner.size(), "tuning: resized");
                 self.handle.resize(load.id, tuner.size());
             }
-            pause = pause.min(limits.window / LOOKS);
+            pause = pause.min(limits.window / SAMPLES_PER_WINDOW);
         }
-        pause.max(PAUSES.1)
+        pause.max(MIN_SAMPLE_INTERVAL)
     }
 
     fn now(&self) -> Time {
@@ -160,7 +158,7 @@ impl Kept {
         (self.protocol.as_str(), &self.database, &self.user) == (load.protocol, &load.database, &load.user)
     }
 
-    /// The same, when so much time has passed.
+    /// The same finding, older by `passed`.
     fn after(&self, passed: Duration) -> Self {
         Self { age_s: self.age_s.map(|age| age.saturating_add(passed.as_secs())), ..self.clone() }
     }
@@ -177,7 +175,7 @@ impl Kept {
     }
 }
 
-/// The tuner of a pool that has none yet. What the process before knew was told then.
+/// The tuner of a pool that has none yet, from the predecessor's finding if there is one; `told` is when that came.
 fn begun(load: &PoolLoad, limits: Limits, (kept, told): (&mut Vec<Kept>, Time), now: Time) -> Tuner {
     let Some(at) = kept.iter().position(|kept| kept.is_of(load)) else { return Tuner::new(limits, load.max_size) };
     let known = kept.swap_remove(at).after(now - told).known();
@@ -233,7 +231,7 @@ mod tests {
         Known { size: 32, found: true, before: 20, errors: 0.02, hold: Some(Duration::from_millis(7)), age }
     }
 
-    /// What a process knows that has read this, when a pool comes so much later.
+    /// What a process knows of a pool that comes `passed` after it has read `said`.
     fn later(said: &str, passed: Duration) -> Known {
         let mut kept: Vec<Kept> = serde_json::from_str(said).unwrap();
         let now = Time(5) + passed;
@@ -243,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_over_has_a_way_back_and_an_age() {
+    fn a_handed_over_size_keeps_its_fallback_and_its_age() {
         let said = serde_json::to_string(&[Kept::of(&load(), known(HOUR / 2))]).unwrap();
         assert_eq!(later(&said, Duration::ZERO), known(HOUR / 2));
         assert_eq!(later(&said, HOUR / 2), known(HOUR));
     }
 
     #[test]
-    fn what_was_found_long_before_its_pool_came_is_where_the_search_begins() {
+    fn an_old_finding_is_where_a_new_search_begins() {
         let said = serde_json::to_string(&[Kept::of(&load(), known(HOUR / 2))]).unwrap();
         let late = later(&said, 2 * HOUR);
         assert_eq!((late.size, late.found), (32, false));
@@ -260,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_does_not_say_that_is_older_is_not_known() {
+    fn fields_that_an_older_version_leaves_out_are_unknown() {
         let said = r#"[{"protocol":"postgres","database":"shop","user":"app","size":32,"found":true}]"#;
         let known = later(said, Duration::ZERO);
         assert_eq!((known.size, known.found, known.before), (32, false, 32));

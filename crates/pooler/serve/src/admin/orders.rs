@@ -24,7 +24,7 @@ use super::{
     Admin, Inner, busy,
     guard::{self, Denied},
 };
-use crate::{config::FALLBACK, pools::RESP3, reload::one_line};
+use crate::{config::FALLBACK, pools::RESP3_SUFFIX, reload::one_line};
 
 /// How long an order waits for what it ordered, unless it says otherwise, and at most.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
@@ -291,7 +291,7 @@ impl Unclear {
 /// The database that is called so: of Redis, whatever its clients speak, by its number or by what `show pools` calls
 /// one of its pools.
 fn name_of(kind: Kind, called: &str) -> DatabaseName {
-    let number = called.strip_suffix(RESP3).filter(|_| kind == Kind::Redis);
+    let number = called.strip_suffix(RESP3_SUFFIX).filter(|_| kind == Kind::Redis);
     DatabaseName { protocol: kind.word(), database: number.unwrap_or(called).to_owned() }
 }
 

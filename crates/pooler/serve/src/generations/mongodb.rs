@@ -1,5 +1,5 @@
-//! What the protocol of MongoDB asks, through all configurations. A host has a number that it keeps for as long as this
-//! process lives, whatever configuration comes: cursors, transactions and what is known of a host hang on it.
+//! [`Directory`] of MongoDB's sessions, across configurations. A host keeps its number for the life of the process:
+//! cursors, transactions and the host's description refer to it.
 
 use std::{
     sync::{Arc, MutexGuard, PoisonError},
@@ -12,7 +12,7 @@ use seam::{Encryption, Origin, PoolId};
 use super::Generations;
 use crate::pools::{Pools, redis::reason};
 
-/// The names of hosts, in the order in which they were first heard of: the place is the number.
+/// The names of hosts; a host's number is its index.
 pub(super) type Hosts = Vec<Arc<str>>;
 
 impl Generations {
@@ -104,7 +104,7 @@ impl Directory for Generations {
     }
 
     fn max_pinned(&self, pool: PoolId) -> u32 {
-        // A pool that is forgotten just now has another in its place when it is asked for a server.
+        // The client of a pool that has just been forgotten gets another pool before it asks for a server.
         self.look_at(pool, Pools::mongodb_max_pinned).unwrap_or(u32::MAX)
     }
 

@@ -1,5 +1,5 @@
-//! What of each limit is left to other processes: to those before this one, which let their clients finish, and to the
-//! one after it. Moves no client and speaks with nobody.
+//! How processes of one configuration divide each limit: what is left to the predecessors, whose clients finish, and to
+//! the successor. Sends nothing itself.
 
 use std::{
     collections::HashMap,
@@ -8,9 +8,9 @@ use std::{
 
 use driver::{CapUsage, Handle};
 
-use super::{Word, meeting};
+use super::{Report, meeting};
 
-/// So much under each limit, by its name.
+/// Servers under each limit, by the limit's name.
 pub type Held = HashMap<String, u32>;
 
 pub struct Limits {
@@ -21,16 +21,16 @@ pub struct Limits {
 
 #[derive(Default)]
 struct Left {
-    /// To each process before this one that has not ended, as it says; by its number.
-    before: HashMap<usize, Word>,
+    /// The last report of each predecessor that has not ended, by its number.
+    before: HashMap<usize, Report>,
     after: Held,
 }
 
 impl Limits {
-    /// Leaves all processes before this one what they hold, as the driver does from its start.
-    pub(super) fn new(handle: Handle, before: HashMap<usize, Word>) -> Self {
+    /// Leaves the predecessors what they hold, as the driver does from its start.
+    pub(super) fn new(handle: Handle, before: HashMap<usize, Report>) -> Self {
         let left = Left { before, after: Held::new() };
-        Self { handle, process: meeting::unguessable(), left: Mutex::new(left) }
+        Self { handle, process: meeting::random_number(), left: Mutex::new(left) }
     }
 
     fn change(&self, change: impl FnOnce(&mut Left)) {
@@ -47,68 +47,69 @@ impl Limits {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The process before this one that has this number, until it has ended.
+    /// A handle to the predecessor with this number.
     pub(super) fn before(self: &Arc<Self>, number: usize) -> Before {
         Before { limits: Arc::clone(self), number }
     }
 
-    /// The process before this one that has this number holds so much now.
-    pub(super) fn hold(&self, number: usize, word: Word) {
-        self.change(|left| _ = left.before.insert(number, word));
+    /// Records a predecessor's report.
+    pub(super) fn hold(&self, number: usize, report: Report) {
+        self.change(|left| _ = left.before.insert(number, report));
     }
 
-    /// No process follows after all.
+    /// Takes back the successor's share.
     pub fn take_back(&self) {
         self.change(|left| left.after.clear());
     }
 
-    /// Leaves the process after this one its share of each limit, though this one still serves and gets clients.
-    pub(super) fn begin_to_share(&self) -> Word {
-        self.share_as_with(u64::MAX)
+    /// Leaves the successor its share of each limit, while this process still accepts clients. Returns what the
+    /// successor cannot have.
+    pub(super) fn begin_to_share(&self) -> Report {
+        self.share_with_clients(u64::MAX)
     }
 
-    /// Leaves the process after this one its share of each limit. Returns what that one cannot have.
-    pub(super) fn share(&self) -> Word {
-        self.share_as_with(self.handle.pools(None).iter().map(|pool| pool.clients).sum())
+    /// Leaves the successor its share of each limit. Returns what the successor cannot have.
+    pub(super) fn share(&self) -> Report {
+        self.share_with_clients(self.handle.pools(None).iter().map(|pool| pool.clients).sum())
     }
 
-    fn share_as_with(&self, clients: u64) -> Word {
+    fn share_with_clients(&self, clients: u64) -> Report {
         let limited = || self.handle.caps().into_iter().filter(|cap| cap.limit > 0);
-        let mut word = Word { process: self.process, ..Word::default() };
+        let mut report = Report { process: self.process, ..Report::default() };
         self.change(|left| {
             left.after.clear();
-            // A limit under which nothing was ever asked for here is not known here.
-            word.held = held_before(left.before.values());
+            // The driver knows only limits under which a server was once asked for.
+            report.held = held_before(left.before.values());
             for CapUsage { name, limit, .. } in limited() {
-                let rest = limit.saturating_sub(word.held.get(&name).copied().unwrap_or_default());
+                let rest = limit.saturating_sub(report.held.get(&name).copied().unwrap_or_default());
                 let own = share(rest, clients);
                 left.after.insert(name.clone(), rest - own.min(rest));
-                word.own.insert(name, own);
+                report.own.insert(name, own);
             }
         });
-        // No more than the share can be asked for from here on, so what is used beyond it can only become less.
+        // From here on no more than the share can be used, so what is used beyond it can only shrink.
         for CapUsage { name, used, .. } in limited() {
-            let own = word.own.entry(name.clone()).or_default();
+            let own = report.own.entry(name.clone()).or_default();
             *own = used.max(*own);
-            *word.held.entry(name).or_default() += *own;
+            *report.held.entry(name).or_default() += *own;
         }
-        word
+        report
     }
 }
 
-/// One of the processes before this one, until it has ended: when this is dropped, nothing is left to it any more.
+/// A predecessor that has not ended. When this is dropped, the predecessor's part of the limits is free.
 pub(super) struct Before {
     limits: Arc<Limits>,
     number: usize,
 }
 
 impl Before {
-    /// So much is held by it now.
-    pub(super) fn holds(&self, word: Word) {
-        self.limits.hold(self.number, word);
+    /// Records the predecessor's next report.
+    pub(super) fn update(&self, report: Report) {
+        self.limits.hold(self.number, report);
     }
 
-    /// It has ended. Returns how many others have not.
+    /// Removes a predecessor that has ended. Returns how many others have not.
     pub(super) fn end(self) -> usize {
         self.remove()
     }
@@ -129,24 +130,23 @@ impl Drop for Before {
     }
 }
 
-/// What all processes before this one hold.
-///
-/// It is the sum of what each has. When one gives something up, another one may take part of that, and this process
-/// hears of the two in any order. So it is not less than what any of them says of itself and those before it.
-pub(super) fn held_before<'a>(words: impl Iterator<Item = &'a Word> + Clone) -> Held {
+/// Servers that all predecessors hold under each limit: the sum of their own. When one predecessor releases a server and
+/// another takes the place, their reports come in any order. So the result is at least what any of them reports of itself
+/// and its own predecessors.
+pub(super) fn held_before<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> Held {
     let mut all = Held::new();
-    for (name, own) in words.clone().flat_map(|word| &word.own) {
+    for (name, own) in reports.clone().flat_map(|report| &report.own) {
         *all.entry(name.clone()).or_default() += own;
     }
-    for (name, held) in words.flat_map(|word| &word.held) {
+    for (name, held) in reports.flat_map(|report| &report.held) {
         let sum = all.entry(name.clone()).or_default();
         *sum = (*sum).max(*held);
     }
     all
 }
 
-/// What the old process keeps of a limit: half at most, and not more than it has clients. One at least, as long as it
-/// has any.
+/// The predecessor's share of a limit: at most half of it, and at most one server per client; at least one while it has
+/// clients.
 fn share(limit: u32, clients: u64) -> u32 {
     if clients == 0 {
         return 0;
@@ -159,25 +159,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_old_process_keeps_half_at_most_and_no_more_than_it_has_clients() {
+    fn the_predecessor_keeps_at_most_half_and_one_server_per_client() {
         assert_eq!([share(20, 1000), share(20, 3), share(20, 0), share(1, 5), share(3, 5)], [10, 3, 0, 1, 1]);
     }
 
-    fn word(held: u32, own: u32) -> Word {
+    fn report(held: u32, own: u32) -> Report {
         let of = |value| Held::from([("all".to_owned(), value)]);
-        Word { held: of(held), own: of(own), ..Word::default() }
+        Report { held: of(held), own: of(own), ..Report::default() }
     }
 
-    fn sum(words: &[Word]) -> u32 {
-        held_before(words.iter())["all"]
+    fn sum(reports: &[Report]) -> u32 {
+        held_before(reports.iter())["all"]
     }
 
     #[test]
-    fn what_one_gives_up_is_not_free_before_the_next_one_has_said_what_it_takes_of_it() {
-        assert_eq!(sum(&[word(8, 8), word(10, 2)]), 10);
-        assert_eq!(sum(&[word(4, 4), word(10, 2)]), 10, "the second may take two of the four");
-        assert_eq!(sum(&[word(4, 4), word(8, 4)]), 8);
-        assert_eq!(sum(&[word(4, 4)]), 4, "the second has ended");
-        assert_eq!(sum(&[word(8, 4)]), 8, "the first has ended, and the second does not know yet");
+    fn a_released_server_is_not_free_before_the_next_process_has_reported() {
+        assert_eq!(sum(&[report(8, 8), report(10, 2)]), 10);
+        assert_eq!(sum(&[report(4, 4), report(10, 2)]), 10, "the second may take two of the four");
+        assert_eq!(sum(&[report(4, 4), report(8, 4)]), 8);
+        assert_eq!(sum(&[report(4, 4)]), 4, "the second has ended");
+        assert_eq!(sum(&[report(8, 4)]), 8, "the first has ended, and the second does not know yet");
     }
 }

@@ -1,11 +1,11 @@
-//! Where two processes of one configuration meet: at a Unix socket in the abstract namespace, named after the user and
-//! the first listener.
+//! The sockets at which processes of one configuration meet: Unix sockets in the abstract namespace, named after the user
+//! and the first listener.
 //!
-//! Every user of the machine may bind such a name. So a process whose name is taken adds something that cannot be
-//! guessed, and one that looks for it tries all names that begin so, and speaks to none that is another user's.
+//! Every user of the machine may bind such a name. So a process whose name is taken appends a random suffix, and a
+//! process that looks for it tries all names with this prefix, and talks only to processes of its own user.
 //!
-//! Each process has a second name, made up as well, for others that want to know what it holds. It keeps that one to
-//! its end.
+//! Each process has a second name, with a random suffix too, at which it reports what it holds. It keeps that name to its
+//! end.
 
 use std::{
     collections::{BTreeSet, hash_map::RandomState},
@@ -24,19 +24,17 @@ use rustix::{
 
 use crate::config::{Config, Endpoint};
 
-/// Bytes of a name without what cannot be guessed; the kernel takes 107 with it.
-const MAX_PLAIN: usize = 100;
-/// Names that are tried by a process that looks for another: a stranger can bind as many as it may have descriptors.
-const MAX_TRIED: usize = 65_536;
-/// Characters of what cannot be guessed, behind a dot: hexadecimal digits, or for a second name a letter and such
-/// digits.
-const MADE_UP: usize = 6;
-/// Begins what is made up for a second name. It is no hexadecimal digit.
-const TELLER: char = 't';
-/// How often a process makes up another name.
-const MAX_MADE_UP: u32 = 4;
+/// Length of a name without its suffix in bytes; the kernel's limit is 107 with it.
+const MAX_PLAIN_BYTES: usize = 100;
+/// Names that a process tries. Another user can bind as many as it may have descriptors.
+const MAX_TRIED_NAMES: usize = 65_536;
+/// Characters of a random suffix, after a dot: hexadecimal digits, or [`REPORTER_PREFIX`] and hexadecimal digits.
+const SUFFIX_LENGTH: usize = 6;
+/// First character of the suffix of a socket for reports; not a hexadecimal digit.
+const REPORTER_PREFIX: char = 't';
+/// Suffixes that a process tries for a free name.
+const MAX_SUFFIXES: u32 = 4;
 
-/// Where processes of a configuration meet.
 pub(super) struct Meeting {
     plain: String,
 }
@@ -51,24 +49,24 @@ impl Meeting {
         Some(Self::named(format!("poolhouse.{}.{listen}", rustix::process::getuid().as_raw())))
     }
 
-    /// The end of a path tells more than its beginning.
+    /// Keeps the end of a name that is too long: the end of a path distinguishes more than its beginning.
     fn named(mut name: String) -> Self {
-        let mut cut = name.len().saturating_sub(MAX_PLAIN);
+        let mut cut = name.len().saturating_sub(MAX_PLAIN_BYTES);
         while !name.is_char_boundary(cut) {
             cut += 1;
         }
         Self { plain: name.split_off(cut) }
     }
 
-    /// Waits there from now on.
+    /// Binds the first name at which successors look for this process.
     pub(super) fn bind(&self) -> io::Result<UnixListener> {
         let mut bound = bind(&self.plain);
-        for _ in 0..MAX_MADE_UP {
+        for _ in 0..MAX_SUFFIXES {
             if !matches!(&bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse) {
                 return bound;
             }
-            let beside = format!("{}.{}", self.plain, digits(MADE_UP));
-            // The process before, or another user of this machine.
+            let beside = format!("{}.{}", self.plain, digits(SUFFIX_LENGTH));
+            // The name belongs to a predecessor, or to another user.
             let reason = "another process waits where those of this configuration meet, so this one waits beside it";
             tracing::info!(name = self.plain, beside, "{reason}");
             bound = bind(&beside);
@@ -76,26 +74,27 @@ impl Meeting {
         bound
     }
 
-    /// Waits under a second name from now on.
-    pub(super) fn bind_teller(&self) -> io::Result<UnixListener> {
-        let name = || format!("{}.{TELLER}{}", self.plain, digits(MADE_UP - 1));
-        let mut tries = (0..MAX_MADE_UP).map(|_| bind(&name()));
+    /// Binds a name for reports.
+    pub(super) fn bind_reporter(&self) -> io::Result<UnixListener> {
+        let name = || format!("{}.{REPORTER_PREFIX}{}", self.plain, digits(SUFFIX_LENGTH - 1));
+        let mut tries = (0..MAX_SUFFIXES).map(|_| bind(&name()));
         tries.find(Result::is_ok).unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))
     }
 
-    /// Connections to all processes of this user that have a second name.
-    pub(super) fn find_tellers(&self) -> Vec<UnixStream> {
-        // Each name is there once more for each connection to it.
+    /// Connections to the sockets for reports of all processes of this user.
+    pub(super) fn find_reporters(&self) -> Vec<UnixStream> {
+        // The kernel lists a name once more for each connection to it.
         let listed = bound_names();
-        let names: BTreeSet<_> = self.listed(&listed, |made_up| made_up.starts_with(TELLER)).take(MAX_TRIED).collect();
+        let names: BTreeSet<_> =
+            self.listed(&listed, |made_up| made_up.starts_with(REPORTER_PREFIX)).take(MAX_TRIED_NAMES).collect();
         let streams = names.into_iter().filter_map(|name| try_connect(name).ok().flatten());
         streams.filter(|stream| is_ours(stream).unwrap_or(false)).collect()
     }
 
-    /// Connections to the processes of this user that wait there, one after the other.
+    /// Connections to the processes of this user that wait for a successor, one after the other.
     pub(super) fn find(&self) -> impl Iterator<Item = io::Result<UnixStream>> {
         let listed = bound_names();
-        let others = self.listed(&listed, |made_up| !made_up.starts_with(TELLER)).take(MAX_TRIED);
+        let others = self.listed(&listed, |made_up| !made_up.starts_with(REPORTER_PREFIX)).take(MAX_TRIED_NAMES);
         let mut names = vec![self.plain.clone()];
         names.extend(others.map(str::to_owned));
         let ours = |name: String| match try_connect(&name)? {
@@ -105,13 +104,13 @@ impl Meeting {
         names.into_iter().filter_map(move |name| ours(name).transpose())
     }
 
-    /// The names in the kernel's list of Unix sockets that are this one's, with what was made up behind them. What else
-    /// begins so may belong to another configuration, as /run/pool.sock beside /run/pool.
+    /// The names in the kernel's list of Unix sockets that are this one with a random suffix. Other names with this prefix
+    /// may belong to another configuration, as /run/pool.sock beside /run/pool.
     fn listed<'a>(&'a self, list: &'a str, is_meant: fn(&str) -> bool) -> impl Iterator<Item = &'a str> {
         let name = |line: &'a str| line.split_once(" @").map(|(_, name)| name);
         let is_made_up = move |rest: &str| {
-            let digits = rest.strip_prefix(TELLER).unwrap_or(rest);
-            rest.len() == MADE_UP && digits.bytes().all(|b| b.is_ascii_hexdigit()) && is_meant(rest)
+            let digits = rest.strip_prefix(REPORTER_PREFIX).unwrap_or(rest);
+            rest.len() == SUFFIX_LENGTH && digits.bytes().all(|b| b.is_ascii_hexdigit()) && is_meant(rest)
         };
         let behind = |name: &'a str| name.strip_prefix(&self.plain)?.strip_prefix('.');
         list.lines().filter_map(name).filter(move |name| behind(name).is_some_and(is_made_up))
@@ -123,14 +122,14 @@ fn bound_names() -> String {
     std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default()
 }
 
-/// A number that cannot be guessed.
-pub(super) fn unguessable() -> u64 {
+/// A random number that other users cannot guess.
+pub(super) fn random_number() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// This number of hexadecimal digits that cannot be guessed.
+/// Random hexadecimal digits.
 fn digits(count: usize) -> String {
-    format!("{:016x}", unguessable()).split_off(16 - count)
+    format!("{:016x}", random_number()).split_off(16 - count)
 }
 
 fn bind(name: &str) -> io::Result<UnixListener> {
@@ -180,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn each_process_that_tells_is_found_once_and_not_taken_for_one_to_take_over_from() {
+    fn a_process_that_reports_is_found_once_and_not_asked_for_its_sockets() {
         let meeting = meeting("tellers");
-        let tellers = [meeting.bind_teller().unwrap(), meeting.bind_teller().unwrap()];
-        let found = meeting.find_tellers();
+        let reporters = [meeting.bind_reporter().unwrap(), meeting.bind_reporter().unwrap()];
+        let found = meeting.find_reporters();
         assert_eq!(found.len(), 2);
-        let _accepted: Vec<_> = tellers.iter().map(|teller| teller.accept().unwrap()).collect();
-        assert_eq!(meeting.find_tellers().len(), 2);
+        let _accepted: Vec<_> = reporters.iter().map(|reporter| reporter.accept().unwrap()).collect();
+        assert_eq!(meeting.find_reporters().len(), 2);
         assert!(meeting.find().next().is_none());
     }
 
@@ -211,8 +210,8 @@ mod tests {
                     0: 00000002 00000000 00010000 0001 01 13 /run/x @poolhouse\n\
                     0: 00000002 00000000 00010000 0001 01 14\n";
         let listed = |is_meant| meeting.listed(list, is_meant).collect::<Vec<_>>();
-        assert_eq!(listed(|made_up| !made_up.starts_with(TELLER)), ["poolhouse.7.127.0.0.1:643.12ab34"]);
-        assert_eq!(listed(|made_up| made_up.starts_with(TELLER)), ["poolhouse.7.127.0.0.1:643.t2ab34"]);
-        assert_eq!(Meeting::named("\u{e4}".repeat(80)).plain.len(), MAX_PLAIN);
+        assert_eq!(listed(|made_up| !made_up.starts_with(REPORTER_PREFIX)), ["poolhouse.7.127.0.0.1:643.12ab34"]);
+        assert_eq!(listed(|made_up| made_up.starts_with(REPORTER_PREFIX)), ["poolhouse.7.127.0.0.1:643.t2ab34"]);
+        assert_eq!(Meeting::named("\u{e4}".repeat(80)).plain.len(), MAX_PLAIN_BYTES);
     }
 }

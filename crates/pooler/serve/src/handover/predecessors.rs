@@ -1,5 +1,5 @@
-//! Those before this one: finds out which processes of the configuration still have clients though they listen no
-//! longer, and keeps to what each leaves of the limits until it has ended. It need not have taken over from them.
+//! The predecessors: processes of the configuration that no longer listen, but still have clients. This process leaves
+//! them what they hold of each limit until they have ended. It need not have taken over from them.
 
 use std::sync::Arc;
 
@@ -10,87 +10,86 @@ use super::{
     *,
 };
 
-/// How long a process may take to say for the first time what it holds.
-const FIRST_WORD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a predecessor may take for its first report.
+const FIRST_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The number of the process that this one takes over from. Others have higher ones.
+/// The number of the predecessor that this process takes over from. Others have higher numbers.
 pub(super) const TAKEN_OVER_FROM: usize = 0;
 
-/// A process that says what it holds.
 pub struct Predecessor {
     pub(super) number: usize,
     pub(super) stream: UnixStream,
     pub(super) lines: Lines,
-    pub(super) word: Word,
+    pub(super) report: Report,
 }
 
 pub struct Predecessors {
-    /// Without the one that this process takes over from.
+    /// All but the one that this process takes over from.
     others: Vec<Predecessor>,
-    /// What each holds, by its number.
-    words: HashMap<usize, Word>,
+    /// The last report of each, by its number.
+    reports: HashMap<usize, Report>,
 }
 
 impl Predecessors {
-    /// Asks all that can be found. To be called when the sockets are here that clients come by: a process that had them
-    /// before has said by then that it serves no longer.
+    /// Finds all predecessors and reads their first reports. To be called once this process has the listening sockets:
+    /// a process that had them before reports by then.
     pub fn find(config: &Config, taken_over_from: Option<&Predecessor>) -> Self {
-        let streams = Meeting::of(config).map(|meeting| meeting.find_tellers()).unwrap_or_default();
+        let streams = Meeting::of(config).map(|meeting| meeting.find_reporters()).unwrap_or_default();
         let numbered = streams.into_iter().zip(TAKEN_OVER_FROM + 1..);
         let mut others: Vec<_> =
-            numbered.filter_map(|(stream, number)| first_word(stream, number).ok().flatten()).collect();
-        // It says the same twice if it began to end when it had given its sockets.
-        let giver = taken_over_from.map_or(0, |giver| giver.word.process);
-        others.retain(|other| giver == 0 || other.word.process != giver);
-        let words = others.iter().chain(taken_over_from).map(|one| (one.number, one.word.clone())).collect();
-        Self { others, words }
+            numbered.filter_map(|(stream, number)| first_report(stream, number).ok().flatten()).collect();
+        // A process that began to end after it gave its sockets reports at both of its sockets.
+        let giver = taken_over_from.map_or(0, |giver| giver.report.process);
+        others.retain(|other| giver == 0 || other.report.process != giver);
+        let reports = others.iter().chain(taken_over_from).map(|one| (one.number, one.report.clone())).collect();
+        Self { others, reports }
     }
 
     pub fn held(&self) -> Held {
-        held_before(self.words.values())
+        held_before(self.reports.values())
     }
 
-    /// Leaves each what it holds.
+    /// The limits without what the predecessors hold.
     pub fn limits(&self, handle: Handle) -> Limits {
-        Limits::new(handle, self.words.clone())
+        Limits::new(handle, self.reports.clone())
     }
 
-    /// Goes on leaving each what it holds until it has ended, which a thread watches.
+    /// Follows the reports of each predecessor until it has ended, on a thread each.
     ///
     /// # Errors
-    /// When the system gives no thread.
-    pub fn keep_to(self, limits: &Arc<Limits>) -> io::Result<()> {
-        let kept_to = self.others.into_iter().map(|predecessor| {
+    /// When a thread cannot be started.
+    pub fn follow(self, limits: &Arc<Limits>) -> io::Result<()> {
+        let followed = self.others.into_iter().map(|predecessor| {
             let pid = pid(&predecessor.stream);
             tracing::info!(pid, "a process of this configuration still has clients: limits hold for both together");
-            predecessor.keep_to(limits)
+            predecessor.follow(limits)
         });
-        kept_to.fold(Ok(()), Result::and)
+        followed.fold(Ok(()), Result::and)
     }
 }
 
-/// `None`: it serves clients, or is ending just now.
-fn first_word(stream: UnixStream, number: usize) -> io::Result<Option<Predecessor>> {
-    stream.set_read_timeout(Some(FIRST_WORD_TIMEOUT))?;
+/// `None` if the process serves clients, or has just ended.
+fn first_report(stream: UnixStream, number: usize) -> io::Result<Option<Predecessor>> {
+    stream.set_read_timeout(Some(FIRST_REPORT_TIMEOUT))?;
     let mut lines = Lines::of(&stream)?;
-    let word = match lines.next() {
-        Ok(word) => word,
+    let report = match lines.next() {
+        Ok(report) => report,
         Err(error) if is_end(&error) => return Ok(None),
-        // It is there and says nothing, so it may hold anything.
+        // A process that reports nothing may hold any number of servers.
         Err(error) => {
             let pid = pid(&stream);
             let reason = "a process of this configuration does not say what it holds: limits may be exceeded until it \
                           does or ends";
             tracing::warn!(%error, pid, "{reason}");
-            Word::default()
+            Report::default()
         }
     };
-    Ok(Some(Predecessor { number, stream, lines, word }))
+    Ok(Some(Predecessor { number, stream, lines, report }))
 }
 
 impl Predecessor {
-    /// Goes on leaving it what it holds until it has ended.
-    pub(super) fn keep_to(self, limits: &Arc<Limits>) -> io::Result<()> {
+    /// Follows the predecessor's reports until it has ended.
+    pub(super) fn follow(self, limits: &Arc<Limits>) -> io::Result<()> {
         let before = limits.before(self.number);
         self.stream.set_read_timeout(None)?;
         let watch = move || follow(self.lines, before);
@@ -99,11 +98,11 @@ impl Predecessor {
     }
 }
 
-/// One that is stopped, or says what is not understood, holds what it held.
+/// A predecessor that is stopped, or sends what is not understood, keeps what it held.
 fn follow(mut lines: Lines, before: Before) {
     loop {
         match lines.next() {
-            Ok(word) => before.holds(word),
+            Ok(report) => before.update(report),
             Err(error) if is_end(&error) => break,
             Err(error) => tracing::debug!(%error, "a process before this one"),
         }
@@ -114,7 +113,7 @@ fn follow(mut lines: Lines, before: Before) {
     }
 }
 
-/// Whether the other process has ended, and does not only say nothing, or what is not understood.
+/// Whether an error means that the other process has ended, rather than that it is silent or not understood.
 pub(super) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, Other, TimedOut, WouldBlock};
     !matches!(error.kind(), InvalidData | Other | TimedOut | WouldBlock)

@@ -1,19 +1,18 @@
-//! What tells the pools of a process apart.
+//! The identity of a pool: clients with equal keys share servers.
 
 use std::{fmt, sync::Arc};
 
 use redis_session::Version;
 use upstream::Kind;
 
-/// What stands behind the number of a database of Redis, in the label of the pool of its clients that speak RESP3.
-pub const RESP3: &str = "/resp3";
+/// Suffix in the label of a pool of Redis whose clients speak RESP3.
+pub const RESP3_SUFFIX: &str = "/resp3";
 
-/// The clients that share servers, by what these have in common.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Key {
     /// Clients of a database of PostgreSQL.
     Postgres {
-        /// What they call it: not the configured name when that is `*`.
+        /// The name that clients use, also where the configured one is `*`.
         database: Arc<str>,
         /// The user that its servers log in as.
         user: Arc<str>,
@@ -21,7 +20,6 @@ pub enum Key {
     /// Clients of a logical database of Redis.
     Redis {
         database: u32,
-        /// What its servers speak.
         version: Version,
         /// The user that its servers log in as; empty if they do not log in.
         user: Arc<str>,
@@ -31,10 +29,10 @@ pub enum Key {
         host: Arc<str>,
         /// The user that its servers log in as; empty if they do not log in.
         user: Arc<str>,
-        /// No clients: it is asked what it is.
+        /// The pool has no clients: its one server monitors the host.
         monitors: bool,
     },
-    /// Nobody: the users of a database of PostgreSQL are looked up there.
+    /// No clients: its servers look up the users of a database of PostgreSQL.
     Lookups {
         /// The configured database.
         database: Arc<str>,
@@ -42,13 +40,13 @@ pub enum Key {
     },
 }
 
-/// Logical databases that Redis has unless it is configured otherwise.
-const USUAL_DATABASES: u32 = 16;
+/// Redis' default for `databases`.
+const DEFAULT_REDIS_DATABASES: u32 = 16;
 
 impl Key {
-    /// Whether a client may have made it up, whatever is configured.
+    /// Whether a client may have invented the database, whatever is configured.
     pub fn is_made_up(&self) -> bool {
-        matches!(self, Self::Redis { database, .. } if *database >= USUAL_DATABASES)
+        matches!(self, Self::Redis { database, .. } if *database >= DEFAULT_REDIS_DATABASES)
     }
 
     pub fn kind(&self) -> Kind {
@@ -69,7 +67,7 @@ impl Key {
         }
     }
 
-    /// The same for servers that log in as another user.
+    /// The key of the same pool whose servers log in as another user.
     pub fn with_user(mut self, other: Arc<str>) -> Self {
         match &mut self {
             Self::Postgres { user, .. }
@@ -80,7 +78,8 @@ impl Key {
         self
     }
 
-    /// The database, as orders of an operator call it, where that is not its label: whatever its clients speak.
+    /// The database's name in an operator's orders, if that is not its label. It covers the pools of all versions of
+    /// the protocol.
     pub fn ordered_as(&self) -> Option<String> {
         match self {
             Self::Redis { database, .. } => Some(database.to_string()),
@@ -88,12 +87,12 @@ impl Key {
         }
     }
 
-    /// The database, as metrics and logs call it.
+    /// The database's name in metrics and logs.
     pub fn label(&self) -> String {
         match self {
             Self::Postgres { database, .. } => database.to_string(),
             Self::Redis { database, version: Version::Resp2, .. } => database.to_string(),
-            Self::Redis { database, version: Version::Resp3, .. } => format!("{database}{RESP3}"),
+            Self::Redis { database, version: Version::Resp3, .. } => format!("{database}{RESP3_SUFFIX}"),
             Self::MongoDb { host, monitors: false, .. } => host.to_string(),
             Self::MongoDb { host, monitors: true, .. } => format!("{host}/monitor"),
             Self::Lookups { database, .. } => format!("{database}/auth_query"),
@@ -101,7 +100,7 @@ impl Key {
     }
 }
 
-/// What its caps are called: a number is no name of a database.
+/// The name of its caps. It says the protocol where the label is not a database's name.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

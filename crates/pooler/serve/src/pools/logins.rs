@@ -1,5 +1,4 @@
-//! What the protocol asks: who may log in, which pool serves him, and how Poolhouse logs in itself. Makes no
-//! connection.
+//! The answers to PostgreSQL's sessions: who may log in, which pool serves a client, and how Poolhouse itself logs in.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,14 +9,14 @@ use seam::{Origin, PoolId};
 use settings::Secret;
 use upstream::Kind;
 
-use super::{Key, Lookups, MAX_NAME, Pools};
+use super::{Key, Lookups, MAX_NAME_BYTES, Pools};
 use crate::{
     Password,
     config::{Mode, PoolSettings, Reset},
 };
 
-/// Most functions named in a line of the log.
-const MAX_SHOWN: usize = 10;
+/// Functions that a line of the log names.
+const MAX_LOGGED_FUNCTIONS: usize = 10;
 
 impl Directory for Pools {
     fn encryption(&self, listener: u16) -> Encryption {
@@ -28,7 +27,7 @@ impl Directory for Pools {
     }
 
     fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
-        if user.is_empty() || user.len() > MAX_NAME {
+        if user.is_empty() || user.len() > MAX_NAME_BYTES {
             return Err(Unknown::User);
         }
         if self.config.authenticates(Kind::Postgres) {
@@ -72,7 +71,7 @@ impl Directory for Pools {
 
     fn looks(&self, database: &str) -> Vec<Look> {
         let found = self.lookups(database).map(|lookups| lookups.known.looks()).unwrap_or_default();
-        // Where users are looked up, these are nearly all.
+        // If users are looked up, they are most of all users.
         if found.is_empty() { self.looks.clone() } else { found }
     }
 
@@ -100,9 +99,9 @@ impl Directory for Pools {
             tracing::info!(%database, %user, "nothing in this database can touch a session behind the text of a statement");
             return;
         }
-        let mut shown = suspicious.iter().take(MAX_SHOWN).cloned().collect::<Vec<_>>().join(", ");
-        if suspicious.len() > MAX_SHOWN {
-            shown.push_str(&format!(" and {} more (see /api/pools)", suspicious.len() - MAX_SHOWN));
+        let mut shown = suspicious.iter().take(MAX_LOGGED_FUNCTIONS).cloned().collect::<Vec<_>>().join(", ");
+        if suspicious.len() > MAX_LOGGED_FUNCTIONS {
+            shown.push_str(&format!(" and {} more (see /api/pools)", suspicious.len() - MAX_LOGGED_FUNCTIONS));
         }
         tracing::warn!(
             %database, %user, functions = %shown,
@@ -123,7 +122,7 @@ impl Directory for Pools {
                 password: auth.password.clone().or_else(own).map(text),
                 parameters: database.parameters.clone(),
                 encryption: upstream::encryption(&database.hosts, &database.tls),
-                // Nobody but Poolhouse itself asks there.
+                // Only Poolhouse itself runs statements there.
                 state: StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() },
                 ..ServerLogin::default()
             };

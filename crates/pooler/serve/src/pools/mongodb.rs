@@ -1,5 +1,5 @@
-//! What the protocol of MongoDB asks: who may log in, which pool serves him at which host, and how Poolhouse logs in
-//! itself.
+//! The answers to MongoDB's sessions: who may log in, which pool serves a client at which host, and how Poolhouse itself
+//! logs in.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,14 +11,14 @@ use upstream::Kind;
 
 use super::{Key, Pools, Unknown};
 
-/// Where MongoDB knows its users, unless a URL says otherwise.
-const ADMIN: &str = "admin";
+/// The default authentication database.
+const DEFAULT_AUTH_SOURCE: &str = "admin";
 
-/// For ever, as far as clients are concerned.
-const LONG: Duration = Duration::from_secs(24 * 3600);
+/// Stands for an `unavailable_wait_time` without an end.
+const UNBOUNDED_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 impl Pools {
-    /// The hosts of the upstream, as they are called in metrics.
+    /// The hosts of the upstream, by their names in metrics.
     fn host_names(&self, database: usize) -> impl Iterator<Item = String> {
         self.config.databases[database].hosts.addresses.iter().map(Address::to_string)
     }
@@ -27,7 +27,7 @@ impl Pools {
         self.host_names(database).position(|host| host == name)
     }
 
-    /// The pools of those who watch the hosts.
+    /// The pools of the hosts' monitors.
     pub(super) fn monitors(&self, database: usize) -> Vec<PoolId> {
         let user: Arc<str> = self.config.databases[database].user.as_deref().unwrap_or_default().into();
         let key = |host: String| Key::MongoDb { host: host.into(), user: Arc::clone(&user), monitors: true };
@@ -35,7 +35,8 @@ impl Pools {
     }
 }
 
-/// What [`Directory`](mongodb_session::Directory) asks, of one configuration: hosts have names here.
+/// The methods of [`Directory`](mongodb_session::Directory) for one configuration, in which hosts have names instead of
+/// numbers.
 impl Pools {
     pub(crate) fn mongodb_welcome(&self, origin: Origin) -> Welcome {
         if self.config.authenticates(Kind::MongoDb) {
@@ -63,7 +64,8 @@ impl Pools {
         options.replica_set.as_deref().map(Arc::from)
     }
 
-    /// A single host without the name of a set, and one that is meant whatever its set is, stand for themselves.
+    /// Whether the URL lists a set's members. A single host without `replicaSet`, or with `directConnection`, is used
+    /// alone.
     pub(crate) fn mongodb_lists_members(&self) -> bool {
         self.mongodb.map(|index| &self.config.databases[index]).is_some_and(|database| {
             let several = database.mongo.replica_set.is_some() || database.hosts.addresses.len() > 1;
@@ -83,7 +85,7 @@ impl Pools {
 
     pub(crate) fn mongodb_patience(&self) -> Duration {
         let config = self.mongodb.map(|index| &self.config.databases[index].pool.config);
-        config.and_then(|config| config.unavailable_wait_time).unwrap_or(LONG)
+        config.and_then(|config| config.unavailable_wait_time).unwrap_or(UNBOUNDED_WAIT)
     }
 
     pub(crate) fn mongodb_route(&self, user: &str, host: &str) -> Result<PoolId, Unknown> {
@@ -104,7 +106,7 @@ impl Pools {
         database.pool.max_pinned(self.room(database, entry.key.user()))
     }
 
-    /// The name of the host, and the login there but for the host's number.
+    /// The host's name, and the login there without the host's number.
     pub(crate) fn mongodb_login(&self, pool: PoolId) -> (Arc<str>, ServerLogin) {
         let (entry, database) = self.entry(pool);
         let Key::MongoDb { host, user, monitors } = entry.key else {
@@ -112,7 +114,8 @@ impl Pools {
         };
         let text = |secret: Secret| Arc::clone(secret.reveal());
         let password = self.server_password(entry.database, &user).map(text);
-        let source = database.mongo.auth_source.as_deref().or(database.database.as_deref()).unwrap_or(ADMIN);
+        let source =
+            database.mongo.auth_source.as_deref().or(database.database.as_deref()).unwrap_or(DEFAULT_AUTH_SOURCE);
         let login = ServerLogin {
             host: usize::MAX,
             monitors,

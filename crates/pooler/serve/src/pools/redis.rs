@@ -1,4 +1,4 @@
-//! What the protocol of Redis asks: who may log in, which pool serves him, and how Poolhouse logs in itself.
+//! The answers to Redis' sessions: who may log in, which pool serves a client, and how Poolhouse itself logs in.
 
 use std::{sync::Arc, time::Instant};
 
@@ -31,7 +31,7 @@ impl Directory for Pools {
 
     fn is_password(&self, user: &str, password: &[u8]) -> bool {
         let known = self.user(user).and_then(|user| user.password.as_ref()?.plain());
-        // A user who does not exist is compared, too, with what nobody can have said.
+        // The password of an unknown user is compared, too, with a byte that no client can send here.
         let stored = known.map_or(&b"\0"[..], |secret| secret.reveal().as_bytes());
         bool::from(stored.ct_eq(password)) && known.is_some()
     }
@@ -62,7 +62,7 @@ impl Directory for Pools {
             unreachable!("a server of Redis belongs to a pool of Redis")
         };
         let text = |secret: Secret| Arc::clone(secret.reveal());
-        // A server older than ACLs knows no name for the one user that it has.
+        // A server older than ACLs does not accept a user's name.
         let named = Some(&user).filter(|user| !user.is_empty() && &***user != DEFAULT_USER);
         ServerLogin {
             tls: upstream::uses_tls(&database.hosts, &database.tls),
@@ -80,7 +80,7 @@ impl Directory for Pools {
 }
 
 impl Pools {
-    /// [`Directory::route`], with what may be wrong for its own sake.
+    /// [`Directory::route`] with a typed error.
     pub(crate) fn redis_route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, Unknown> {
         let index = self.redis.ok_or_else(|| Unknown::Forbidden("no Redis is configured any more".to_owned()))?;
         let of_servers = self.config.databases[index].user.as_deref().unwrap_or(user).into();
@@ -88,7 +88,7 @@ impl Pools {
     }
 }
 
-/// Why there is no pool, for people.
+/// Why there is no pool, as a text for the client.
 pub fn reason(unknown: Unknown) -> String {
     match unknown {
         Unknown::Forbidden(why) | Unknown::Full(why) => why,

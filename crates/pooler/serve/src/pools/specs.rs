@@ -1,4 +1,4 @@
-//! What the driver asks: where the servers of a pool are, and its rules and limits. Knows no password.
+//! The driver's view of a pool: the addresses of its servers, its settings and limits. Knows no password.
 
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use super::{Entry, Key, Pools};
 use crate::config::{AuthQuery, Database, FALLBACK, PoolSettings};
 
 impl Pools {
-    /// What the driver must know of a pool.
     pub fn spec(&self, pool: PoolId) -> PoolSpec {
         let (entry, database) = self.entry(pool);
         if let Some(lookups) =
@@ -23,11 +22,11 @@ impl Pools {
         if let Key::MongoDb { host, monitors, .. } = &entry.key {
             return self.mongodb_spec(&entry, database, host, *monitors);
         }
-        // Clients may make its name up, or the database alone knows its user.
+        // A client may have invented the database's name, or only the database knows the user.
         let has_no_named_user = database.user.is_none() && self.user(entry.key.user()).is_none();
         let of_postgres = entry.key.kind() == Kind::Postgres;
         let on_proof = database.name == FALLBACK || (of_postgres && has_no_named_user);
-        let goes = (of_postgres && on_proof) || entry.key.is_made_up();
+        let may_be_forgotten = (of_postgres && on_proof) || entry.key.is_made_up();
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
@@ -39,18 +38,18 @@ impl Pools {
             caps: self.caps(&entry, database),
             sizes: self.sizes(&entry, database),
             timeouts: settings.timeouts,
-            unused_after: settings.pool_idle_time.filter(|_| goes),
+            unused_after: settings.pool_idle_time.filter(|_| may_be_forgotten),
             revision: 0,
         }
     }
 
-    /// After how long without use a pool is forgotten whose database or user is configured no more.
+    /// How long a pool must be unused to be forgotten, once its database or user is no longer configured.
     pub fn idle_time(&self, pool: PoolId) -> Option<Duration> {
         self.entry(pool).1.pool.pool_idle_time
     }
 
-    /// Pools whose login is known: of databases with a user of their own, and of users who are to have a `min_size`
-    /// of their own. What depends on a client's login starts with that.
+    /// Pools with a `min_size` whose login is known at the start: databases with a configured user, and users with a
+    /// `min_size` of their own. Other pools start with the first client.
     pub fn at_start(&self) -> Vec<PoolId> {
         let mut pools: Vec<PoolId> = self.mongodb.into_iter().flat_map(|index| self.monitors(index)).collect();
         for (index, database) in self.config.databases.iter().enumerate().filter(|(_, d)| d.name != FALLBACK) {
@@ -69,8 +68,8 @@ impl Pools {
         pools
     }
 
-    /// The database that a pool's clients count for. Each name that `*` serves is one of its own; those of Redis and of
-    /// MongoDB have one for all.
+    /// The database whose client limits apply to a pool's clients. Each name under `*` is a database of its own; Redis
+    /// and MongoDB have one each.
     pub fn tenant(&self, pool: PoolId) -> Option<Tenant> {
         let (Entry { key, .. }, _) = self.entry(pool);
         let name = match &key {
@@ -81,7 +80,7 @@ impl Pools {
         Some(Tenant::Database { protocol: key.kind().word(), name: name.into() })
     }
 
-    /// How many clients a database or a user may have, if that is limited.
+    /// The client limits of a database or a user, if there are any.
     pub fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
         match tenant {
             Tenant::Database { protocol, name } => {
@@ -98,7 +97,7 @@ impl Pools {
 }
 
 impl Pools {
-    /// The database's settings under the rules of the user.
+    /// The database's settings, overridden by the user's.
     pub(super) fn settings(&self, database: &Database, user: &str) -> PoolSettings {
         let mut settings = database.pool.clone();
         if let Some(user) = self.user(user) {
@@ -107,7 +106,7 @@ impl Pools {
             settings.auto.on &= user.max_size.is_none();
             let min_size = user.min_size.unwrap_or(settings.config.min_size);
             if settings.auto.on {
-                // What it begins with holds what is always kept.
+                // The first size is at least `min_size`.
                 settings.config.max_size = settings.config.max_size.max(min_size).min(settings.most_servers());
             }
             settings.config.min_size = min_size.min(settings.config.effective_max_size());
@@ -122,7 +121,7 @@ impl Pools {
         settings
     }
 
-    /// Between which sizes a pool is tuned, if it is.
+    /// The range of sizes within which a pool is tuned, if it is.
     pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
         let (entry, database) = self.entry(pool);
         match entry.key {
@@ -131,7 +130,7 @@ impl Pools {
         }
     }
 
-    /// Whether any pool could be tuned.
+    /// Whether any pool is tuned.
     pub fn tunes(&self) -> bool {
         self.config.databases.iter().any(|database| database.pool.auto.on)
     }
@@ -141,13 +140,13 @@ impl Pools {
         self.settings(database, user).tuning(self.room(database, user))
     }
 
-    /// The least of the limits that a pool's servers share with those of others; 0: there is none.
+    /// The smallest limit that a pool's servers share with those of other pools; 0 if there is none.
     pub(super) fn room(&self, database: &Database, user: &str) -> u32 {
         let limits = [
             self.config.limits.max_server_connections,
             database.max_connections,
             database.max_user_connections,
-            self.of_user(user),
+            self.max_user_connections(user),
         ];
         limits.into_iter().filter(|limit| *limit > 0).min().unwrap_or(0)
     }
@@ -156,13 +155,13 @@ impl Pools {
         self.sizes_to_try(entry, database).map(|limits| (limits.least, limits.most))
     }
 
-    /// Servers of a user over all databases.
-    fn of_user(&self, user: &str) -> u32 {
+    /// The limit of a user's servers over all databases; 0 if there is none.
+    fn max_user_connections(&self, user: &str) -> u32 {
         let own = self.user(user).and_then(|user| user.max_user_connections);
         own.unwrap_or(self.config.limits.max_user_connections)
     }
 
-    /// The pool of one host of MongoDB. Whoever watches it does not count towards the limits of its clients.
+    /// The pool of one host of MongoDB. Its monitor does not count towards the limits of database and user.
     fn mongodb_spec(&self, entry: &Entry, database: &Database, host: &str, monitors: bool) -> PoolSpec {
         let mut settings = self.settings(database, entry.key.user());
         let mut caps = self.caps(entry, database);
@@ -189,7 +188,7 @@ impl Pools {
         }
     }
 
-    /// The pool in which users are looked up: small, outside the limits of database and user, inside the process's.
+    /// The pool that looks up users. It is small, and counts towards the process's limit only.
     fn lookup_spec(&self, entry: &Entry, database: &Database, auth: &AuthQuery) -> PoolSpec {
         let mut config = database.pool.config.clone();
         config.max_size = auth.pool_size;
@@ -215,9 +214,8 @@ impl Pools {
     fn caps(&self, entry: &Entry, database: &Database) -> Vec<(String, u32)> {
         let limits = &self.config.limits;
         let (name, user) = (entry.key.to_string(), entry.key.user());
-        let of_user = self.of_user(user);
-        // The last one is the pool's own, so its size belongs there, too: what is a cap can be shared with another
-        // process.
+        let max_user_connections = self.max_user_connections(user);
+        // The last cap is the pool's own. It includes the pool's size, because caps hold across a handover.
         let size = self
             .sizes_to_try(entry, database)
             .map_or(self.settings(database, user).config.max_size, |limits| limits.most);
@@ -225,10 +223,10 @@ impl Pools {
         let caps = [
             ("process".to_owned(), limits.max_server_connections),
             (format!("database {name}"), database.max_connections),
-            (format!("user {user}"), of_user),
+            (format!("user {user}"), max_user_connections),
             (format!("user {user} of database {name}"), of_pool),
         ];
-        // Those without a limit, too: a reload may give them one.
+        // Caps without a limit are included: a reload may set one.
         caps.into()
     }
 }

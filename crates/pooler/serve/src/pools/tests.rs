@@ -199,7 +199,7 @@ fn pools_exist_from_the_start_where_the_login_is_known() {
 #[test]
 fn names_chosen_by_clients_cannot_make_pools_without_end_nor_leave_none_to_the_configured() {
     let pools = pools(OWN_USERS);
-    let most = MAX_POOLS - KEPT_FOR_CONFIGURED;
+    let most = MAX_POOLS - RESERVED_FOR_CONFIGURED;
     for n in 0..most / 2 {
         pools.route(&format!("d{n}"), "u").unwrap();
     }

@@ -1,4 +1,4 @@
-//! The side that is left: waits for a successor, gives it the sockets and tells it what is still held here.
+//! The predecessor's side: waits for a successor, gives it the sockets, and reports what is still held here.
 
 use std::{
     os::fd::OwnedFd,
@@ -13,29 +13,29 @@ use tokio::sync::Notify;
 
 use super::{
     limits::Limits,
-    telling::{PACE, Teller},
+    reporting::{REPORT_INTERVAL, Reporter},
     *,
 };
 use crate::tuning::Tuning;
 
-/// Waits for a successor on a thread of its own.
+/// The thread that waits for a successor.
 pub struct Giver {
-    /// The sockets that listen, until they are given away or closed.
+    /// The listening sockets, until they are given away or closed.
     sockets: Arc<Mutex<Option<Sockets>>>,
     pub left: Arc<Notify>,
     has_left: Arc<AtomicBool>,
     has_given: Arc<AtomicBool>,
 }
 
-/// Copies of the sockets that listen here.
+/// Duplicates of the listening sockets, by their configured addresses.
 pub struct Sockets {
     pub listeners: Vec<(String, OwnedFd)>,
     pub admin: Option<(String, OwnedFd)>,
 }
 
 impl Giver {
-    /// Begins to wait, if the configuration has a place to meet at. Without one, or if none can be had there, no
-    /// process can take over from here, which is logged and harms nothing else.
+    /// Starts to wait. If the configuration has no fixed address, or its name cannot be bound, no process can take over
+    /// from this one; that is logged and has no other effect.
     pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, tuning: Arc<Tuning>, sockets: Sockets) -> Self {
         let giver = Self {
             sockets: Arc::new(Mutex::new(Some(sockets))),
@@ -44,10 +44,10 @@ impl Giver {
             has_given: Arc::default(),
         };
         let sockets = Arc::clone(&giver.sockets);
-        let teller = Teller::new(limits, move || locked(&sockets).is_some());
+        let reporter = Reporter::new(limits, move || locked(&sockets).is_some());
         let give = Give {
             handle,
-            teller: teller.clone(),
+            reporter: reporter.clone(),
             tuning,
             sockets: Arc::clone(&giver.sockets),
             left: Arc::clone(&giver.left),
@@ -59,8 +59,8 @@ impl Giver {
             let listener = listener?;
             std::thread::Builder::new().name("handover".into()).spawn(move || work(listener))
         };
-        // First of all the place that stays when another has taken over, and that the other looks for.
-        if let Err(error) = at(meeting.bind_teller(), Box::new(move |listener| teller.serve(&listener))) {
+        // The socket for reports comes first: it stays after a handover, and successors look for it.
+        if let Err(error) = at(meeting.bind_reporter(), Box::new(move |listener| reporter.serve(&listener))) {
             tracing::warn!(%error, "limits will not hold together with a process that follows this one");
         }
         if let Err(error) = at(meeting.bind(), Box::new(move |listener| give.serve(listener))) {
@@ -69,17 +69,17 @@ impl Giver {
         giver
     }
 
-    /// Whether a successor serves.
+    /// Whether a successor serves clients.
     pub fn has_left(&self) -> bool {
         self.has_left.load(SeqCst)
     }
 
-    /// Whether a successor has the sockets, though it may not serve yet; their files are then its own.
+    /// Whether a successor has the sockets; it may not serve yet. It then owns their files.
     pub fn has_given(&self) -> bool {
         self.has_given.load(SeqCst)
     }
 
-    /// Nobody is to take over any more, and nothing is to go on listening on account of it.
+    /// Closes the duplicates, so that no process can take over any more and no socket stays open because of them.
     pub fn close(&self) {
         *locked(&self.sockets) = None;
     }
@@ -91,7 +91,7 @@ fn locked(sockets: &Mutex<Option<Sockets>>) -> MutexGuard<'_, Option<Sockets>> {
 
 struct Give {
     handle: Handle,
-    teller: Teller,
+    reporter: Reporter,
     tuning: Arc<Tuning>,
     sockets: Arc<Mutex<Option<Sockets>>>,
     left: Arc<Notify>,
@@ -100,23 +100,23 @@ struct Give {
 }
 
 impl Give {
-    /// One at a time, until one has taken over.
+    /// Serves one successor at a time, until one has taken over.
     fn serve(self, listener: UnixListener) {
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
-                // Mostly for want of descriptors.
-                std::thread::sleep(PACE);
+                // Mostly a lack of descriptors.
+                std::thread::sleep(REPORT_INTERVAL);
                 continue;
             };
             match self.give(&stream) {
                 Ok(()) => {
-                    // The successor will wait here for its own.
+                    // The successor binds this name for its own successor.
                     drop(listener);
-                    // Once what is known of the sizes of pools: from now on nothing is tuned here.
-                    return self.teller.tell(&stream, self.tuning.known());
+                    // From now on no pool is tuned here.
+                    return self.reporter.report_to(&stream, self.tuning.known());
                 }
                 Err(error) => {
-                    self.teller.take_back();
+                    self.reporter.take_back();
                     tracing::warn!(%error, "another process wanted to take over and did not");
                 }
             }
@@ -124,8 +124,8 @@ impl Give {
     }
 
     fn give(&self, stream: &UnixStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
+        stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
         if !is_ours(stream)? {
             let error = "the other process belongs to another user";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, error));
@@ -147,8 +147,8 @@ impl Give {
             send_sockets(stream, &copies)?;
             let listeners = listeners.iter().map(|(name, _)| name.clone()).collect();
             let admin = admin.as_ref().map(|(name, _)| name.clone());
-            let Word { held, own, process, .. } = self.teller.limits.begin_to_share();
-            say(stream, &Answer { listeners, admin, held, own, process })?;
+            let Report { held, own, process, .. } = self.reporter.limits.begin_to_share();
+            send_line(stream, &Answer { listeners, admin, held, own, process })?;
         }
         tracing::info!("another process takes over");
         let Serving { .. } = lines.next()?;

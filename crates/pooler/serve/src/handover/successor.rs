@@ -1,4 +1,4 @@
-//! The side that takes over: asks the process that serves the same configuration for its sockets.
+//! The successor's side: asks the process that serves the same configuration for its sockets.
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
@@ -8,18 +8,18 @@ use super::{
     *,
 };
 
-/// What came from the process before.
+/// What the predecessor has handed over.
 pub struct Inherited {
     before: Predecessor,
     listeners: Vec<(String, OwnedFd)>,
     admin: Option<(String, OwnedFd)>,
 }
 
-/// Asks the process that serves this configuration for its sockets; `None` if there is none, or only such as close the
-/// connection: those that are ending, and those that cannot give them, whose logs say why.
+/// Asks the process that serves this configuration for its sockets. `None` if there is no such process, or if each one
+/// closes the connection: because it is ending, or because it cannot hand over, which its log explains.
 ///
 /// # Errors
-/// When there is one, and it gives them in no way that is understood.
+/// When a process answers, but not as this version expects, or not in time.
 pub fn take_over(config: &Config) -> io::Result<Option<Inherited>> {
     let Some(meeting) = Meeting::of(config) else { return Ok(None) };
     for stream in meeting.find() {
@@ -30,14 +30,14 @@ pub fn take_over(config: &Config) -> io::Result<Option<Inherited>> {
     Ok(None)
 }
 
-/// `None`: the other process is ending. One that was started since may wait beside it.
+/// `None` if the other process is ending. A process that was started later may wait beside it.
 fn ask(stream: UnixStream) -> io::Result<Option<Inherited>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let sockets = match say(&stream, &Ask { take_over: VERSION }).and_then(|()| receive_sockets(&stream)) {
+    stream.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
+    stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
+    let sockets = match send_line(&stream, &Ask { take_over: VERSION }).and_then(|()| receive_sockets(&stream)) {
         Err(error) if is_end(&error) => return Ok(None),
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            let (pid, waited) = (pid(&stream), PATIENCE.as_secs());
+            let (pid, waited) = (pid(&stream), MESSAGE_TIMEOUT.as_secs());
             return Err(io::Error::other(format!("process {pid} has not answered for {waited} s: is it stopped?")));
         }
         received => received?,
@@ -50,44 +50,43 @@ fn ask(stream: UnixStream) -> io::Result<Option<Inherited>> {
     let mut sockets = sockets.into_iter();
     let listeners: Vec<_> = listeners.into_iter().zip(&mut sockets).collect();
     let admin = admin.zip(sockets.next());
-    let word = Word { held, own, process, ..Word::default() };
-    let before = Predecessor { number: TAKEN_OVER_FROM, stream, lines, word };
+    let report = Report { held, own, process, ..Report::default() };
+    let before = Predecessor { number: TAKEN_OVER_FROM, stream, lines, report };
     Ok(Some(Inherited { before, listeners, admin }))
 }
 
 impl Inherited {
-    /// The socket of the listener that is configured under this address.
+    /// The socket of the listener with this configured address.
     pub fn listener(&mut self, name: &str) -> Option<OwnedFd> {
         let at = self.listeners.iter().position(|(other, _)| other == name)?;
         Some(self.listeners.swap_remove(at).1)
     }
 
-    /// The socket of the admin address, if that is the same.
+    /// The socket of the admin address, if the predecessor's was the same.
     pub fn admin(&mut self, name: &str) -> Option<OwnedFd> {
         self.admin.take_if(|(other, _)| other == name).map(|(_, socket)| socket)
     }
 
-    /// The process that this one takes over from.
     pub fn before(&self) -> &Predecessor {
         &self.before
     }
 
-    /// Clients are served here from now on: the process before lets go, and keeps what it holds until it has ended.
-    /// Returns what it knew of the sizes of its pools.
+    /// Tells the predecessor that clients are served here from now on, and follows its reports until it has ended.
+    /// Returns the tuned sizes of its pools.
     ///
     /// # Errors
-    /// When it cannot be told. Both now may have the sockets, so this process goes on all the same.
+    /// When the predecessor cannot be told. It may still listen, so this process serves all the same.
     pub fn serving(self, limits: &Arc<Limits>) -> io::Result<Vec<Kept>> {
         let mut before = self.before;
-        let first = say(&before.stream, &Serving { serving: true }).and_then(|()| before.lines.next());
-        let tuned = first.and_then(|mut word: Word| {
-            let (left, tuned) = (word.left, std::mem::take(&mut word.tuned));
-            limits.hold(before.number, word);
+        let first = send_line(&before.stream, &Serving { serving: true }).and_then(|()| before.lines.next());
+        let tuned = first.and_then(|mut report: Report| {
+            let (left, tuned) = (report.left, std::mem::take(&mut report.tuned));
+            limits.hold(before.number, report);
             if left { Ok(tuned) } else { Err(io::Error::other("the process before does not let go")) }
         });
         if tuned.is_ok() {
             tracing::info!("took over; the process before lets its clients finish");
         }
-        before.keep_to(limits).and(tuned)
+        before.follow(limits).and(tuned)
     }
 }
