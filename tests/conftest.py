@@ -1,4 +1,4 @@
-"""Fixtures: one PostgreSQL cluster for the whole run, and poolers made by each test as it likes."""
+"""Fixtures: one PostgreSQL cluster for the whole run, and a pooler for each test that starts one."""
 
 import os
 import pathlib
@@ -11,11 +11,11 @@ import pytest
 
 from support import pooler
 from support.certificates import Certificates
-from support.file_order import in_turns
+from support.file_order import longest_first
 from support.postgres_cluster import Cluster, SecureCluster
 
 LISTED_USERS = ("app", "app2", "md5user", "plainuser")
-# Servers that live for seconds would compute for Java's own compiler mostly.
+# A Java server that runs for seconds would spend most of its CPU time in the optimizing compiler.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
@@ -23,11 +23,11 @@ def pytest_configure(config):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else max(soft, 20000), hard))
     if pooler.KIND == "poolhouse" and not os.access(pooler.BINARY, os.X_OK):
-        raise pytest.UsageError(f"{pooler.BINARY} is not there: run `make build`, or name another with POOLHOUSE=path")
+        raise pytest.UsageError(f"{pooler.BINARY} does not exist: run `make build`, or name another with POOLHOUSE=path")
 
 
 def pytest_collection_modifyitems(config, items):
-    items[:] = in_turns(items)
+    items[:] = longest_first(items)
     # `-p no:rerunfailures` repeats nothing.
     repeats = config.pluginmanager.hasplugin("rerunfailures")
     for item in items:
@@ -90,14 +90,14 @@ def session_secure_cluster(workspace, certificates):
 
 @pytest.fixture
 def secure_cluster(session_secure_cluster, certificates):
-    """A cluster that nobody enters over the network without TLS, with its usual certificate."""
+    """A cluster that requires TLS over the network, with its usual certificate."""
     session_secure_cluster.show(certificates.server)
     return session_secure_cluster
 
 
 @pytest.fixture
 def cluster(session_cluster):
-    """The shared cluster, running, with nobody left on it from the test before."""
+    """The shared cluster, running, without sessions of the test before."""
     if not session_cluster.running():
         session_cluster.start()
     deadline = time.monotonic() + 5
@@ -112,7 +112,7 @@ def cluster(session_cluster):
 
 @pytest.fixture
 def start(cluster, workspace, request):
-    """Starts a pooler with the settings given; each is ended, and its log examined, when the test is over."""
+    """Starts a pooler with these settings. Each is stopped and its log examined when the test is over."""
     started = []
 
     def start_pooler(**settings):
@@ -139,7 +139,7 @@ def start(cluster, workspace, request):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """A failure shows the end of the pooler's log, and how to run the test alone."""
+    """Adds the end of the pooler's log, and how to run the test alone, to a failure."""
     report = yield
     if report.failed:
         for name in sorted(pathlib.Path(tempfile.gettempdir()).glob(f"poolhouse-*/{item.name[:40].replace('/', '_')}-*/log")):
@@ -150,7 +150,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 def script(tmp_path):
-    """Writes a script for the load generator, and names it."""
+    """Writes a script for the load generator and returns its path."""
     def write(text):
         path = tmp_path / "script.sql"
         path.write_text(text)

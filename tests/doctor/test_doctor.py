@@ -13,7 +13,7 @@ from support import postgres_wire as w
 from support.doctor import look, symptoms
 from support.pooler import BINARY
 from support.postgres_cluster import PASSWORDS
-from support.threads import crowd
+from support.threads import running_threads
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
@@ -30,7 +30,7 @@ def clients(pooler, many, what):
             while not over.is_set():
                 what(client, over)
 
-    return crowd(many, work)
+    return running_threads(many, work)
 
 
 def short(client, over):

@@ -19,7 +19,7 @@ from support.mongodb_server import JavaServer, directory
 from support.pooler import BINARY
 from support.postgres_cluster import free_port
 from support.redis_fixtures import own_redis
-from support.threads import crowd
+from support.threads import running_threads
 
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
@@ -34,7 +34,7 @@ def going_on(many, what, *, after=0.0):
             while not over.is_set():
                 what(over)
 
-    with crowd(many, work):
+    with running_threads(many, work):
         yield
 
 

@@ -13,7 +13,7 @@ from support import pooler as poolers
 from support import postgres_wire as w
 from support.doctor import look, symptoms
 from support.postgres_cluster import PASSWORDS, free_port
-from support.threads import crowd
+from support.threads import running_threads
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
@@ -44,7 +44,7 @@ def doing(connect, many, what):
             while not over.is_set():
                 what(db, over)
 
-    return crowd(many, work)
+    return running_threads(many, work)
 
 
 def coming_and_going(connect, many, what):
@@ -54,7 +54,7 @@ def coming_and_going(connect, many, what):
             with contextlib.closing(connect()) as db:
                 what(db)
 
-    return crowd(many, work)
+    return running_threads(many, work)
 
 
 def short(db, over):

@@ -1,1 +1,1 @@
-"""Programs that look for defects for as long as they are let, and those that prove that they find them."""
+"""Programs that look for defects at random for as long as they run, and mutants that prove that they find some."""

@@ -11,7 +11,7 @@ import pytest
 
 from support.mongodb_fixtures import pool, server
 from support.mongodb_server import GuardedFerretServer, directory
-from support.silent_clients import strangers
+from support.silent_clients import silent_clients
 from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -90,7 +90,7 @@ def test_who_comes_to_a_drained_database_hears_why(pool, server, logs_in):
 def test_a_stranger_who_takes_all_places_and_says_nothing_keeps_nobody_from_logging_in(pool, server):
     listener = 'listen = "127.0.0.1:PORT"\nsoft_limit = 10\nhard_limit = 10\nlogin_time = "60s"\nnewcomer_wait_time = "off"\n'
     poolhouse = pool(file=FILE.replace('listen = "127.0.0.1:PORT"\n', listener).replace("{url}", server.url()))
-    with strangers(poolhouse, 20):
+    with silent_clients(poolhouse, 20):
         eventually("all places are taken", lambda: poolhouse.metric("poolhouse_clients", state="login") >= 20)
         # It is asked for as this user, whom MongoDB does not know here.
         with poolhouse.connect(username="app, the =1st", password="pä/ss") as client, \

@@ -16,7 +16,7 @@ from support.mock_mongodb import ReplicaSet
 from support.mongodb_fixtures import members
 from support.mongodb_server import MongoPoolhouse, directory
 from support.mongodb_wire import Raw, message, section
-from support.silent_clients import ELSEWHERE, alone, silent
+from support.silent_clients import ELSEWHERE, silent_client, wait_for_no_clients
 from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -169,12 +169,12 @@ def test_who_only_says_hello_takes_half_of_the_connections_at_most(start):
 
 def test_a_stranger_who_takes_all_places_and_says_little_locks_nobody_out(start):
     poolhouse = start(soft_limit=20, hard_limit=20, login_time="60s", newcomer_wait_time="off")
-    alone(poolhouse)
+    wait_for_no_clients(poolhouse)
     greeters = [Raw(poolhouse.port, source=ELSEWHERE) for _ in range(10)]
     cleared = Cleared()
     with contextlib.ExitStack() as stack:
         for _ in range(30):
-            stack.enter_context(silent(poolhouse.port))
+            stack.enter_context(silent_client(poolhouse.port))
         eventually("all places are taken", lambda: poolhouse.metric("poolhouse_clients", state="login") >= 30)
         assert poolhouse.metric("poolhouse_clients", state="subscribed") == 10
         with poolhouse.connect(event_listeners=[cleared]) as client:

@@ -5,7 +5,6 @@ import concurrent.futures
 import threading
 import time
 
-import pymongo
 import pytest
 from pymongo.read_concern import ReadConcern
 

@@ -6,7 +6,6 @@ Whether a sentence is true, no test can tell; that what it names is there, this 
 import functools
 import json
 import os
-import pathlib
 import re
 import subprocess
 import sys

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from support import postgres_wire as w
-from support.silent_clients import alone, strangers
+from support.silent_clients import silent_clients, wait_for_no_clients
 from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -108,7 +108,7 @@ def test_clients_that_never_log_in_count_too_and_give_way(start):
 def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(start):
     pooler = start(soft_limit=10, hard_limit=10, login_time="60s", newcomer_wait_time="off", max_size=2)
     # Ten of them hear at once that there is no room, when they say something.
-    with strangers(pooler, 20):
+    with silent_clients(pooler, 20):
         eventually("all places are taken", lambda: pooler.metric("poolhouse_clients", state="login") >= 20)
         # The last one has as many as the newcomer then, and would have to be there for a while.
         clients = [pooler.wire() for _ in range(9)]
@@ -123,7 +123,7 @@ def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(start
 @pytest.mark.timing
 def test_who_shares_an_address_with_a_silent_crowd_gets_in_when_that_takes_too_long(start):
     pooler = start(soft_limit=4, hard_limit=5, login_time="60s", newcomer_wait_time="off", max_size=2)
-    alone(pooler)
+    wait_for_no_clients(pooler)
     silent = [pooler.open() for _ in range(5)]
     time.sleep(2.2)
     clients = [pooler.wire() for _ in range(5)]

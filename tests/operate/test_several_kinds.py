@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from support.shared_budget import house, redis
+from support.shared_budget import redis, start_mixed
 from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -34,9 +34,9 @@ def all_at_once(*calls):
 
 @pytest.mark.quick
 @pytest.mark.parametrize("workers", [1, 3])
-def test_under_one_budget_none_starves_another(house, workers):
+def test_under_one_budget_none_starves_another(start_mixed, workers):
     limit = 4
-    served = house(limit=limit, workers=workers)
+    served = start_mixed(limit=limit, workers=workers)
     over, peak = threading.Event(), []
 
     def watch():
@@ -77,8 +77,8 @@ def test_under_one_budget_none_starves_another(house, workers):
     assert kinds == {"postgres", "redis"}
 
 
-def test_a_pool_that_is_idle_gives_its_servers_to_another_kind(house):
-    served = house(limit=3)
+def test_a_pool_that_is_idle_gives_its_servers_to_another_kind(start_mixed):
+    served = start_mixed(limit=3)
     with served.connect() as one, served.connect() as two, served.connect() as three:
         for db in (one, two, three):
             db.execute("BEGIN")
@@ -89,8 +89,8 @@ def test_a_pool_that_is_idle_gives_its_servers_to_another_kind(house):
         assert served.total() <= 3
 
 
-def test_messages_reach_who_listens_and_who_subscribes(house):
-    served = house()
+def test_messages_reach_who_listens_and_who_subscribes(start_mixed):
+    served = start_mixed()
     with served.wire() as listener:
         listener.query("LISTEN news")
         subscriber = served.redis_client().pubsub()
@@ -110,17 +110,17 @@ def test_messages_reach_who_listens_and_who_subscribes(house):
         assert told == [f"p{n}" for n in range(20)]
 
 
-def test_clients_of_redis_see_each_other_and_nobody_else(house):
-    served = house()
+def test_clients_of_redis_see_each_other_and_nobody_else(start_mixed):
+    served = start_mixed()
     with served.connect():
         client = served.redis_client()
         assert len(client.client_list()) == 1
         assert len(json.loads(served.get("/api/clients")[1])["clients"]) == 2
 
 
-def test_a_cancel_key_of_postgresql_means_no_client_of_redis(house):
+def test_a_cancel_key_of_postgresql_means_no_client_of_redis(start_mixed):
     """Clients of all kinds have places in one table of a worker."""
-    served = house(workers=1)
+    served = start_mixed(workers=1)
     waiting = served.redis_client()
     heard = []
     thread = threading.Thread(target=lambda: heard.append(waiting.blpop("nothing", 0)))
@@ -136,8 +136,8 @@ def test_a_cancel_key_of_postgresql_means_no_client_of_redis(house):
     assert heard == [(b"nothing", b"something")]
 
 
-def test_an_order_says_which_of_two_databases_of_the_same_name_it_means(house, cluster):
-    both = house(more=f'[[database]]\nname = "0"\nurl = "{cluster.url("other")}"\n')
+def test_an_order_says_which_of_two_databases_of_the_same_name_it_means(start_mixed, cluster):
+    both = start_mixed(more=f'[[database]]\nname = "0"\nurl = "{cluster.url("other")}"\n')
     paused = lambda: {(pool["protocol"], pool["database"]) for pool in both.pools() if pool["paused"]}
     client, wire, bench = both.redis_client(), both.wire(database="0"), both.wire(database="bench")
     client.ping(), wire.query("SELECT 1"), bench.query("SELECT 1")
@@ -163,8 +163,8 @@ def test_an_order_says_which_of_two_databases_of_the_same_name_it_means(house, c
     assert client.ping() and wire.query("SELECT 1") and bench.query("SELECT 1")
 
 
-def test_what_is_counted_for_two_databases_of_the_same_name_stays_apart(house, cluster):
-    both = house(more=f'[[database]]\nname = "0"\nurl = "{cluster.url("other")}"\n')
+def test_what_is_counted_for_two_databases_of_the_same_name_stays_apart(start_mixed, cluster):
+    both = start_mixed(more=f'[[database]]\nname = "0"\nurl = "{cluster.url("other")}"\n')
     client, wire = both.redis_client(), both.wire(database="0")
     client.ping(), [wire.query("SELECT 1") for _ in range(5)]
     counted = lambda protocol: both.metric("poolhouse_transactions_total", protocol=protocol, database="0")
@@ -175,8 +175,8 @@ def test_what_is_counted_for_two_databases_of_the_same_name_stays_apart(house, c
         assert {one["protocol"] for one in shown if one["database"] == "0"} == {"postgres", "redis"}, what
 
 
-def test_a_reload_brings_another_kind_only_with_a_listener_that_is_there(house):
-    served = house(kinds=("postgres",))
+def test_a_reload_brings_another_kind_only_with_a_listener_that_is_there(start_mixed):
+    served = start_mixed(kinds=("postgres",))
     served.rewrite()
     served.process.send_signal(signal.SIGHUP)
     eventually("a note", lambda: "is new: restart Poolhouse for that" in served.log())
@@ -184,8 +184,8 @@ def test_a_reload_brings_another_kind_only_with_a_listener_that_is_there(house):
         assert db.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_reload_takes_away_a_kind_and_brings_it_back(house):
-    served = house()
+def test_a_reload_takes_away_a_kind_and_brings_it_back(start_mixed):
+    served = start_mixed()
     client = served.redis_client()
     client.set("a", 1)
     served.rewrite(kinds=("postgres",))
@@ -202,8 +202,8 @@ def test_a_reload_takes_away_a_kind_and_brings_it_back(house):
         assert db.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_listener_cannot_change_its_kind(house):
-    served = house()
+def test_a_listener_cannot_change_its_kind(start_mixed):
+    served = start_mixed()
     text = served.path.read_text()
     swapped = text.replace(str(served.port), "PORT").replace(str(served.redis_port), str(served.port)).replace("PORT", str(served.redis_port))
     served.path.write_text(swapped)
@@ -213,8 +213,8 @@ def test_a_listener_cannot_change_its_kind(house):
     assert served.redis_client().ping()
 
 
-def test_it_ends_in_order_for_all(house):
-    served = house()
+def test_it_ends_in_order_for_all(start_mixed):
+    served = start_mixed()
     db, client = served.connect(), served.redis_client()
     db.execute("BEGIN")
     client.ping()

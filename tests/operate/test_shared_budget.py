@@ -8,7 +8,7 @@ import pytest
 import redis as redis_py
 
 from support import postgres_wire as w
-from support.shared_budget import house, redis
+from support.shared_budget import redis, start_mixed
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
@@ -63,8 +63,8 @@ def of_http(served, **more):
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("first", [of_redis, of_postgres])
-def test_a_busy_redis_and_a_busy_postgresql_take_turns_with_the_only_server(house, first, workers):
-    served = house(limit=1, workers=workers, rules=PATIENT)
+def test_a_busy_redis_and_a_busy_postgresql_take_turns_with_the_only_server(start_mixed, first, workers):
+    served = start_mixed(limit=1, workers=workers, rules=PATIENT)
     second = of_postgres if first is of_redis else of_redis
     with first(served, clients=6) as one, second(served, clients=6) as two:
         for _ in range(4):
@@ -73,8 +73,8 @@ def test_a_busy_redis_and_a_busy_postgresql_take_turns_with_the_only_server(hous
 
 
 @pytest.mark.parametrize("kept", ["subscription", "LISTEN", "transaction"])
-def test_a_server_that_is_kept_does_not_count_as_the_share_of_its_pool(house, kept):
-    served = house(limit=3, size=4, rules=PATIENT, second=True)
+def test_a_server_that_is_kept_does_not_count_as_the_share_of_its_pool(start_mixed, kept):
+    served = start_mixed(limit=3, size=4, rules=PATIENT, second=True)
     with contextlib.ExitStack() as keeping:
         if kept == "subscription":
             subscriber = served.redis_client().pubsub()
@@ -96,9 +96,9 @@ def test_a_server_that_is_kept_does_not_count_as_the_share_of_its_pool(house, ke
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_more_busy_pools_than_servers_take_turns(house, workers):
+def test_more_busy_pools_than_servers_take_turns(start_mixed, workers):
     limit, seconds = 2, 5
-    served = house(limit=limit, workers=workers, rules=PATIENT)
+    served = start_mixed(limit=limit, workers=workers, rules=PATIENT)
     made = lambda: served.metric("poolhouse_servers_created_total")
     with of_postgres(served) as postgres, of_redis(served) as redis, of_http(served) as http:
         kinds = [postgres, redis, http]
@@ -113,8 +113,8 @@ def test_more_busy_pools_than_servers_take_turns(house, workers):
     assert opened < 2 * limit * seconds / 0.25, opened
 
 
-def test_two_pools_with_one_client_each_do_not_open_a_connection_for_each_request(house):
-    served = house(limit=1, kinds=("postgres", "redis"), rules=PATIENT)
+def test_two_pools_with_one_client_each_do_not_open_a_connection_for_each_request(start_mixed):
+    served = start_mixed(limit=1, kinds=("postgres", "redis"), rules=PATIENT)
     with of_postgres(served, clients=1) as postgres, of_redis(served, clients=1) as redis:
         already, began = served.metric("poolhouse_servers_created_total"), postgres.answers + redis.answers
         time.sleep(3)
@@ -123,8 +123,8 @@ def test_two_pools_with_one_client_each_do_not_open_a_connection_for_each_reques
     assert answers > 10 * opened, (answers, opened)
 
 
-def test_who_needs_one_after_the_other_of_two_pools_waits_for_no_turn(house):
-    served = house(limit=1, kinds=("postgres", "redis"), rules=PATIENT)
+def test_who_needs_one_after_the_other_of_two_pools_waits_for_no_turn(start_mixed):
+    served = start_mixed(limit=1, kinds=("postgres", "redis"), rules=PATIENT)
     with served.wire(timeout=20) as db, contextlib.closing(served.redis_client()) as cache:
         began = time.monotonic()
         for number in range(10):
@@ -134,9 +134,9 @@ def test_who_needs_one_after_the_other_of_two_pools_waits_for_no_turn(house):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_servers_that_nobody_uses_go_to_who_waits_and_come_back_when_they_are_needed(house, workers):
+def test_servers_that_nobody_uses_go_to_who_waits_and_come_back_when_they_are_needed(start_mixed, workers):
     limit, half = 8, 4
-    served = house(limit=limit, workers=workers, kinds=("postgres",), rules=PATIENT, second=True)
+    served = start_mixed(limit=limit, workers=workers, kinds=("postgres",), rules=PATIENT, second=True)
     servers = lambda: {pool["database"]: pool["servers"]["total"] for pool in served.pools()}
     reclaimed = lambda: served.metric("poolhouse_servers_closed_total", reason="reclaimed")
 
@@ -166,8 +166,8 @@ def test_servers_that_nobody_uses_go_to_who_waits_and_come_back_when_they_are_ne
     assert served.total() <= limit
 
 
-def test_the_error_names_the_limit_that_was_the_cause(house):
-    served = house(limit=1, size=2, rules='max_wait_time = "1s"\n', kinds=("postgres", "redis"))
+def test_the_error_names_the_limit_that_was_the_cause(start_mixed):
+    served = start_mixed(limit=1, size=2, rules='max_wait_time = "1s"\n', kinds=("postgres", "redis"))
     with served.wire() as keeper, served.wire() as other_client:
         keeper.query("BEGIN")
         with pytest.raises(w.ServerError, match="max_server_connections") as raised:
@@ -175,7 +175,7 @@ def test_the_error_names_the_limit_that_was_the_cause(house):
         assert "max_size" not in str(raised.value)
         with pytest.raises(redis_py.ConnectionError, match="max_server_connections allows no more"):
             served.redis_client().ping()
-    roomy = house(limit=9, size=1, rules='max_wait_time = "1s"\n', kinds=("postgres",))
+    roomy = start_mixed(limit=9, size=1, rules='max_wait_time = "1s"\n', kinds=("postgres",))
     with roomy.wire() as keeper, roomy.wire() as other_client:
         keeper.query("BEGIN")
         with pytest.raises(w.ServerError, match="max_size allows no more"):

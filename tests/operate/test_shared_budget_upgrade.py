@@ -10,7 +10,7 @@ import redis as redis_py
 
 from support import postgres_wire as w
 from support.pooler import BINARY
-from support.shared_budget import House, house, redis
+from support.shared_budget import MixedPooler, redis, start_mixed
 from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.poolhouse_only
 @contextlib.contextmanager
 def successor(old):
     """A process of the same configuration that takes over. It is stopped by the end, unless another one has followed it."""
-    new = House(old.directory, old.cluster, old.redis)
+    new = MixedPooler(old.directory, old.cluster, old.redis)
     for port in ("port", "redis_port", "http_port", "admin_port"):
         setattr(new, port, getattr(old, port))
     new.path, new.log_path = old.path, pathlib.Path(f"{old.log_path}+")
@@ -61,10 +61,10 @@ class Comers:
             thread.join(20)
 
 
-def test_of_no_kind_does_a_client_fail_while_one_process_follows_another(house, cluster):
+def test_of_no_kind_does_a_client_fail_while_one_process_follows_another(start_mixed, cluster):
     with cluster.superuser("bench") as db:
         db.execute("DROP TABLE IF EXISTS visits; CREATE TABLE visits (); GRANT ALL ON visits TO PUBLIC")
-    first = house(limit=6, rules='max_wait_time = "8s"\n')
+    first = start_mixed(limit=6, rules='max_wait_time = "8s"\n')
 
     def postgres():
         with first.wire(timeout=20) as client:

@@ -13,7 +13,7 @@ from support import postgres_wire as w
 from support.background_load import Load, no_failure
 from support.pooler import BINARY
 from support.postgres_cluster import free_port
-from support.successors import Played, another, next_one, say, successor
+from support.successors import FakeProcess, say, start_next, successor, unstarted_successor
 from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -76,14 +76,14 @@ def test_limits_hold_before_the_process_before_says_that_it_has_left(start, clus
     """One that is ending already tells what it holds at a place of its own, too. That is held once."""
     first = start(max_size=8, max_server_connections=8, max_wait_time="1s")
     held = begin(first, 2)
-    with Played(first) as second:
+    with FakeProcess(first) as second:
         limits = second.answer["own"]
         word = {"held": dict.fromkeys(limits, 6), "own": dict.fromkeys(limits, 4), "process": 7}
         if is_ending:
-            second.tell_at_a_place_of_its_own(**word)
-        third = another(start, first)
+            second.report_at_own_address(**word)
+        third = unstarted_successor(start, first)
         third.launch([BINARY, "serve", "--config", str(first.config_path), "--take-over"])
-        stream = second.give(**word)
+        stream = second.hand_over(**word)
         with most_servers(cluster) as most:
             newcomers = begin(third, 6)
         assert most[0] == 4, "the first has two, and the second keeps four of eight"
@@ -110,7 +110,7 @@ def test_limits_hold_when_another_follows_one_that_ended(start, cluster, end, fl
             assert second.wait(15) == second.expected_status
             # Time for the first to see that.
             time.sleep(1)
-            third = next_one(start, second, *flags)
+            third = start_next(start, second, *flags)
             with most_servers(cluster) as most, no_failure(third, clients=8, sql="SELECT pg_sleep(0.05)"):
                 time.sleep(2)
                 assert third.pools()[0]["servers"]["total"] <= 2
@@ -133,7 +133,7 @@ def test_limits_hold_when_one_is_started_while_another_drains(start, cluster, fl
     first = start(max_size=4, max_server_connections=4, max_wait_time="1s")
     held = begin(first, 2)
     drain(first)
-    second = next_one(start, first, *flags)
+    second = start_next(start, first, *flags)
     with most_servers(cluster) as most:
         newcomers = begin(second, 4)
     assert most[0] <= 4, f"{most[0]} servers of 4"
@@ -149,7 +149,7 @@ def test_one_takes_over_from_the_process_that_serves_beside_one_that_drains(star
     with first.wire() as client:
         client.query("BEGIN")
         drain(first)
-        second = next_one(start, first)
+        second = start_next(start, first)
         with successor(start, second) as third:
             assert second.wait(15) == 0
             assert f"pid={first.process.pid}" in third.log()

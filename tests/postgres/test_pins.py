@@ -10,7 +10,7 @@ import pytest
 
 from support import postgres_wire as w
 from support.pooler import BINARY
-from support.threads import crowd
+from support.threads import running_threads
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -76,7 +76,7 @@ def test_refused_pins_are_counted_logged_and_named_by_the_doctor(start):
         one, two, three = (clients.enter_context(pooler.wire()) for _ in range(3))
         one.query("CREATE TEMP TABLE mine (n int)")
         two.query("CREATE TEMP TABLE mine (n int)")
-        with crowd(1, lambda over: refused_until(three, over)):
+        with running_threads(1, lambda over: refused_until(three, over)):
             done = subprocess.run([BINARY, "doctor", pooler.admin_url, "--window", "2s", "--json", "-"],
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     (finding,) = json.loads(done.stdout)["findings"]

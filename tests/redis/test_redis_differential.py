@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from support.random_redis_commands import Habits, SubscriberHabits
+from support.random_redis_commands import RandomCommands, RandomSubscriptions
 from support.redis_async_socket import RedisWire, encoded
 from support.redis_server import RedisPoolhouse, RedisServer
 
@@ -53,7 +53,7 @@ def short(command):
 
 async def play(number, ports):
     chance = random.Random(f"{SEED} {number}")
-    habits, history = Habits(chance, number), []
+    habits, history = RandomCommands(chance, number), []
     pair = [await RedisWire.connect(port) for port in ports]
     for _ in range(STEPS):
         if chance.random() < 0.02:
@@ -98,7 +98,7 @@ async def replies(wire, count):
 
 async def subscribe_and_hear(number, ports, publishers):
     chance = random.Random(f"{SEED} subscriber {number}")
-    habits, history = SubscriberHabits(chance, number), []
+    habits, history = RandomSubscriptions(chance, number), []
     pair = [await RedisWire.connect(port) for port in ports]
     for turn in range(STEPS):
         async with asyncio.timeout(60):

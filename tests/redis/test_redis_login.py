@@ -2,15 +2,13 @@
 
 import os
 import signal
-import socket
-import ssl
 import subprocess
 
 import pytest
 import redis
 
 from support.redis_fixtures import LISTEN, own_redis, pool, secure, server, talk, users, with_users
-from support.silent_clients import strangers
+from support.silent_clients import silent_clients
 from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
@@ -159,7 +157,7 @@ def test_where_nobody_has_a_password_logins_are_answered_as_by_redis(pool, serve
 def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(pool, with_users):
     listen = f'{LISTEN}soft_limit = 10\nhard_limit = 10\nlogin_time = "60s"\n'
     poolhouse = pool(behind=with_users, file=f'{listen}[[database]]\nurl = "redis://127.0.0.1:{with_users.port}"\n{users(alice="wonder")}')
-    with strangers(poolhouse, 10):
+    with silent_clients(poolhouse, 10):
         eventually("all places are taken", lambda: poolhouse.metric("poolhouse_clients", state="login") >= 10)
         clients = [poolhouse.connect(username="alice", password="wonder") for _ in range(9)]
         assert all(client.ping() for client in clients)

@@ -1,4 +1,5 @@
-"""A user who may look up the stored passwords of others, and databases whose users Poolhouse looks up with it."""
+"""A database user that may look up the stored passwords of other users, and databases that Poolhouse configures with
+it."""
 
 import pytest
 
@@ -8,7 +9,8 @@ FUNCTION = "SELECT uname, phash FROM find_user($1)"
 
 @pytest.fixture
 def lookup(cluster):
-    """A user who may call a function that shows stored passwords, and no more than that. Stays for the rest of the run."""
+    """A user that may call a function that returns stored passwords, and nothing else. It stays until the end of the
+    run."""
     with cluster.superuser("bench") as db:
         if not db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [LOOKUP_USER]).fetchone():
             db.execute(f"CREATE ROLE {LOOKUP_USER} LOGIN PASSWORD '{LOOKUP_PASSWORD}'")
@@ -20,6 +22,6 @@ def lookup(cluster):
 
 
 def looked_up(cluster, user=None, **more):
-    """Databases whose users are looked up; their servers are opened as the client unless a user is given."""
+    """Databases with `auth_query`. Their servers log in as the client, unless `user` is given."""
     keys = {"auth_user": LOOKUP_USER, "auth_password": LOOKUP_PASSWORD, "auth_query": FUNCTION, **more}
     return {"bench": {"url": cluster.url("bench", user=user), **keys}}

@@ -1,4 +1,4 @@
-"""Clients at work in the background, who notice every failure. Knows no pooler's configuration."""
+"""Clients that work in the background and report each failure. It knows no pooler's configuration."""
 
 import contextlib
 import threading
@@ -8,7 +8,7 @@ import psycopg
 
 
 class Load:
-    """So many clients, each of which runs one statement after the other until the end."""
+    """Clients that each run one statement after another until the end."""
 
     def __init__(self, pooler, clients=8, sql="SELECT 1", pause=0.001):
         self.pooler, self.sql, self.pause = pooler, sql, pause
@@ -44,7 +44,7 @@ class Load:
 
 @contextlib.contextmanager
 def no_failure(pooler, **more):
-    """A load of which nothing may fail while the body runs."""
+    """A load whose requests must all succeed while the body of the `with` runs."""
     with Load(pooler, **more) as load:
         yield load
         reached = load.done

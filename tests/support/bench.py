@@ -9,13 +9,13 @@ from support import pooler
 
 
 def run(*arguments, seconds=120, environment=None):
-    """Runs the verb; what it wrote and how it ended."""
+    """Runs the verb and returns the ended process."""
     return subprocess.run([pooler.BINARY, "bench", *map(str, arguments)], capture_output=True, text=True, check=False,
                           timeout=seconds, stdin=subprocess.DEVNULL, env=environment)
 
 
 def read(done):
-    """The JSON that a run has printed. It has failed where most of its operations did, and says so."""
+    """Parses the JSON that a run printed, and checks that its exit status agrees with it."""
     assert done.returncode in (0, 1) and done.stdout, done.stderr
     result = json.loads(done.stdout)
     errors = sum(result["errors"].values())
@@ -25,13 +25,13 @@ def read(done):
 
 
 def bench(url, *arguments, **options):
-    """A run, as the JSON it prints."""
+    """Runs the verb and returns its result."""
     return read(run(url, *arguments, "--json", "-", **options))
 
 
 @pytest.fixture(scope="module")
 def tables(session_cluster):
-    """The built-in scripts' tables, made by the bench itself."""
+    """The tables of the built-in scripts, made by `poolhouse bench --init`."""
     if not session_cluster.running():
         session_cluster.start()
     done = run(session_cluster.url(), "--init", "--scale", 1, "--duration", "1s", "--clients", 1)

@@ -1,5 +1,6 @@
-"""A headless Chromium, spoken to in the Chrome DevTools Protocol over a pipe: opens a page at a given width, tells what its console said,
-runs scripts in it and takes pictures. Knows no page of ours."""
+"""A headless Chromium that is controlled by the Chrome DevTools Protocol over a pipe: it opens a page at a given width,
+reports the console's output, runs scripts and takes pictures. It knows no page.
+"""
 
 import base64
 import json
@@ -16,14 +17,14 @@ TIMEOUT = 60
 
 
 class Browser:
-    """One process, one page at a time."""
+    """One browser process with one page at a time."""
 
     def __init__(self):
-        # Children of the browser may write for a moment after it has ended.
+        # A child process of the browser may still write for a moment after the browser has ended.
         self.profile = tempfile.TemporaryDirectory(prefix="poolhouse-browser-", ignore_cleanup_errors=True)
         to_browser, self.write = os.pipe()
         self.read, from_browser = os.pipe()
-        # It reads from descriptor 3 and writes to 4.
+        # Chromium reads from descriptor 3 and writes to descriptor 4.
         command = [PROGRAM, "--headless", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-dev-shm-usage", "--remote-debugging-pipe",
                    f"--user-data-dir={self.profile.name}", *(["--no-sandbox"] if os.geteuid() == 0 else []), "about:blank"]
         shell = f'exec "$@" 3<&{to_browser} 4>&{from_browser}'
@@ -53,7 +54,7 @@ class Browser:
 
     def message(self, until):
         while b"\0" not in self.buffer:
-            # Not select(): it refuses numbers above 1,023, and who opens the browser may have thousands of sockets.
+            # select() refuses numbers above 1,023, and a test that opens the browser may have thousands of sockets.
             poll = select.poll()
             poll.register(self.read, select.POLLIN)
             if not poll.poll(1000 * max(0, until - time.monotonic())):
@@ -84,8 +85,8 @@ class Browser:
             self.events.append(self.message(until))
 
     def open(self, path, width=1400, height=900, dark=False, script=True):
-        """Loads a file, or an address that begins with http, and waits until it has settled."""
-        # What the page before has asked, and was not answered yet, is none of this one.
+        """Loads a file, or an address that begins with http, and waits until the page has settled."""
+        # Requests of the page before that are still open do not count for this one.
         self.events.clear()
         self.call("Page.navigate", url="about:blank")
         self.wait_for("Page.loadEventFired")
@@ -106,7 +107,7 @@ class Browser:
         return result["result"].get("value")
 
     def complaints(self):
-        """What the console said, uncaught errors, and what the policy has forbidden."""
+        """The console's output, uncaught errors, and violations of the content security policy."""
         found = []
         for event in self.events:
             method, params = event.get("method"), event.get("params", {})
@@ -119,7 +120,7 @@ class Browser:
         return found
 
     def requests(self):
-        """Whatever was fetched, `data:` aside."""
+        """The addresses that were fetched, without `data:`."""
         urls = [event["params"]["request"]["url"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [url for url in urls if not url.startswith("data:")]
 
@@ -128,6 +129,6 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key=name)
 
     def picture(self, path):
-        """The whole page as a PNG."""
+        """A PNG of the whole page."""
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         pathlib.Path(path).write_bytes(base64.b64decode(shot["data"]))

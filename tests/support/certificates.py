@@ -1,4 +1,4 @@
-"""Certificates for tests, made with the openssl command. Knows no pooler and no database."""
+"""Certificates for tests, made with the openssl command. It knows no pooler and no database."""
 
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 class Authority:
-    """Signs certificates; everything it makes is a pair of files in its folder, NAME.pem and NAME.key."""
+    """A certificate authority. Each certificate is a pair of files in its folder, NAME.pem and NAME.key."""
 
     def __init__(self, folder, name="authority"):
         self.folder = pathlib.Path(folder)
@@ -23,7 +23,7 @@ class Authority:
                 "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
     def issue(self, name, common_name, alternatives="", days=365, key=KEY, digest="sha256"):
-        """A certificate, as (certificate, key); `alternatives` as openssl writes them: DNS:localhost,IP:127.0.0.1."""
+        """Makes a certificate and its key. `alternatives` are in openssl's notation: DNS:localhost,IP:127.0.0.1."""
         certificate, own_key, request = (self.folder / f"{name}.{kind}" for kind in ("pem", "key", "csr"))
         extensions = ["-addext", "basicConstraints=CA:FALSE"]
         if alternatives:
@@ -35,14 +35,14 @@ class Authority:
 
 
 class Pair:
-    """A certificate and its key, as files."""
+    """The files of a certificate and its key."""
 
     def __init__(self, certificate, key):
         self.certificate, self.key = certificate, key
 
 
 class Certificates:
-    """What the tests of TLS need, made once."""
+    """All certificates that the TLS tests need, made once."""
 
     def __init__(self, folder):
         folder = pathlib.Path(folder)

@@ -1,4 +1,4 @@
-"""What the admin address's page shows in a browser. Knows no test."""
+"""Reads the admin page in a browser. It knows no test."""
 
 
 def cells(browser, table, heads):
@@ -9,7 +9,7 @@ def cells(browser, table, heads):
 
 
 def tile(browser, name):
-    """Its value; a dash before the first look, too."""
+    """The text of a tile. Before the first look it is a dash."""
     return browser.run(f"[...document.querySelectorAll('.tile')].find(tile => tile.querySelector('dt').textContent === \"{name}\")?.querySelector('.value').textContent ?? '–'")
 
 

@@ -1,4 +1,4 @@
-"""The ways in which a client of PostgreSQL leaves: a test that uses `leave` is run once for each."""
+"""The ways in which a client of PostgreSQL leaves. A test with the fixture `leave` runs once for each."""
 
 import pytest
 

@@ -8,7 +8,7 @@ from support.pooler import BINARY
 
 
 def look(what, *more, window="4s", **environment):
-    """What it says of whatever it is told to look at, and its exit status."""
+    """Runs the verb on a target: its JSON, and the ended process."""
     command = [BINARY, "doctor", str(what), "--window", window, "--every", "100ms", "--json", "-", *map(str, more)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
     said = json.loads(done.stdout) if done.stdout else None

@@ -1,5 +1,6 @@
-"""An admin address that answers what a test wants it to: strange names, thousands of pools, answers that come late, another process. It
-serves the page, too. Knows no database, and needs no Poolhouse."""
+"""A fake admin address that serves the admin page and answers as a test wants: strange names, thousands of pools, late
+answers, another process. It needs no database and no Poolhouse.
+"""
 
 import http.server
 import json
@@ -19,7 +20,7 @@ def page():
 
 
 def times(beyond=0):
-    """A histogram, with nothing in it but what is longer than all bounds."""
+    """A histogram whose values are all above the last bound."""
     return {"count": beyond, "mean_ms": None, "buckets": [0] * len(BOUNDS_MS) + [beyond], "sum_ms": 0.0}
 
 
@@ -41,8 +42,8 @@ def listener(**own):
 
 
 class Admin:
-    """`look(n)` gives what /api/pools answers the nth time, as far as it is not as usual; its `delay` is how long that answer takes;
-    `past(path)` likewise what /api/history answers, None for an error."""
+    """`look(n)` returns what the nth answer of /api/pools has that is unusual; its `delay` is how long that answer
+    takes. `past(path)` does the same for /api/history; None is an error."""
 
     def __init__(self, look=lambda n: {}, past=lambda path: {}):
         self.look, self.past, self.asked, self.refusal = look, past, 0, None
@@ -97,4 +98,4 @@ class Admin:
             handler.end_headers()
             handler.wfile.write(body)
         except OSError:
-            pass  # It is not waited for any more.
+            pass  # The browser has given up waiting for this answer.

@@ -1,9 +1,9 @@
-"""In what order several processes that share the tests take the files of them: the longest first, so that no process is left with
-a long one at the end. Knows nothing of what a file tests.
+"""The order in which several test processes take the test files: the longest first, so that no process has a long one
+left at the end. It knows nothing of what a file tests.
 """
 
-# Seconds that a file takes, roughly: nothing but the order hangs on them.
-TAKES = {
+# Approximate seconds of each file. Only the order depends on them.
+SECONDS = {
     "doctor_databases": 125, "scenarios": 118, "doctor": 110, "sweep": 95, "redis_silence": 80,
     "doctor_elsewhere": 101, "mongodb_cases": 100, "cleaning_that_fails": 60, "mongodb_suite": 50,
     "serverless_clients": 65, "leaks_out_of_sight": 64, "leaks": 63, "plan": 25, "leak_hunt": 60, "redis_sentinel": 58,
@@ -20,14 +20,14 @@ TAKES = {
     "hidden_leaks": 20, "redis_endings": 18, "defaults_of_the_moment": 18, "large_catalogues": 12, "dumps": 8,
     "redis_subscriptions": 9, "plans_of_others": 9, "sweep_of_commands": 9, "top": 7, "dashboard_strange": 7,
 }
-# A test of a file that is not here.
-ONE = 0.2
+# Seconds of a test whose file is not listed above.
+SECONDS_OF_A_TEST = 0.2
 
 
-def in_turns(items):
-    """The items, those of a file together, with the files in that order."""
+def longest_first(items):
+    """The items with the files in that order; those of one file stay together."""
     files = {}
     for item in items:
         files.setdefault(item.path.stem.removeprefix("test_"), []).append(item)
-    seconds = lambda name: TAKES.get(name, ONE * len(files[name]))
+    seconds = lambda name: SECONDS.get(name, SECONDS_OF_A_TEST * len(files[name]))
     return [item for name in sorted(files, key=seconds, reverse=True) for item in files[name]]

@@ -1,4 +1,4 @@
-"""Parts of pages in docs/ that programs write: the text between <!-- NAME --> and <!-- end of NAME -->."""
+"""Generated parts of pages in docs/: the text between <!-- NAME --> and <!-- end of NAME -->."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""A client of Redis over HTTP/2 that sends and reads only when a test says so."""
+"""A client of Redis over HTTP/2 that sends and reads only when a test tells it to."""
 
 import socket
 
@@ -10,7 +10,7 @@ from support.rest_fixtures import TOKEN
 
 
 class Raw:
-    """A client that makes room for answers only when it is told to."""
+    """An HTTP/2 connection that opens its receive window only when a test tells it to."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), 20)
@@ -24,7 +24,7 @@ class Raw:
         self.socket.sendall(self.h2.data_to_send())
 
     def get(self, target, at_once=True, token=TOKEN):
-        """Asks, and does not wait."""
+        """Sends a request and does not wait for the answer."""
         stream = self.h2.get_next_available_stream_id()
         fields = [(":method", "GET"), (":path", target), (":scheme", "http"), (":authority", "x"), ("authorization", f"Bearer {token}")]
         self.h2.send_headers(stream, fields, end_stream=True)
@@ -38,12 +38,12 @@ class Raw:
         self.flush()
 
     def hear(self, stream, text):
-        """Waits until this has come."""
+        """Reads until the stream's body contains `text`."""
         while text.encode() not in self.heard.get(stream, b""):
             self.turn(lambda stream: True)
 
     def turn(self, reads):
-        """Takes what has come. `reads(stream)`: whether to make room for as much again."""
+        """Handles what has arrived. `reads(stream)` decides whether the window of a stream is opened again."""
         received = self.socket.recv(1 << 20)
         assert received, "the connection has ended"
         for event in self.h2.receive_data(received):
@@ -58,7 +58,7 @@ class Raw:
             elif isinstance(event, h2.events.StreamReset):
                 self.lost.add(event.stream_id)
             elif isinstance(event, h2.events.ConnectionTerminated):
-                return  # The library sends nothing more.
+                return  # h2 sends nothing more after this.
         self.make_room(reads)
 
     def make_room(self, reads):

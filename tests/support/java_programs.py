@@ -1,4 +1,6 @@
-"""Programs in Java that tests use: fetches their jars with Maven, compares these with jars.sha256, and compiles. Knows no program."""
+"""Builds Java programs for tests: it fetches their jars with Maven, compares them with jars.sha256, and compiles. It
+knows no program.
+"""
 
 import fcntl
 import shutil
@@ -10,15 +12,16 @@ NEEDS = ("java", "javac", "mvn")
 
 
 def lacking():
-    """What they need and is not installed."""
+    """The programs that are needed and not installed."""
     return [program for program in NEEDS if shutil.which(program) is None]
 
 
 def prepare(folder, what):
-    """Makes the program in `folder` (Main.java, pom.xml, jars.sha256) ready, where that was not done. Skips, and says of `what`, where it cannot be."""
+    """Builds the program in `folder` (Main.java, pom.xml, jars.sha256) if it is not up to date. Skips the test if that
+    is impossible; `what` names the program in the message."""
     if missing := lacking():
         pytest.skip(f"not installed: {', '.join(missing)}")
-    # Several processes of tests come here.
+    # Several test processes may build the same program.
     with (folder / "pom.xml").open() as pom:
         fcntl.flock(pom, fcntl.LOCK_EX)
         built = folder / "classes" / "Main.class"
@@ -34,5 +37,5 @@ def prepare(folder, what):
 
 
 def command(folder, *arguments, options=("-Xmx256m",)):
-    """What runs it."""
+    """The command that runs the program."""
     return ["java", *options, "-cp", f"{folder}/classes:{folder}/lib/*", "Main", *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""What the tests of faults share: a table without a unique key, in which a write that was executed twice would show."""
+"""A load for tests of faults. Its table has no unique key, so a write that was executed twice is visible."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ from support.verified_load import Load
 
 @contextlib.contextmanager
 def load(cluster, port, table="t_faults", **more):
-    """A Load on an empty table; checked when it is over, with the cluster running."""
+    """A load on an empty table. At the end the cluster must run again, and the load is checked."""
     with cluster.superuser("bench") as db:
         db.execute(f"DROP TABLE IF EXISTS {table}")
         db.execute(f"CREATE TABLE {table} (key text)")
@@ -15,6 +15,6 @@ def load(cluster, port, table="t_faults", **more):
     with Load(port, table, **more) as running:
         running.flows()
         yield running
-    # A backend that was killed may have been noticed only now.
+    # PostgreSQL may notice only now that a backend was killed.
     cluster.wait_until_up()
     running.check(cluster)

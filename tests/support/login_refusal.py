@@ -1,4 +1,4 @@
-"""The error with which a login to a database is refused."""
+"""The error of a login that is refused."""
 
 import pytest
 

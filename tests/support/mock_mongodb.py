@@ -1,6 +1,7 @@
-"""A replica set that keeps to a script: members of one process that answer on ports of their own, and a hand that elects, steps down and
-stops them. For what servers that others wrote do not have: several hosts, transactions, elections. It keeps documents by collection and
-`_id`, in one place for all members, and gives a record of who was asked what."""
+"""A scripted replica set. Its members run in the test's process and listen on ports of their own; the test holds
+elections, stops members, and reads which member was asked what. It provides what the real servers of the tests lack:
+several hosts, transactions, elections. All members share one set of documents, by collection and `_id`.
+"""
 
 import contextlib
 import socket
@@ -17,7 +18,7 @@ NOT_PRIMARY = {"ok": 0.0, "errmsg": "not primary", "code": 10107, "codeName": "N
 
 
 class ReplicaSet:
-    """Members, of which one is the primary or none."""
+    """Members of which at most one is the primary."""
 
     def __init__(self, members=3):
         self.lock = threading.RLock()
@@ -29,7 +30,7 @@ class ReplicaSet:
         return "mongodb://" + ",".join(f"127.0.0.1:{member.port}" for member in self.members) + f"/?replicaSet={SET}"
 
     def elect(self, number):
-        """A new term, with this primary or with none. Transactions of the old one are over."""
+        """Starts a new term, with this primary or without one. Transactions of the old term are over."""
         with self.lock:
             self.term, self.primary = self.term + 1, number
             self.transactions.clear()
@@ -39,7 +40,7 @@ class ReplicaSet:
             member.stop()
 
     def asked(self, name):
-        """The numbers of the members that were asked this, in order."""
+        """The numbers of the members that received this command, in order."""
         with self.lock:
             return [number for number, command in self.record if command == name]
 
@@ -60,7 +61,7 @@ class Member:
     def __init__(self, deployment, number):
         self.deployment, self.number, self.record = deployment, number, []
         self.cursors, self.next_cursor, self.failures, self.open = {}, 1000, {}, set()
-        # What it says of itself beside, and how long that takes.
+        # Further fields of its `hello`, and how long its answer takes.
         self.says, self.hello_takes = {}, 0
         self.listening = None
         self.port = 0
@@ -72,9 +73,9 @@ class Member:
         threading.Thread(target=self.accept, args=(self.listening,), daemon=True).start()
 
     def stop(self):
-        """It is gone, with all connections."""
+        """Stops the member and closes all its connections."""
         if self.listening:
-            # Whoever accepts wakes only then.
+            # This wakes the thread that accepts connections.
             with contextlib.suppress(OSError):
                 self.listening.shutdown(socket.SHUT_RDWR)
             self.listening.close()
@@ -84,7 +85,7 @@ class Member:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def fail_next(self, name, answer):
-        """The next command of this name gets this answer, and is not carried out; `None` ends the connection."""
+        """The next command with this name gets this answer and is not executed; `None` closes the connection."""
         self.failures.setdefault(name, []).append(answer)
 
     def accept(self, listening):
@@ -249,7 +250,7 @@ class Member:
         return {"ok": 1.0}
 
     def forget(self, sessions):
-        """Sessions end here: their transactions are over."""
+        """Ends these sessions and their transactions."""
         ended = {bytes(session["id"]) for session in sessions}
         for key in [key for key, (at, _) in self.deployment.transactions.items() if key[0] in ended and at == self.number]:
             del self.deployment.transactions[key]
@@ -257,7 +258,7 @@ class Member:
 
 
 class Hung:
-    """A member that takes requests and answers none of them, or none of these, until it is let go."""
+    """A member that receives requests and answers none, or none with these names, until it is released."""
 
     def __init__(self, member, *names):
         self.goes_on, before = threading.Event(), member.answer
@@ -277,7 +278,7 @@ class Hung:
 
 
 def exactly(connection, count):
-    """So many bytes, or EOFError."""
+    """Reads exactly `count` bytes, or raises EOFError."""
     read = b""
     while len(read) < count:
         part = connection.recv(count - len(read))
@@ -288,7 +289,7 @@ def exactly(connection, count):
 
 
 def message(op, answers, document):
-    """An answer, in the opcode of the request."""
+    """An answer in the opcode of the request."""
     if op == 2004:
         return struct.pack("<iiiiiqii", 36 + len(document), 1, answers, 1, 8, 0, 0, 1) + document
     return struct.pack("<iiiiIB", 21 + len(document), 1, answers, 2013, 0, 0) + document
@@ -312,6 +313,6 @@ def sealed(message):
 
 
 def is_sealed(message):
-    """Whether its checksum is right."""
+    """Whether the checksum is right."""
     flags, = struct.unpack_from("<I", message, 16)
     return bool(flags & CHECKSUM) and struct.unpack("<I", message[-4:])[0] == crc32c(message[:-4])

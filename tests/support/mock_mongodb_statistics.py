@@ -1,5 +1,7 @@
-"""A MongoDB that keeps to a script (mock_mongodb) and counts what is done with it: serverStatus, hostInfo and $currentOp of its real connections,
-commands and transactions, as MongoDB tells them. For who looks at one: servers that others wrote count next to nothing."""
+"""A scripted MongoDB (mock_mongodb) with statistics: serverStatus, hostInfo and $currentOp report its real connections,
+commands and transactions, as MongoDB does. The doctor's tests need it, because the other servers of the tests count
+next to nothing.
+"""
 
 import contextlib
 import itertools
@@ -20,7 +22,7 @@ UNAUTHORIZED = {"ok": 0.0, "errmsg": "not authorized on admin to execute command
 
 
 class Connections(set):
-    """Those that are open, with a number each; and how many there were."""
+    """Open connections with a number each, and how many there have been."""
 
     def __init__(self):
         super().__init__()
@@ -37,8 +39,9 @@ class Connections(set):
 
 
 class CountingMember(Member):
-    """`room`: connections that it takes. `tickets`: operations that it carries out at once. `takes`: seconds that a command takes, by name.
-    `refuses`: commands that nobody may ask. `cores`: processors of its machine."""
+    """`room`: the most connections. `tickets`: operations that it executes at the same time. `takes`: seconds that a
+    command takes, by name. `refuses`: commands that need a privilege which no user has. `cores`: processors of its
+    machine."""
 
     def __init__(self, deployment, number, room=1000, tickets=64, cores=64):
         self.room, self.cores, self.takes, self.refuses = room, cores, {}, set()
@@ -47,7 +50,8 @@ class CountingMember(Member):
         self.operations = dict.fromkeys([*KINDS.values(), "command"], 0)
         self.latencies = {kind: {"latency": 0, "ops": 0} for kind in ("reads", "writes", "commands")}
         self.started = self.ended = 0
-        # Of each open transaction: since when, since when it has had no command, and whose it is.
+        # For each open transaction: when it began, since when it has had no command, and which connection it belongs
+        # to.
         self.transactions = {}
         self.local, self.names, self.began = threading.local(), {}, time.monotonic()
         super().__init__(deployment, number)
@@ -113,7 +117,7 @@ class CountingMember(Member):
         now = time.monotonic()
         if command.get("startTransaction"):
             self.started += 1
-            # When it began, the end of its last command, how long it has paused before that, and its connection.
+            # When it began, when its last command ended, the sum of its pauses before that, and its connection.
             self.transactions[key] = [now - took, now - took, 0, self.local.connection]
         if name in ("committransaction", "aborttransaction"):
             self.ended += self.transactions.pop(key, None) is not None
@@ -148,7 +152,7 @@ class CountingMember(Member):
     do_ismaster = do_hello
 
     def do_aggregate(self, command):
-        """$currentOp alone; what the other stages would leave out is left out here."""
+        """Executes only $currentOp, without the filters of later stages."""
         assert "$currentOp" in command["pipeline"][0], command
         stages = {key: value for stage in command["pipeline"] for key, value in stage.items()}
         assert "command" not in stages["$project"] and stages["$limit"] <= 5000, "no text of commands, and no list without end"
@@ -158,7 +162,7 @@ class CountingMember(Member):
             if number != own:
                 rows.append({"connectionId": number, "client": self.peer(connection), "appName": self.names.get(connection, ""), "active": False})
         for began, since, paused, connection in list(self.transactions.values()):
-            # A server tells the sum of the pauses, and not how long the present one is.
+            # A server reports the sum of the pauses and not the length of the present one.
             idle = {"timeOpenMicros": int((now - began) * 1e6), "timeInactiveMicros": int((paused + now - since) * 1e6),
                     "timeActiveMicros": int((since - began - paused) * 1e6)}
             rows.append({"client": self.peer(connection), "appName": self.names.get(connection, ""), "active": False, "transaction": idle})
@@ -173,7 +177,7 @@ class CountingMember(Member):
 
 
 class Counted(ReplicaSet):
-    """A replica set of one such member."""
+    """A replica set with one such member."""
 
     def __init__(self, **settings):
         self.lock = threading.RLock()
@@ -194,7 +198,7 @@ class Counted(ReplicaSet):
 
 
 class Events(pymongo.monitoring.ConnectionPoolListener):
-    """Writes what a driver tells of its pools, as lines of JSON."""
+    """Writes a driver's pool events as lines of JSON."""
 
     def __init__(self, path):
         self.file, self.lock = path.open("w"), threading.Lock()
@@ -211,7 +215,7 @@ class Events(pymongo.monitoring.ConnectionPoolListener):
     connection_check_out_started = connection_check_out_failed = connection_checked_out = connection_checked_in = write
 
 
-# -- what applications do
+# -- behaviour of applications
 
 
 def one(client):
@@ -219,13 +223,13 @@ def one(client):
 
 
 def comes_and_goes(server):
-    """A client for each operation."""
+    """Opens a client for each operation."""
     with server.client(appName="lambda") as client:
         one(client)
 
 
 def pauses(client, over, seconds):
-    """A transaction that is left open for a while."""
+    """Leaves a transaction open for `seconds`."""
     with client.start_session() as session:
         session.start_transaction()
         client.app.things.find_one(session=session)
@@ -235,7 +239,7 @@ def pauses(client, over, seconds):
 
 
 def chats(client, over, seconds):
-    """A transaction that asks something every few milliseconds for a while."""
+    """Runs a transaction that sends a command every few milliseconds for `seconds`."""
     until = time.monotonic() + seconds
     with client.start_session() as session:
         session.start_transaction()
@@ -246,7 +250,7 @@ def chats(client, over, seconds):
 
 
 def begins(client):
-    """A transaction that nobody ends; the session is to be kept."""
+    """Begins a transaction and returns its session, which the caller must keep open."""
     session = client.start_session()
     session.start_transaction()
     client.app.things.find_one(session=session)
@@ -254,7 +258,7 @@ def begins(client):
 
 
 def bursts(client, over, many, quiet):
-    """So many operations at once, for a while, and then none."""
+    """Alternates between `many` operations at once and a quiet time."""
     def once():
         for _ in range(12):
             one(client)
@@ -269,7 +273,7 @@ def bursts(client, over, many, quiet):
 
 
 def keep(server, many):
-    """So many connections that say hello and no more. They are to be kept."""
+    """Opens `many` connections that only say hello, and returns them for the caller to keep."""
     kept = []
     for _ in range(many):
         connection = socket.create_connection(("127.0.0.1", server.server.port))

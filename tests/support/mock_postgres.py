@@ -1,5 +1,6 @@
-"""A PostgreSQL that can be told to fail: it logs everybody in, answers every statement, and keeps what came on which connection. Only
-for what a real one cannot be brought to do; knows no pooler."""
+"""A fake PostgreSQL that fails on command: it accepts every login, answers every statement, and records which
+connection sent what. Use it only for what a real PostgreSQL cannot be made to do. It knows no pooler.
+"""
 
 import re
 import socket
@@ -19,8 +20,9 @@ def failure(severity="ERROR", code="57014", text="canceling statement due to use
 
 
 class Mock:
-    """`answer(connection, number, text)` decides about each statement: None for an ordinary answer, "error", "fatal", "close",
-    "silence", or "late" for a time-out in the last microseconds of a step, which PostgreSQL reports in place of what it reads next. `seen` holds (connection, number, text, outcome) of all statements in order."""
+    """`answer(connection, number, text)` decides about each statement: None for an ordinary answer, "error", "fatal",
+    "close", "silence", or "late" for a time-out in the last microseconds of a step, which PostgreSQL reports in place
+    of what it reads next. `seen` has (connection, number, text, outcome) of all statements in order."""
 
     def __init__(self, answer, **parameters):
         self.answer, self.seen, self.connections = answer, [], 0
@@ -42,7 +44,7 @@ class Mock:
             with self.lock:
                 self.connections += 1
                 number = self.connections
-            # As PostgreSQL does it: what is sent last is not lost with a connection that is closed at once.
+            # PostgreSQL sends its last message before it closes the connection, and so does this.
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=self.serve, args=(peer, number), daemon=True).start()
 
@@ -116,7 +118,7 @@ class Mock:
                     exactly(1 << 30)
                 if outcome == "fatal":
                     peer.sendall(failure("FATAL", "57P01", "terminating connection due to administrator command"))
-                    # A close with unread input would be a reset, and take along what has not left.
+                    # Closing with unread input would reset the connection and discard what has not been sent.
                     peer.shutdown(socket.SHUT_WR)
                     while peer.recv(65536):
                         pass
@@ -126,7 +128,7 @@ class Mock:
                     peer.sendall(failure() + (ready if kind == b"Q" else b""))
                     continue
                 late = outcome == "late" and kind == b"E"
-                # What a text prepares is there only if all of it went well.
+                # Statements that a text prepares exist only if the whole text succeeded.
                 parsed.update((name.encode(), "") for name in re.findall(r"PREPARE (\w+) AS", text))
                 tag = (text.split() or ["SELECT"])[0].upper()
                 peer.sendall(w.message(b"C", w.cstr(tag)) + (ready if kind == b"Q" else b""))

@@ -1,4 +1,5 @@
-"""What the tests of MongoDB start: imported by each of them, so that their fixtures have the same names and are nobody else's."""
+"""Fixtures of the MongoDB tests. A test file imports those that it uses, so that their short names mean nothing
+elsewhere."""
 
 import pytest
 
@@ -17,7 +18,7 @@ def server(workspace, request):
 
 @pytest.fixture
 def pool(server, workspace):
-    """Starts a Poolhouse in front of it."""
+    """Starts a Poolhouse in front of the server."""
     with server.connect() as client:
         client.drop_database("app")
     started = []
@@ -33,7 +34,7 @@ def pool(server, workspace):
 
 @pytest.fixture
 def members():
-    """A replica set that keeps to a script."""
+    """A scripted replica set."""
     made = ReplicaSet()
     yield made
     made.stop()

@@ -1,4 +1,5 @@
-"""MongoDB-compatible servers that others wrote, on free ports, and Poolhouse in front of one. Knows nothing of other databases."""
+"""MongoDB-compatible servers of other projects on free ports, and Poolhouse in front of one. It knows no other
+database."""
 
 import json
 import os
@@ -15,14 +16,14 @@ from support import java_programs, pooler
 from support.postgres_cluster import free_port
 
 HERE = pathlib.Path(__file__).resolve().parent / "mongodb_servers"
-# Where a FerretDB has been built (mongodb_servers/ferretdb); `make mongodb-clients` does that.
+# A built FerretDB (mongodb_servers/ferretdb). `make setup` builds it.
 FERRETDB = HERE / "ferretdb" / "ferretdb"
 JAVA_SERVER = HERE / "java-server"
 STAND_IN = HERE / "stand_in" / "main.py"
 
 
 class MongoServer:
-    """A server process; `arguments` start it."""
+    """A server process, started with `arguments`."""
 
     def __init__(self, directory):
         self.directory, self.port, self.process = directory, free_port(), None
@@ -57,7 +58,7 @@ class MongoServer:
         return f"mongodb://127.0.0.1:{self.port}"
 
     def connect(self, **more):
-        """Directly, without Poolhouse."""
+        """pymongo, without Poolhouse."""
         return pymongo.MongoClient(self.url(), **more)
 
 
@@ -65,12 +66,12 @@ class JavaServer(MongoServer):
     """mongo-java-server, in memory: wire version 8, without `hello`, sessions and authentication."""
 
     sessions = False
-    # It has change streams.
+    # Whether it keeps an oplog, which change streams need.
     oplog = False
 
     @staticmethod
     def prepare():
-        """Fetches and builds it where that was not done."""
+        """Fetches and builds the server if it is not up to date."""
         java_programs.prepare(JAVA_SERVER, "mongo-java-server")
 
     def arguments(self):
@@ -84,7 +85,7 @@ class FerretServer(MongoServer):
 
     @staticmethod
     def prepare():
-        """It takes minutes to build, so that is done by `make mongodb-clients` only."""
+        """Skips the test if FerretDB has not been built: that takes minutes."""
         if not FERRETDB.exists():
             pytest.skip("FerretDB is not built here: `make setup` does, where Go is")
 
@@ -93,7 +94,7 @@ class FerretServer(MongoServer):
 
 
 class GuardedFerretServer(FerretServer):
-    """The same, which lets in one user, with SCRAM-SHA-256."""
+    """FerretDB that requires a login with SCRAM-SHA-256."""
 
     user, password = "tester", "pä/ss"
 
@@ -106,7 +107,8 @@ class GuardedFerretServer(FerretServer):
 
 
 class StandIn(MongoServer):
-    """What poses as a replica set of so many members, or as a mongos, in front of one of the others (mongodb/stand_in)."""
+    """A simulated replica set of `members` members, or a simulated mongos, that keeps its documents in one of the
+    servers above (mongodb_servers/stand_in)."""
 
     sessions = True
 
@@ -135,7 +137,7 @@ class StandIn(MongoServer):
         return f"mongodb://{hosts}/" + ("" if self.sharded else "?replicaSet=rs0")
 
     def ask_each(self, *command, **more):
-        """What each member answers, asked directly."""
+        """The answer of each member, asked directly."""
         answers = []
         for port in self.ports:
             with pymongo.MongoClient(f"mongodb://127.0.0.1:{port}/?directConnection=true") as client:
@@ -143,12 +145,12 @@ class StandIn(MongoServer):
         return answers
 
     def ask(self, *command, **more):
-        """What the primary answers, asked directly: of an election, or of commands that are to fail."""
+        """The answer of the primary, asked directly: to hold an election, or to make commands fail."""
         with self.connect() as client:
             return client.admin.command(*command, **more)
 
     def fail(self, mode, **data):
-        """Commands that are to fail (`failCommand`): `mode` is "off", "alwaysOn" or how often."""
+        """Makes commands fail (`failCommand`): `mode` is "off", "alwaysOn" or how often."""
         return self.ask("configureFailPoint", "failCommand", mode={"times": mode} if isinstance(mode, int) else mode, data=data)
 
 
@@ -165,12 +167,12 @@ class MongoPoolhouse(pooler.Pooler):
         return [pooler.BINARY, "serve", self.server.url(), *addresses, *flags], {}
 
     def connect(self, options="", **more):
-        """pymongo through Poolhouse, with `options` behind the `?` of its URL."""
+        """pymongo through Poolhouse, with `options` after the `?` of its URL."""
         more = {"serverSelectionTimeoutMS": 5000, "socketTimeoutMS": 20_000, **more}
         return pymongo.MongoClient(f"mongodb://127.0.0.1:{self.port}/?{options}", **more)
 
     def start_with(self, text):
-        """Starts with a configuration file: this text, behind an [admin] section."""
+        """Starts with a configuration file: an [admin] section and this text."""
         self.path = self.directory / "poolhouse.toml"
         self.path.write_text(f'[admin]\nlisten = "127.0.0.1:{self.admin_port}"\n{text.replace("PORT", str(self.port))}')
         self.path.chmod(0o600)
@@ -178,7 +180,7 @@ class MongoPoolhouse(pooler.Pooler):
         return self
 
     def start_listening(self, listener, **database):
-        """Starts with these settings of the listener and of the database, in a configuration file."""
+        """Starts with a configuration file that has these settings of the listener and the database."""
         table = lambda values: "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
         sections = {"listener": {"listen": "127.0.0.1:PORT", "protocol": "mongodb", **listener}, "database": {"url": self.server.url(), **database}}
         return self.start_with("".join(f"[[{name}]]\n{table(values)}" for name, values in sections.items()))

@@ -11,10 +11,10 @@ MORE_TO_COME = 2
 
 
 class Raw:
-    """A connection that has said hello."""
+    """A connection that has sent its hello."""
 
     def __init__(self, port, hello=True, source=None):
-        """From the address `source`, if one is given."""
+        """Connects, from the address `source` if one is given."""
         self.socket = socket.create_connection(("127.0.0.1", port), 10, (source, 0) if source else None)
         if hello:
             self.greeting = self.ask({"hello": 1, "$db": "admin"})
@@ -29,7 +29,7 @@ class Raw:
         self.socket.sendall(data)
 
     def read(self):
-        """The id of the request that is answered, and the document."""
+        """The id of the answered request, and the document."""
         length, _, answers, _ = struct.unpack("<iiii", exactly(self.socket, 16))
         body = exactly(self.socket, length - 16)
         return answers, bson.decode(body[5:])
@@ -40,7 +40,7 @@ class Raw:
         return self.read()[1]
 
     def ask_sealed(self, command, request=1):
-        """The answer to a command with a checksum, which has to have a right one, too."""
+        """The answer to a command with a checksum. The answer must have a right one, too."""
         self.send(sealed(message(command, request)))
         header = exactly(self.socket, 16)
         answer = header + exactly(self.socket, struct.unpack_from("<i", header)[0] - 16)
@@ -48,7 +48,7 @@ class Raw:
         return bson.decode(answer[21:-4])
 
     def has_ended(self, seconds=5):
-        """Whether the other side ends it, whatever it says before."""
+        """Whether the other side closes the connection. What it sends before is ignored."""
         self.socket.settimeout(seconds)
         try:
             while self.socket.recv(65536):
@@ -61,13 +61,13 @@ class Raw:
 
 
 def message(command, request=1, flags=0, before=b"", behind=b""):
-    """An OP_MSG: `before` and `behind` its body are other sections."""
+    """An OP_MSG with further sections before and behind its body."""
     document = command if isinstance(command, bytes) else bson.encode(command)
     body = before + b"\0" + document + behind
     return struct.pack("<iiiiI", 20 + len(body), request, 0, 2013, flags) + body
 
 
 def section(name, *documents):
-    """A sequence of documents."""
+    """A document sequence with this name."""
     body = name.encode() + b"\0" + b"".join(bson.encode(document) for document in documents)
     return b"\1" + struct.pack("<i", len(body) + 4) + body

@@ -1,4 +1,4 @@
-"""A network namespace beside this one, with a link between them that can be cut: the hosts there vanish then, without a word."""
+"""A network namespace with a link to it that can be cut: its hosts then vanish without closing their connections."""
 
 import os
 import random
@@ -13,8 +13,9 @@ from support.waiting import eventually
 
 @pytest.fixture
 def namespace():
-    """The namespace's name, our address on the link and the one there, and what cuts the link. The network is drawn by lot: another run
-    on this machine, or one that was killed, may have left one."""
+    """Yields the namespace's name, the address of this end of the link, the address in the namespace, and a function
+    that cuts the link. The network is chosen at random, because another run on this machine may use one, or a killed
+    run may have left one."""
     name, network = f"ph{os.getpid() % 100_000}", f"10.211.{random.randrange(256)}"
     our_end, other_end, ours, theirs = f"{name}a", f"{name}b", f"{network}.1", f"{network}.2"
     run = lambda *words: subprocess.run(["ip", *words], check=True, capture_output=True)
@@ -30,7 +31,7 @@ def namespace():
         run("-n", name, "link", "set", other_end, "up")
         with socket.create_server((ours, 0)) as listening:
             eventually("the link carries", lambda: reaches(name, *listening.getsockname()), seconds=30)
-        # Not the link itself: that would have the kernel here tell us of an unreachable host.
+        # Setting the link itself down would make the local kernel report an unreachable host.
         yield name, ours, theirs, lambda: run("-n", name, "link", "set", other_end, "down")
     finally:
         subprocess.run(["ip", "link", "del", our_end], check=False, capture_output=True)
@@ -44,5 +45,5 @@ def reaches(name, address, port):
 
 
 def inside(name):
-    """The beginning of a command that has Python work in a network namespace."""
+    """The beginning of a command that runs Python in a network namespace."""
     return ["ip", "netns", "exec", name, sys.executable]

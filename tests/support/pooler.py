@@ -1,7 +1,7 @@
-"""Starts the pooler under test: Poolhouse, or PgBouncer with equivalent settings (POOLER=pgbouncer), which tells
-whether a test is wrong or Poolhouse is. The only file that knows how either is configured.
+"""Starts the pooler under test: Poolhouse, or with POOLER=pgbouncer PgBouncer with equivalent settings, which shows
+whether a test or Poolhouse is wrong. No other file knows how either is configured.
 
-Environment: POOLHOUSE=path of the binary, POOLER=pgbouncer, PGBOUNCER=path, TEST_WORKERS=N for tests that do not say.
+Environment: POOLHOUSE=path of the binary, POOLER=pgbouncer, PGBOUNCER=path, TEST_WORKERS=N for tests that set none.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("POOLHOUSE", str(ROOT / "target/release/poolhouse"))
 KIND = os.environ.get("POOLER", "poolhouse")
 
-# Which table of poolhouse.toml a setting belongs to, and PgBouncer's name for it (None: it has none).
+# The table of poolhouse.toml that a setting belongs to, and PgBouncer's name for it (None: it has none).
 DATABASE_KEYS = {
     "mode": "pool_mode", "max_size": "default_pool_size", "min_size": "min_pool_size", "max_connecting": None,
     "max_wait_time": "query_wait_timeout", "unavailable_wait_time": None, "max_idle_time": "server_idle_timeout",
@@ -63,7 +63,7 @@ def seconds(duration):
 
 
 class Failed(Exception):
-    """The pooler did not start: exit status and what it said."""
+    """The pooler did not start: its exit status and output."""
 
     def __init__(self, status, output):
         super().__init__(f"exit status {status}:\n{output}")
@@ -71,7 +71,7 @@ class Failed(Exception):
 
 
 class Pooler:
-    """What both poolers have in common; `start` and `stop` bracket its life."""
+    """What both poolers have in common. `start` and `stop` begin and end the process."""
 
     is_poolhouse = False
 
@@ -82,7 +82,7 @@ class Pooler:
         self.socket_directory = self.directory
         self.log_path = self.directory / "log"
         self.process = None
-        # What the test says about the end: a second SIGTERM may be needed, or another exit status is right.
+        # A test changes this if another exit status is right, for instance after a second SIGTERM.
         self.expected_status = 0
 
     # -- starting and stopping
@@ -110,7 +110,7 @@ class Pooler:
             time.sleep(0.005)
 
     def settle(self):
-        """Waits until all is in place: the clients' port answers before that."""
+        """Waits until everything is ready. The clients' port accepts connections before that."""
         deadline = time.monotonic() + 10
         while True:
             with contextlib.suppress(OSError):
@@ -123,14 +123,14 @@ class Pooler:
         self.process.send_signal(number)
 
     def wait(self, seconds):
-        """Its exit status, or None if it still runs after so many seconds."""
+        """Its exit status, or None if it still runs after `seconds`."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def stop(self):
-        """Ends it, and insists that it ends as it should and never stumbled on the way."""
+        """Ends the process. It must exit with the expected status, and its log must show no panic."""
         if self.process is None:
             return
         status = self.process.poll()
@@ -156,7 +156,7 @@ class Pooler:
                 "dbname": database}
 
     def connect(self, user="app", password=None, database="bench", **more):
-        """psycopg 3, in autocommit; named prepared statements off, they belong to one server."""
+        """psycopg 3 in autocommit, without prepared statements."""
         more = {"autocommit": True, "prepare_threshold": None, "connect_timeout": 10, **more}
         return psycopg.connect(**{**self.target(user, password, database), **more})
 
@@ -169,7 +169,7 @@ class Pooler:
         return psycopg2.connect(**self.target(user, password, database), connect_timeout=10, **more)
 
     def open(self, timeout=10):
-        """A raw connection that has said nothing yet."""
+        """A raw connection that has sent nothing yet."""
         return Wire(self.port, timeout)
 
     def wire(self, user="app", password=None, database="bench", timeout=10, **parameters):
@@ -177,7 +177,7 @@ class Pooler:
         return self.open(timeout).login(user, password or PASSWORDS.get(user), database, **parameters)
 
     def run(self, *command, **more):
-        """A client program with PGHOST and so on set, such as psql."""
+        """Runs a client program, such as psql, with PGHOST and so on set."""
         target = self.target()
         environment = {**os.environ, "PGHOST": target["host"], "PGPORT": str(target["port"]), "PGUSER": target["user"],
                        "PGPASSWORD": target["password"], "PGDATABASE": target["dbname"], "PGCONNECT_TIMEOUT": "10"}
@@ -185,7 +185,7 @@ class Pooler:
                               stdin=more.pop("stdin", subprocess.DEVNULL) if "input" not in more else None,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
 
-    # -- looking at it
+    # -- observing it
 
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
@@ -207,7 +207,8 @@ class Pooler:
             return error.code, error.read().decode()
 
     def post(self, path, headers=None, timeout=60):
-        """POST to the admin listener, as `poolhouse ctl` does unless the headers say otherwise: (status, JSON or text)."""
+        """POST to the admin listener with the headers of `poolhouse ctl`, unless others are given: (status, JSON or
+        text)."""
         headers = {"X-Poolhouse": "test"} if headers is None else headers
         request = urllib.request.Request(f"http://127.0.0.1:{self.admin_port}{path}", b"", headers, method="POST")
         try:
@@ -252,7 +253,7 @@ class Poolhouse(Pooler):
     is_poolhouse = True
 
     def config(self, settings):
-        """The text of poolhouse.toml; users and databases as dicts, everything else by its key."""
+        """The text of poolhouse.toml. Users and databases are dicts, every other setting goes by its key."""
         settings = dict(settings)
         users = settings.pop("users", {"app": PASSWORDS["app"]})
         databases = settings.pop("databases", {"bench": {}})
@@ -292,7 +293,7 @@ class Poolhouse(Pooler):
         return self.directory / "poolhouse.toml"
 
     def rewrite(self, **settings):
-        """Another configuration, for a reload."""
+        """Writes another configuration, for a reload."""
         self.config_path.write_text(self.config(settings))
         self.config_path.chmod(0o600)
 
@@ -304,12 +305,12 @@ class Poolhouse(Pooler):
 
     @property
     def admin_url(self):
-        """Where metrics are and orders are taken."""
+        """The address of metrics and orders."""
         return f"http://127.0.0.1:{self.admin_port}"
 
 
 class PgBouncer(Pooler):
-    """PgBouncer, for those settings that it has too."""
+    """PgBouncer, with those settings that it has, too."""
 
     @staticmethod
     def binary():
@@ -347,7 +348,7 @@ class PgBouncer(Pooler):
         return [self.binary(), str(self.directory / "pgbouncer.ini")], unprivileged()
 
     def check_status(self, status):
-        """SIGTERM is an immediate shutdown there, with whatever status."""
+        """Accepts any status: SIGTERM is an immediate shutdown there."""
 
 
 def make(directory, cluster):

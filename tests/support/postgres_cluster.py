@@ -1,8 +1,7 @@
-"""A private PostgreSQL cluster: made in a temporary directory, on a free port, as an unprivileged user.
+"""A private PostgreSQL cluster: made in a temporary directory, on a free port, as an unprivileged user. It knows no
+pooler.
 
-Knows nothing of poolers.
-
-Environment: PG_BIN=folder with another PostgreSQL's initdb, pg_ctl and postgres; what is not in there is the machine's.
+Environment: PG_BIN=folder with the initdb, pg_ctl and postgres to use. Programs that it lacks are the installed ones.
 """
 
 import base64
@@ -24,7 +23,7 @@ import urllib.parse
 import psycopg
 
 SUPERUSER = "postgres"
-# Roles of the tests with their passwords; each logs in with the method its name tells, app and app2 with SCRAM.
+# Roles of the tests with their passwords. Each logs in with the method in its name; app and app2 use SCRAM.
 PASSWORDS = {"app": "app secret", "app2": "app2-secret", "md5user": "md5-secret", "plainuser": "plain-secret"}
 DATABASES = ("bench", "other")
 MAX_CONNECTIONS = 100
@@ -37,7 +36,7 @@ host all all 127.0.0.1/32 scram-sha-256
 local all all scram-sha-256
 """
 
-# Durability is of no interest here, speed is.
+# Tests need speed and no durability.
 SETTINGS = f"""
 listen_addresses = '127.0.0.1'
 max_connections = {MAX_CONNECTIONS}
@@ -52,7 +51,7 @@ log_min_messages = warning
 """
 
 
-# Which of several processes of pytest side by side this is, and how many there are (pytest-xdist says so).
+# The number of this pytest process, and how many there are (from pytest-xdist).
 PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 PORTS = range(15000 + PROCESS, 30000, PROCESSES)
@@ -60,8 +59,8 @@ given_ports = set()
 
 
 def free_port():
-    """A port nobody listens on, below the range from which outgoing connections take theirs. It is given once, and tests that
-    run in another process have others: nobody listens on it but whoever asked, even where that is never or late."""
+    """A port without a listener, below the range of ports for outgoing connections. Each port is returned once, and
+    other test processes get other ports, so the caller may bind it at any later time, or never."""
     for _ in range(1000):
         port = random.choice(PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -73,7 +72,7 @@ def free_port():
 
 
 def unprivileged():
-    """Arguments for subprocess that give up root, which PostgreSQL and PgBouncer refuse to run as."""
+    """Arguments for subprocess that drop root, because PostgreSQL and PgBouncer refuse to run as root."""
     if os.getuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
@@ -91,7 +90,7 @@ def give_away(path):
 
 
 def program(name):
-    """The path of one of PostgreSQL's programs; Debian keeps them off PATH."""
+    """The path of one of PostgreSQL's programs. Debian keeps them off PATH."""
     chosen = pathlib.Path(os.environ.get("PG_BIN", "/nowhere")) / name
     if chosen.exists():
         return str(chosen)
@@ -118,7 +117,7 @@ def scram_verifier(user, iterations=4096):
 
 
 class Cluster:
-    """A cluster that is running after `start`."""
+    """A cluster that runs from `start` to `stop`."""
 
     locale = "C.UTF-8"
 
@@ -129,7 +128,7 @@ class Cluster:
         self.log = self.directory / "postgresql.log"
 
     def make(self):
-        """initdb, roles and databases. Leaves it running."""
+        """Runs initdb, makes roles and databases, and leaves the cluster running."""
         give_away(self.directory)
         subprocess.run([program("initdb"), "-D", self.data, "-U", SUPERUSER, "-E", "UTF8", f"--locale={self.locale}",
                         "--no-sync", "--auth=trust"],
@@ -152,7 +151,7 @@ class Cluster:
                 db.execute("GRANT ALL ON SCHEMA public TO PUBLIC")
 
     def start(self):
-        # -w waits until it accepts connections.
+        # -w waits until the cluster accepts connections.
         subprocess.run([program("pg_ctl"), "-D", self.data, "-l", self.log, "-w", "-t", "30", "start"], check=True,
                        stdout=subprocess.DEVNULL, cwd=self.directory, **unprivileged())
 
@@ -161,7 +160,7 @@ class Cluster:
                        stdout=subprocess.DEVNULL, cwd=self.directory, **unprivileged())
 
     def running(self):
-        """As `pg_ctl status` says it, without a process for each test that asks."""
+        """The same answer as `pg_ctl status`, without a process for each test."""
         try:
             os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), 0)
         except (OSError, IndexError):
@@ -169,24 +168,24 @@ class Cluster:
         return True
 
     def url(self, database="bench", user="app", host=None):
-        """For a pooler's configuration; `user` None leaves the login out."""
+        """A URL for a pooler's configuration. `user` None leaves the login out."""
         login = f"{user}:{urllib.parse.quote(PASSWORDS[user])}@" if user else ""
         return f"postgres://{login}{host or '127.0.0.1'}:{self.port}/{database}"
 
     def superuser(self, database="postgres"):
-        """A connection past every pooler, through the Unix socket."""
+        """A connection that bypasses every pooler, through the Unix socket."""
         return psycopg.connect(host=str(self.directory), port=self.port, user=SUPERUSER, dbname=database,
                                autocommit=True, connect_timeout=10)
 
     def configure(self):
-        """What is added to the configuration before the first start."""
+        """Additions to the configuration before the first start."""
 
     def query(self, sql, *parameters, database="postgres"):
         with self.superuser(database) as db:
             return db.execute(sql, parameters or None).fetchall()
 
     def backends(self, *users):
-        """What pg_stat_activity says of the sessions of these users; of app's, if it is told none."""
+        """Rows of pg_stat_activity of these users' sessions, by default those of app."""
         with self.superuser() as db:
             cursor = db.cursor(row_factory=psycopg.rows.namedtuple_row)
             return cursor.execute("SELECT pid, datname, state, query, application_name, xact_start FROM pg_stat_activity"
@@ -196,7 +195,7 @@ class Cluster:
         return self.query("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s", user)
 
     def kill_backend(self, pid):
-        """kill -9 as the kernel's out-of-memory killer does it: the cluster restarts itself."""
+        """Sends SIGKILL, as the kernel's out-of-memory killer does. The cluster restarts itself."""
         os.kill(pid, signal.SIGKILL)
 
     def wait_until_up(self, seconds=20):
@@ -210,7 +209,7 @@ class Cluster:
                 time.sleep(0.05)
 
 
-# plainuser comes in without TLS only, everybody else with it only.
+# plainuser logs in without TLS only, all others with TLS only.
 SECURE_HBA = """
 local all postgres trust
 hostssl all plainuser 127.0.0.1/32 reject
@@ -221,7 +220,7 @@ hostssl all all 127.0.0.1/32 scram-sha-256
 
 
 class SecureCluster(Cluster):
-    """A cluster with TLS. app2 proves itself with a certificate."""
+    """A cluster with TLS. app2 logs in with a certificate."""
 
     def __init__(self, directory, pair, authority=None):
         super().__init__(directory)
@@ -243,7 +242,7 @@ class SecureCluster(Cluster):
             path.chmod(0o600)
 
     def show(self, pair):
-        """Shows another certificate from now on."""
+        """Uses another certificate from now on."""
         if pair is self.pair:
             return
         (before,), = self.query("SELECT pg_conf_load_time()")

@@ -1,4 +1,4 @@
-"""A streaming standby of a private cluster. Knows nothing of poolers."""
+"""A streaming standby of a private cluster. It knows no pooler."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,5 @@
-"""PostgreSQL's wire protocol by hand, for what no driver would ever send. Trusts nobody, knows no pooler."""
+"""PostgreSQL's wire protocol by hand, for what no driver would send. It checks what it receives, and knows no pooler.
+"""
 
 import base64
 import hashlib
@@ -108,7 +109,7 @@ class Wire:
         """`address` is a port of 127.0.0.1 or the path of a Unix socket."""
         if isinstance(address, int):
             self.socket = socket.create_connection(("127.0.0.1", address), timeout)
-            # As libpq does.
+            # libpq sets this, too.
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         else:
             self.socket = socket.socket(socket.AF_UNIX)
@@ -127,7 +128,7 @@ class Wire:
         self.socket.close()
 
     def vanish(self):
-        """Closes with a reset, as a killed container's connection ends: nothing in flight is delivered."""
+        """Closes with a reset, as a killed container's connection ends: data in flight is lost."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -135,7 +136,7 @@ class Wire:
         self.socket.sendall(b"".join(parts))
 
     def receive(self, count):
-        """Exactly so many bytes."""
+        """Reads exactly `count` bytes."""
         while len(self.buffer) < count:
             try:
                 data = self.socket.recv(65536)
@@ -156,7 +157,7 @@ class Wire:
         return kind, self.receive(length - 4)
 
     def take(self):
-        """The next message that is an answer; parameters, notices and keys are kept aside."""
+        """The next message that is an answer. Parameters, notices and keys are stored."""
         while True:
             kind, body = self.message()
             if kind == b"S":
@@ -170,7 +171,7 @@ class Wire:
                 return kind, body
 
     def expect(self, *kinds):
-        """The next answer, which must be of one of these types."""
+        """The body of the next answer, which must have one of these types."""
         kind, body = self.take()
         if kind == b"E" and b"E" not in kinds:
             raise ServerError(error_fields(body))
@@ -182,8 +183,8 @@ class Wire:
         return ServerError(error_fields(self.expect(b"E")))
 
     def until_ready(self):
-        """Answers up to ReadyForQuery: (list of (type, body), transaction status). Errors are among them, except one
-        that ends the connection: that is raised."""
+        """Answers up to ReadyForQuery: (list of (type, body), transaction status). Errors are in the list, except one
+        that ends the connection, which is raised."""
         answers = []
         while True:
             try:
@@ -197,7 +198,7 @@ class Wire:
             answers.append((kind, body))
 
     def query(self, sql):
-        """Rows of a simple query; raises its error after ReadyForQuery."""
+        """The rows of a simple query. Raises its error after ReadyForQuery."""
         self.send(query(sql))
         return self.rows()
 
@@ -209,7 +210,7 @@ class Wire:
         return [row(body) for kind, body in answers if kind == b"D"]
 
     def closed_within(self, seconds):
-        """Whether the other side closes; what it still says is thrown away."""
+        """Whether the other side closes the connection within `seconds`. What it still sends is discarded."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if select.select([self.socket], [], [], left)[0]:
@@ -221,7 +222,7 @@ class Wire:
         return False
 
     def login(self, user, password=None, database="bench", version=PROTOCOL_3_0, **parameters):
-        """Start-up and authentication by whatever the other side asks for."""
+        """Start-up and authentication with the method that the other side asks for."""
         self.send(startup(version, user=user, database=database, **parameters))
         self.authenticate(user, password)
         answers, status = self.until_ready()

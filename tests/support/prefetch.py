@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Fetches and builds what tests with programs in other languages need, where that was not done: `.ci/run` does it while the compiler works, so
-that no test waits for it. What cannot be fetched is said, and its tests are skipped."""
+"""Downloads and builds the programs in other languages that tests need. `.ci/run` runs it while the compiler works, so
+that no test waits for it. It reports what cannot be fetched; the tests that need that are skipped.
+"""
 
 import pathlib
 import subprocess

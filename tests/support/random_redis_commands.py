@@ -1,6 +1,6 @@
-"""What a random client of Redis asks: commands of every kind, with the errors that people make. Knows nothing of who answers.
+"""Random commands of a Redis client: of every kind, and with the mistakes that people make. It knows no server.
 
-Only commands whose replies two equal servers give alike: no clocks, no random members, no order of hash tables.
+Two equal servers answer all these commands alike: no clocks, no random members, no order of hash tables.
 """
 
 from support.redis_async_socket import encoded
@@ -9,8 +9,8 @@ SCRIPT = "return {KEYS[1], ARGV[1], redis.call('GET', KEYS[1])}"
 SHA = "ad4f4d0d5ee1d1d0ea3a1b2c3d4e5f60718293a4"
 
 
-class Habits:
-    """One client's; `step` gives batches of commands that are sent at once."""
+class RandomCommands:
+    """The commands of one client. `step` returns a batch that is sent at once."""
 
     def __init__(self, chance, number):
         self.chance, self.number = chance, number
@@ -65,7 +65,7 @@ class Habits:
         return kind()
 
     def step(self):
-        """Commands, and their bytes. Now and then one is typed as a line."""
+        """Commands, and their bytes. Sometimes a command is sent as an inline command."""
         commands = [self.command() for _ in range(self.chance.choice([1, 1, 1, 2, 3, 10]))]
         data = b""
         for command in commands:
@@ -75,22 +75,23 @@ class Habits:
         return commands, data
 
 
-class SubscriberHabits:
-    """One that subscribes: what it asks next, and how many replies that has. It keeps in mind what it has subscribed to."""
+class RandomSubscriptions:
+    """A client that subscribes: its next commands, and the number of their replies. It remembers its subscriptions."""
 
     def __init__(self, chance, number):
         self.chance, self.number, self.version = chance, number, 2
-        # Its own: what others write has no order with what it reads.
+        # The channels of this client alone: the order of what others publish and of what it reads is undefined.
         self.key = f"subscriber:{number}"
         self.has = {"": set(), "P": set(), "S": set()}
 
     def name(self, kind):
-        """Some of its own, and some that all have, so that subscriptions come and go with others and without."""
+        """Some channels of its own and some that all clients share, so that subscriptions begin and end with others and
+        alone."""
         whose = self.chance.choice([self.number, "all"])
         return f"{whose}:{self.chance.choice(['*', 'a*', '[ab]'] if kind == 'P' else 'abc')}"
 
     def subscription(self):
-        """A command, and its replies: as many as it has names, or as there are to be ended."""
+        """A command and the number of its replies: one for each name, or one for each subscription that ends."""
         kind, begins = self.chance.choice(["", "", "P", "S"]), self.chance.random() < 0.6
         count = self.chance.choice([1, 1, 2, 3]) if begins else self.chance.choice([0, 1, 1, 2])
         names, has = [self.name(kind) for _ in range(count)], self.has[kind]

@@ -1,4 +1,4 @@
-"""A connection that speaks Redis's protocol byte by byte, for asyncio: what a client library would hide is seen here."""
+"""A connection that speaks Redis's protocol byte by byte, for asyncio. It shows what a client library would hide."""
 
 import asyncio
 
@@ -10,9 +10,9 @@ def encoded(words):
 
 
 class RedisWire:
-    """One connection. Replies are (type, value); aggregates have lists of such."""
+    """One connection. A reply is (type, value); the value of an aggregate is a list of replies."""
 
-    # Something of a reply has come.
+    # Whether a part of a reply has arrived.
     begun = False
 
     @classmethod
@@ -22,7 +22,7 @@ class RedisWire:
         return self
 
     async def send(self, data, pieces=()):
-        """`pieces`: where the bytes are cut into writes that arrive apart."""
+        """`pieces`: how the bytes are divided into separate writes."""
         begin = 0
         for end in [*pieces, len(data)]:
             self.writer.write(data[begin:end])

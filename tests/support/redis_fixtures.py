@@ -1,4 +1,5 @@
-"""What the tests of Redis start: imported by each of them, so that their fixtures have the same names and are nobody else's."""
+"""Fixtures of the Redis tests. A test file imports those that it uses, so that their short names mean nothing
+elsewhere."""
 
 import os
 import socket
@@ -13,7 +14,7 @@ LISTEN = '[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\n'
 
 
 def own_redis(workspace, name, **settings):
-    """A Redis of one's own, not started yet."""
+    """A separate Redis, not started yet."""
     directory = workspace / f"{name}-{os.urandom(4).hex()}"
     directory.mkdir()
     return RedisServer(directory, **settings)
@@ -57,7 +58,7 @@ def guarded(workspace):
 
 @pytest.fixture
 def secure(workspace, certificates):
-    """A Redis that speaks TLS only."""
+    """A Redis that accepts TLS only."""
     pair = certificates.server
     made = own_redis(workspace, "secure", **{
         "tls-port": 0, "tls-cert-file": pair.certificate, "tls-key-file": pair.key, "tls-ca-cert-file": certificates.authority.certificate,
@@ -69,7 +70,7 @@ def secure(workspace, certificates):
 
 
 def talk(port, data, until=None, seconds=5):
-    """What a raw connection hears, until it ends with `until` or nothing comes any more."""
+    """Sends `data` and returns what a raw connection receives, until that ends with `until` or nothing more comes."""
     with socket.create_connection(("127.0.0.1", port), seconds) as connection:
         connection.sendall(data)
         heard = b""
@@ -84,7 +85,7 @@ def talk(port, data, until=None, seconds=5):
 
 @pytest.fixture
 def with_users(workspace):
-    """A Redis with ACL users: alice may do all, bob may read only."""
+    """A Redis with ACL users: alice may do everything, bob may only read."""
     made = own_redis(workspace, "users").start()
     direct = made.connect()
     direct.execute_command("ACL", "SETUSER", "alice", "on", ">wonder", "~*", "&*", "+@all")

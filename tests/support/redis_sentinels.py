@@ -1,4 +1,4 @@
-"""A Redis with replicas and sentinels that watch it. Knows nothing of Poolhouse."""
+"""A Redis with replicas and the sentinels that watch it. It knows no Poolhouse."""
 
 import contextlib
 import subprocess
@@ -13,7 +13,7 @@ NAME = "mymaster"
 
 
 class Sentinels:
-    """One master, one replica, and so many sentinels; who is the master changes."""
+    """One master, one replica, and `count` sentinels. The master changes."""
 
     def __init__(self, workspace, count=1, password=None, sentinel_password=None):
         self.password, self.sentinel_password = password, sentinel_password
@@ -63,13 +63,13 @@ class Sentinels:
         return redis.Redis(port=port, password=self.sentinel_password, decode_responses=True)
 
     def ask(self, port):
-        """What a sentinel says of the master; zeroes while it does not answer."""
+        """The master that a sentinel reports; zeroes if the sentinel does not answer."""
         with contextlib.suppress(redis.ConnectionError):
             return self.connect(port).sentinel_master(NAME)
         return {"num-slaves": -1, "num-other-sentinels": -1}
 
     def master(self):
-        """The port of the master, as the last sentinel that runs says."""
+        """The port of the master, as the last running sentinel reports it."""
         running = [port for port, process in zip(self.ports, self.processes) if process]
         return self.ask(running[-1])["port"]
 
@@ -77,7 +77,8 @@ class Sentinels:
         return next(server for server in self.servers if server.port == port)
 
     def fail_over(self):
-        """Has the other one become the master, in good order; returns when the sentinels say so and the old one follows."""
+        """Makes the replica the master by an orderly failover. Returns when the sentinels report it and the old master
+        follows."""
         before = self.master()
         other = next(server for server in self.servers if server.port != before)
         eventually("the other one has all", lambda: other.connect().info("replication").get("master_link_status") == "up", 30)
@@ -89,11 +90,11 @@ class Sentinels:
         try:
             return self.connect(self.ports[-1]).sentinel_failover(NAME)
         except redis.ResponseError:
-            # It has been too short a time since the last one.
+            # Sentinels refuse a failover soon after the last one.
             return False
 
     def url(self, **parameters):
-        """As Poolhouse takes it."""
+        """The URL for Poolhouse."""
         login = f":{self.password}@" if self.password else ""
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         query = "&".join(f"{key}={value}" for key, value in parameters.items())

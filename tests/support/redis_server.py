@@ -1,4 +1,4 @@
-"""A private Redis, on a free port, and Poolhouse in front of it. Knows nothing of PostgreSQL."""
+"""A private Redis on a free port, and Poolhouse in front of it. It knows no PostgreSQL."""
 
 import contextlib
 import subprocess
@@ -41,7 +41,7 @@ class RedisServer:
             self.process = None
 
     def connect(self, **more):
-        """Directly, without Poolhouse."""
+        """redis-py, without Poolhouse."""
         return redis.Redis(port=self.port, password=self.password, **more)
 
     def url(self):
@@ -62,23 +62,23 @@ class RedisPoolhouse(pooler.Pooler):
         return [pooler.BINARY, "serve", self.server.url(), *addresses, *flags], {}
 
     def connect(self, **more):
-        """redis-py through Poolhouse. Each keeps one connection, and tries nothing twice by itself."""
+        """redis-py through Poolhouse, with one connection and without retries."""
         more = {"password": self.server.password, "protocol": 2, "retry": Retry(NoBackoff(), 0), "single_connection_client": True, "socket_timeout": 10, **more}
         return redis.Redis(port=self.port, **more)
 
     def start_with(self, text):
-        """Starts with a configuration file: this text, behind an [admin] section."""
+        """Starts with a configuration file: an [admin] section and this text."""
         self.path = self.directory / "poolhouse.toml"
         self.rewrite(text)
         self.launch([pooler.BINARY, "serve", "--config", str(self.path)])
         return self
 
     def rewrite(self, text):
-        """Another file, for a reload."""
+        """Writes another file, for a reload."""
         self.path.write_text(f'[admin]\nlisten = "127.0.0.1:{self.admin_port}"\n{text.replace("PORT", str(self.port))}')
         self.path.chmod(0o600)
 
     def cli(self, *arguments, **more):
-        """redis-cli: what it printed."""
+        """The output of redis-cli."""
         command = ["redis-cli", "-p", str(self.port), *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, timeout=20, **more).stdout

@@ -1,4 +1,4 @@
-"""A connection to a Poolhouse of Redis that says and reads when the test wants, and not before."""
+"""A connection to a Poolhouse of Redis that sends and reads only when a test tells it to."""
 
 import socket
 
@@ -10,7 +10,7 @@ def command(*words):
 
 
 class Raw:
-    """A connection that says and reads when the test wants."""
+    """A connection that sends and reads only when a test tells it to."""
 
     def __init__(self, poolhouse, receive_buffer=None):
         self.socket = socket.socket()
@@ -25,7 +25,7 @@ class Raw:
         return self
 
     def hear(self, length):
-        """So many bytes; fewer if the connection ends."""
+        """Reads `length` bytes, or fewer if the connection ends."""
         while len(self.heard) < length and (part := self.socket.recv(1 << 20)):
             self.heard += part
         heard, self.heard = self.heard[:length], self.heard[length:]

@@ -1,8 +1,8 @@
-"""A network between two parties that misbehaves on command: it delays, cuts, swallows or chops up what passes. Knows no protocol.
+"""A faulty network between two ends: on command it delays, cuts, swallows or splits what passes. It knows no protocol.
 
     with Relay(port) as relay:      # connect to relay.port instead
         relay.delay = 0.05          # seconds, each way
-        relay.black_hole()          # nothing passes, nobody is told; pass_again() lets through what was held
+        relay.black_hole()          # nothing passes and nothing is closed; pass_again() delivers what was held
         relay.cut()                 # all connections are reset
 """
 
@@ -21,11 +21,11 @@ class Relay:
 
     def __init__(self, target, seed=0):
         self.target, self.chance = target, random.Random(seed)
-        # Seconds that each piece is held back, each way; pieces stay in order.
+        # Seconds that each piece is delayed, each way. Pieces stay in order.
         self.delay = 0.0
         # The most bytes that pass at a time.
         self.piece = MAX_PIECE
-        # New connections are reset at once while this is set.
+        # While this is set, new connections are reset at once.
         self.refusing = False
         self.port, self.passed, self.links = None, 0, set()
         self.keep, self.recorded = False, []
@@ -45,18 +45,19 @@ class Relay:
     # -- commands
 
     def cut(self, share=1.0):
-        """Resets this share of the connections, at random."""
+        """Resets this share of the connections, chosen at random."""
         self.call(lambda: [link.reset() for link in list(self.links) if self.chance.random() < share])
 
     def black_hole(self):
-        """From now on nothing passes and nothing is closed; new connections are accepted and hear nothing."""
+        """From now on nothing passes and nothing is closed. New connections are accepted and receive nothing."""
         self.call(self.open_gate.clear)
 
     def pass_again(self):
         self.call(self.open_gate.set)
 
     def segments(self):
-        """How many pieces of data who connected here has sent so far, as TCP counts them: without delays of its own, one for each short write."""
+        """The number of data segments that the connected client has sent, as TCP counts them: without delays of the
+        relay, one for each short write."""
         count = []
         self.call(lambda: count.extend(segments_received(link.near) for link in self.links))
         return sum(count)
@@ -64,7 +65,7 @@ class Relay:
     # -- the loop's thread
 
     def call(self, work):
-        """Runs `work` in the loop's thread, and waits for it."""
+        """Runs `work` in the loop's thread and waits for it."""
         done = threading.Event()
 
         def run():
@@ -146,7 +147,7 @@ def segments_received(writer):
 
 
 def reset(writer):
-    """Closes with a reset, whatever was still to be sent."""
+    """Closes with a reset. Data that was still to be sent is lost."""
     with contextlib.suppress(OSError, AttributeError):
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

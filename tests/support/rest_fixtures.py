@@ -1,4 +1,4 @@
-"""Poolhouse serving Redis over HTTP, and how the tests ask it."""
+"""Fixtures for Poolhouse serving Redis over HTTP, and clients of it."""
 
 import asyncio
 import base64
@@ -17,12 +17,12 @@ TOKEN = secrets.token_hex(32)
 
 
 def hashed(token):
-    """As it stands in a configuration file."""
+    """A token's hash in the format of the configuration file."""
     return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
 
 
 class Rest:
-    """A connection that is kept alive."""
+    """A keep-alive connection."""
 
     def __init__(self, port, token=TOKEN, tls=None, timeout=10):
         kind = http.client.HTTPSConnection if tls else http.client.HTTPConnection
@@ -39,7 +39,7 @@ class Rest:
         return answer.status, answer.read(), answer.headers
 
     def post(self, target, body, **fields):
-        """A JSON body: status and what was answered, read as JSON."""
+        """Sends a JSON body: the status and the parsed answer."""
         status, answer, _ = self.ask("POST", target, json.dumps(body), **fields)
         return status, json.loads(answer)
 
@@ -54,7 +54,7 @@ class Rest:
 
 
 def ask(poolhouse, talk, tls=None):
-    """Runs `talk(client)` with a client that has one connection of HTTP/2; it begins in that by itself, or agrees on it in TLS."""
+    """Runs `talk(client)` with a client that has one HTTP/2 connection, with prior knowledge or agreed on in TLS."""
 
     async def run():
         verify = ssl.create_default_context(cafile=str(tls)) if tls else True
@@ -74,7 +74,8 @@ def decoded(value):
 
 
 def file_with(server, tokens, listener="", more=""):
-    """A configuration that listens for HTTP at HTTPPORT and then for Redis's protocol at PORT: who can connect there can connect here."""
+    """A configuration with a listener for HTTP at HTTPPORT and one for Redis's protocol at PORT. `Pool.start_with`
+    waits for the latter."""
     return (f'[[listener]]\nprotocol = "http"\nlisten = "127.0.0.1:HTTPPORT"\n{listener}'
             f'[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\n'
             f'[[database]]\nurl = "{server.url()}"\nmax_size = 8\n{more}{tokens}')

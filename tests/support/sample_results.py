@@ -1,4 +1,6 @@
-"""Made-up results in the JSON of `poolhouse bench`, for tests of the page: a plausible queue, calculated and not measured. Never a figure of ours."""
+"""Invented results in the JSON of `poolhouse bench`, for tests of the report page. They come from a calculated queue;
+no figure is a measurement.
+"""
 
 import base64
 import math
@@ -10,8 +12,9 @@ REASONS = ("burst", "minimum", "rotation", "replacement")
 
 
 def encode(values_us):
-    """HdrHistogram's V2 encoding of microseconds (1 us to 1 h, 3 digits), written from its description:
-    https://github.com/HdrHistogram/HdrHistogram/blob/master/src/main/java/org/HdrHistogram/AbstractHistogram.java"""
+    """Encodes microseconds in HdrHistogram's V2 format (1 us to 1 h, 3 digits), written from its description:
+    https://github.com/HdrHistogram/HdrHistogram/blob/master/src/main/java/org/HdrHistogram/AbstractHistogram.java
+    """
     half = 1024                                     # sub-buckets of each half: 3 digits need 2048 in all
     counts = {}
     for value in values_us:
@@ -50,7 +53,8 @@ def percentiles(values_ms, keep=True):
 
 
 class Queue:
-    """Operations at given times, so many servers, a stall now and then: what each of them waits and takes."""
+    """A queue of operations that arrive at given times, with `servers` servers and occasional stalls: how long each
+    operation waits and takes."""
 
     def __init__(self, size, seed, stall=(20, 2.0, 0.2)):
         self.random, self.size, self.stall = random.Random(seed), size, stall
@@ -125,13 +129,13 @@ def second(at, arrived, ended, held, waiting, size, rng):
 
 
 def variants():
-    """Trouble and cures: the pool is too small for the stalls, larger, and large enough."""
+    """Results of one problem and its cures: the pool is too small for the stalls, larger, and large enough."""
     return [result("max_size 20", 20, warnings=["The pool was exhausted in 14 of 95 seconds: operations waited for a connection for up to 1.9 s."]),
             result("max_size 60", 60), result("max_size 150", 150)]
 
 
 def sweep(through=False, rate=None, most=256, seed=3):
-    """A made-up sweep of a database that follows the Universal Scalability Law, with noise."""
+    """An invented sweep of a database that follows the Universal Scalability Law, with noise."""
     rng, gamma, alpha, beta = random.Random(seed), 1400.0, .03, .00045
     law = lambda clients: gamma * clients / (1 + alpha * (clients - 1) + beta * clients * (clients - 1))
 

@@ -1,5 +1,6 @@
-"""Applications as platforms of functions run them: a process of its own with a MongoClient, which the platform freezes between two calls and thaws
-for the next one. Knows neither what it connects to nor what is expected of it."""
+"""An application on a platform of functions: a process with a MongoClient, which the platform freezes between two calls
+and thaws for the next one. It does not know what it connects to, nor what a test expects.
+"""
 
 import contextlib
 import json
@@ -9,7 +10,7 @@ import sys
 
 from support.waiting import eventually
 
-# For each number that it is told it writes a document, and says how that ended and how long it took.
+# The program writes a document for each number that it reads, and prints the error, if any, and the duration.
 PROGRAM = """
 import json, sys, time, pymongo
 client = pymongo.MongoClient(sys.argv[1])
@@ -25,7 +26,7 @@ for line in sys.stdin:
 
 
 class Function:
-    """One of them, with its driver at this URL, which writes to a collection of a database."""
+    """One function. Its driver connects to `url` and writes to a collection of a database."""
 
     def __init__(self, url, database="app", collection="things"):
         command = [sys.executable, "-c", PROGRAM, url, database, collection]
@@ -49,7 +50,7 @@ class Function:
         return json.loads(self.process.stdout.readline())
 
     def write(self, number):
-        """Calls it once: how that ended."""
+        """Calls the function once: its error and duration."""
         self.tell(number)
         return self.hear()
 
@@ -62,6 +63,6 @@ class Function:
 
 
 def state_of(pid):
-    """The state of a process, as the kernel calls it."""
+    """The state of a process, as the kernel names it."""
     with open(f"/proc/{pid}/stat") as stat:
         return stat.read().rsplit(")", 1)[1].split()[0]

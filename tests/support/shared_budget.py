@@ -15,7 +15,7 @@ from support.rest_fixtures import TOKEN, Rest, hashed
 PASSWORD = PASSWORDS["app"]
 
 
-class House(pooler.Poolhouse):
+class MixedPooler(pooler.Poolhouse):
     """Its port is PostgreSQL's; there are one for Redis and one for HTTP besides."""
 
     def __init__(self, directory, cluster, redis):
@@ -65,14 +65,14 @@ def redis(workspace):
 
 
 @pytest.fixture
-def house(cluster, redis, workspace):
+def start_mixed(cluster, redis, workspace):
     redis.connect().flushall()
     made = []
 
     def start(**settings):
-        directory = workspace / f"house-{os.urandom(3).hex()}"
+        directory = workspace / f"mixed-{os.urandom(3).hex()}"
         directory.mkdir()
-        made.append(House(directory, cluster, redis))
+        made.append(MixedPooler(directory, cluster, redis))
         return made[-1].start(**settings)
 
     yield start

@@ -1,4 +1,4 @@
-"""Connections that come from another address of this machine and say nothing."""
+"""Connections from another address of this machine that send nothing."""
 
 import contextlib
 import socket
@@ -9,19 +9,19 @@ ELSEWHERE = "127.0.0.2"
 
 
 @contextlib.contextmanager
-def strangers(pooler, count):
-    """So many of them, when all others have gone."""
-    alone(pooler)
+def silent_clients(pooler, count):
+    """Opens `count` such connections when no client is connected."""
+    wait_for_no_clients(pooler)
     with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(silent(pooler.port)) for _ in range(count)]
+        yield [stack.enter_context(silent_client(pooler.port)) for _ in range(count)]
 
 
-def silent(port):
-    """One of them."""
+def silent_client(port):
+    """Opens one such connection."""
     return socket.create_connection(("127.0.0.1", port), 10, (ELSEWHERE, 0))
 
 
-def alone(pooler):
-    """No client is connected any more: the one that asked whether it serves has been let in, and has gone."""
-    eventually("that one was let in", lambda: pooler.metric("poolhouse_clients_accepted_total") >= 1)
-    eventually("all places are free", lambda: pooler.metric("poolhouse_clients") == 0)
+def wait_for_no_clients(pooler):
+    """Waits until no client is connected. `start` itself connects once to see whether the pooler listens."""
+    eventually("the first client was accepted", lambda: pooler.metric("poolhouse_clients_accepted_total") >= 1)
+    eventually("no client is connected", lambda: pooler.metric("poolhouse_clients") == 0)

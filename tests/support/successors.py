@@ -13,14 +13,14 @@ from support.waiting import eventually
 
 @contextlib.contextmanager
 def successor(start, pooler):
-    """A second process of the same configuration, which takes over."""
+    """A second process with the same configuration, which takes over."""
     def ready():
-        # The clients' port answers before all else is in place.
+        # The clients' port accepts connections before all else is ready.
         with contextlib.suppress(OSError):
             return pooler.get("/ready")[0] == 200
 
     eventually("the first is ready", ready, 10)
-    made = another(start, pooler)
+    made = unstarted_successor(start, pooler)
     command = [BINARY, "serve", "--config", str(made.origin.config_path), "--take-over"]
     with made.log_path.open("ab") as log:
         made.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=pooler.directory)
@@ -29,23 +29,24 @@ def successor(start, pooler):
     yield made
 
 
-def another(start, pooler):
-    """A process of the same configuration that is not started yet."""
+def unstarted_successor(start, pooler):
+    """A process with the same configuration that has not been started."""
     made = start.unstarted()
     made.port, made.admin_port, made.origin = pooler.port, pooler.admin_port, getattr(pooler, "origin", pooler)
     return made
 
 
-def next_one(start, pooler, *flags):
-    """A process of the same configuration, started when the one that listened has gone."""
-    made = another(start, pooler)
+def start_next(start, pooler, *flags):
+    """A process with the same configuration, started after the one that listened has ended."""
+    made = unstarted_successor(start, pooler)
     made.launch([BINARY, "serve", "--config", str(made.origin.config_path), *flags])
     made.settle()
     return made
 
 
-class Played:
-    """Takes over from a process and gives the sockets to the next one, as a process does; says only what it is made to."""
+class FakeProcess:
+    """A fake process that takes over from a real one and hands the sockets to the next. It sends only what a test tells
+    it to."""
 
     def __init__(self, pooler):
         self.place = f"\0poolhouse.{os.getuid()}.127.0.0.1:{pooler.port}".encode()
@@ -80,8 +81,9 @@ class Played:
         waiting.listen()
         return waiting
 
-    def give(self, **held):
-        """Gives the sockets to the one that asks, and hears that it serves. Returns the stream between the two."""
+    def hand_over(self, **held):
+        """Hands the sockets to the process that asks, and waits until that serves. Returns the stream between the two.
+        """
         stream = self.resources.enter_context(self.meeting.accept()[0])
         assert hear(stream) == {"take_over": 1}
         socket.send_fds(stream, [b"\n"], self.sockets)
@@ -89,8 +91,8 @@ class Played:
         assert hear(stream) == {"serving": True}
         return stream
 
-    def tell_at_a_place_of_its_own(self, **word):
-        """Tells all who come what it holds, as a process does that serves no longer."""
+    def report_at_own_address(self, **word):
+        """Reports its connections at an address of its own, as a process does that no longer serves."""
         waiting = self.wait_at(self.place + b".t12345")
 
         def tell():
@@ -106,7 +108,7 @@ def say(stream, **what):
 
 
 def hear(stream):
-    """A line, and no byte of what follows it."""
+    """Reads one line, and no byte of what follows."""
     line = b""
     while not line.endswith(b"\n"):
         byte = stream.recv(1)

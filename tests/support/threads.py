@@ -1,12 +1,12 @@
-"""Many threads at once that each do something until it is over. What goes wrong in any of them fails the test."""
+"""Threads that repeat something until a test is done. An error in a thread fails the test."""
 
 import contextlib
 import threading
 
 
 @contextlib.contextmanager
-def crowd(many, work):
-    """So many threads that each do `work(over)`, which ends soon after the event `over` is set."""
+def running_threads(many, work):
+    """Runs `many` threads of `work(over)`, which must return soon after the event `over` is set."""
     over, problems = threading.Event(), []
 
     def one():

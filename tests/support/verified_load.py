@@ -1,5 +1,5 @@
-"""A load of clients that goes on while things break: each request holds a nonce that its answer must echo, each write a key of its
-own. Keeps account of what was answered, what was acknowledged and what was lost; knows nothing of what is broken, nor of poolers.
+"""A load of clients that continues during faults. Each request has a nonce that its answer must echo, each write a key
+of its own, and the load records what was answered, acknowledged and lost. It knows neither the fault nor the pooler.
 """
 
 import asyncio
@@ -11,26 +11,26 @@ import time
 from hunts.adversarial.session import Closed, Session
 from support import postgres_wire as w
 
-# A request, connecting included, that takes longer hangs. Above all time-outs that the tests set.
+# A request that takes longer, connecting included, hangs. This is above all time-outs that the tests set.
 HANG_SECONDS = 15
-# SQLSTATE classes that a client may be told when a server, the network or the pooler fails: connection, operator intervention,
-# resources, system.
+# Classes of SQLSTATE that a client may get when a server, the network or the pooler fails: connection, operator
+# intervention, resources, system.
 EXCUSES = ("08", "57", "53", "58")
-# Nothing may grow without end, not even when all goes wrong.
+# Bounds what is recorded when everything goes wrong.
 MAX_REQUESTS = 200_000
 
 
 class Load:
-    """Runs in a thread of its own from `with` on; every client connects anew when its connection is lost."""
+    """Runs in a thread of its own for the length of the `with`. A client whose connection is lost opens a new one."""
 
     def __init__(self, port, table, clients=20, user="app", password="app secret", database="bench", pause=0.002, seed=None):
         self.port, self.table, self.clients, self.login, self.pause = port, table, clients, (user, password, database), pause
         self.seed = random.randrange(1 << 31) if seed is None else seed
-        # What happened to requests: answered, refused (told so), lost (connection gone), hung.
+        # Outcomes of requests: answered, refused (with an error), lost (with the connection), hung.
         self.counts = collections.Counter()
-        # Answers that were not the right ones, as text; nothing else may make a test fail at once.
+        # Wrong answers, as text. Each fails the test.
         self.wrong = []
-        # Keys whose write was confirmed, and those whose fate the client was not told.
+        # Keys whose write was acknowledged, and keys whose write has an unknown outcome.
         self.acknowledged, self.unknown = set(), set()
         self.over = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self.run()), daemon=True)
@@ -48,14 +48,14 @@ class Load:
         return self.counts["answered"]
 
     def flows(self, seconds=20, requests=100):
-        """Waits until so many more requests have been answered."""
+        """Waits until `requests` more requests have been answered."""
         wanted, deadline = self.answered() + requests, time.monotonic() + seconds
         while self.answered() < wanted:
             assert time.monotonic() < deadline, f"not {requests} more answers within {seconds} s: {dict(self.counts)} {self.wrong[:3]}"
             time.sleep(0.02)
 
     def check(self, cluster):
-        """What must be true of every load, whatever broke, once it is over."""
+        """Checks what must be true of a load at its end, whatever the fault was."""
         print(f"seed {self.seed}: {dict(self.counts)}, {len(self.acknowledged)} writes acknowledged, {len(self.unknown)} of unknown fate")
         assert not self.wrong, self.wrong[:5]
         assert not self.counts["hung"], f"requests hung: {dict(self.counts)}"
@@ -104,7 +104,7 @@ class Load:
                     self.wrong.append(f"asked for {key}, got {answers}")
                 self.counts["answered"] += 1
             return
-        # Until the answer has come, anything may have happened.
+        # The outcome is unknown until the answer has arrived.
         self.unknown.add(key)
         if shape == 2:
             refused = self.excused(await session.ask(w.query(f"INSERT INTO {self.table} VALUES ('{key}')"), 1))
@@ -113,14 +113,15 @@ class Load:
                 or self.excused(await session.ask(w.query(f"INSERT INTO {self.table} VALUES ('{key}')"), 1)) \
                 or self.excused(await session.ask(w.query("COMMIT"), 1))
         if refused:
-            # 57014 and its like: nothing was written, unless the connection itself was the matter.
+            # Such an error (57014 and its like) says that nothing was written, unless it concerns the connection
+            # itself.
             return
         self.unknown.discard(key)
         self.acknowledged.add(key)
         self.counts["answered"] += 1
 
     def excused(self, answers):
-        """Whether the answer is an error that something broken explains; any other error is wrong."""
+        """Whether the answer is an error that a fault explains. Any other error is wrong."""
         errors = [answer for answer in answers if answer[0] == "E"]
         if not errors:
             return False

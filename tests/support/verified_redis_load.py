@@ -1,6 +1,6 @@
-"""A load of Redis clients that goes on while things break, over Redis's protocol or over HTTP. Every reply must hold what only its
-client knows, and every increment is accounted for: one that was answered happened once, one whose fate is not known at most once,
-one that was refused never. Knows nothing of what is broken.
+"""A load of Redis clients that continues during faults, over Redis's protocol or HTTP. Each reply must contain what
+only its client knows. Each increment is accounted for: an answered one happened once, one with an unknown outcome at
+most once, a refused one never. It does not know the fault.
 """
 
 import asyncio
@@ -13,24 +13,24 @@ import time
 
 from support.redis_async_socket import RedisWire, encoded
 
-# A step, connecting included, that takes longer hangs. Above all time-outs that the tests set.
+# A step that takes longer, connecting included, hangs. This is above all time-outs that the tests set.
 HANG_SECONDS = 15
-# Longer than what goes to a shared server.
+# Longer than the values that a shared server takes.
 LARGE = 20_000
-# Nothing may grow without end, not even when all goes wrong.
+# Bounds what is recorded when everything goes wrong.
 MAX_STEPS = 200_000
-# What a client may be told when a server, the network or Poolhouse fails.
+# Errors that a client may get when a server, the network or Poolhouse fails.
 EXCUSES = ("ERR Poolhouse", "LOADING ", "MASTERDOWN ")
-# Of these, what says that nothing was executed.
+# Those errors that guarantee that nothing was executed.
 NOT_EXECUTED = ("no connection to Redis", "server connections stayed busy", "LOADING ", "MASTERDOWN ")
 
 
 class Lost(Exception):
-    """The connection ended before all was answered."""
+    """The connection ended before all replies had arrived."""
 
 
 class Torn(Lost):
-    """It ended within a reply."""
+    """The connection ended within a reply."""
 
 
 class Wire(RedisWire):
@@ -72,25 +72,27 @@ class Http(RedisWire):
 
 
 def http_value(result):
-    """As the same reply would be in Redis's protocol."""
+    """A result as the same reply would be in Redis's protocol."""
     return (":", str(result).encode()) if isinstance(result, int) else ("$", None if result is None else result.encode())
 
 
 class RedisLoad:
-    """Runs in a thread of its own from `with` on; every client connects anew when its connection is lost.
+    """Runs in a thread of its own for the length of the `with`. A client whose connection is lost opens a new one.
 
-    `large`: also values that are not for shared servers. `steps`: after so many a client leaves and comes again. `lossy`: what was answered
-    may be undone, as a failover does with what the replica had not got yet. `password`: that of the default user."""
+    `large`: send values that a shared server does not take, too. `steps`: a client reconnects after this many. `lossy`:
+    an answered write may be undone, as a failover undoes what the replica had not received. `password`: that of the
+    default user.
+    """
 
     def __init__(self, port, clients=20, connection=Wire, pause=0.002, large=True, steps=None, lossy=False, password=None):
         self.port, self.clients, self.connection, self.pause, self.large, self.steps = port, clients, connection, pause, large, steps
         self.lossy, self.password = lossy, password
         self.run_id = secrets.token_hex(4)
-        # Commands by what became of them: answered, refused (told so), lost (with the connection). Steps: torn, hung.
+        # Outcomes of commands: answered, refused (with an error), lost (with the connection); and of steps: torn, hung.
         self.counts = collections.Counter()
-        # What must not be, as text.
+        # Errors that fail the test, as text.
         self.wrong = []
-        # Increments of each client that were answered, and those that may have been executed or not.
+        # For each client, the answered increments and those with an unknown outcome.
         self.done, self.unknown = collections.Counter(), collections.Counter()
         self.over = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self.run()), daemon=True)
@@ -106,7 +108,7 @@ class RedisLoad:
         assert not self.thread.is_alive(), "the load does not end"
 
     def flows(self, seconds=30, commands=200):
-        """Waits until so many more commands have been answered."""
+        """Waits until `commands` more commands have been answered."""
         wanted, deadline = self.counts["answered"] + commands, time.monotonic() + seconds
         while self.counts["answered"] < wanted:
             assert not self.wrong, self.wrong[:5]
@@ -114,7 +116,7 @@ class RedisLoad:
             time.sleep(0.02)
 
     def check(self, server):
-        """What must be true of every load, whatever broke, once it is over. `server`: Redis, asked directly."""
+        """Checks what must be true of a load at its end, whatever the fault was. `server` is Redis, asked directly."""
         print(dict(self.counts), f"{self.unknown.total()} increments of unknown fate")
         assert not self.wrong, self.wrong[:5]
         assert not self.counts["hung"], f"steps hung: {dict(self.counts)}"
@@ -165,7 +167,7 @@ class RedisLoad:
         return connection
 
     async def step(self, connection, number):
-        """One of what clients do. Increments are asked for by `INCR` of the client's own key only."""
+        """One random step. Only a client itself sends `INCR` for its key."""
         nonce, n, other = secrets.token_hex(8), self.key(number, "n"), self.key(number, "v")
         steps = [
             [(["ECHO", nonce], nonce)],

@@ -1,10 +1,10 @@
-"""Waiting for something to become true, with a limit."""
+"""Waits for a condition, with a limit."""
 
 import time
 
 
 def eventually(what, check, seconds=20.0, every=0.02):
-    """Calls `check` until it returns something true, and returns that; `what` says what never came."""
+    """Calls `check` until it returns something true, and returns that. `what` describes the condition in the error."""
     deadline = time.monotonic() + seconds
     while not (result := check()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -1,5 +1,6 @@
-"""The server that others wrote, which keeps the documents: one connection to it for each of the stand-in's clients. It is asked only for what
-every MongoDB can do, so all that the stand-in sees to itself is taken out of a command before."""
+"""The server that keeps the documents: one connection to it for each client of the stand-in. A command is stripped of
+all that the stand-in handles itself, so that any MongoDB-compatible server can execute it.
+"""
 
 import asyncio
 import contextlib
@@ -7,14 +8,14 @@ import contextlib
 import bson
 import messages
 
-# What belongs to sessions, transactions, replication and the drivers' contract, of which the backing server knows nothing.
+# Fields of sessions, transactions, replication and the drivers' contract, which the backing server does not know.
 OWN = {"lsid", "txnNumber", "autocommit", "startTransaction", "stmtId", "stmtIds", "$clusterTime", "readConcern", "writeConcern",
        "$readPreference", "apiVersion", "apiStrict", "apiDeprecationErrors", "recoveryToken", "$queryOptions", "$audit", "$client",
        "databaseVersion", "shardVersion", "comment"}
 
 
 class Backing:
-    """A connection, which is made when it is first needed."""
+    """A connection that is opened when it is first needed."""
 
     def __init__(self, address):
         self.address, self.streams = address, None
@@ -33,7 +34,7 @@ class Backing:
             assert answers == number, "answers come in order"
             body = await reader.readexactly(length - 16)
         except BaseException:
-            # An answer that nobody has read must not be taken for the next one.
+            # An answer that was never read must not be taken for the answer to the next command.
             self.close()
             raise
         answer = messages.fields(body[5:])
@@ -60,5 +61,5 @@ class Backing:
 
 
 def key_of(document):
-    """What tells a document from all others of its collection."""
+    """What distinguishes a document from all others of its collection."""
     return bson.encode({"_id": document["_id"]})

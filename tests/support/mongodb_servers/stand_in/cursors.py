@@ -1,6 +1,7 @@
-"""The open cursors of a member. No other member knows them, and no other session may read on. The backing server is asked for
-all that a cursor has, which the stand-in gives out in batches; but for change streams and tailable cursors, where it answers at once and the
-stand-in waits."""
+"""The open cursors of a member. No other member knows them, and no other session may read them. The stand-in fetches
+the whole result from the backing server and returns it in batches. Change streams and tailable cursors differ: there
+the backing server answers at once, and the stand-in waits.
+"""
 
 import asyncio
 import dataclasses
@@ -12,16 +13,16 @@ from errors import error
 FIRST_BATCH, ALL = 101, (1 << 31) - 1
 # Bytes of a batch.
 MAX_BATCH = 16 << 20
-# What `aggregate` tells of the server itself and not of a collection.
+# Stages of `aggregate` that report on the server and not on a collection.
 OF_THE_SERVER = {"$listLocalSessions", "$listSessions", "$currentOp"}
-# How often it is looked whether something has come, in seconds; and how long a change stream waits that does not say.
+# How often a waiting cursor is polled, in seconds, and how long a change stream waits by default.
 LOOK, WAITS = 0.05, 1.0
 
 
 @dataclasses.dataclass
 class Cursor:
     session: bytes | None
-    # What is left of it, if it is not the backing server's.
+    # The rest of the result, unless the backing server keeps the cursor.
     rest: list | None
     waits: bool = False
 
@@ -31,7 +32,7 @@ class Cursors:
         self.open = {}
 
     def refused(self, command):
-        """Why the next batch cannot be had."""
+        """Why the next batch is refused."""
         number = command["getMore"]
         if number not in self.open:
             return error(43, f"cursor id {number} not found")
@@ -43,7 +44,7 @@ class Cursors:
         return self.open[command["getMore"]].waits
 
     async def wait(self, backing, command, turn):
-        """The next batch of a change stream, when there is one or the time is up."""
+        """Waits for the next batch of a change stream, or until the time is up."""
         until = asyncio.get_running_loop().time() + command.get("maxTimeMS", WAITS * 1000) / 1000
         while True:
             async with turn:
@@ -55,7 +56,7 @@ class Cursors:
             await asyncio.sleep(LOOK)
 
     async def ask(self, backing, command):
-        """A command that may be about cursors."""
+        """Executes a command that may concern cursors."""
         name = next(iter(command))
         stages = {stage for document in command.get("pipeline", []) for stage in document}
         if name == "find" and not command.get("tailable") or name == "aggregate" and not stages & {"$changeStream", "$out", "$merge"}:

@@ -1,4 +1,4 @@
-"""Errors as MongoDB's servers answer with them, and the labels that they put on them for drivers."""
+"""Errors as MongoDB's servers answer them, with the labels that tell drivers what to do."""
 
 NAMES = {
     6: "HostUnreachable", 7: "HostNotFound", 11: "UserNotFound", 13: "Unauthorized", 20: "IllegalOperation", 26: "NamespaceNotFound", 43: "CursorNotFound",
@@ -9,11 +9,11 @@ NAMES = {
     9001: "SocketException", 10107: "NotWritablePrimary", 11600: "InterruptedAtShutdown", 11601: "Interrupted",
     11602: "InterruptedDueToReplStateChange", 13388: "StaleConfig", 13435: "NotPrimaryNoSecondaryOk", 13436: "NotPrimaryOrSecondary",
 }
-# After these a write or a read may be repeated: the drivers' specification "Retryable Writes" has them.
+# A write or a read may be repeated after these: see the drivers' specification "Retryable Writes".
 RETRYABLE = {6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
-# After these a transaction may be, even if a commit is answered with them.
+# A transaction may be repeated after these, even if a commit fails with them.
 TRANSIENT = {24, 112, 246, 251, 267}
-# After these a change stream goes on where it was.
+# A change stream resumes after these.
 RESUMABLE = RETRYABLE | {43, 63, 133, 150, 234, 13388}
 
 
@@ -23,7 +23,8 @@ def error(code, text, labels=None):
 
 
 def labels_of(code, command, concern):
-    """What a server of version 4.4 or later puts on an error with this code, or on a `writeConcernError` with it."""
+    """The labels that a server of version 4.4 or later adds to an error with this code, or to a `writeConcernError`
+    with it."""
     name, in_transaction = next(iter(command)), command.get("autocommit") is False
     ends = name in ("commitTransaction", "abortTransaction")
     if in_transaction and code in TRANSIENT and not concern:
@@ -37,7 +38,7 @@ def labels_of(code, command, concern):
 
 
 def labelled(answer, command):
-    """An answer with the labels that its code asks for, unless it has some."""
+    """An answer with the labels that its code requires, unless it has some."""
     concern = bool(answer.get("ok"))
     code = dict(answer.get("writeConcernError") or {}).get("code") if concern else answer.get("code")
     if code is None or "errorLabels" in answer:

@@ -1,4 +1,6 @@
-"""`configureFailPoint`, of which drivers' tests use `failCommand`: commands that a member fails on purpose. Each member has its own."""
+"""`configureFailPoint`, of which drivers' tests use `failCommand`: it makes a member fail commands on purpose. Each
+member has its own.
+"""
 
 import asyncio
 import dataclasses
@@ -7,21 +9,21 @@ from errors import error
 
 
 class Ends(Exception):
-    """The connection ends without an answer."""
+    """The connection is closed without an answer."""
 
 
 @dataclasses.dataclass
 class FailCommand:
-    """What is to happen to the commands of these names."""
+    """What happens to commands with these names."""
 
     data: dict
-    # How many are left alone first, and how many fail then; `None` is all of them.
+    # How many commands succeed first, and how many fail then; `None` is all.
     skip: int
     times: int | None
 
 
 class FailPoints:
-    """Those of a member."""
+    """The fail points of a member."""
 
     def __init__(self):
         self.active = None
@@ -38,7 +40,7 @@ class FailPoints:
         return {"ok": 1.0}
 
     def fires(self, name, app):
-        """What is to happen to a command of this name from an application of this name."""
+        """What happens to a command of this name from an application of this name."""
         active = self.active
         if active is None or name not in active.data.get("failCommands", []) or active.data.get("appName", app) != app:
             return None
@@ -53,7 +55,7 @@ class FailPoints:
 
 
 async def before(data):
-    """What happens in place of a command; `None` if it is carried out."""
+    """The answer in place of executing a command; `None` if it is executed."""
     if data.get("blockConnection"):
         await asyncio.sleep(data.get("blockTimeMS", 0) / 1000)
     if data.get("closeConnection"):
@@ -65,7 +67,7 @@ async def before(data):
 
 
 def behind(data, answer):
-    """What becomes of the answer to one that was carried out."""
+    """Changes the answer to a command that was executed."""
     if "writeConcernError" not in data or not answer.get("ok"):
         return answer
     told = answer | {"writeConcernError": data["writeConcernError"]}

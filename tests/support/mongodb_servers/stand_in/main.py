@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Poses as a MongoDB replica set, or as a mongos in front of one, and has another MongoDB-compatible server keep the documents.
+"""Simulates a MongoDB replica set, or a mongos in front of one. Another MongoDB-compatible server keeps the documents.
 
     main.py --ports 27017[,27018 ...] --backing 127.0.0.1:27117 [--sharded]
 
-It adds what that server lacks and drivers' tests need: `failCommand`, sessions, retryable writes, transactions, labels of errors, elections.
-Other than a MongoDB, it carries out one command after the other, and secondaries are never behind.
+It adds what that server lacks and drivers' tests need: `failCommand`, sessions, retryable writes, transactions, labels
+of errors, elections. Unlike MongoDB it executes one command after another, and secondaries never lag.
 """
 
 import argparse
@@ -29,13 +29,13 @@ class Deployment:
         return [member.address() for member in self.members]
 
     def tick(self):
-        """A time later than all before."""
+        """A time later than all times before."""
         now = int(time.time())
         self.time = (now, 1) if now > self.time[0] else (self.time[0], self.time[1] + 1)
         return bson.Timestamp(*self.time)
 
     async def step_down(self, backing):
-        """The next member is elected; transactions of the one before are over."""
+        """Elects the next member. Transactions of the old primary are over."""
         await self.sessions.step_down(backing)
         self.primary = self.members[(self.members.index(self.primary) + 1) % len(self.members)]
         self.term += 1

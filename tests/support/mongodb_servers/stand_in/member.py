@@ -1,4 +1,4 @@
-"""One host of the stand-in: what it says of itself, and what it does with a command."""
+"""One host of the stand-in: what it reports about itself, and how it executes a command."""
 
 import asyncio
 import contextlib
@@ -15,23 +15,23 @@ SET = "rs0"
 VERSION = [7, 0, 14, 0]
 WIRE = 21
 NOT_PRIMARY = error(10107, "not primary")
-# Commands that a secondary carries out, if they say that it may.
+# Commands that a secondary executes if they allow it.
 READS = {"find", "aggregate", "count", "distinct", "getMore", "killCursors", "listCollections", "listIndexes", "listDatabases", "dbStats", "collStats",
          "explain"}
-# Those of the drivers' contract, version 1.
+# Commands of the drivers' contract, version 1.
 API = {"abortTransaction", "aggregate", "collMod", "commitTransaction", "count", "create", "createIndexes", "delete", "drop", "dropDatabase",
        "dropIndexes", "endSessions", "explain", "find", "findAndModify", "getMore", "hello", "insert", "killCursors", "listCollections",
        "listDatabases", "listIndexes", "ping", "refreshSessions", "update"}
 
 
 class Member:
-    """A host. What it shares with the others is in its deployment."""
+    """A host. Its deployment has what it shares with the other hosts."""
 
     def __init__(self, deployment, port):
         self.deployment, self.port = deployment, port
         self.fail_points, self.cursors = fail_points.FailPoints(), Cursors()
         self.connections, self.opened, self.listening = set(), 0, None
-        # The command behind which it ends, without an answer.
+        # The host stops behind this command without answering it.
         self.ends_behind = None
 
     def is_primary(self):
@@ -41,7 +41,7 @@ class Member:
         self.listening = await asyncio.start_server(self.serve, "127.0.0.1", self.port, limit=1 << 20)
 
     async def serve(self, reader, writer):
-        """A connection, to its end."""
+        """Serves a connection until it ends."""
         backing, app = Backing(self.deployment.backing), None
         self.connections.add(writer)
         self.opened += 1
@@ -67,7 +67,7 @@ class Member:
                 writer.close()
 
     def end(self):
-        """It is gone, with all connections."""
+        """Stops the member and closes all its connections."""
         self.listening.close()
         for connection in list(self.connections):
             connection.transport.abort()
@@ -86,7 +86,7 @@ class Member:
         return self.told(labelled(answer, command), command)
 
     def told(self, answer, command):
-        """An answer with the times that a deployment puts on it."""
+        """An answer with the times that a deployment adds."""
         time = self.deployment.tick()
         answer = {**answer, "$clusterTime": {"clusterTime": time, "signature": {"hash": bytes(20), "keyId": bson.Int64(0)}}, "operationTime": time}
         if self.deployment.sharded and command.get("autocommit") is False and "abortTransaction" not in command:
@@ -111,7 +111,7 @@ class Member:
         async def ask(asked):
             return await self.cursors.ask(backing, asked)
 
-        # One after the other, so that nobody sees half of a commit.
+        # One command after another, so that no client sees half of a commit.
         async with self.deployment.turn:
             if command.get("autocommit") is False:
                 elsewhere = self.deployment.sharded and await sessions.look_elsewhere(backing, command, self)
@@ -128,7 +128,7 @@ class Member:
         if self.deployment.sharded:
             more = {"msg": "isdbgrid"} | ({"serviceId": self.deployment.service} if command.get("loadBalanced") else {})
             return told | more
-        # There is no `topologyVersion`, so drivers ask from time to time, and do not wait for changes.
+        # Without `topologyVersion` drivers poll and do not wait for changes.
         told |= {"secondary": not self.is_primary(), "setName": SET, "setVersion": 1, "hosts": self.deployment.hosts(), "me": self.address()}
         if self.deployment.primary:
             told["primary"] = self.deployment.primary.address()
@@ -190,7 +190,7 @@ class Member:
         return {"ok": 1.0}
 
     def do_shutdown(self, command, number):
-        """It ends, behind the next command of this name."""
+        """Stops behind the next command of this name."""
         self.ends_behind = command["behind"]
         return {"ok": 1.0}
 
@@ -199,13 +199,13 @@ class Member:
 
 
 def too_many(concern, members):
-    """Whether it asks for more members than there are."""
+    """Whether the write concern asks for more members than there are."""
     wanted = dict(concern or {}).get("w")
     return isinstance(wanted, int) and wanted > members
 
 
 def refused_by_contract(name, command):
-    """Why a command does not keep to the version of the drivers' contract that it names."""
+    """Why a command violates the version of the drivers' contract that it names."""
     if "apiVersion" not in command:
         return error(322, "apiVersion is missing") if "apiStrict" in command or "apiDeprecationErrors" in command else None
     if command["apiVersion"] != "1":

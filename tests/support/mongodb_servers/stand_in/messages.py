@@ -1,4 +1,6 @@
-"""MongoDB's messages on a stream: a command comes in, an answer goes out. Values are passed on as they came. Knows no command."""
+"""MongoDB's messages on a stream: commands are read, answers are written. Values are passed on unchanged. It knows no
+command.
+"""
 
 import itertools
 import struct
@@ -9,22 +11,22 @@ from bson.raw_bson import RawBSONDocument
 
 MSG, REPLY, QUERY = 2013, 1, 2004
 CHECKSUM, MORE_TO_COME = 1, 2
-# As MongoDB has it.
+# MongoDB's limit.
 MAX_MESSAGE = 48_000_000
 RAW = CodecOptions(document_class=RawBSONDocument)
-# What may be too long for one document, and is sent beside it.
+# Fields that may be too long for one document and are sent in sections of their own.
 SEQUENCES = {"insert": "documents", "update": "updates", "delete": "deletes"}
 
 ids = itertools.count(1)
 
 
 def fields(document):
-    """The fields of a document; documents in them stay as they are."""
+    """The fields of a document. Embedded documents stay encoded."""
     return dict(RawBSONDocument(document, RAW))
 
 
 async def read(reader):
-    """The id of the request, its opcode, whether an answer is wanted, and the command."""
+    """The id of the request, its opcode, whether it wants an answer, and the command."""
     length, request, _, op = struct.unpack("<iiii", await reader.readexactly(16))
     if not 16 < length <= MAX_MESSAGE:
         raise EOFError
@@ -57,7 +59,7 @@ def documents_in(data):
 
 
 def answer(op, request, document):
-    """An answer, in the opcode of the request."""
+    """An answer in the opcode of the request."""
     data = bson.encode(document)
     if op == QUERY:
         return struct.pack("<iiiiiqii", 36 + len(data), next(ids), request, REPLY, 8, 0, 0, 1) + data

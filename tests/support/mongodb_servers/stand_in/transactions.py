@@ -1,14 +1,16 @@
-"""Sessions: writes that are repeated, and transactions. The backing server knows neither, so a transaction works on copies of the collections that
-it touches, in a database of its own; what it has changed there is carried out on the collections when it commits.
+"""Sessions: retryable writes and transactions. The backing server knows neither. A transaction works on copies of the
+collections that it touches, in a database of its own; its commit applies the changes to the collections.
 
-Not as in a MongoDB: who writes without a transaction does not wait for one that has changed the same document; then the transaction fails."""
+Unlike in MongoDB, a write outside of transactions does not wait for a transaction that has changed the same document;
+the transaction fails instead.
+"""
 
 import dataclasses
 import itertools
 
 from errors import error
 
-# What a transaction may have in it.
+# Commands that a transaction may contain.
 ALLOWED = {"find", "aggregate", "distinct", "insert", "update", "delete", "findAndModify", "findandmodify", "getMore", "killCursors", "create",
            "createIndexes", "abortTransaction", "commitTransaction"}
 MAKES = {"create", "createIndexes"}
@@ -19,7 +21,7 @@ numbers = itertools.count(1)
 
 @dataclasses.dataclass
 class Copy:
-    """A collection as it was when a transaction touched it first, and which documents the transaction has changed."""
+    """A collection as it was when a transaction first touched it, and which documents the transaction has changed."""
 
     before: dict
     now: dict
@@ -29,30 +31,30 @@ class Copy:
 class Transaction:
     def __init__(self):
         self.number, self.copies = next(numbers), {}
-        # Collections and indexes that it makes.
+        # Collections and indexes that the transaction creates.
         self.made = []
 
     def database(self, database):
-        """Where the copies of this database's collections are."""
+        """The database that has the copies of this database's collections."""
         return f"txn{self.number}_{database}"
 
 
 @dataclasses.dataclass
 class Session:
-    """The latest of a session's numbers, and what it is for."""
+    """The latest transaction number of a session, and what it is used for."""
 
     number: int = -1
     # "write", "open", "committed", "aborted"
     state: str = ""
     transaction: Transaction | None = None
-    # What a write that is repeated is answered with; none while it has not been carried out.
+    # The answer to a repeated write; `None` until the write has been executed.
     answer: dict | None = None
     # The mongos that a transaction began at.
     at: object = None
 
 
 class Sessions:
-    """All of a deployment."""
+    """All sessions of a deployment."""
 
     def __init__(self):
         self.known = {}
@@ -61,7 +63,7 @@ class Sessions:
         return self.known.setdefault(bytes(command["lsid"]["id"]), Session())
 
     def open(self, at=None):
-        """Transactions that are under way, of all or of one mongos."""
+        """Open transactions, of all or of one mongos."""
         return [session.transaction for session in self.known.values() if session.state == "open" and at in (None, session.at)]
 
     async def end(self, backing, ids=None):
@@ -72,13 +74,13 @@ class Sessions:
                 await drop(backing, session.transaction)
 
     async def step_down(self, backing):
-        """Aborts all transactions; what has been written and committed stays known."""
+        """Aborts all transactions. Completed writes and commits stay known."""
         for session in self.known.values():
             if session.state == "open":
                 await abort(backing, session)
 
     async def write(self, command, carry_out):
-        """A write that the driver may repeat."""
+        """Executes a write that the driver may repeat."""
         session, number = self.of(command), command["txnNumber"]
         if number < session.number:
             return error(225, f"txnNumber {number} is older than {session.number}")
@@ -89,8 +91,9 @@ class Sessions:
         return answer
 
     async def look_elsewhere(self, backing, command, here):
-        """What a mongos answers to a command of a transaction that began at another one, which alone knows its state; `None` if it began here.
-        With the token of a commit it asks the shards, who abort what has not been committed."""
+        """The answer of a mongos to a command of a transaction that began at another mongos, which alone knows its
+        state; `None` if it began here. With the recovery token of a commit it asks the shards, which abort what has not
+        been committed."""
         session = self.of(command)
         if command.get("startTransaction"):
             session.at = here
@@ -104,7 +107,7 @@ class Sessions:
         return error(251, f"Transaction {command['txnNumber']} is not known here.")
 
     async def run(self, backing, command, carry_out):
-        """A command of a transaction."""
+        """Executes a command of a transaction."""
         name, session = next(iter(command)), self.of(command)
         if refused := await self.enter(backing, session, name, command):
             return refused
@@ -172,7 +175,7 @@ def not_in_a_transaction(name, command):
 
 
 async def copied(backing, transaction, place):
-    """Copies a collection when it is touched first."""
+    """Copies a collection when a transaction first touches it."""
     if place in transaction.copies:
         return
     documents = await backing.documents(*place)
@@ -182,7 +185,8 @@ async def copied(backing, transaction, place):
 
 
 async def conflicts(backing, open_now, transaction, place):
-    """Notes what a write has changed, and tells whether another has changed the same since the transaction began."""
+    """Records what a write has changed, and returns whether another transaction or write has changed the same since the
+    transaction began."""
     copy = transaction.copies[place]
     now = await backing.documents(transaction.database(place[0]), place[1])
     copy.changed |= {key for key in copy.now.keys() | now.keys() if raw(copy.now.get(key)) != raw(now.get(key))}
