@@ -1,5 +1,4 @@
-//! The configuration in force, as plain values: where from (`read`, [`from_url`]) is told by the modules below.
-//! Opens no socket and starts nothing.
+//! The configuration as plain values; the modules below read it from a file or a URL. Opens no socket and starts nothing.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -34,7 +33,6 @@ pub(crate) use redis::DEFAULT_USER;
 pub use tls::{ClientAuth, ListenerTls};
 pub use userlist::{Entry, Unreadable, parse as parse_userlist};
 
-/// Everything that is configured.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file it was read from; `None` when it came from the command line.
@@ -43,19 +41,19 @@ pub struct Config {
     pub admin: Admin,
     /// Limits over all databases and users.
     pub limits: Limits,
-    /// Let clients in from anywhere though no user has a password.
+    /// Whether clients may connect from anywhere though no user has a password.
     pub insecure_no_auth: bool,
-    /// Where clients come in; at least one.
+    /// At least one.
     pub listeners: Vec<Listener>,
-    /// What clients may ask for; at least one.
+    /// At least one.
     pub databases: Vec<Database>,
-    /// Who may ask; empty or without passwords when clients are not authenticated.
+    /// Empty, or without passwords, if clients are not authenticated.
     pub users: Vec<User>,
     pub tokens: Vec<Token>,
 }
 
 impl Config {
-    /// Whether clients that speak this must prove who they are.
+    /// Whether clients of this kind must log in.
     pub fn authenticates(&self, kind: Kind) -> bool {
         let proves = |user: &User| user.password.is_some() || (user.certificate && kind == Kind::Postgres);
         self.users.iter().any(proves) || self.databases_of(kind).any(|database| database.auth.is_some())
@@ -66,7 +64,7 @@ impl Config {
         self.databases.iter().filter(move |database| database.kind == kind)
     }
 
-    /// The problem at its place in the file, if it is there: `key` of a section, or the section as a whole.
+    /// Adds the place in the file to a problem: that of `key` in a section, or of the whole section.
     pub fn locate(&self, problem: Problem, spots: &Spots, key: &'static str) -> Problem {
         let span = spots.get(key).or_else(|| spots.get(""));
         match (&self.source, span) {
@@ -99,14 +97,13 @@ pub struct Serve {
     pub max_auth_failures: u32,
     /// Which of several Poolhouses behind one address this is: cancel keys carry it.
     pub node_id: u8,
-    /// Each client that logs in is worth a line in the log.
+    /// Whether each login is logged.
     pub log_connections: bool,
-    /// Each client that has logged in and goes is worth a line in the log.
+    /// Whether each disconnect after a login is logged.
     pub log_disconnections: bool,
 }
 
-/// Less than the 30 s after which Kubernetes, and the 90 s after which systemd, kills a process that it has asked to
-/// stop.
+/// Below the 30 s of Kubernetes and the 90 s of systemd, after which they kill a process that does not stop.
 const DEFAULT_DRAIN_TIME: Duration = Duration::from_secs(25);
 
 impl Default for Serve {
@@ -127,15 +124,15 @@ pub const MAX_WORKERS: u32 = 255;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admin {
-    /// Where it listens; `None` is off.
+    /// The address; `None` is off.
     pub listen: Option<SocketAddr>,
-    /// Whether it was asked for: then failing to listen there is an error.
+    /// Whether the address was configured: failing to listen there is then an error.
     pub asked_for: bool,
     /// Whether metrics carry the user.
     pub user_label: bool,
-    /// What those must show who change something; `None` lets anybody on this machine.
+    /// The token that orders take; without one, every program on this machine may give orders.
     pub token: Option<Secret>,
-    /// Names by which it may be asked, beside addresses and `localhost`.
+    /// Host names that requests may use, besides addresses and `localhost`.
     pub names: Vec<String>,
     pub spots: Spots,
 }
@@ -166,7 +163,7 @@ pub struct Limits {
 
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// The kind of database that its clients ask.
+    /// The kind of database that its clients use.
     pub kind: Kind,
     pub listen: Endpoint,
     /// Permissions of a Unix socket.
@@ -174,9 +171,8 @@ pub struct Listener {
     /// Soft and hard limit of clients.
     pub gate: GateConfig,
     pub timeouts: Timeouts,
-    /// TLS, if clients get it here.
     pub tls: Option<ListenerTls>,
-    /// Its clients speak HTTP, under these rules.
+    /// The rules of clients that speak HTTP; `None` if they do not.
     pub http: Option<Arc<HttpRules>>,
     pub spots: Spots,
 }
@@ -186,18 +182,18 @@ pub struct Listener {
 pub struct Database {
     /// Which kind of database it is.
     pub kind: Kind,
-    /// What clients call it; `*` is whatever no other one is called.
+    /// The name that clients use; `*` stands for all names that are not configured.
     pub name: String,
     pub hosts: Hosts,
-    /// These hosts are sentinels, to be asked for the master.
+    /// How to ask the hosts for the master, if they are sentinels.
     pub sentinel: Option<Sentinel>,
-    /// What is MongoDB's alone.
+    /// Options of MongoDB's URL.
     pub mongo: MongoOptions,
-    /// Which of these hosts will do.
+    /// The role that a host must have.
     pub target: Target,
-    /// What it is called there; `None` is what the client called it.
+    /// The database's name on the server; `None` is the name that the client used.
     pub database: Option<String>,
-    /// Whom to log in as there; `None` is the client's own user with its own password.
+    /// The user that servers log in as; `None` is the client's own user and password.
     pub user: Option<String>,
     pub password: Option<Secret>,
     pub tls: UpstreamTls,
@@ -205,15 +201,15 @@ pub struct Database {
     pub parameters: Vec<(String, String)>,
     /// The rules of each of its pools.
     pub pool: PoolSettings,
-    /// How its users are looked up there, if they are.
+    /// How users are looked up there, if they are.
     pub auth: Option<AuthQuery>,
     /// Servers of this database over all users; 0 is unlimited.
     pub max_connections: u32,
     /// Servers of this database for each user; 0 is unlimited.
     pub max_user_connections: u32,
-    /// How many clients it may have, over all listeners.
+    /// Limits of its clients over all listeners.
     pub clients: Option<TenantLimits>,
-    /// What of its URL is for drivers and says nothing here.
+    /// Options of its URL that are for drivers only.
     pub ignored: Vec<Ignored>,
     /// The name whose hosts are looked up.
     pub srv: Option<SrvName>,
@@ -446,7 +442,7 @@ pub struct User {
     pub timeouts: PoolTimeouts,
     /// Servers of this user over all databases; overrides the limit of all users.
     pub max_user_connections: Option<u32>,
-    /// How many clients it may have, over all listeners.
+    /// Limits of its clients over all listeners.
     pub clients: Option<TenantLimits>,
     pub spots: Spots,
 }

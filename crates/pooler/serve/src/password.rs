@@ -1,5 +1,5 @@
-//! What is stored of a user's password, and the proof that a client must give. A plain password's SCRAM verifier is
-//! computed at its first use and kept, because computing it is slow on purpose.
+//! Stored passwords. The SCRAM verifier of a plain password is derived at its first use and kept, because the derivation
+//! is slow on purpose.
 
 use std::{
     fmt,
@@ -10,10 +10,9 @@ use postgres_session::Look;
 use scram::{Shape, Verifier};
 use settings::Secret;
 
-/// A user's password as it is stored.
 #[derive(Clone)]
 pub enum Password {
-    /// The password itself, and its verifier once that was asked for.
+    /// The password itself, and its verifier once it has been derived.
     Plain(Secret, Arc<OnceLock<Arc<Verifier>>>),
     /// `md5` and 32 hexadecimal digits: the hash of password and user name.
     Md5(Secret),
@@ -21,10 +20,10 @@ pub enum Password {
     Scram(Arc<Verifier>),
 }
 
-/// Bytes of salt of the verifiers made here, as in PostgreSQL.
+/// Length of the salt of derived verifiers, as in PostgreSQL.
 const SALT_BYTES: usize = 16;
 
-/// Different looks of logins that are told apart.
+/// Distinct looks of logins that are kept.
 const MAX_LOOKS: usize = 16;
 
 impl Password {
@@ -55,7 +54,7 @@ impl Password {
         }
     }
 
-    /// Whether both are stored as the same text.
+    /// Whether both are the same stored text.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Plain(a, _), Self::Plain(b, _)) | (Self::Md5(a), Self::Md5(b)) => a == b,
@@ -72,7 +71,7 @@ impl Password {
         }
     }
 
-    /// Notes what a login with it looks like, if that is not among `looks` yet and there is room.
+    /// Adds how a login with this password looks to `looks`, if it is new and there is room.
     pub fn note_look(&self, looks: &mut Vec<Look>) {
         let look = match self {
             Self::Plain(..) => Look::Scram(Shape { iterations: scram::DEFAULT_ITERATIONS, salt: SALT_BYTES }),
@@ -84,8 +83,8 @@ impl Password {
         }
     }
 
-    /// Takes over the verifier of an earlier password, if it is the same: who logs in is shown no new salt.
-    pub fn go_on_as(&self, earlier: &Self) {
+    /// Takes over the verifier of an equal password, so that a reload does not change a user's salt.
+    pub fn reuse_verifier(&self, earlier: &Self) {
         if let (Self::Plain(secret, cell), Self::Plain(same, before)) = (self, earlier)
             && secret == same
             && let Some(verifier) = before.get()
@@ -151,8 +150,8 @@ mod tests {
     fn a_password_that_is_read_again_keeps_its_salt() {
         let (before, after, other) = (parse("x").unwrap(), parse("x").unwrap(), parse("y").unwrap());
         let verifier = before.verifier().unwrap();
-        after.go_on_as(&before);
-        other.go_on_as(&before);
+        after.reuse_verifier(&before);
+        other.reuse_verifier(&before);
         assert!(Arc::ptr_eq(&verifier, &after.verifier().unwrap()));
         assert!(other.verifier().unwrap().matches("y"));
     }

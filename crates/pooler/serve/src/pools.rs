@@ -124,7 +124,7 @@ impl Pools {
         for user in &pools.config.users {
             let before = earlier.user(&user.name).and_then(|before| before.password.as_ref());
             if let (Some(password), Some(before)) = (&user.password, before) {
-                password.go_on_as(before);
+                password.reuse_verifier(before);
             }
         }
         for (index, lookups) in pools.lookups.iter_mut().enumerate() {

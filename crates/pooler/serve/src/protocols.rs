@@ -1,5 +1,5 @@
-//! All protocols of the process as one: who came in at a listener speaks what that is for, and a server speaks what its
-//! pool's clients speak. It knows no byte of any of them.
+//! All protocols of the process as one [`Protocol`]: a client speaks the protocol of its listener, and a server that of
+//! its pool. Each call goes to the protocol of the session.
 
 mod only;
 
@@ -21,28 +21,27 @@ pub struct Protocols {
     postgres: Postgres,
     redis: Redis,
     mongodb: MongoDb,
-    /// What the clients of each listener speak.
     listeners: Vec<Kind>,
     pools: Arc<Generations>,
 }
 
-/// A client's session. What is larger than PostgreSQL's has a box, so that it does not set everybody's size.
+/// A client's session. Sessions larger than PostgreSQL's are boxed, so that they do not enlarge all others.
 pub enum Client {
     Postgres(postgres_session::Client),
     Redis(Box<redis_session::Client>),
     MongoDb(Box<mongodb_session::Client>),
 }
 
-#[expect(clippy::large_enum_variant, reason = "servers are few, and a box is one step more for each message")]
+#[expect(clippy::large_enum_variant, reason = "servers are few, and a box costs an indirection for each message")]
 pub enum Server {
     Postgres(postgres_session::Server),
     Redis(Box<redis_session::Server>),
     MongoDb(Box<mongodb_session::Server>),
 }
 
-const MIXED: &str = "a client has servers of a pool of its own kind only";
+const KIND_MISMATCH: &str = "a client's server belongs to a pool of the client's protocol";
 
-/// Calls the protocol of a session, of a client or a server.
+/// Calls the protocol of a session.
 macro_rules! call {
     ($this:ident, $kind:ident, $session:ident, $protocol:ident => $call:expr) => {
         match $session {
@@ -63,7 +62,7 @@ macro_rules! call {
 }
 
 impl Protocols {
-    /// Clients of the listeners speak these; `pools` are theirs.
+    /// `listeners` has the kind of each listener.
     pub fn new(
         postgres: Postgres,
         redis: Redis,
@@ -74,8 +73,7 @@ impl Protocols {
         Self { postgres, redis, mongodb, listeners, pools }
     }
 
-    /// What clients of a listener speak.
-    fn spoken_at(&self, listener: u16) -> Kind {
+    fn kind_of_listener(&self, listener: u16) -> Kind {
         self.listeners[usize::from(listener)]
     }
 }
@@ -85,7 +83,7 @@ impl Protocol for Protocols {
     type Server = Server;
 
     fn client_rules(&self, listener: u16) -> ClientRules {
-        match self.spoken_at(listener) {
+        match self.kind_of_listener(listener) {
             Kind::Postgres => self.postgres.client_rules(listener),
             Kind::Redis => self.redis.client_rules(listener),
             Kind::MongoDb => self.mongodb.client_rules(listener),
@@ -99,7 +97,7 @@ impl Protocol for Protocols {
     }
 
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
-        match self.spoken_at(origin.listener) {
+        match self.kind_of_listener(origin.listener) {
             Kind::Postgres => Client::Postgres(self.postgres.client_start(me, origin, out)),
             Kind::Redis => Client::Redis(Box::new(self.redis.client_start(me, origin, out))),
             Kind::MongoDb => Client::MongoDb(Box::new(self.mongodb.client_start(me, origin, out))),
@@ -166,7 +164,7 @@ impl Protocol for Protocols {
             }
             (Client::Redis(client), Server::Redis(server)) => self.redis.granted(me, client, tag, server, out),
             (Client::MongoDb(client), Server::MongoDb(server)) => self.mongodb.granted(me, client, tag, server, out),
-            _ => unreachable!("{MIXED}"),
+            _ => unreachable!("{KIND_MISMATCH}"),
         }
     }
 
@@ -199,7 +197,7 @@ impl Protocol for Protocols {
         answer: &mut Vec<u8>,
         out: &mut Outbox,
     ) {
-        // Only clients of Redis ask for each other.
+        // Only Redis' CLIENT commands survey other clients.
         if let Client::Redis(client) = client {
             self.redis.surveyed(me, client, seen, question, answer, out);
         }
@@ -242,7 +240,7 @@ impl Protocol for Protocols {
     }
 
     fn pool_forgotten(&self, pool: PoolId) {
-        // It is not known any more whose it was.
+        // The pool's kind is no longer known.
         self.postgres.pool_forgotten(pool);
         self.redis.pool_forgotten(pool);
         self.mongodb.pool_forgotten(pool);
@@ -265,7 +263,7 @@ impl Protocol for Protocols {
         waiting: bool,
         out: &mut Outbox,
     ) {
-        // Whoever guesses at PostgreSQL's cancel keys may name any client.
+        // A guessed cancel key of PostgreSQL may name any client.
         if let Client::Postgres(client) = client {
             self.postgres.cancel(me, client, &mut Only(servers), secret, waiting, out);
         }
@@ -288,7 +286,7 @@ impl Protocol for Protocols {
             (Client::Postgres(client), Server::Postgres(server)) => self.postgres.awaits_client(client, server),
             (Client::Redis(client), Server::Redis(server)) => self.redis.awaits_client(client, server),
             (Client::MongoDb(client), Server::MongoDb(server)) => self.mongodb.awaits_client(client, server),
-            _ => unreachable!("{MIXED}"),
+            _ => unreachable!("{KIND_MISMATCH}"),
         }
     }
 

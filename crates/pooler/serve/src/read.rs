@@ -1,5 +1,4 @@
-//! A configuration file, read and looked at as a whole, so that all its errors are told at once. What they are is known
-//! to `config` and `check`.
+//! Reads a configuration file and reports all its errors at once. `config` and `check` find them.
 
 use std::path::Path;
 
@@ -10,11 +9,11 @@ use crate::{
     config::{Config, Reading, pgbouncer, read},
 };
 
-/// Reads a file; `${ENV}` comes from the environment. `insecure_no_auth`: clients may come from anywhere though no user
-/// has a password.
+/// Reads a file; `${ENV}` comes from the environment. With `insecure_no_auth`, clients may connect from anywhere though
+/// no user has a password.
 ///
 /// # Errors
-/// All that is wrong with it. Of a file that can be read there may be more, which [`crate::check()`] finds.
+/// All errors of the file. If there are none, [`crate::check()`] may find more.
 pub fn from_file(path: &Path, insecure_no_auth: bool) -> Result<Config, Problems> {
     let text = load_text(path)?;
     let reading = read(path, &text, &environment);
@@ -25,10 +24,10 @@ pub fn from_file(path: &Path, insecure_no_auth: bool) -> Result<Config, Problems
     usable(reading, insecure_no_auth)
 }
 
-/// Reads the text of a file that may itself not exist; relative paths in it start at its folder.
+/// Reads a file's text; the file need not exist. Relative paths in the text start at the file's folder.
 ///
 /// # Errors
-/// As above.
+/// As [`from_file`].
 pub fn from_text(path: &Path, text: &str, variables: Variables<'_>) -> Result<Config, Problems> {
     usable(read(path, text, variables), false)
 }

@@ -1,26 +1,25 @@
-//! Has hosts of databases that are configured by a name follow what name servers say, for as long as Poolhouse serves.
+//! Looks up the hosts of `mongodb+srv://` names from time to time, and applies changes.
 
 use std::sync::Arc;
 
 use crate::{
     reload::Reloader,
-    seeds::{LATEST, SOONEST, renewed},
+    seeds::{MAX_REFRESH_INTERVAL, MIN_REFRESH_INTERVAL, renewed},
 };
 
-/// Until the process ends.
 pub async fn follow_names(reloader: Arc<Reloader>) {
-    let mut wait = SOONEST;
+    let mut wait = MIN_REFRESH_INTERVAL;
     loop {
         tokio::time::sleep(wait).await;
-        let looking = Arc::clone(&reloader);
-        wait = tokio::task::spawn_blocking(move || look(&looking)).await.unwrap_or(SOONEST);
+        let shared = Arc::clone(&reloader);
+        wait = tokio::task::spawn_blocking(move || refresh(&shared)).await.unwrap_or(MIN_REFRESH_INTERVAL);
     }
 }
 
-/// Looks once, and says when to look again.
-fn look(reloader: &Reloader) -> std::time::Duration {
+/// Looks up all names once. Returns the time until the next lookup.
+fn refresh(reloader: &Reloader) -> std::time::Duration {
     if reloader.in_force().databases.iter().all(|database| database.srv.is_none()) {
-        return LATEST;
+        return MAX_REFRESH_INTERVAL;
     }
     reloader.follow(renewed)
 }

@@ -1,5 +1,4 @@
-//! The hosts of databases that are configured by a name (`mongodb+srv://`), looked up before they are served and again
-//! from time to time. Knows no pool.
+//! Lookup of the hosts behind `mongodb+srv://` names: at start, and again from time to time. Knows no pool.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -8,19 +7,18 @@ use upstream::{Seeds, name_servers};
 
 use crate::config::{Config, Database};
 
-/// Name servers in place of the system's, as `address:port`, with commas between.
+/// Environment variable with name servers to use instead of the system's: `address:port`, separated by commas.
 const NAME_SERVERS: &str = "POOLHOUSE_NAME_SERVERS";
-/// Records are looked up again after the time that they hold, and no sooner and no later than this.
-pub const SOONEST: Duration = Duration::from_secs(60);
-pub const LATEST: Duration = Duration::from_secs(3600);
+/// Bounds of the time between two lookups, which is otherwise the records' TTL.
+pub const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+pub const MAX_REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
 
 type LookUp<'l> = &'l dyn Fn(&upstream::SrvName) -> Result<Seeds, String>;
 
-/// The configuration with the hosts that are known now. A name that cannot be looked up keeps those that `known` has
-/// for it. May block.
+/// The configuration with the hosts of all names. A name that cannot be looked up keeps its hosts in `known`. May block.
 ///
 /// # Errors
-/// Every name that cannot be looked up, and never was.
+/// Every name that cannot be looked up and is not in `known`.
 pub fn resolved(config: Config, known: Option<&Config>) -> Result<Config, Problems> {
     if config.databases.iter().all(|database| database.srv.is_none()) {
         return Ok(config);
@@ -30,8 +28,8 @@ pub fn resolved(config: Config, known: Option<&Config>) -> Result<Config, Proble
         .map(|(config, _)| config)
 }
 
-/// The same of a configuration that is in force: how it is with the hosts of now, and for how long that holds; `None`:
-/// as it is.
+/// The configuration in force with present hosts, or `None` if nothing has changed; and the time until the next lookup.
+/// May block.
 pub fn renewed(in_force: &Config) -> (Option<Config>, Duration) {
     let servers = servers();
     let look_up: LookUp<'_> = &|name| name.look_up(servers.as_ref().map_err(String::clone)?);
@@ -39,9 +37,9 @@ pub fn renewed(in_force: &Config) -> (Option<Config>, Duration) {
         Ok((config, holds)) => {
             let same = |(now, before): (&Database, &Database)| now.hosts == before.hosts && now.mongo == before.mongo;
             let is_new = !config.databases.iter().zip(&in_force.databases).all(same);
-            (is_new.then_some(config), holds.clamp(SOONEST, LATEST))
+            (is_new.then_some(config), holds.clamp(MIN_REFRESH_INTERVAL, MAX_REFRESH_INTERVAL))
         }
-        Err(_) => (None, SOONEST),
+        Err(_) => (None, MIN_REFRESH_INTERVAL),
     }
 }
 
@@ -50,7 +48,7 @@ fn resolved_with(
     known: Option<&Config>,
     look_up: LookUp<'_>,
 ) -> Result<(Config, Duration), Problems> {
-    let (mut problems, mut holds) = (Vec::new(), LATEST);
+    let (mut problems, mut holds) = (Vec::new(), MAX_REFRESH_INTERVAL);
     for index in 0..config.databases.len() {
         let Some(name) = config.databases[index].srv.clone() else { continue };
         let before = known.and_then(|known| known.databases.iter().find(|other| other.srv.as_ref() == Some(&name)));
@@ -63,8 +61,11 @@ fn resolved_with(
                 tracing::warn!(name = name.host, "the hosts of this name stay as they are: {why}");
                 let (auth_source, replica_set) = (before.mongo.auth_source.clone(), before.mongo.replica_set.clone());
                 let addresses = before.hosts.addresses.clone();
-                take(&mut config.databases[index], Seeds { addresses, auth_source, replica_set, holds: SOONEST });
-                holds = SOONEST;
+                take(
+                    &mut config.databases[index],
+                    Seeds { addresses, auth_source, replica_set, holds: MIN_REFRESH_INTERVAL },
+                );
+                holds = MIN_REFRESH_INTERVAL;
             }
             (Err(why), None) => {
                 let database = &config.databases[index];
@@ -79,7 +80,7 @@ fn resolved_with(
     if problems.is_empty() { Ok((config, holds)) } else { Err(Problems(problems)) }
 }
 
-/// What the URL itself says goes before what is written about its name.
+/// Options in the URL take precedence over those in the name's TXT record.
 fn take(database: &mut Database, seeds: Seeds) {
     database.hosts.addresses = seeds.addresses;
     let mongo = &mut database.mongo;
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_options_are_those_of_the_name_and_what_the_url_says_goes_before() {
+    fn options_in_the_url_take_precedence_over_those_of_the_name() {
         let (config, holds) = resolved_with(config("?authSource=own"), None, &|_| Ok(seeds("a.example.net"))).unwrap();
         let database = &config.databases[0];
         assert_eq!(database.hosts.addresses, seeds("a.example.net").addresses);
@@ -124,11 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_looked_up_keeps_its_hosts_and_without_any_it_is_an_error() {
+    fn a_failed_lookup_keeps_known_hosts_and_is_otherwise_an_error() {
         let silent: LookUp<'_> = &|_: &SrvName| Err("the name server does not answer".to_owned());
         let (known, _) = resolved_with(config(""), None, &|_| Ok(seeds("a.example.net"))).unwrap();
         let (kept, holds) = resolved_with(config(""), Some(&known), silent).unwrap();
-        assert_eq!((kept.databases[0].hosts.clone(), holds), (known.databases[0].hosts.clone(), SOONEST));
+        assert_eq!((kept.databases[0].hosts.clone(), holds), (known.databases[0].hosts.clone(), MIN_REFRESH_INTERVAL));
         assert_eq!(kept.databases[0].mongo, known.databases[0].mongo);
         let (changed, _) = resolved_with(config("?authSource=own&appName=x"), Some(&known), silent).unwrap();
         let mongo = &changed.databases[0].mongo;

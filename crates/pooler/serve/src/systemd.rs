@@ -1,15 +1,14 @@
-//! Tells systemd how it goes, if systemd asked: ready, stopping, and that the driver still answers.
+//! Notifications for systemd, if it asked for them: ready, reloading, stopping, watchdog.
 
 use std::time::Duration;
 
 use sd_notify::{NotifyState, notify};
 
-/// Clients are served from now on.
 pub fn ready() {
     tell(NotifyState::Ready);
 }
 
-/// The configuration is being read again; [`ready`] follows.
+/// A reload has begun; [`ready`] ends it.
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell_all(&[NotifyState::Reloading, now]),
@@ -17,7 +16,7 @@ pub fn reloading() {
     }
 }
 
-/// This process is the service's main one from now on.
+/// Makes this process the service's main one.
 pub fn main_process() {
     tell(NotifyState::MainPid(std::process::id()));
 }
@@ -26,7 +25,7 @@ pub fn stopping() {
     tell(NotifyState::Stopping);
 }
 
-/// Reports life twice per period for as long as the driver answers in that time; returns at once if nobody asked.
+/// Notifies the watchdog twice per period while the driver answers in time. Returns at once without a watchdog.
 pub async fn watchdog(handle: driver::Handle) {
     let Some(period) = sd_notify::watchdog_enabled().map(|period| period / 2).filter(|period| !period.is_zero()) else {
         return;
@@ -42,9 +41,9 @@ pub async fn watchdog(handle: driver::Handle) {
     }
 }
 
-async fn answers(handle: &driver::Handle, patience: Duration) -> bool {
+async fn answers(handle: &driver::Handle, timeout: Duration) -> bool {
     let handle = handle.clone();
-    tokio::task::spawn_blocking(move || handle.answers(patience)).await.unwrap_or(false)
+    tokio::task::spawn_blocking(move || handle.answers(timeout)).await.unwrap_or(false)
 }
 
 fn tell(state: NotifyState<'_>) {

@@ -1,5 +1,5 @@
-//! Certificates and keys of a configuration, read from their files and made into what the driver uses. They can be read
-//! again while it runs. Decides nothing about who may log in.
+//! The TLS acceptors and connectors of a configuration, made from the certificates and keys in its files. A reload renews
+//! them. Decides nothing about logins.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,10 +9,10 @@ use upstream::{ALPN, Kind, about_file, connector, read_pem};
 
 use crate::config::{ClientAuth, Config, Database, Endpoint, ListenerTls};
 
-/// The versions of HTTP that are spoken (ALPN).
-const HTTP: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// Versions of HTTP, as ALPN names them.
+const HTTP_ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
 
-/// What listeners show and databases demand, in the order of the configuration.
+/// Acceptors and connectors, in the order of the configuration.
 #[derive(Debug)]
 pub struct Tls {
     /// The listeners' addresses.
@@ -33,7 +33,7 @@ impl Tls {
             let inside: &[&[u8]] = match (listener.kind, &listener.http) {
                 (Kind::Postgres, _) => ALPN,
                 (Kind::Redis | Kind::MongoDb, None) => &[],
-                (Kind::Redis | Kind::MongoDb, Some(_)) => HTTP,
+                (Kind::Redis | Kind::MongoDb, Some(_)) => HTTP_ALPN,
             };
             let made = listener.tls.as_ref().map(|tls| acceptor(tls, inside)).transpose();
             acceptors.push(made.map(|made| made.map(Arc::new)).unwrap_or_else(|(key, message)| {
@@ -43,7 +43,7 @@ impl Tls {
         }
         let mut connectors: Vec<Option<Arc<TlsConnector>>> = Vec::new();
         for (index, database) in config.databases.iter().enumerate() {
-            // Most databases differ in their names only.
+            // Databases that differ in their names only share a connector.
             let same = |other: &Database| other.tls == database.tls && uses_tls(other);
             let known = config.databases[..index].iter().position(same);
             connectors.push(match known {
@@ -60,12 +60,11 @@ impl Tls {
         if problems.is_empty() { Ok(Self { opened, acceptors, connectors }) } else { Err(Problems(problems)) }
     }
 
-    /// The same for a configuration that was read again, or whose files may have changed. Listeners that these were
-    /// opened with show and believe from now on what the files hold, by their addresses; connections keep what they
-    /// began with.
+    /// Loads the files again for a reloaded configuration. Open listeners, found by their addresses, use the new files for
+    /// new connections; existing connections are unaffected.
     ///
     /// # Errors
-    /// As [`Tls::load`]; then nothing changes.
+    /// As [`Tls::load`]; nothing changes then.
     pub fn renew(&self, config: &Config) -> Result<Self, Problems> {
         let newer = Self::load(config)?;
         for (listener, new) in config.listeners.iter().zip(&newer.acceptors) {
@@ -77,18 +76,18 @@ impl Tls {
         Ok(newer)
     }
 
-    /// What accepts TLS for a listener, by its place in the configuration.
+    /// The acceptor of a listener, by its index in the configuration.
     pub fn acceptor(&self, listener: usize) -> Option<Arc<TlsAcceptor>> {
         self.acceptors.get(listener).cloned().flatten()
     }
 
-    /// What makes TLS connections for a database, by its place in the configuration.
+    /// The connector of a database, by its index in the configuration.
     pub fn connector(&self, database: usize) -> Option<Arc<TlsConnector>> {
         self.connectors.get(database).cloned().flatten()
     }
 }
 
-/// Whether connections to a database may be in TLS.
+/// Whether connections to a database may use TLS.
 pub fn uses_tls(database: &Database) -> bool {
     upstream::uses_tls(&database.hosts, &database.tls)
 }

@@ -1,4 +1,4 @@
-//! Bearer tokens as they are kept: by their hashes. Knows neither whose they are nor what they may do.
+//! The hash of a bearer token, as it is configured and compared.
 
 use std::fmt;
 
@@ -25,12 +25,12 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// The same for the sessions, which compare it with no token that is shown.
+    /// An identifier of the token for sessions. They never compare it with a token that a client shows.
     pub fn fingerprint(self) -> Fingerprint {
         Fingerprint(self.0)
     }
 
-    /// Whether they are the same, in a time that tells nothing.
+    /// Compares in constant time.
     pub fn is(&self, other: Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }

@@ -1,4 +1,4 @@
-//! Who may ask over HTTP: bearer tokens by their hashes, and how fast they may ask.
+//! Bearer tokens of Redis over HTTP: lookup by their hashes, and their rate limits.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -21,8 +21,7 @@ struct Entry {
     bucket: Option<Mutex<Bucket>>,
 }
 
-/// What a token may still ask for at once. It fills up with what a second allows, so that is the burst: the most that a
-/// request may ask for.
+/// A token bucket. It holds what one second allows, so that is the largest request.
 struct Bucket {
     rate: u32,
     left: f64,
@@ -30,7 +29,7 @@ struct Bucket {
 }
 
 impl Tokens {
-    /// Those that are configured. `user` is whose servers they use that name nobody.
+    /// `user` is the user of tokens that name none.
     pub fn new(tokens: &[Token], user: &str) -> Self {
         let entry = |(index, token): (usize, &Token)| Entry {
             digest: token.digest,
@@ -47,7 +46,7 @@ impl Tokens {
         Self(tokens.iter().enumerate().map(entry).collect())
     }
 
-    /// Whose token it is. All are compared, so that the time tells nothing.
+    /// The access that a token gives. All tokens are compared, so that the time tells nothing.
     pub fn find(&self, token: &[u8]) -> Option<Arc<Access>> {
         let shown = digest(token);
         let mut found = None;
@@ -59,7 +58,7 @@ impl Tokens {
         found.cloned()
     }
 
-    /// The token that another configuration knew as this, if it is among these.
+    /// The same token in this configuration, if it is still there.
     pub fn renewed(&self, before: &Access) -> Option<Arc<Access>> {
         let entry = self.0.iter().find(|entry| entry.access.fingerprint == before.fingerprint)?;
         Some(Arc::clone(&entry.access))
@@ -68,7 +67,7 @@ impl Tokens {
     /// Counts commands against the token's rate.
     ///
     /// # Errors
-    /// There is no room for them, and nothing is counted.
+    /// When the rate is exceeded; nothing is counted then.
     pub fn spend(&self, access: &Access, commands: u32, now: Instant) -> Result<(), OverRate> {
         match self.0.get(access.index).and_then(|entry| entry.bucket.as_ref()) {
             Some(bucket) => bucket.lock().unwrap_or_else(PoisonError::into_inner).take(commands, now),
@@ -82,7 +81,7 @@ impl Bucket {
         Self { rate, left: f64::from(rate), since: Instant::now() }
     }
 
-    /// Takes commands out, and never more than are left: so the wait for a full bucket is a second.
+    /// Takes `commands` out, if that many are left. A wait is at most a second.
     fn take(&mut self, commands: u32, now: Instant) -> Result<(), OverRate> {
         if commands > self.rate {
             return Err(OverRate::Burst(self.rate));

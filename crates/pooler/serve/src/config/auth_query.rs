@@ -1,5 +1,5 @@
-//! Looking users up in a database: the `auth_*` keys, which stand in `[auth]` for all databases and in a `[[database]]`
-//! for that one. Opens no connection.
+//! The `auth_*` keys, which configure how users are looked up in a database: in `[auth]` for all databases, in a
+//! `[[database]]` for that one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ pub const AUTH_QUERY_KEYS: &[&str] = &[
     "auth_failure_cache_time",
 ];
 
-/// What is asked unless told otherwise: only a superuser may. An expired password is none.
+/// The default query, which takes a superuser. An expired password counts as none.
 pub const DEFAULT_AUTH_QUERY: &str = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid \
      WHERE rolname = $1 AND rolcanlogin AND (rolvaliduntil IS NULL OR rolvaliduntil > pg_catalog.now())";
 
@@ -31,15 +31,15 @@ pub struct AuthQuery {
     /// SQL with the user as parameter `$1`; gives user and stored password.
     pub query: Arc<str>,
     pub user: String,
-    /// The password of that user, if it is told here.
+    /// The password of that user, if it is configured.
     pub password: Option<Secret>,
-    /// The database there in which it is run.
+    /// The database in which the query runs.
     pub database: String,
-    /// Servers at most that are kept for it.
+    /// Most servers that run the query.
     pub pool_size: u32,
-    /// How long an answer holds.
+    /// How long a found user is cached.
     pub cache_time: Duration,
-    /// How long it holds that there is no such user: as long, or the time that a login takes tells who exists.
+    /// How long an unknown name is cached. If this differs from `cache_time`, the time of a login tells who exists.
     pub failure_cache_time: Duration,
 }
 

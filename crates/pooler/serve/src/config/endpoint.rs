@@ -1,4 +1,4 @@
-//! Addresses to listen on, as people write them: `127.0.0.1:6432`, `[::1]:6432`, `:6432`, a path or `unix:path`.
+//! Addresses to listen on: `127.0.0.1:6432`, `[::1]:6432`, `:6432`, a path or `unix:path`.
 
 use std::{fmt, net::SocketAddr, path::PathBuf};
 
@@ -23,7 +23,7 @@ impl Endpoint {
         parse_tcp(text).map(Self::Tcp)
     }
 
-    /// Only reachable from this machine.
+    /// Whether only this machine can reach it.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(address) => address.ip().to_canonical().is_loopback(),

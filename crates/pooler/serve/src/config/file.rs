@@ -1,4 +1,4 @@
-//! A configuration file, read into a [`Config`] or into the list of everything that is wrong with it.
+//! Reads a configuration file into a [`Config`], or into the list of its errors.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,20 +25,18 @@ use super::{
 };
 use crate::Password;
 
-/// Bytes that a file of users may have.
-const MAX_USERLIST: u64 = 16 * 1024 * 1024;
+const MAX_USERLIST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What could be made of a file.
+/// The outcome of reading a file.
 pub struct Reading {
-    /// The configuration; where something is wrong, what could be read of it. `None` for a text that is no TOML.
+    /// The configuration, without the parts that have errors. `None` for a text that is not TOML.
     pub config: Option<Config>,
-    /// Which sections of it are as they are in the file.
+    /// The sections without errors.
     pub intact: Intact,
-    /// What is wrong, in the order of the text.
+    /// The errors, in the order of the text.
     pub problems: Vec<Problem>,
 }
 
-/// Sections in which nothing is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Intact {
     /// All of `[[database]]`, and `[pool]`.
@@ -49,7 +47,7 @@ pub struct Intact {
     pub users: bool,
 }
 
-/// Reads the text of a file that may itself not exist; relative paths in it start at its folder.
+/// Reads a file's text; the file need not exist. Relative paths in the text start at the file's folder.
 pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
     let mut intact = Intact { databases: true, listeners: true, users: true };
     let foreign = keys::advice;
@@ -71,22 +69,22 @@ struct Reader<'d> {
 
 impl Reader<'_> {
     fn config(&mut self, root: &Section<'_>) -> Config {
-        let at_first = self.wrong();
+        let at_first = self.error_count();
         let general = root.table("pool", &[POOL_KEYS]);
         let none = PoolSettings::default();
         let pool = general.as_ref().map_or(PoolSettings::default(), |section| pool_settings(section, &none));
-        let before_auth = self.wrong();
+        let before_auth = self.error_count();
         let auth = root.table("auth", &[AUTH_KEYS, AUTH_QUERY_KEYS]);
         if let Some(auth) = &auth {
             self.note_files(auth, &["auth_password_file"]);
         }
         let asked = auth.as_ref().map(AuthKeys::read).unwrap_or_default();
-        let auth_is_intact = before_auth == self.wrong();
+        let auth_is_intact = before_auth == self.error_count();
         let served = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, AUTH_QUERY_KEYS]);
         let mut kinds = Kinds::default();
         let databases: Vec<_> =
             served.iter().filter_map(|section| self.database(section, &pool, &asked, &mut kinds)).collect();
-        let (kinds, before_listeners) = (kinds, self.wrong());
+        let (kinds, before_listeners) = (kinds, self.error_count());
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
         }
@@ -96,11 +94,11 @@ impl Reader<'_> {
             let place = |kind| Endpoint::Tcp(([127, 0, 0, 1], default_port(kind)).into());
             listeners.extend(kinds.all().map(|kind| Listener::new(kind, place(kind))));
         }
-        let listeners_are_intact = before_listeners == self.wrong();
+        let listeners_are_intact = before_listeners == self.error_count();
         if listeners_are_intact {
             self.refuse_unreachable(&databases, &listeners);
         }
-        let before_users = self.wrong();
+        let before_users = self.error_count();
         let known = root.tables("user", &[USER_KEYS]);
         let users: Vec<_> = known.iter().filter_map(|section| self.user(section)).collect();
         let users = match &auth {
@@ -113,7 +111,7 @@ impl Reader<'_> {
         self.intact = Intact {
             databases: databases_are_intact,
             listeners: listeners_are_intact,
-            users: auth_is_intact && all_asked_for && before_users == self.wrong(),
+            users: auth_is_intact && all_asked_for && before_users == self.error_count(),
         };
         self.refuse_duplicates(&databases, &users);
         let tokens = self.tokens(root, &kinds, &listeners, &users, &databases);
@@ -141,7 +139,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What only PostgreSQL has, in a file without one.
+    /// Refuses keys that only PostgreSQL has, in a file without one.
     fn refuse_of_postgres<'s, 'd: 's>(
         &self,
         kinds: &Kinds,
@@ -156,8 +154,8 @@ impl Reader<'_> {
         });
     }
 
-    /// How much was found to be wrong so far.
-    fn wrong(&self) -> usize {
+    /// Errors found so far.
+    fn error_count(&self) -> usize {
         self.document.problems.borrow().len()
     }
 
@@ -554,7 +552,7 @@ fn serve(section: &Section<'_>) -> Serve {
 
 /// A list of users may be larger than other secret files.
 fn read_userlist(path: &Path) -> std::io::Result<String> {
-    match std::fs::metadata(path)?.len() > MAX_USERLIST {
+    match std::fs::metadata(path)?.len() > MAX_USERLIST_BYTES {
         true => Err(std::io::Error::other("it is too large for a list of users")),
         false => std::fs::read_to_string(path),
     }

@@ -1,4 +1,4 @@
-//! A configuration made from one URL and the flags of the command line. The same [`Config`] as from a file.
+//! Makes a [`Config`] from one URL and the flags of the command line.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,28 +15,28 @@ use super::{
 };
 use crate::Password;
 
-/// What the command line may say; `None` is the default. `Some(None)` of a duration is off.
+/// Flags of the command line. `None` is the default; `Some(None)` of a duration is off.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// Where clients come in; the default is `127.0.0.1:6432`, of Redis `127.0.0.1:7379`.
+    /// Addresses of listeners; the default is `127.0.0.1:6432`, for Redis `127.0.0.1:7379`.
     pub listen: Vec<Endpoint>,
-    /// Where clients come in that speak HTTP; for Redis only.
+    /// Address of a listener for Redis over HTTP.
     pub http: Option<Endpoint>,
-    /// The token that these show.
+    /// The bearer token of its clients.
     pub http_token: Option<Secret>,
-    /// Where the admin address listens; `Some(None)` is off.
+    /// The admin address; `Some(None)` is off.
     pub admin: Option<Option<SocketAddr>>,
     pub workers: Option<u32>,
     /// When a server returns to its pool.
     pub mode: Option<Mode>,
     /// Most servers of a pool.
     pub max_size: Option<u32>,
-    /// That number is found while it runs.
+    /// Whether `max_size` is tuned while Poolhouse runs.
     pub auto_size: bool,
-    /// The smallest number that may be found.
+    /// Smallest size that tuning may choose.
     pub auto_min_size: Option<u32>,
     pub auto_max_size: Option<u32>,
-    /// The number that a pool begins with.
+    /// Size with which tuning begins.
     pub auto_start_size: Option<u32>,
     /// Fewest servers of a pool.
     pub min_size: Option<u32>,

@@ -1,4 +1,4 @@
-//! The sessions on the other side of a relay as one protocol sees them: only those of its own kind are there.
+//! The sessions of the other side of a relay as one protocol sees them: sessions of other protocols do not exist.
 
 use seam::{ClientTag, ServerTag, Sessions};
 
@@ -6,7 +6,6 @@ use super::{Client, Server};
 
 pub struct Only<'a, Tag, S>(pub &'a mut dyn Sessions<Tag, S>);
 
-/// Those of one protocol, clients or servers.
 macro_rules! only {
     ($tag:ident, $all:ident, $kind:ident, $session:ty) => {
         impl Sessions<$tag, $session> for Only<'_, $tag, $all> {
