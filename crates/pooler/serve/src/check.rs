@@ -18,16 +18,17 @@ use crate::{
     tls::Tls,
 };
 
-/// What one new connection is taken to cost. Measured ones lie between 7 and 175 ms, most of it TLS and authentication.
+/// Time that a new connection is assumed to take. Measured times lie between 7 and 175 ms, most of it TLS and
+/// authentication.
 const ASSUMED_CONNECT_COST: Duration = Duration::from_millis(100);
 
-/// Descriptors that Poolhouse needs besides those of clients and servers.
+/// Descriptors besides those of clients and servers.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// What must be known of the machine.
+/// The limits of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine {
-    /// File descriptors that the process can have at most.
+    /// The limit of file descriptors.
     pub descriptors: u64,
 }
 
@@ -38,7 +39,7 @@ impl Machine {
     }
 }
 
-/// Everything that is wrong with a configuration as a whole, errors first.
+/// All problems of a valid configuration as a whole, errors first.
 pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     let mut found = Vec::new();
     places::duplicates(config, &mut found);
@@ -68,8 +69,8 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     found
 }
 
-/// The errors in what could be read of a configuration that has others, without those that may only come from the
-/// others. Only the parts that are intact are held against each other.
+/// The errors of the parts that could be read of an invalid configuration. Only intact parts are compared, so that no
+/// error is the consequence of another one.
 pub(crate) fn errors_of_a_part(config: &Config, intact: Intact) -> Vec<Problem> {
     let mut found = Vec::new();
     places::duplicates(config, &mut found);
@@ -111,7 +112,7 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     if config.insecure_no_auth {
         return;
     }
-    // A token guards what is asked for over HTTP.
+    // Requests over HTTP are guarded by a token.
     let unguarded = |listener: &&Listener| listener.http.is_none() && !config.authenticates(listener.kind);
     let logs_in = |kind| config.databases_of(kind).any(|database| database.password.is_some());
     let local = config.listeners.iter().filter(|listener| listener.listen.is_local());
@@ -133,19 +134,19 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     }
 }
 
-/// Hosts that have pools of their own, each with all sizes and limits of the database, and a connection that asks the
-/// host what it is: those of MongoDB. Hosts of the others stand for each other, in one pool.
+/// The number of hosts, if each has pools of its own, with all sizes and limits of the database, and a monitor: so it is
+/// for MongoDB. Other databases have one pool for all hosts.
 fn hosts_with_pools(database: &Database) -> Option<u64> {
     (database.kind == Kind::MongoDb).then_some(database.hosts.addresses.len() as u64)
 }
 
-/// So many servers of a database, at each of its hosts that have pools of their own, with what watches these.
+/// Servers of a database at all its hosts, with the hosts' monitors.
 fn at_all_hosts(database: &Database, servers: u32) -> u64 {
     let servers = u64::from(servers);
     hosts_with_pools(database).map_or(servers, |hosts| hosts * (servers + 1))
 }
 
-/// Servers that may be open at once: the process's limit, or the sum of what databases may have.
+/// The most servers that may be open at once: the process's limit, or the sum of the databases' limits.
 fn most_servers(config: &Config) -> u64 {
     let of = |database: &Database| match database.max_connections {
         0 => at_all_hosts(database, database.pool.most_servers()),
@@ -186,7 +187,7 @@ fn budgets(config: &Config, found: &mut Vec<Problem>) {
     for database in &config.databases {
         let auto = database.pool.auto;
         let (max_size, name) = (database.pool.config.max_size, &database.name);
-        // One that is tuned keeps to the limits by itself, unless it is told otherwise.
+        // A tuned size stays within the limits, unless its bounds are configured.
         let max_size = if auto.on { auto.most.unwrap_or(0) } else { max_size };
         let mut compare = |key: &'static str, limit: u32| {
             if limit > 0 && max_size > limit {
@@ -262,7 +263,7 @@ fn pool_times(config: &Config, database: &Database, found: &mut Vec<Problem>) {
 }
 
 fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>) {
-    // A password alone is that of Redis's `default` user.
+    // A password without a user is that of Redis' `default` user.
     if database.kind == Kind::Postgres && database.user.is_none() && database.password.is_some() {
         let problem = Problem::error(format!("`{}` has a password but its url has no user", database.name));
         found.push(config.locate(problem, &database.spots, "url"));
@@ -270,7 +271,7 @@ fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>)
     if database.user.is_some() {
         return;
     }
-    // A SCRAM verifier is enough: the keys of the user's own login open the servers.
+    // A SCRAM verifier suffices: servers are logged in to with the keys of the user's own login.
     let hashed = |user: &&User| user.password.as_ref().is_some_and(|password| password.md5().is_some());
     if let Some(user) = config.users.iter().find(hashed) {
         let message = format!(
@@ -284,7 +285,7 @@ fn server_logins(config: &Config, database: &Database, found: &mut Vec<Problem>)
     }
 }
 
-/// What of a URL is for drivers.
+/// Options of a URL that are for drivers only.
 fn ignored(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     if database.ignored.is_empty() {
         return;
@@ -300,7 +301,7 @@ fn ignored(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     found.push(config.locate(problem, &database.spots, key));
 }
 
-/// A database that is Poolhouse itself.
+/// A database whose address is one of Poolhouse's own listeners.
 fn loops(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     let is_host = |listener: &Listener, address: &Address| match (&listener.listen, address) {
         (Endpoint::Unix(a), Address::Unix(b)) => a == b,
@@ -371,7 +372,7 @@ fn files(config: &Config, found: &mut Vec<Problem>) {
     }
 }
 
-/// Whether the main file itself holds a password, and not only variables or names of files.
+/// Whether the main file holds a password, rather than variables or names of files.
 fn holds_plain_secret(config: &Config) -> bool {
     let Some(source) = &config.source else { return false };
     let text = source.text.reveal();

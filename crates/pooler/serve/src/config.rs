@@ -223,25 +223,23 @@ pub const FALLBACK: &str = "*";
 pub struct PoolSettings {
     /// When a server returns to its pool.
     pub mode: Mode,
-    /// Sizes and times. With a size that is tuned, `max_size` is what it begins with.
+    /// Sizes and times. If the size is tuned, `max_size` is the first size.
     pub config: PoolConfig,
-    /// Whether the size is tuned, and how.
     pub auto: AutoSize,
-    /// What becomes of what sessions leave behind.
+    /// Treatment of session state.
     pub state: StateSettings,
-    /// Time-outs of clients, where they are not the listener's.
+    /// Time-outs of clients that override the listener's.
     pub timeouts: PoolTimeouts,
     /// SQL that is run on each new connection before it is used.
     pub connect_query: Option<Arc<str>>,
-    /// Functions of the database that are taken to leave nothing behind in sessions.
+    /// Functions that are taken to leave no session state.
     pub trusted_functions: Arc<[String]>,
-    /// A client's address and port are appended to its `application_name`.
+    /// Whether a client's address and port are appended to its `application_name`.
     pub application_name_add_host: bool,
-    /// After so long without use a pool is forgotten whose name or user is not configured; `None`: never.
+    /// How long a pool must be unused to be forgotten, if its name or user is not configured; `None` is never.
     pub pool_idle_time: Option<Duration>,
 }
 
-/// See [`PoolSettings::pool_idle_time`].
 const DEFAULT_POOL_IDLE_TIME: Duration = Duration::from_secs(600);
 
 impl Default for PoolSettings {
@@ -265,27 +263,29 @@ impl Default for PoolSettings {
 pub struct AutoSize {
     pub on: bool,
     pub least: u32,
-    /// The largest size; `None`: [`AutoSize::MOST`], or what limits leave.
+    /// The largest size; `None` is [`AutoSize::DEFAULT_MAX_SIZE`], or what limits leave.
     pub most: Option<u32>,
-    /// The size that a pool begins with; `None`: the default of `max_size`.
+    /// The first size; `None` is the default of `max_size`.
     pub start: Option<u32>,
-    /// How long a size is watched before another one has its turn, while the best one is searched for.
+    /// How long each size is measured during the search.
     pub window: Duration,
 }
 
 impl AutoSize {
-    /// The largest size unless another is named.
-    pub const MOST: u32 = 60;
+    pub const DEFAULT_MAX_SIZE: u32 = 60;
 
-    /// The size that a pool begins with which always keeps so many servers.
-    pub fn begins_with(&self, min_size: u32) -> u32 {
+    /// The first size of a pool with this `min_size`.
+    pub fn first_size(&self, min_size: u32) -> u32 {
         let start = self.start.unwrap_or(PoolConfig::default().max_size);
-        start.max(min_size).max(self.least).min(self.most.unwrap_or(Self::MOST))
+        start.max(min_size).max(self.least).min(self.most.unwrap_or(Self::DEFAULT_MAX_SIZE))
     }
 
-    /// The largest size in words, by the name that its bound has where it was, or could have been, written.
-    pub fn bound(&self, name: &str) -> String {
-        self.most.map_or_else(|| format!("{name}, which is {} by default", Self::MOST), |most| format!("{name} {most}"))
+    /// The largest size for a message; `name` is the setting or flag that bounds it.
+    pub fn describe_max_size(&self, name: &str) -> String {
+        self.most.map_or_else(
+            || format!("{name}, which is {} by default", Self::DEFAULT_MAX_SIZE),
+            |most| format!("{name} {most}"),
+        )
     }
 }
 
@@ -295,13 +295,13 @@ impl Default for AutoSize {
     }
 }
 
-/// What becomes of what sessions leave behind, in transaction and statement mode.
+/// Treatment of session state in transaction and statement mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StateSettings {
     pub on_session_state: OnState,
     /// When servers are cleaned before another client gets them.
     pub reset: Reset,
-    /// Most pinned servers of a pool; half of max_size by default, at least one.
+    /// Most pinned servers of a pool; the default is half of `max_size`, at least one.
     pub max_pinned: Option<u32>,
     /// Most prepared statements kept on a server.
     pub max_prepared_statements: Option<u32>,
@@ -314,12 +314,12 @@ pub const ON_STATE_WORDS: &[(&str, OnState)] =
 /// When servers are cleaned between clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reset {
-    /// Unless all that ran on it is known to leave nothing behind.
+    /// Unless all that ran on the server is known to leave no state.
     #[default]
     Auto,
-    /// Whenever it changes hands.
+    /// Whenever a server changes hands.
     Always,
-    /// Only after a client that kept it, or that vanished.
+    /// Only after a client that was pinned or disconnected.
     Never,
 }
 
@@ -372,7 +372,7 @@ impl PoolSettings {
         let AutoSize { on, least, most, window, start: _ } = self.auto;
         let least = least.max(self.config.min_size);
         let room = if room == 0 { u32::MAX } else { room };
-        let most = most.unwrap_or(AutoSize::MOST.min(room)).max(least);
+        let most = most.unwrap_or(AutoSize::DEFAULT_MAX_SIZE.min(room)).max(least);
         on.then_some(tuner::Limits { least, most, window })
     }
 

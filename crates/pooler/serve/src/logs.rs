@@ -1,6 +1,6 @@
-//! Logs on standard error: one line per event, as text or JSON. They are written by a thread of their own; when it
-//! cannot keep up, lines are dropped and counted rather than anybody kept waiting. What strangers have chosen, such as
-//! a user's name, may be part of an event: it can neither begin a line of its own nor steer a terminal.
+//! Logs on standard error: one line per event, as text or JSON. A thread of their own writes them; if it cannot keep up,
+//! lines are dropped and counted, and no worker waits. Values that clients choose, such as a user's name, can neither
+//! begin a line nor send control characters to a terminal.
 
 use std::{
     fmt::{self, Debug, Write},
@@ -15,14 +15,14 @@ use tracing_subscriber::{
     fmt::format::{Writer, debug_fn},
 };
 
-/// Lines that may wait to be written.
-pub const MAX_LINES: usize = 8192;
+/// Lines that wait to be written.
+pub const MAX_QUEUED_LINES: usize = 8192;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LogFormat {
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -43,7 +43,7 @@ impl std::str::FromStr for LogFormat {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogOptions {
     pub format: LogFormat,
-    /// `error`, `warn`, `info`, `debug` or `trace`, or one for each part (`info,driver=debug`).
+    /// `error`, `warn`, `info`, `debug` or `trace`, or one for each crate (`info,driver=debug`).
     pub level: String,
 }
 
@@ -53,22 +53,26 @@ impl Default for LogOptions {
     }
 }
 
-/// Logs are written until this is dropped, which waits for those under way.
+/// The running log. Dropping it waits until all queued lines are written.
 pub struct Logs {
     dropped: ErrorCounter,
     _guard: WorkerGuard,
 }
 
 impl Logs {
-    /// Starts logging for the whole process. The error says what is wrong with the level.
+    /// Starts logging for the whole process.
+    ///
+    /// # Errors
+    /// When the level is invalid.
     pub fn start(options: &LogOptions) -> Result<Self, String> {
         let filter = EnvFilter::try_new(&options.level)
             .map_err(|_| format!("`{}` is no log level: error, warn, info, debug or trace", options.level))?;
-        let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(MAX_LINES).thread_name("logs");
+        let builder =
+            NonBlockingBuilder::default().lossy(true).buffered_lines_limit(MAX_QUEUED_LINES).thread_name("logs");
         let (writer, guard) = builder.finish(std::io::stderr());
         let dropped = writer.error_counter();
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
-        // A process that logs already (a test) keeps its own way.
+        // A test may have set up a log already, which stays.
         let _ = match options.format {
             LogFormat::Text => {
                 let fields = debug_fn(write_field).delimited(" ");
@@ -79,24 +83,24 @@ impl Logs {
         Ok(Self { dropped, _guard: guard })
     }
 
-    /// Counts the lines that were dropped.
+    /// The counter of dropped lines.
     pub fn dropped(&self) -> ErrorCounter {
         self.dropped.clone()
     }
 }
 
-/// Writes a part of an event as text.
+/// Writes a field of an event as text.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     match field.name() {
-        "message" => write!(writer, "{}", Harmless(value)),
-        name => write!(writer, "{name}={}", Harmless(value)),
+        "message" => write!(writer, "{}", Escaped(value)),
+        name => write!(writer, "{name}={}", Escaped(value)),
     }
 }
 
-/// A value without line ends and other characters that steer a terminal: they are written as in Rust's texts.
-struct Harmless<'a>(&'a dyn Debug);
+/// A value whose line ends and control characters are escaped, as in Rust's literals.
+struct Escaped<'a>(&'a dyn Debug);
 
-impl fmt::Display for Harmless<'_> {
+impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for char in format!("{:?}", self.0).chars() {
             match printable::steers(char) {
@@ -115,7 +119,7 @@ mod tests {
     #[test]
     fn a_value_keeps_to_its_line() {
         let value = format_args!("caf\u{e9} \n2026 ERROR \u{1b}[31mforged\u{9b}1m\u{202e}").to_string();
-        let shown = Harmless(&format_args!("{value}")).to_string();
+        let shown = Escaped(&format_args!("{value}")).to_string();
         assert_eq!(shown, "caf\u{e9} \\n2026 ERROR \\u{1b}[31mforged\\u{9b}1m\\u{202e}");
     }
 }

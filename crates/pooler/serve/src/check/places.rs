@@ -1,5 +1,5 @@
-//! Where listeners are: two that cannot be open at once, folders that do not exist, and how long newcomers wait for a
-//! place. Opens no socket.
+//! Addresses of listeners: two that cannot be open at once, folders that do not exist, and newcomers that wait in vain.
+//! Opens no socket.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -7,8 +7,8 @@ use settings::{Problem, show_duration};
 
 use crate::config::{Config, Endpoint, Listener};
 
-/// Of two addresses the kernel opens only one: they are the same, or one of them is all addresses of the kind of the
-/// other.
+/// Two listeners of which only one can be opened: their addresses are equal, or one is the wildcard of the other's
+/// family.
 pub fn duplicates(config: &Config, found: &mut Vec<Problem>) {
     for (place, listener) in config.listeners.iter().enumerate() {
         let Some(before) = config.listeners[..place].iter().find(|before| clash(&before.listen, &listener.listen))
@@ -40,7 +40,7 @@ pub fn duplicates(config: &Config, found: &mut Vec<Problem>) {
 
 fn clash(one: &Endpoint, other: &Endpoint) -> bool {
     let covers = |one: &SocketAddr, other: &SocketAddr| {
-        // Port 0 is a new one each time. Sockets of IPv6 take no clients of IPv4.
+        // Port 0 is a new port each time. Sockets of IPv6 take no clients of IPv4.
         let same_port = one.port() == other.port() && one.port() != 0 && one.is_ipv4() == other.is_ipv4();
         same_port && (one.ip() == other.ip() || one.ip().is_unspecified())
     };
@@ -64,7 +64,7 @@ pub fn folders(config: &Config, found: &mut Vec<Problem>) {
     }
 }
 
-/// A newcomer gives up before any client may be evicted for it.
+/// A `newcomer_wait_time` that ends before any client may be evicted.
 pub fn newcomers(config: &Config, listener: &Listener, found: &mut Vec<Problem>) {
     let idle = listener.gate.evict_min_idle;
     let Some(wait) = listener.timeouts.newcomer_wait.filter(|wait| idle > *wait) else { return };

@@ -1,11 +1,10 @@
-//! Passwords that are probably not what was meant: a shell's variable, which is taken as it stands, and what looks like
-//! a hash and is none. Shows no password.
+//! Passwords that are probably a mistake: a shell's variable, which is taken literally, and an invalid hash. Shows no
+//! password.
 
 use settings::{Problem, Spots};
 
 use crate::config::Config;
 
-/// Everything that is odd about passwords.
 pub fn secrets(config: &Config, found: &mut Vec<Problem>) {
     for user in &config.users {
         let plain = user.password.as_ref().and_then(|password| password.plain());
@@ -23,7 +22,7 @@ pub fn secrets(config: &Config, found: &mut Vec<Problem>) {
     variables(config, &config.admin.spots, &["token"], found);
 }
 
-/// Values of the file that are a shell's variable without braces.
+/// Values that are a shell's variable without braces.
 fn variables(config: &Config, spots: &Spots, keys: &[&'static str], found: &mut Vec<Problem>) {
     let Some(source) = &config.source else { return };
     for key in keys {
@@ -49,7 +48,7 @@ fn password_of(url: &str) -> &str {
     login.split_once(':').map_or("", |(_, password)| password)
 }
 
-/// As shells have them and as their names are by custom: `$APP_PASSWORD`.
+/// Whether a text looks like `$APP_PASSWORD`.
 fn is_variable(text: &str) -> bool {
     let name = text.strip_prefix('$').unwrap_or_default();
     name.starts_with(|first: char| first.is_ascii_uppercase() || first == '_')

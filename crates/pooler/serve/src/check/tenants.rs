@@ -1,5 +1,4 @@
-//! Limits of the clients of one database or user, held against those of the listeners by which they come. Reads the
-//! configuration only.
+//! Client limits of a database or user, compared with those of its listeners.
 
 use driver::TenantLimits;
 use settings::{Problem, Spots};
@@ -7,7 +6,7 @@ use upstream::Kind;
 
 use crate::config::{Config, Listener};
 
-/// Limits that are never reached, or that do not keep the clients of one from evicting those of another.
+/// Limits that are never reached, or that do not protect other databases' clients from eviction.
 pub fn tenants(config: &Config, found: &mut Vec<Problem>) {
     let mut kinds: Vec<Kind> = config.databases.iter().map(|database| database.kind).collect();
     kinds.sort_unstable();

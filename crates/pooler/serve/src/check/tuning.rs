@@ -1,13 +1,11 @@
-//! Pools whose size is tuned (`max_size = "auto"`): they need transactions to count, and only one pool of a database
-//! may be tuned, since each of several would take what the others do for the effect of its own steps. Reads the
-//! configuration only.
+//! Pools with `max_size = "auto"`: tuning needs transactions to count, and a database may have only one tuned pool,
+//! because a tuner would mistake the effect of another tuner's step for that of its own.
 
 use settings::Problem;
 use upstream::Kind;
 
 use crate::config::{Config, Database, FALLBACK, Mode, User};
 
-/// Everything that is wrong with sizes that are tuned.
 pub fn tuning(config: &Config, found: &mut Vec<Problem>) {
     for database in config.databases.iter().filter(|database| database.pool.auto.on) {
         countable(config, database, found);
@@ -17,7 +15,7 @@ pub fn tuning(config: &Config, found: &mut Vec<Problem>) {
     one_name(config, found);
 }
 
-/// A size that is tuned needs transactions to count.
+/// A tuned pool without transactions to count.
 fn countable(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     let name = &database.name;
     if database.pool.mode == Mode::Session {
@@ -36,7 +34,7 @@ fn countable(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     }
 }
 
-/// Of several Poolhouses only one tunes.
+/// Several Poolhouses that tune the same database.
 fn one_process(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     let name = &database.name;
     let node = config.serve.node_id;
@@ -48,9 +46,9 @@ fn one_process(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     }
 }
 
-/// Without a user in its URL each user of a database has a pool there.
+/// A database without a user in its URL, which has a pool for each user.
 fn one_user(config: &Config, database: &Database, found: &mut Vec<Problem>) {
-    // Whoever need not log in at MongoDB has the same pool as all others.
+    // Clients of MongoDB that need not log in share one pool.
     let open = !config.authenticates(database.kind);
     if database.user.is_some() || (open && database.kind == Kind::MongoDb) {
         return;
@@ -77,7 +75,7 @@ fn one_user(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     }
 }
 
-/// Two names of one database, both with a size that is tuned.
+/// Two names of the same database, both tuned.
 fn one_name(config: &Config, found: &mut Vec<Problem>) {
     let tuned: Vec<&Database> = config.databases.iter().filter(|database| database.pool.auto.on).collect();
     for (place, database) in tuned.iter().enumerate() {
@@ -91,13 +89,13 @@ fn one_name(config: &Config, found: &mut Vec<Problem>) {
     }
 }
 
-/// Whether two are the same database of the same server, as far as the configuration tells.
+/// Whether two names lead to the same database of the same server, as far as the configuration tells.
 fn is_same(one: &Database, other: &Database) -> bool {
     let there = |database: &Database| {
         let own = (database.name != FALLBACK).then(|| database.name.clone());
         database.database.clone().or(own)
     };
-    // Pools of MongoDB are those of its hosts, whatever database is asked for.
+    // MongoDB has a pool per host, whatever database clients use.
     let is_named_so = one.kind == Kind::MongoDb || there(one).is_some_and(|name| there(other) == Some(name));
     let is_there = (one.kind, one.target) == (other.kind, other.target) && one.hosts.addresses == other.hosts.addresses;
     is_there && is_named_so

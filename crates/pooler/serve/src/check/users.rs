@@ -1,4 +1,4 @@
-//! Rules of users, and of looking users up, that cannot work with the rest. Reads the configuration only.
+//! Settings of users and of `auth_query` that cannot work with the rest.
 
 use std::time::Duration;
 
@@ -7,7 +7,6 @@ use settings::{Problem, show_duration};
 
 use crate::config::{Config, Database, Mode, User};
 
-/// Everything that is wrong with the rules of users.
 pub fn users(config: &Config, found: &mut Vec<Problem>) {
     for user in &config.users {
         rules_that_never_apply(config, user, found);
@@ -24,7 +23,7 @@ pub fn users(config: &Config, found: &mut Vec<Problem>) {
     }
 }
 
-/// Databases whose servers are logged in to as this user.
+/// Databases whose servers log in as this user.
 fn reached_as<'c>(config: &'c Config, user: &'c User) -> impl Iterator<Item = &'c Database> {
     config.databases.iter().filter(|database| database.user.as_ref().is_none_or(|name| *name == user.name))
 }
@@ -108,7 +107,7 @@ fn lookups(config: &Config, database: &Database, found: &mut Vec<Problem>) {
         found.push(config.locate(problem, &database.spots, "auth_failure_cache_time"));
     }
     let known = || config.users.iter().any(|user| user.name == auth.user && user.password.is_some());
-    // At a socket the database may know the process by its user, and by a certificate it may know it anywhere.
+    // The database may authenticate Poolhouse by the process's user at a Unix socket, or by a certificate.
     let on_sockets = database.hosts.addresses.iter().all(|host| matches!(host, Address::Unix(_)));
     if auth.password.is_none() && !known() && !on_sockets && database.tls.identity.is_none() {
         let message = format!("users of `{name}` are looked up as `{}`, of whom no password is known", auth.user);

@@ -219,13 +219,14 @@ fn pool_settings(url: &UpstreamUrl, flags: &Flags) -> Result<PoolSettings, Probl
     settings.auto = auto_size(url.kind, flags)?;
     let config = &mut settings.config;
     config.min_size = flags.min_size.unwrap_or(config.min_size);
-    if settings.auto.on && config.min_size > settings.auto.most.unwrap_or(AutoSize::MOST) {
-        let text = format!("--min-size {} is above {}", config.min_size, settings.auto.bound("--auto-max-size"));
+    if settings.auto.on && config.min_size > settings.auto.most.unwrap_or(AutoSize::DEFAULT_MAX_SIZE) {
+        let text =
+            format!("--min-size {} is above {}", config.min_size, settings.auto.describe_max_size("--auto-max-size"));
         let hint = format!("raise --auto-max-size to {} at least, or lower --min-size", config.min_size);
         return Err(Problem::error(text).hint(hint).into());
     }
     config.max_size = match settings.auto.on {
-        true => settings.auto.begins_with(config.min_size),
+        true => settings.auto.first_size(config.min_size),
         false => flags.max_size.unwrap_or(config.max_size),
     };
     config.max_connecting = flags.max_connecting.unwrap_or(config.max_connecting);
@@ -255,7 +256,7 @@ fn auto_size(kind: Kind, flags: &Flags) -> Result<AutoSize, Problems> {
     }
     let default = AutoSize::default();
     let least = auto_min_size.unwrap_or(default.least);
-    let most = auto_max_size.unwrap_or(AutoSize::MOST);
+    let most = auto_max_size.unwrap_or(AutoSize::DEFAULT_MAX_SIZE);
     if least > most {
         let hint = if auto_max_size.is_some() { "exchange them" } else { "raise --auto-max-size" };
         return problem(format!("--auto-min-size {least} is above --auto-max-size {most}"), hint);

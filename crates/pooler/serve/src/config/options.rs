@@ -77,7 +77,7 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         ..base.clone()
     };
     if auto.on {
-        config.max_size = auto.begins_with(config.min_size);
+        config.max_size = auto.first_size(config.min_size);
     }
     let connect_query = section.string("connect_query").map(|sql| (!sql.trim().is_empty()).then(|| sql.into()));
     let trusted_functions = trusted_functions(section).unwrap_or_else(|| inherited.trusted_functions.clone());
@@ -119,7 +119,7 @@ fn auto_size(section: &Section<'_>, size: Option<Option<u32>>, inherited: AutoSi
         start: section.number("auto_start_size", 1..=MAX_COUNT).or(inherited.start),
         window: window.unwrap_or(inherited.window),
     };
-    let most = auto.most.unwrap_or(AutoSize::MOST);
+    let most = auto.most.unwrap_or(AutoSize::DEFAULT_MAX_SIZE);
     if auto.least > most {
         let key = if section.has("auto_min_size") { "auto_min_size" } else { "auto_max_size" };
         section.error(key, format!("auto_min_size {} is above auto_max_size {most}", auto.least));
@@ -179,7 +179,8 @@ fn check_pool(section: &Section<'_>, settings: &PoolSettings) {
     }
     if settings.auto.on && config.min_size > config.max_size {
         let own = ["min_size", "auto_max_size"].into_iter().find(|key| section.has(key));
-        let text = format!("min_size {} is above {}", config.min_size, settings.auto.bound("auto_max_size"));
+        let text =
+            format!("min_size {} is above {}", config.min_size, settings.auto.describe_max_size("auto_max_size"));
         let hint = format!("raise auto_max_size to {} at least, or lower min_size", config.min_size);
         section.report(own.unwrap_or("max_size"), Problem::error(text).hint(hint));
     } else if config.min_size > config.max_size {
