@@ -151,7 +151,7 @@ def test_transactions_of_short_pauses_on_a_mongodb_are_healthy(counted, transact
 
 
 @pytest.mark.parametrize("refuses", [set(), {"aggregate"}])
-def test_transactions_that_nobody_ends_are_a_leak_on_a_mongodb(counted, refuses):
+def test_transactions_that_never_end_are_a_leak_on_a_mongodb(counted, refuses):
     server = counted()
     server.server.refuses = refuses
     with server.client() as client, going_on(2, now_and_then(client)):
@@ -521,7 +521,7 @@ def test_scrapes_of_an_application_in_a_file_are_examined(application, tmp_path)
     assert symptoms(said) == ["leak"] and said["window_s"] == 495, (said, done.stderr)
 
 
-def test_metrics_that_are_of_nobody_it_knows_are_told_so(application, start):
+def test_metrics_of_an_unknown_source_are_reported_as_such(application, start):
     application.text = staticmethod(lambda: "up 1\n")
     said, done = look(application.url, window="1s", POOLHOUSE_ADMIN_TOKEN="hunter2")
     assert done.returncode == 3 and set(application.tokens) == {None}, (done, application.tokens)

@@ -122,7 +122,7 @@ def test_a_limit_of_the_database_that_is_set_already_is_not_proposed(cluster, wa
     assert finding["setting"] is None and "idle_in_transaction_session_timeout is 20s already" in finding["advice"], finding
 
 
-def test_transactions_that_nobody_ends_are_a_leak_and_not_the_locks_they_cause(cluster, watched):
+def test_transactions_that_never_end_are_a_leak_and_not_the_locks_they_cause(cluster, watched):
     with direct(cluster) as db:
         db.execute("DROP TABLE IF EXISTS kept; CREATE TABLE kept (n int); INSERT INTO kept VALUES (0)")
     with contextlib.ExitStack() as stack:

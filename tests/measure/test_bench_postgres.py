@@ -26,7 +26,7 @@ def test_init_makes_tables_of_the_right_size_in_a_schema_of_its_own(tables):
     assert elsewhere == [(0,)]
 
 
-def test_init_leaves_a_schema_alone_that_somebody_else_has_made(tables, cluster):
+def test_init_leaves_a_schema_alone_that_it_has_not_made(tables, cluster):
     with cluster.superuser("bench") as db:
         db.execute("CREATE SCHEMA IF NOT EXISTS precious")
     done = run(cluster.url(), "--init", "--schema", "precious", "--duration", "1s")

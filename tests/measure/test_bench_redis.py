@@ -201,7 +201,7 @@ def test_a_frozen_client_keeps_silent_and_its_time_goes_on(counted):
 
 
 @pytest.mark.timing
-def test_a_frozen_load_ends_with_whoever_froze_it(server):
+def test_a_frozen_load_ends_with_the_process_that_froze_it(server):
     command = [pooler.BINARY, "bench", server.url(), "--clients", "1", "--think", "10ms", "--duration", "60s", "--freeze", "50s@500ms"]
 
     def mine():

@@ -173,7 +173,7 @@ def test_the_relay_forgets_a_connection_that_is_silent(echo):
         assert relay.figures()["open"] == 1, "neither side is told"
 
 
-def test_the_relay_lets_in_only_so_many_and_counts_them(echo):
+def test_the_relay_limits_connections_and_counts_them(echo):
     with SlowRelay(echo, limit=1) as relay:
         relay.begin()
         with socket.create_connection(("127.0.0.1", relay.port), 5) as first:

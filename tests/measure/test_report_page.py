@@ -59,7 +59,7 @@ def pages(tmp_path_factory):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("name, charts", [("run", 6), ("variants", 4 + 6 + 5 + 4), ("second", 4), ("sweep", 4), ("rising", 2)])
-def test_every_chart_is_drawn_and_nobody_complains(browser, pages, name, charts, width, dark):
+def test_every_chart_is_drawn_and_the_console_stays_empty(browser, pages, name, charts, width, dark):
     browser.open(pages[name], width, dark=dark)
     assert browser.complaints() == []
     assert len(browser.requests()) == 1, "the page alone"

@@ -313,7 +313,7 @@ def test_ephemeral_calls_pay_for_a_connection_each_and_say_so_side_by_side(bench
     assert "Side by side" in (tmp_path / "page.html").read_text()
 
 
-def test_a_frozen_run_that_is_interrupted_says_what_there_is_and_leaves_nobody_behind(tmp_path):
+def test_a_frozen_run_that_is_interrupted_reports_what_there_is_and_leaves_no_process(tmp_path):
     path = tmp_path / "frozen.toml"
     path.write_text(FUNCTIONS + "[load]\nclients = 1\nthink = '10ms'\nduration = '60s'\n[freeze]\nfirst = '500ms'\nlength = '50s'\n")
     command = [pooler.BINARY, "bench", str(path), "--json", "-"]

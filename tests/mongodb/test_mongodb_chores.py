@@ -137,7 +137,7 @@ def test_a_commit_that_took_too_long_is_not_aborted_when_its_client_goes(start, 
 
 
 @pytest.mark.timing
-def test_a_transaction_that_nobody_asked_to_commit_is_aborted_when_its_client_goes(start, members):
+def test_a_transaction_without_a_commit_is_aborted_when_its_client_goes(start, members):
     poolhouse = start(max_size=4)
     with Hung(members.members[0], "find"):
         with balanced(poolhouse) as raw:

@@ -87,7 +87,7 @@ def test_who_comes_to_a_drained_database_hears_why(pool, server, logs_in):
             client.app.things.find_one()
 
 
-def test_a_stranger_who_takes_all_places_and_says_nothing_keeps_nobody_from_logging_in(pool, server):
+def test_silent_clients_in_all_places_keep_no_client_from_logging_in(pool, server):
     listener = 'listen = "127.0.0.1:PORT"\nsoft_limit = 10\nhard_limit = 10\nlogin_time = "60s"\nnewcomer_wait_time = "off"\n'
     poolhouse = pool(file=FILE.replace('listen = "127.0.0.1:PORT"\n', listener).replace("{url}", server.url()))
     with silent_clients(poolhouse, 20):

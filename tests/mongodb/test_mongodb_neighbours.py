@@ -138,7 +138,7 @@ def test_members_that_change_places_in_the_url_keep_what_they_have(start, member
     assert set(members.asked("insert")) == {0}
 
 
-def test_cursors_that_nobody_can_have_so_many_of_are_refused(start):
+def test_more_cursors_than_a_client_can_have_are_refused(start):
     poolhouse = start()
     with Raw(poolhouse.port) as raw:
         answer = raw.ask({"killCursors": "things", "cursors": [Int64(n) for n in range(20_000)], "$db": "app"})
@@ -167,7 +167,7 @@ def test_who_only_says_hello_takes_half_of_the_connections_at_most(start):
         raw.socket.close()
 
 
-def test_a_stranger_who_takes_all_places_and_says_little_locks_nobody_out(start):
+def test_clients_in_all_places_that_say_little_lock_no_client_out(start):
     poolhouse = start(soft_limit=20, hard_limit=20, login_time="60s", newcomer_wait_time="off")
     wait_for_no_clients(poolhouse)
     greeters = [Raw(poolhouse.port, source=ELSEWHERE) for _ in range(10)]
@@ -187,7 +187,7 @@ def test_a_stranger_who_takes_all_places_and_says_little_locks_nobody_out(start)
 
 
 @pytest.mark.timing
-def test_a_stranger_who_only_says_hello_takes_no_driver_its_monitor(start):
+def test_a_client_that_only_says_hello_takes_no_driver_its_monitor(start):
     poolhouse = start(hard_limit=20, login_time="500ms")
     greeters = [Raw(poolhouse.port, source=ELSEWHERE) for _ in range(10)]
     cleared = Cleared()
@@ -235,7 +235,7 @@ def test_a_cursor_has_the_same_number_in_a_long_request(start, members):
 
 
 @pytest.mark.parametrize("name", ["getLastError", "getlasterror", "resetError"])
-def test_nobody_hears_of_the_last_error_of_a_connection(start, members, name):
+def test_the_last_error_of_a_connection_reaches_no_client(start, members, name):
     with Raw(start().port) as raw:
         assert raw.ask({name: 1, "$db": "app"})["code"] == 59
     assert not members.asked(name)
@@ -270,7 +270,7 @@ def test_a_write_goes_to_the_primary_whatever_preference_it_has(start, members):
     assert set(members.asked("insert")) == {0} and set(members.asked("aggregate")) == {0}
 
 
-def test_an_arbiter_and_a_hidden_member_are_nobodys(start, members):
+def test_an_arbiter_and_a_hidden_member_get_no_requests(start, members):
     members.members[1].says = {"hidden": True}
     members.members[2].says = {"secondary": False, "arbiterOnly": True, "logicalSessionTimeoutMinutes": None}
     poolhouse = start()
@@ -405,7 +405,7 @@ def test_what_belongs_to_a_load_balanced_connection_ends_with_it(start, members)
 
 
 @pytest.mark.timing
-def test_a_reload_that_takes_out_the_first_member_leaves_nobody_outside(start, members):
+def test_a_reload_that_takes_out_the_first_member_cuts_off_no_client(start, members):
     ports = [member.port for member in members.members]
 
     def text(order):

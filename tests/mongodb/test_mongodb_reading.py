@@ -89,7 +89,7 @@ def test_without_a_primary_the_latest_of_the_secondaries_is_what_they_are_compar
 
 
 @pytest.mark.parametrize("staleness, code", [(89, 160), (1, 160), (-2, 160), ("x", 9), (90.5, 9)])
-def test_a_staleness_that_nobody_can_keep_to_is_refused(start, members, staleness, code):
+def test_a_staleness_that_no_member_can_keep_to_is_refused(start, members, staleness, code):
     with Raw(start().port) as raw:
         preference = {"mode": "secondary", "maxStalenessSeconds": staleness}
         told = raw.ask({"find": "things", "$readPreference": preference, "$db": "app"})

@@ -117,7 +117,7 @@ LIMITS = {"soft_limit": 20, "hard_limit": 60, "evict_min_idle": "1s"}
 
 
 @pytest.mark.timing
-def test_in_a_flood_between_the_limits_the_idle_make_room_and_nobody_is_refused(start, members):
+def test_in_a_flood_between_the_limits_the_idle_make_room_and_no_client_is_refused(start, members):
     poolhouse = start(**LIMITS)
     with contextlib.ExitStack() as stack:
         def come(number):

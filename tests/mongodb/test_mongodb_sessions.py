@@ -91,7 +91,7 @@ def test_sessions_are_killed_at_all_members_before_that_is_answered(start, membe
         assert sorted(members.asked("killSessions")) == [0, 1, 2] and not members.transactions
 
 
-def test_sessions_are_killed_at_all_members_though_nobody_waits_for_an_answer(start, members):
+def test_sessions_are_killed_at_all_members_though_no_client_waits_for_an_answer(start, members):
     with Raw(start().port) as raw:
         use(raw, members)
         members.members[1].fail_next("killSessions", None)
@@ -145,7 +145,7 @@ password = "2"
 
 
 @pytest.mark.parametrize("command", [{"killAllSessions": []}, {"killAllSessionsByPattern": [{"lsid": SESSION}]}, {"killSessions": []}])
-def test_what_would_end_the_sessions_of_others_is_for_who_has_a_login_of_his_own(start, members, command):
+def test_only_a_client_with_a_login_of_its_own_may_end_the_sessions_of_others(start, members, command):
     name = next(iter(command))
     shared = members.url().replace("mongodb://", "mongodb://one:1@")
     poolhouse = start(SHARED.replace("URL", shared))

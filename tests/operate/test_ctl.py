@@ -87,7 +87,7 @@ def test_no_proxy_of_the_environment_is_told_the_token(start):
     assert done.returncode == 0, done.stderr
 
 
-def test_nobody_at_the_address_is_a_failure(start):
+def test_an_address_without_a_listener_is_a_failure(start):
     pooler = start()
     pooler.admin_port -= 1
     done = pooler.ctl("show", "pools")

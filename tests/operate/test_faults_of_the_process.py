@@ -93,7 +93,7 @@ def test_without_descriptors_it_does_not_spin(start, cluster):
 
 @pytest.mark.timing
 @pytest.mark.poolhouse_only
-def test_a_full_disk_under_the_log_disturbs_nobody(start, cluster):
+def test_a_full_disk_under_the_log_disturbs_no_client(start, cluster):
     pooler = launch(start.unstarted(), "exec 2>/dev/full >/dev/full;", max_size=5, max_wait_time="8s", workers=2)
     with load_during_faults.load(cluster, pooler.port) as load:
         for _ in range(10):

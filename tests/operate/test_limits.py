@@ -79,7 +79,7 @@ def test_clients_that_come_back_as_fast_as_they_are_evicted_are_reported(start):
         connection.close()
 
 
-def test_nobody_in_a_transaction_and_nobody_just_active_is_evicted(start):
+def test_clients_in_transactions_and_recently_active_ones_are_not_evicted(start):
     pooler = start(soft_limit=3, hard_limit=6, evict_min_idle="30s", newcomer_wait_time="off", max_size=4)
     busy = pooler.wire()
     busy.query("BEGIN")
@@ -105,7 +105,7 @@ def test_clients_that_never_log_in_count_too_and_give_way(start):
         client.close()
 
 
-def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(start):
+def test_silent_clients_in_all_places_lock_no_client_out(start):
     pooler = start(soft_limit=10, hard_limit=10, login_time="60s", newcomer_wait_time="off", max_size=2)
     # Ten of them hear at once that there is no room, when they say something.
     with silent_clients(pooler, 20):

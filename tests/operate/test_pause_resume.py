@@ -14,7 +14,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 
 @pytest.mark.timing
-def test_nobody_fails_while_the_database_is_restarted_in_a_pause(start, cluster):
+def test_no_client_fails_while_the_database_is_restarted_in_a_pause(start, cluster):
     pooler = start(max_size=3)
     with no_failure(pooler, clients=6) as load:
         time.sleep(0.2)
@@ -90,7 +90,7 @@ def test_who_is_held_too_long_is_told(start):
 
 
 @pytest.mark.timing
-def test_a_pause_of_all_holds_a_database_nobody_has_asked_for_yet(start):
+def test_a_pause_of_all_holds_a_database_that_is_first_asked_for_later(start):
     pooler = start(databases={"bench": {}, "other": {}})
     pooler.post("/api/pause")
     result = []

@@ -29,7 +29,7 @@ def test_idle_servers_are_replaced_at_once_and_busy_ones_at_the_end_of_their_tra
     assert pooler.metric("poolhouse_servers_closed_total", reason="stale") == 2
 
 
-def test_twenty_reconnects_under_load_fail_nobody(start):
+def test_twenty_reconnects_under_load_fail_no_client(start):
     pooler = start(max_size=3)
     with no_failure(pooler, clients=6):
         for _ in range(20):

@@ -94,7 +94,7 @@ def test_an_error_keeps_the_old_configuration_and_says_where_it_is(start):
         client.query("SELECT 1")
 
 
-def test_a_database_that_is_gone_takes_nobody_new_and_one_that_is_new_does(start):
+def test_a_removed_database_takes_no_new_clients_and_an_added_one_does(start):
     pooler = start()
     with pooler.wire(database="bench") as client:
         client.query("SELECT 1")
@@ -155,7 +155,7 @@ def test_limits_of_clients_follow_and_addresses_wait_for_a_restart(start):
             second.query("SELECT 1")
 
 
-def test_a_hundred_reloads_under_load_fail_nobody(start):
+def test_a_hundred_reloads_under_load_fail_no_client(start):
     pooler = start(max_size=3, max_server_connections=3)
     with no_failure(pooler, clients=12) as load:
         for n in range(100):
@@ -166,7 +166,7 @@ def test_a_hundred_reloads_under_load_fail_nobody(start):
             eventually("clients are served between two reloads", lambda: load.done > before)
 
 
-def test_hundred_reloads_that_replace_all_servers_fail_nobody(start, cluster):
+def test_a_hundred_reloads_that_replace_all_servers_fail_no_client(start, cluster):
     pooler = start(max_size=3)
     urls = [cluster.url(), cluster.url() + "?application_name=x"]
     with no_failure(pooler, clients=6):

@@ -19,7 +19,7 @@ def user(name, **rules):
     return {"password": PASSWORDS[name], **rules}
 
 
-def test_a_users_query_time_ends_his_queries_only(start, cluster):
+def test_a_users_query_time_ends_only_queries_of_that_user(start, cluster):
     pooler = start(users={"app": user("app", query_time="300ms"), "app2": user("app2")}, databases=own_users(cluster))
     with pooler.wire("app") as hasty, pooler.wire("app2") as patient:
         patient.send(w.query("SELECT pg_sleep(0.8), 'done'"))
@@ -95,7 +95,7 @@ def test_min_size_holds_before_the_first_client_comes(start, cluster):
     eventually("three servers", lambda: len(cluster.backends()) == 3)
 
 
-def test_a_users_own_min_size_holds_at_once_if_his_password_is_known(start, cluster):
+def test_a_users_own_min_size_holds_at_once_if_the_password_is_known(start, cluster):
     start(users={"app": user("app"), "app2": user("app2", min_size=2)}, databases=own_users(cluster, min_size=1))
     eventually("two servers", lambda: len(cluster.backends("app2")) == 2)
     assert not cluster.backends("app")

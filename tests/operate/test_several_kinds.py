@@ -110,7 +110,7 @@ def test_messages_reach_who_listens_and_who_subscribes(start_mixed):
         assert told == [f"p{n}" for n in range(20)]
 
 
-def test_clients_of_redis_see_each_other_and_nobody_else(start_mixed):
+def test_clients_of_redis_see_each_other_and_no_other_clients(start_mixed):
     served = start_mixed()
     with served.connect():
         client = served.redis_client()

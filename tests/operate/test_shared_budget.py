@@ -134,7 +134,7 @@ def test_who_needs_one_after_the_other_of_two_pools_waits_for_no_turn(start_mixe
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_servers_that_nobody_uses_go_to_who_waits_and_come_back_when_they_are_needed(start_mixed, workers):
+def test_unused_servers_go_to_the_pool_that_waits_and_come_back_when_they_are_needed(start_mixed, workers):
     limit, half = 8, 4
     served = start_mixed(limit=limit, workers=workers, kinds=("postgres",), rules=PATIENT, second=True)
     servers = lambda: {pool["database"]: pool["servers"]["total"] for pool in served.pools()}

@@ -83,7 +83,7 @@ def test_another_user_who_waits_where_processes_meet_stops_no_take_over(start):
             assert "waits beside it" in pooler.log()
 
 
-def test_nobody_fails_while_one_takes_over_after_the_other(start):
+def test_no_client_fails_while_processes_take_over_from_each_other(start):
     pooler = start(max_size=4, stay_time="1s")
     ending, failures, done = threading.Event(), [], [0]
 
@@ -251,7 +251,7 @@ def test_a_unix_socket_is_handed_over_with_its_file(start):
             client.query("SELECT 1")
 
 
-def test_with_nobody_to_take_over_from_it_starts_by_itself(start):
+def test_without_a_process_to_take_over_from_it_starts_by_itself(start):
     made = start.unstarted()
     command, _ = made.command({})
     made.launch([*command, "--take-over"])

@@ -14,7 +14,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 @pytest.mark.parametrize("user", ["app", "app2", "md5user"])
-def test_a_user_nobody_configured_logs_in_with_the_databases_password(start, cluster, lookup, user):
+def test_a_user_that_is_not_configured_logs_in_with_the_databases_password(start, cluster, lookup, user):
     pooler = start(users={}, databases=looked_up(cluster))
     with pooler.connect(user) as connection:
         assert connection.execute("SELECT current_user").fetchone() == (user,)
@@ -45,7 +45,7 @@ def test_configured_users_are_not_looked_up(start, cluster, lookup):
         assert not cluster.backends(LOOKUP_USER)
 
 
-def test_answers_are_remembered_and_nobody_too(start, cluster, lookup):
+def test_answers_are_remembered_and_so_is_that_a_user_does_not_exist(start, cluster, lookup):
     pooler = start(users={}, databases=looked_up(cluster))
     pooler.connect("app").close()
     asked = pooler.metric("poolhouse_checkout_seconds_count", database="bench/auth_query")
@@ -102,7 +102,7 @@ def test_a_changed_password_is_noticed(start, cluster, lookup):
             db.execute("DROP ROLE changing")
 
 
-def test_a_query_that_fails_tells_the_log_and_not_the_stranger(start, cluster, lookup):
+def test_a_failed_lookup_is_logged_and_not_told_to_the_client(start, cluster, lookup):
     pooler = start(users={}, databases=looked_up(cluster, auth_query="SELECT a, b FROM not_there WHERE a = $1"))
     with pooler.open() as client, pytest.raises(w.ServerError) as raised:
         client.login("app", PASSWORDS["app"], "bench")
@@ -111,7 +111,7 @@ def test_a_query_that_fails_tells_the_log_and_not_the_stranger(start, cluster, l
     assert "auth_query" in told[0] and '"app"' in told[0]
 
 
-def test_strangers_who_hang_up_cost_no_connections(start, cluster, lookup):
+def test_clients_that_hang_up_before_the_login_cost_no_connections(start, cluster, lookup):
     slow = "SELECT uname, phash FROM find_user($1), pg_sleep(0.05)"
     pooler = start(users={}, databases=looked_up(cluster, auth_query=slow))
     for n in range(12):

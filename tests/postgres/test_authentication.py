@@ -90,7 +90,7 @@ def test_an_unknown_user_is_asked_for_the_same_as_one_who_exists(start, stored):
 
 
 @pytest.mark.poolhouse_only
-def test_a_reload_shows_nobody_another_salt(start):
+def test_a_reload_changes_no_salt(start):
     pooler = start(users={"app": PASSWORDS["app"]})
     before = [challenge(pooler, user) for user in ("app", "nobody_known")]
     pooler.rewrite(users={"app": PASSWORDS["app"], "app2": PASSWORDS["app2"]})
@@ -106,13 +106,13 @@ def test_an_unknown_database_is_told_to_those_who_may_know(start):
 
 
 @pytest.mark.poolhouse_only
-def test_an_unknown_database_is_not_told_to_strangers(start):
+def test_an_unknown_database_is_not_told_before_the_login(start):
     pooler = start()
     assert refused(pooler, "app", "wrong", "no_such").sqlstate == "28P01"
 
 
 @pytest.mark.poolhouse_only
-def test_strangers_cannot_use_up_the_names_of_the_star_database(start):
+def test_clients_that_cannot_log_in_use_up_no_names_of_the_star_database(start):
     pooler = start(databases={"*": {}})
     for n in range(4200):
         with pooler.open() as client:
@@ -123,7 +123,7 @@ def test_strangers_cannot_use_up_the_names_of_the_star_database(start):
 
 
 @pytest.mark.poolhouse_only
-def test_without_users_whoever_is_on_this_machine_gets_in(start):
+def test_without_users_every_client_on_this_machine_gets_in(start):
     pooler = start(users={})
     with pooler.wire("anybody") as client:
         assert client.query("SELECT current_user") == [["app"]]
@@ -234,7 +234,7 @@ def test_a_right_password_gets_in_while_others_at_the_address_guess_without_end(
 
 @pytest.mark.timing
 @pytest.mark.poolhouse_only
-def test_those_who_begin_a_login_and_say_nothing_more_lock_nobody_out(start):
+def test_unfinished_logins_lock_no_client_out(start):
     pooler = start(max_auth_failures=1, users={"app": PASSWORDS["app"]})
     for _ in range(3):
         refused(pooler, "app", "wrong")

@@ -51,7 +51,7 @@ def pair(start):
 
 
 @pytest.mark.parametrize("bytes_sent", STRANGERS.values(), ids=list(STRANGERS))
-def test_a_stranger_is_turned_away(pair, bytes_sent):
+def test_bytes_of_another_protocol_are_refused(pair, bytes_sent):
     pooler, _ = pair
     with pooler.open() as client:
         client.send(bytes_sent)
@@ -147,7 +147,7 @@ def test_too_large_a_start_up_is_refused(pair):
             pass
 
 
-def test_hundreds_of_random_connections_disturb_nobody(pair):
+def test_hundreds_of_random_connections_disturb_no_client(pair):
     pooler, witness = pair
     seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
     print(f"replay with TEST_SEED={seed}")

@@ -140,7 +140,7 @@ def test_libpq_cancels_with_protocol_3_2(start, cluster):
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_cancel_for_an_idle_client_harms_nobody(start, cluster):
+def test_a_cancel_for_an_idle_client_harms_no_client(start, cluster):
     """The server that the idle client used last now works for another."""
     pooler = start(max_size=1)
     with pooler.wire() as idle, pooler.wire() as busy:

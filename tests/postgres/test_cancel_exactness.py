@@ -31,7 +31,7 @@ def outcome(client):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_many_clients_cancel_at_the_moment_their_queries_end_and_nobody_else_is_hit(start, cluster, workers):
+def test_many_clients_cancel_at_the_moment_their_queries_end_and_no_other_is_hit(start, cluster, workers):
     pooler = start(max_size=3, max_wait_time="60s", workers=workers)
     trouble, cancelled, until = [], [0], time.monotonic() + 6
 
@@ -88,7 +88,7 @@ def test_inside_a_transaction_the_next_query_is_not_hit(start, cluster):
         assert hits > 0
 
 
-def test_clients_that_vanish_while_they_are_cancelled_harm_nobody(start, cluster):
+def test_clients_that_vanish_while_they_are_cancelled_harm_no_other(start, cluster):
     pooler = start(max_size=2, max_wait_time="60s")
     stop, trouble = threading.Event(), []
 

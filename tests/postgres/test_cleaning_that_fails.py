@@ -61,7 +61,7 @@ class Canceller:
 
 @pytest.mark.parametrize("seconds", [0, 0.002, 0.01])
 @pytest.mark.parametrize("reset", ["auto", "always"])
-def test_whatever_is_cancelled_nobody_meets_anothers_state(start, cluster, reset, seconds):
+def test_whatever_is_cancelled_no_client_meets_the_state_of_another(start, cluster, reset, seconds):
     """pg_cancel_backend hits the cleaning as well as the clients' own statements: theirs may fail, but are never done in another's state
     nor twice."""
     shared = Sharing(start, cluster, wait="8s", reset=reset)
@@ -132,7 +132,7 @@ def lives(pooler):
 @pytest.mark.parametrize("which", [1, 2, 3, 4])
 @pytest.mark.parametrize("reset", ["auto", "always"])
 @pytest.mark.parametrize("mode", ["transaction", "session"])
-def test_a_server_whose_cleaning_fails_is_given_to_nobody(start, mode, reset, which, outcome):
+def test_a_server_whose_cleaning_fails_is_given_to_no_client(start, mode, reset, which, outcome):
     """The pooler's own statement number `which` after the first client's fails, whatever it is."""
     own = {}
 

@@ -42,7 +42,7 @@ TEMPORARY_WAYS = {
 
 
 @pytest.mark.parametrize("way", TEMPORARY_WAYS)
-def test_what_a_temporary_object_has_done_is_met_by_nobody(share, way):
+def test_what_a_temporary_object_has_done_reaches_no_other_client(share, way):
     share().nobody_meets(*temporarily(*TEMPORARY_WAYS[way]))
 
 
@@ -64,7 +64,7 @@ def test_nor_by_the_extended_protocol(share, way):
 
 @pytest.mark.parametrize("make", ["CREATE TEMP TABLE x AS EXECUTE q", "CREATE TEMP TABLE x (a, b) AS EXECUTE q WITH DATA", "EXPLAIN (ANALYZE) CREATE TEMP TABLE x AS EXECUTE q",
                                   "CREATE TABLE pg_temp.x AS EXECUTE q"])
-def test_what_a_table_made_of_a_prepared_statement_has_set_is_met_by_nobody(share, make):
+def test_what_a_table_made_of_a_prepared_statement_has_set_reaches_no_other_client(share, make):
     acts = [f"PREPARE q AS SELECT {EVIL}", make, "DISCARD TEMP", "DEALLOCATE q"]
     share().nobody_meets(*[strictly(sql) for sql in acts])
 
@@ -118,7 +118,7 @@ def read_again(*sessions):
             look.rows(answers(session, "SELECT 1"))
 
 
-def test_what_a_trigger_did_before_it_was_replaced_is_met_by_nobody(trigger):
+def test_what_a_trigger_did_before_it_was_replaced_reaches_no_other_client(trigger):
     with trigger.session() as one, trigger.session() as other:
         look.rows(answers(other, HARMFUL))
         look.rows(answers(one, "BEGIN"))
@@ -135,7 +135,7 @@ def test_what_a_trigger_did_before_it_was_replaced_is_met_by_nobody(trigger):
             assert look.rows(answers(newcomer, "SELECT current_user::text")) == [(world.APP,)]
 
 
-def test_what_a_trigger_did_that_was_replaced_for_a_while_is_met_by_nobody(trigger):
+def test_what_a_trigger_did_that_was_replaced_for_a_while_reaches_no_other_client(trigger):
     """The transaction that has fired it began before, and ends after."""
     with trigger.session() as one, trigger.session() as other:
         read_again(one, other)
@@ -166,7 +166,7 @@ def two_phases(cluster):
 
 
 @pytest.mark.parametrize("by", ["Query", "Parse"])
-def test_what_a_view_does_that_a_prepared_transaction_has_made_is_met_by_nobody(share, removed, two_phases, by):
+def test_what_a_view_does_that_a_prepared_transaction_has_made_reaches_no_other_client(share, removed, two_phases, by):
     shared = share()
     removed("DROP VIEW public.b_prepared")
     with shared.session() as maker:
@@ -183,7 +183,7 @@ def test_what_a_view_does_that_a_prepared_transaction_has_made_is_met_by_nobody(
     shared.nobody_meets(commit, strictly("TABLE public.b_prepared"))
 
 
-def test_what_a_view_does_that_another_client_commits_meanwhile_is_met_by_nobody(share, removed, two_phases):
+def test_what_a_view_does_that_another_client_commits_meanwhile_reaches_no_other_client(share, removed, two_phases):
     """And that another drops, before the transaction that has used it ends."""
     shared = share(max_size=2)
     removed("DROP VIEW public.b_prepared")

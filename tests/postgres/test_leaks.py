@@ -16,16 +16,16 @@ pytestmark = pytest.mark.poolhouse_only
 @pytest.mark.quick
 @pytest.mark.parametrize("name", ['"pg_temp"."orders"', '"pg_temp" . orders', 'U&"pg\\005ftemp".orders', 'U&"pg!005ftemp" UESCAPE \'!\'.orders',
                                   "pg_temp/* */.orders", "PG_TEMP.orders"])
-def test_a_temporary_table_under_a_quoted_schema_name_is_met_by_nobody(share, name):
+def test_a_temporary_table_under_a_quoted_schema_name_reaches_no_other_client(share, name):
     share().nobody_meets(strictly(f"CREATE TABLE {name} (LIKE public.orders)"))
 
 
-def test_a_temporary_table_made_by_a_search_path_is_met_by_nobody(share):
+def test_a_temporary_table_made_by_a_search_path_reaches_no_other_client(share):
     share().nobody_meets(strictly("BEGIN"), strictly("SET LOCAL search_path = 'pg_temp'"), strictly("CREATE TABLE orders (LIKE public.orders)"),
                          strictly("COMMIT"))
 
 
-def test_a_temporary_table_made_by_a_search_path_of_set_config_is_met_by_nobody(share):
+def test_a_temporary_table_made_by_a_search_path_of_set_config_reaches_no_other_client(share):
     share().nobody_meets(strictly("BEGIN"), strictly("SELECT set_config('search_path', 'pg_temp', true)"),
                          strictly("CREATE TABLE orders (LIKE public.orders)"), strictly("COMMIT"))
 
@@ -34,19 +34,19 @@ def test_a_temporary_table_made_by_a_search_path_of_set_config_is_met_by_nobody(
                                  'CREATE TABLE "pg_temp".orders AS SELECT 1 AS id', 'CREATE TYPE "pg_temp".orders AS ENUM (\'a\')',
                                  'CREATE DOMAIN "pg_temp".orders AS int', "CREATE FUNCTION \"pg_temp\".f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
                                  'CREATE TABLE IF NOT EXISTS "pg_temp".orders (id int)'])
-def test_other_temporary_objects_under_a_quoted_schema_name_are_met_by_nobody(share, sql):
+def test_other_temporary_objects_under_a_quoted_schema_name_reach_no_other_client(share, sql):
     share().nobody_meets(strictly(sql))
 
 
 @pytest.mark.parametrize("to", [r"SET LOCAL search_path = E'pg\x5ftemp'", "SET LOCAL search_path = 'pg_te'\n'mp'", "SET LOCAL search_path = \"pg_temp\"",
                                 r"SELECT set_config('search_path', E'pg\x5ftemp', true)", "SELECT set_config('search_path', 'pg_t'\n'emp', true)",
                                 r"SELECT set_config('search_path', U&'pg\005ftemp', true)", "SELECT set_config('search_path', concat('pg_', 'temp'), true)"])
-def test_a_table_selected_into_a_temporary_schema_is_met_by_nobody(share, to):
+def test_a_table_selected_into_a_temporary_schema_reaches_no_other_client(share, to):
     """SELECT INTO says no more of where its table goes than SELECT does."""
     share().nobody_meets(strictly("BEGIN"), strictly(to), strictly("SELECT * INTO orders FROM public.orders"), strictly("COMMIT"))
 
 
-def test_a_table_selected_into_the_temporary_schema_of_a_bound_search_path_is_met_by_nobody(share):
+def test_a_table_selected_into_the_temporary_schema_of_a_bound_search_path_reaches_no_other_client(share):
     def act(session):
         session.send(w.parse("BEGIN"), w.bind(), w.execute(), w.parse("SELECT set_config('search_path', $1, true)"), w.bind(["pg_temp"]), w.execute(),
                      w.parse("SELECT * INTO orders FROM public.orders"), w.bind(), w.execute(), w.parse("COMMIT"), w.bind(), w.execute(), w.SYNC)
@@ -55,13 +55,13 @@ def test_a_table_selected_into_the_temporary_schema_of_a_bound_search_path_is_me
     share().nobody_meets(act)
 
 
-def test_a_table_selected_into_the_temporary_schema_of_the_start_is_met_by_nobody(share):
+def test_a_table_selected_into_the_temporary_schema_of_the_start_reaches_no_other_client(share):
     share().nobody_meets(strictly("SELECT * INTO orders FROM public.orders"), options="-c search_path=pg_temp")
 
 
 # -- one after the other
 
-def test_what_is_left_by_a_request_that_comes_with_the_cleaning_is_met_by_nobody(share):
+def test_what_is_left_by_a_request_that_comes_with_the_cleaning_reaches_no_other_client(share):
     """The request that goes out with the cleaning after the client before leaves as much as any."""
     shared = share()
     with shared.session() as one, shared.session() as other:
@@ -90,12 +90,12 @@ def test_a_setting_is_reset_by_the_statements_that_a_server_keeps_for_it(share):
 # -- settings
 
 @pytest.mark.parametrize("name", ["session", "local", "transaction", "constraints", "role", "time", '"local"', '"session"', '"transaction"', "session session", "session local"])
-def test_a_setting_whose_name_begins_with_a_word_of_set_is_met_by_nobody(share, name):
+def test_a_setting_whose_name_begins_with_a_word_of_set_reaches_no_other_client(share, name):
     share().nobody_meets(strictly(f"SET {name}.tenant = 'evil'"))
 
 
 @pytest.mark.parametrize("columns", ["", " (id)"])
-def test_a_setting_in_the_condition_of_copy_is_met_by_nobody(share, columns):
+def test_a_setting_in_the_condition_of_copy_reaches_no_other_client(share, columns):
     def act(session):
         session.send(w.query(f"COPY orders{columns} FROM STDIN WHERE set_config('app.tenant', 'evil', false) = 'none'"),
                      w.copy_data(b"1\n" if columns else b"1\tx\ty\tz\n"), w.COPY_DONE)
@@ -109,16 +109,16 @@ def test_a_setting_in_the_condition_of_copy_is_met_by_nobody(share, columns):
                                  "SELECT * FROM ROWS FROM (set_config('app.tenant', 'evil', false)) AS x", "SELECT DISTINCT ON (set_config('app.tenant', 'evil', false)) 1",
                                  "SELECT 'a' LIKE ('b') ESCAPE set_config('app.tenant', 'e', false)", "EXPLAIN (ANALYZE) (SELECT set_config('app.tenant', 'evil', false))",
                                  "EXPLAIN (ANALYZE) SELECT * INTO \"pg_temp\".orders FROM public.orders", "SELECT 1 ORDER BY (set_config('app.tenant', 'evil', false)) USING <"])
-def test_a_setting_in_an_unusual_place_is_met_by_nobody(share, sql):
+def test_a_setting_in_an_unusual_place_reaches_no_other_client(share, sql):
     share().nobody_meets(strictly(sql))
 
 
-def test_what_a_statement_prepared_in_sql_sets_is_met_by_nobody(share):
+def test_what_a_statement_prepared_in_sql_sets_reaches_no_other_client(share):
     share().nobody_meets(strictly("PREPARE p AS SELECT set_config('app.tenant', 'evil', false)"), strictly("EXECUTE p"), strictly("DEALLOCATE p"))
 
 
 @pytest.mark.parametrize("end", ["DEALLOCATE p", "Close"])
-def test_what_a_statement_prepared_in_sql_and_bound_sets_is_met_by_nobody(share, end):
+def test_what_a_statement_prepared_in_sql_and_bound_sets_reaches_no_other_client(share, end):
     def bind(session):
         session.send(w.bind(name="p"), w.execute(), *([w.message(b"C", b"Sp\0")] if end == "Close" else []), w.SYNC)
         return look.rows(session.until_ready()[0])
@@ -128,7 +128,7 @@ def test_what_a_statement_prepared_in_sql_and_bound_sets_is_met_by_nobody(share,
 
 
 @pytest.mark.parametrize("sql", ["SET search_path = evil", "SET app.tenant = 'evil'"])
-def test_what_a_large_statement_sets_that_is_closed_at_once_is_met_by_nobody(share, sql):
+def test_what_a_large_statement_sets_that_is_closed_at_once_reaches_no_other_client(share, sql):
     def act(session):
         session.send(w.parse(f"/*{'x' * 70_000}*/ {sql}", "large"), w.bind(name="large"), w.execute(), w.message(b"C", b"Slarge\0"), w.SYNC)
         return look.rows(session.until_ready()[0])
@@ -136,20 +136,20 @@ def test_what_a_large_statement_sets_that_is_closed_at_once_is_met_by_nobody(sha
     share().nobody_meets(act)
 
 
-def test_what_it_sets_in_the_text_that_gives_it_up_is_met_by_nobody(share):
+def test_what_it_sets_in_the_text_that_gives_it_up_reaches_no_other_client(share):
     share().nobody_meets(strictly("PREPARE p AS SELECT set_config('app.tenant', 'evil', false)"), strictly("EXECUTE p; DEALLOCATE p"))
 
 
 @pytest.mark.parametrize("view", ["pg_settings", "pg_catalog.pg_settings", '"pg_settings"', 'U&"pg\\005fsettings"'])
-def test_a_setting_changed_by_an_update_of_pg_settings_is_met_by_nobody(share, view):
+def test_a_setting_changed_by_an_update_of_pg_settings_reaches_no_other_client(share, view):
     share().nobody_meets(strictly(f"UPDATE {view} SET setting = 'evil' WHERE name = 'search_path'"))
 
 
-def test_a_setting_larger_than_is_remembered_is_met_by_nobody(share):
+def test_a_setting_larger_than_is_remembered_reaches_no_other_client(share):
     share().nobody_meets(strictly("SELECT set_config('search_path', 'evil' || repeat(', public', 9000), false)"))
 
 
-def test_a_custom_setting_larger_than_is_remembered_is_met_by_nobody(share):
+def test_a_custom_setting_larger_than_is_remembered_reaches_no_other_client(share):
     share().nobody_meets(strictly("SELECT set_config('app.tenant', repeat('evil', 30000), false)"))
 
 
@@ -158,45 +158,45 @@ def test_a_setting_of_a_role_remains_with_its_client_after_a_large_one(share):
 
 
 @pytest.mark.parametrize("text", [r"select 'O\'Brien'; set app.tenant to 'evil'; select ''", r"select 'a\''; SET app.tenant = 'evil'; --'"])
-def test_a_setting_hidden_by_strings_that_do_not_conform_is_met_by_nobody(share, text):
+def test_a_setting_hidden_by_strings_that_do_not_conform_reaches_no_other_client(share, text):
     share().nobody_meets(strictly("SET standard_conforming_strings = off"), strictly(text))
 
 
-def test_a_setting_hidden_by_them_in_the_text_that_switches_them_is_met_by_nobody(share):
+def test_a_setting_hidden_by_them_in_the_text_that_switches_them_reaches_no_other_client(share):
     """PostgreSQL reads a text as a whole before it carries out the first statement, so both ways to read it must be thought of."""
     share().nobody_meets(r"SET standard_conforming_strings = off; select 'a\'; SET app.tenant = 'evil'; --'")
 
 
 @pytest.mark.parametrize("end", ["evil; SELECT ''", "'evil'; --'"])
-def test_a_setting_hidden_by_a_string_continued_on_the_next_line_is_met_by_nobody(share, end):
+def test_a_setting_hidden_by_a_string_continued_on_the_next_line_reaches_no_other_client(share, end):
     share().nobody_meets(strictly(f"SELECT E'a'\n'b\\''; SET app.tenant = {end}"))
 
 
 @pytest.mark.parametrize("between", ["\n", "\r", " \n\t ", "\n-- a comment\n", " -- a comment\n", "\f\n", "\r\n\r\n"])
-def test_a_setting_hidden_by_any_continued_string_is_met_by_nobody(share, between):
+def test_a_setting_hidden_by_any_continued_string_reaches_no_other_client(share, between):
     share().nobody_meets(f"SELECT E'a'{between}'b\\''; SET app.tenant = evil; SELECT ''")
 
 
 @pytest.mark.parametrize("name", [r'U&"app\002eTenant"', r'app.U&"t\0065nant"', """app.U&"t!0065nant" UESCAPE '!'""", 'app."tenant"', "APP/* */.Tenant"])
-def test_a_setting_under_an_escaped_identifier_is_met_by_nobody(share, name):
+def test_a_setting_under_an_escaped_identifier_reaches_no_other_client(share, name):
     share().nobody_meets(strictly(f"SET {name} = 'evil'"))
 
 
 @pytest.mark.parametrize("local", ["NOT true", "false OR NOT true", "'f'", "E'f'", "1 = 2", "(SELECT false)", "true AND false", "true IS NULL",
                                    "CASE WHEN true THEN false END", "NULL IS NOT NULL OR false", "'tr' = 'true'"])
-def test_a_setting_that_is_local_only_at_first_sight_is_met_by_nobody(share, local):
+def test_a_setting_that_is_local_only_at_first_sight_reaches_no_other_client(share, local):
     share().nobody_meets(strictly(f"select set_config('app.tenant', 'evil', {local})"))
 
 
 @pytest.mark.parametrize("function", ['"set_config"', 'pg_catalog."set_config"', 'U&"set\\005fconfig"', '"pg_catalog" . "set_config"', "SET_CONFIG",
                                       "pg_catalog./* */set_config"])
-def test_a_setting_by_a_function_named_otherwise_is_met_by_nobody(share, function):
+def test_a_setting_by_a_function_named_otherwise_reaches_no_other_client(share, function):
     share().nobody_meets(strictly(f"SELECT {function}('app.tenant', 'evil', false)"))
 
 
 @pytest.mark.parametrize("name", [r"E'app\x2etenant'", r"U&'app\002etenant'", r"E'\141pp.tenant'", r"E'app\u002Etenant'", "$$app.tenant$$", "$a$app.tenant$a$",
                                   "'app'\n'.tenant'", "'app.' || 'tenant'", "'APP.Tenant'", "N'app.tenant'", "'app.tenant'::text", "cast('app.tenant' as text)"])
-def test_a_setting_whose_name_is_escaped_is_met_by_nobody(share, name):
+def test_a_setting_whose_name_is_escaped_reaches_no_other_client(share, name):
     share().nobody_meets(strictly(f"SELECT set_config({name}, 'evil', false)"))
 
 
@@ -206,7 +206,7 @@ def test_a_setting_whose_name_is_escaped_is_met_by_nobody(share, name):
                                    r"DO U&'BEGIN \0053ET app.tenant = evil; END'", "DO $$BEGIN EXECUTE 'S' || 'ET app.tenant = evil'; END$$",
                                    r"DO LANGUAGE plpgsql E'BEGIN EXEC\125TE ''S'' || ''ET app.tenant = evil''; END'",
                                    "DO $$DECLARE c refcursor; BEGIN OPEN c FOR EXECUTE 'SELECT set' || '_config(''app.tenant'', ''evil'', false)'; MOVE c; END$$"])
-def test_a_setting_within_a_block_is_met_by_nobody(share, block):
+def test_a_setting_within_a_block_reaches_no_other_client(share, block):
     share().nobody_meets(strictly(block))
 
 
@@ -215,13 +215,13 @@ def test_a_setting_within_a_block_is_met_by_nobody(share, block):
     "SELECT * FROM ts_stat('SELECT to_tsvector(set' || '_config(''app.tenant'', ''evil'', false))')",
     "SELECT ts_rewrite('a'::tsquery, 'SELECT set' || '_config(''app.tenant'', ''evil'', false)::tsquery, ''b''::tsquery')",
 ])
-def test_a_setting_by_a_function_of_postgresql_that_runs_a_text_is_met_by_nobody(share, sql):
+def test_a_setting_by_a_function_of_postgresql_that_runs_a_text_reaches_no_other_client(share, sql):
     share().nobody_meets(strictly(sql))
 
 
 @pytest.mark.parametrize("sql", [f"SET app.{'t' * 63} = 'evil'", f"SET app.{'t' * 64} = 'evil'", f"SET app.{'t' * 300} = 'evil'", f"SELECT set_config('app.{'n' * 300}', 'evil', false)",
                                  'SET "app"."länge" = 1', "SELECT set_config('app.länge', 'evil', false)"], ids=["63", "64", "300", "string of 300", "not ASCII", "string not ASCII"])
-def test_a_setting_with_an_unusual_name_is_met_by_nobody(share, sql):
+def test_a_setting_with_an_unusual_name_reaches_no_other_client(share, sql):
     """An identifier is cut after 63 bytes, a string is not, and a name of several identifiers may be longer than one."""
     share().nobody_meets(strictly(sql))
 
@@ -229,7 +229,7 @@ def test_a_setting_with_an_unusual_name_is_met_by_nobody(share, sql):
 @pytest.mark.parametrize("by", ["bind", "function call"])
 @pytest.mark.parametrize("encoding, name", [("UTF8", "app." + "t" * 63), ("UTF8", "app." + "n" * 300), ("UTF8", "app.länge"), ("LATIN1", "app.länge")],
                          ids=["63", "300", "not ASCII", "other bytes"])
-def test_a_setting_with_an_unusual_name_that_is_bound_is_met_by_nobody(share, encoding, name, by):
+def test_a_setting_with_an_unusual_name_that_is_bound_reaches_no_other_client(share, encoding, name, by):
     """With UTF-8's bytes in LATIN1 it is the name of another parameter."""
     def act(session):
         if by == "bind":
@@ -253,17 +253,17 @@ def test_a_setting_with_a_long_name_remains_with_its_client(share):
 
 @pytest.mark.parametrize("trap", ["select 1 as é$a$", "select 1 as x1$a$", "select 1 -- '\r", "select 2 */* ' */ 3", "select $é$ ' $é$", "select 1 as \"a\"\"'\"",
                                   "select U&'a!0027' uescape '!'", "select 'a' -- '\n 'b\\'", "select /* /* */ ' */ 1"])
-def test_a_setting_behind_something_that_is_easily_misread_is_met_by_nobody(share, trap):
+def test_a_setting_behind_something_that_is_easily_misread_reaches_no_other_client(share, trap):
     share().nobody_meets(strictly(f"{trap}; SET app.tenant = 'evil'"))
 
 
 @pytest.mark.parametrize("startup", ["-c standard_conforming_strings=off", "-cstandard_conforming_strings=0", "--standard-conforming-strings=off"])
-def test_a_setting_hidden_by_strings_that_do_not_conform_since_the_start_is_met_by_nobody(share, startup):
+def test_a_setting_hidden_by_strings_that_do_not_conform_since_the_start_reaches_no_other_client(share, startup):
     share().nobody_meets(strictly(r"select 'O\'Brien'; set app.tenant to 'evil'; select ''"), options=startup)
 
 
 @pytest.mark.parametrize("first", ["SET standard_conforming_strings = off", "SET client_encoding = 'SJIS'"])
-def test_a_setting_in_a_text_that_is_sent_before_its_meaning_is_answered_for_is_met_by_nobody(share, first):
+def test_a_setting_in_a_text_that_is_sent_before_its_meaning_is_answered_for_reaches_no_other_client(share, first):
     trick = rb"select 'O\'Brien'; set app.tenant to 'evil'; select ''" if "strings" in first else b"SELECT E'" + "表".encode("shift_jis") + b"'; SET app.tenant = 'evil'; SELECT ''"
 
     def act(session):
@@ -276,7 +276,7 @@ def test_a_setting_in_a_text_that_is_sent_before_its_meaning_is_answered_for_is_
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024])
 @pytest.mark.parametrize("by", ["query", "parse", "bind", "bind later"])
-def test_a_setting_in_a_message_of_any_size_is_met_by_nobody(share, size, by):
+def test_a_setting_in_a_message_of_any_size_reaches_no_other_client(share, size, by):
     """Around each bound that the pooler has."""
     padding = "/*" + "x" * (size * 1024) + "*/"
 
@@ -296,7 +296,7 @@ def test_a_setting_in_a_message_of_any_size_is_met_by_nobody(share, size, by):
     share().nobody_meets({"query": strictly(f"{padding} SELECT set_config('app.tenant', 'evil', false)"), "parse": parsed}.get(by, bound))
 
 
-def test_a_custom_setting_by_a_function_call_is_met_by_nobody(share):
+def test_a_custom_setting_by_a_function_call_reaches_no_other_client(share):
     def call(session):
         session.send(requests.call(2078, "app.tenant", "evil", "f").data)
         assert [kind for kind, _ in session.until_ready()[0]] == [b"V"]
@@ -304,7 +304,7 @@ def test_a_custom_setting_by_a_function_call_is_met_by_nobody(share):
     share().nobody_meets(call)
 
 
-def test_a_setting_by_a_large_function_call_is_met_by_nobody(share):
+def test_a_setting_by_a_large_function_call_reaches_no_other_client(share):
     def call(session):
         session.send(requests.call(2078, "app.tenant", "evil" * 50_000, "f").data)
         assert [kind for kind, _ in session.until_ready()[0]] == [b"V"]
@@ -314,7 +314,7 @@ def test_a_setting_by_a_large_function_call_is_met_by_nobody(share):
 
 @pytest.mark.parametrize("encoding, value", [("LATIN1", "é".encode("latin1")), ("SJIS", "表".encode("shift_jis")), ("BIG5", "功".encode("big5")),
                                              ("GBK", "誠".encode("gbk")), ("SJIS", "ソ".encode("shift_jis")), ("EUC_JP", "表".encode("euc_jp"))])
-def test_a_setting_that_is_not_ascii_follows_its_client_and_nobody_else(share, encoding, value):
+def test_a_setting_that_is_not_ascii_follows_its_client_and_no_other(share, encoding, value):
     """The second byte of some of these letters is a backslash."""
     shared = share()
     with shared.session(client_encoding=encoding) as one, shared.session() as other:
@@ -349,7 +349,7 @@ def test_a_setting_set_in_one_encoding_is_replayed_in_another(share):
 
 @pytest.mark.parametrize("strings", ["on", "off"])
 @pytest.mark.parametrize("end", ["SELECT ''", "--'"])
-def test_a_setting_after_a_letter_that_ends_in_a_backslash_is_met_by_nobody(share, end, strings):
+def test_a_setting_after_a_letter_that_ends_in_a_backslash_reaches_no_other_client(share, end, strings):
     """To who reads bytes the string goes on; to PostgreSQL it does not."""
     shared = share()
     texts = ["SET standard_conforming_strings = off; SELECT 1"] if strings == "off" else []
@@ -358,6 +358,6 @@ def test_a_setting_after_a_letter_that_ends_in_a_backslash_is_met_by_nobody(shar
 
 
 @pytest.mark.parametrize("encoding", ["GB18030", "SJIS", "LATIN1", "SQL_ASCII"])
-def test_a_setting_whose_name_is_not_ascii_is_met_by_nobody_after_another_encoding(share, encoding):
+def test_a_setting_whose_name_is_not_ascii_reaches_no_other_client_after_another_encoding(share, encoding):
     """The same name is other bytes then."""
     share().nobody_meets(strictly("SET app.länge = 'evil'"), strictly(f"SET client_encoding = '{encoding}'"), strictly("SELECT 2"))

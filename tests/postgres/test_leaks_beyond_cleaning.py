@@ -59,7 +59,7 @@ REACHED = {
 
 
 @pytest.mark.parametrize("way", REACHED)
-def test_a_seed_is_met_by_nobody_however_it_is_planted(share, cluster, removed, way):
+def test_a_seed_reaches_no_other_client_however_it_is_planted(share, cluster, removed, way):
     make, acts = REACHED[way]
     world.make(cluster)
     with cluster.superuser(world.QUIET) as db:

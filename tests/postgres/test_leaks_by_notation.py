@@ -35,11 +35,11 @@ OWN = {
 
 
 @pytest.mark.parametrize("where", LOCKS)
-def test_a_lock_taken_by_notation_is_met_by_nobody(share, where):
+def test_a_lock_taken_by_notation_reaches_no_other_client(share, where):
     share().nobody_meets(strictly(LOCKS[where]))
 
 
-def test_a_lock_taken_by_notation_of_a_parameter_is_met_by_nobody(share):
+def test_a_lock_taken_by_notation_of_a_parameter_reaches_no_other_client(share):
     def act(session):
         session.send(w.parse("SELECT $1.pg_advisory_lock", types=(20,)), w.bind(values=(5,)), w.execute(), w.SYNC)
         return look.rows(session.until_ready()[0])
@@ -49,7 +49,7 @@ def test_a_lock_taken_by_notation_of_a_parameter_is_met_by_nobody(share):
 
 @pytest.mark.parametrize("reset", ["auto", "always"])
 @pytest.mark.parametrize("sql", [f"SELECT ({TEXTS}).ts_stat", f"SELECT x.ts_stat FROM CAST({TEXTS} AS text) AS x"])
-def test_what_a_text_sets_that_is_run_by_notation_is_met_by_nobody(share, sql, reset):
+def test_what_a_text_sets_that_is_run_by_notation_reaches_no_other_client(share, sql, reset):
     share(reset=reset).nobody_meets(sql)
 
 
@@ -69,7 +69,7 @@ def test_a_lock_taken_by_notation_is_refused_where_state_is(share):
 
 
 @pytest.mark.parametrize("mode, reset", [("transaction", "auto"), ("transaction", "always"), ("session", "auto")])
-def test_a_seed_by_notation_is_met_by_nobody(share, mode, reset):
+def test_a_seed_by_notation_reaches_no_other_client(share, mode, reset):
     shared = share(mode=mode, reset=reset, wait="8s")
     with shared.direct() as fresh:
         known = look.randoms(fresh)
@@ -83,7 +83,7 @@ def test_a_seed_by_notation_is_met_by_nobody(share, mode, reset):
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 @pytest.mark.parametrize("act", ["SELECT (0.25::float8).noted", "SELECT (1::int).noted_too"])
-def test_a_seed_by_notation_of_the_databases_own_functions_is_met_by_nobody(share, cluster, removed, mode, act):
+def test_a_seed_by_notation_of_the_databases_own_functions_reaches_no_other_client(share, cluster, removed, mode, act):
     world.make(cluster)
     removed("DROP FUNCTION public.noted_too(int); DROP FUNCTION public.noted(float8)")
     with cluster.superuser(world.QUIET) as db:
@@ -108,7 +108,7 @@ def test_a_seed_by_notation_of_the_databases_own_functions_is_met_by_nobody(shar
 
 
 @pytest.mark.parametrize("what", OWN)
-def test_what_the_databases_own_functions_leave_by_notation_is_met_by_nobody(share, cluster, removed, what):
+def test_what_the_databases_own_functions_leave_by_notation_reaches_no_other_client(share, cluster, removed, what):
     make, use = OWN[what]
     world.make(cluster)
     removed("DROP FUNCTION public.noted")

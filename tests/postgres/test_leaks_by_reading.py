@@ -15,7 +15,7 @@ pytestmark = pytest.mark.poolhouse_only
     "SELECT ts_stat('SELECT to_tsvector(set_config(''app.tenant'', ''evil'', false))')",
 ])
 @pytest.mark.parametrize("on_session_state", ["replay", "pin", "reject"])
-def test_what_a_text_does_that_a_function_is_given_is_met_by_nobody(share, on_session_state, act):
+def test_what_a_text_does_that_a_function_is_given_reaches_no_other_client(share, on_session_state, act):
     share(on_session_state=on_session_state).nobody_meets(strictly(act))
 
 
@@ -51,7 +51,7 @@ def test_a_function_planned_while_pg_settings_was_updated_is_planned_anew(share,
             assert strictly("SELECT public.made()")(other) == [(r"01a\\b",)]
 
 
-def test_a_setting_that_who_acts_is_not_shown_is_met_by_nobody(share):
+def test_a_setting_that_is_hidden_from_the_current_role_reaches_no_other_client(share):
     shared = share(wait="8s")
     for act in ("BEGIN; SET dynamic_library_path = '/evil'; SET ROLE leaks_reader; COMMIT",
                 "BEGIN; UPDATE pg_settings SET setting = '/evil' WHERE name = 'dynamic_library_path'; SET ROLE leaks_reader; COMMIT"):
@@ -66,7 +66,7 @@ def test_a_setting_that_who_acts_is_not_shown_is_met_by_nobody(share):
     ({}, "BEGIN; SELECT set_config('plpgsql.variable_conflict', 'use_column', true)"),
     ({"options": "-c plpgsql.variable_conflict=use_column"}, "SELECT 1"),
 ])
-def test_a_function_compiled_by_the_settings_of_another_is_met_by_nobody(share, cluster, removed, asked, act):
+def test_a_function_compiled_by_the_settings_of_another_reaches_no_other_client(share, cluster, removed, asked, act):
     world.make(cluster)
     removed("DROP FUNCTION public.made()")
     with cluster.superuser(world.QUIET) as db:

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.poolhouse_only
 @pytest.mark.parametrize("sql", ['SELECT "pg_advisory_lock"(1)', 'SELECT U&"pg\\005fadvisory\\005flock"(1)', 'SELECT pg_catalog."pg_try_advisory_lock_shared"(1, 2)',
                                  "SELECT PG_ADVISORY_LOCK(1)", "SELECT * FROM query_to_xml('SELECT pg_adv' || 'isory_lock(1)', false, false, '')",
                                  "PREPARE p AS SELECT pg_advisory_lock(1); EXECUTE p; DEALLOCATE p", "SELECT pg_advisory_lock(oid::int) FROM pg_class WHERE relname = 'orders'"])
-def test_an_advisory_lock_is_met_by_nobody(share, sql):
+def test_an_advisory_lock_reaches_no_other_client(share, sql):
     share().nobody_meets(strictly(sql))
 
 
-def test_an_advisory_lock_by_a_function_call_is_met_by_nobody(share):
+def test_an_advisory_lock_by_a_function_call_reaches_no_other_client(share):
     def call(session):
         session.send(w.message(b"F", struct.pack("!IHHHIqH", 2880, 1, 1, 1, 8, 5, 1)))
         assert [kind for kind, _ in session.until_ready()[0]] == [b"V"]
@@ -34,7 +34,7 @@ def test_an_advisory_lock_by_a_function_call_is_met_by_nobody(share):
 
 @pytest.mark.parametrize("sql", ["DECLARE c CURSOR WITH /* */ HOLD FOR SELECT 1", "DECLARE \"c\" NO SCROLL CURSOR WITH -- why\nHOLD FOR SELECT 1",
                                  "DECLARE c BINARY CURSOR WITH HOLD FOR SELECT 1"])
-def test_a_cursor_is_met_by_nobody(share, sql):
+def test_a_cursor_reaches_no_other_client(share, sql):
     share().nobody_meets(sql)
 
 
@@ -86,7 +86,7 @@ def own_names(session):
 
 @pytest.mark.parametrize("names", ["guessed", "read"])
 @pytest.mark.parametrize("tampering", TAMPERING)
-def test_a_statement_under_a_name_of_the_poolers_own_is_nobody_elses(share, tampering, names):
+def test_a_statement_under_a_name_of_the_poolers_own_belongs_to_its_client_alone(share, tampering, names):
     """Who has prepared a text keeps it, and who prepares it anew gets its answers, whatever others do under the names that the pooler uses."""
     shared = share(world.HIDDEN if "out of sight" in tampering else world.QUIET)
     with shared.session() as other:
@@ -110,7 +110,7 @@ def test_a_statement_under_a_name_of_the_poolers_own_is_nobody_elses(share, tamp
     assert not shared.met(patient=True)
 
 
-def test_a_large_statement_is_met_by_nobody_when_its_client_leaves(share):
+def test_a_large_statement_reaches_no_other_client_when_its_client_leaves(share):
     def parse(session):
         session.send(w.parse(f"SELECT 'evil' /* {'x' * 70_000} */", "large"), w.SYNC)
         session.until_ready()
@@ -120,7 +120,7 @@ def test_a_large_statement_is_met_by_nobody_when_its_client_leaves(share):
 
 # -- session mode
 
-def test_in_session_mode_what_a_client_leaves_is_met_by_nobody(share):
+def test_in_session_mode_what_a_client_leaves_reaches_no_other_client(share):
     """Its time-out is too small for throwing its temporary tables away."""
     shared = share(mode="session", wait="8s")
     for _ in range(5):
@@ -130,7 +130,7 @@ def test_in_session_mode_what_a_client_leaves_is_met_by_nobody(share):
         assert not shared.met(patient=True)
 
 
-def test_in_session_mode_each_of_it_is_met_by_nobody(share):
+def test_in_session_mode_each_of_it_reaches_no_other_client(share):
     shared = share(mode="session")
     for sql in ("CREATE TEMP TABLE orders (LIKE public.orders)", "SELECT pg_advisory_lock(1)", "SET app.tenant = 'evil'", "SET ROLE leaks_reader", "LISTEN c",
                 "DECLARE c CURSOR WITH HOLD FOR SELECT 1", "PREPARE p AS SELECT 1", "SET search_path = evil", 'CREATE TABLE "pg_temp".orders (LIKE public.orders)'):
@@ -162,7 +162,7 @@ def test_a_client_with_a_small_time_out_is_not_cut_off(share):
 
 
 @pytest.mark.parametrize("setting", ["statement_timeout = '1ms'", "lock_timeout = '1ms'", "idle_session_timeout = '50ms'", "idle_in_transaction_session_timeout = '1ms'"])
-def test_a_small_time_out_is_met_by_nobody(share, setting):
+def test_a_small_time_out_reaches_no_other_client(share, setting):
     shared = share()
     with shared.session() as one:
         do(one, f"SET {setting}")
@@ -188,7 +188,7 @@ def test_the_setting_of_one_listener_is_not_that_of_the_server_all_listen_on(sha
 
 # -- what is promised to a client of its own
 
-def test_a_client_keeps_what_it_has_set_whoever_comes_between(share):
+def test_a_client_keeps_what_it_has_set_whichever_client_comes_between(share):
     shared = share()
     with shared.session() as one, shared.session() as other:
         for sql in ("select set_config('app.tenant','mine', NOT true)", "UPDATE pg_settings SET setting = 'mine' WHERE name = 'application_name'",
@@ -217,7 +217,7 @@ def test_an_error_of_a_driver_shows_that_the_connection_is_whole(share):
 # -- roles
 
 @pytest.mark.parametrize("reset", ["auto", "always"])
-def test_who_acts_is_reported_whoever_acted_before(share, reset):
+def test_the_current_role_is_reported_whichever_role_was_set_before(share, reset):
     """PostgreSQL reports what differs from what it reported before, though to another client."""
     with (shared := share(reset=reset)).session(world.ADMIN) as one, shared.session(world.ADMIN) as other:
         for sql, superuser in (("SET ROLE leaks_reader", "off"), ("RESET ROLE", "on"), ("SET SESSION AUTHORIZATION leaks_reader", "off"),

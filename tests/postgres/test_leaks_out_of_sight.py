@@ -64,13 +64,13 @@ def copy(session, table):
 
 
 @pytest.mark.parametrize("way", HIDDEN_WAYS)
-def test_what_is_set_out_of_sight_is_met_by_nobody(share, way):
+def test_what_is_set_out_of_sight_reaches_no_other_client(share, way):
     act = HIDDEN_WAYS[way]
     hidden(share).nobody_meets(act if callable(act) else strictly(act))
 
 
 @pytest.mark.parametrize("way", ["a function", "a trigger", "a function that makes a temporary table"])
-def test_what_is_set_out_of_sight_by_the_extended_protocol_is_met_by_nobody(share, way):
+def test_what_is_set_out_of_sight_by_the_extended_protocol_reaches_no_other_client(share, way):
     def act(session):
         session.send(w.parse(HIDDEN_WAYS[way], "s"), w.bind(name="s"), w.execute(), w.SYNC)
         return look.rows(session.until_ready()[0])
@@ -83,7 +83,7 @@ def test_nor_with_reset_always(share, way):
     hidden(share, reset="always").nobody_meets(strictly(HIDDEN_WAYS[way]))
 
 
-def test_a_seed_is_met_by_nobody(share):
+def test_a_seed_reaches_no_other_client(share):
     shared = hidden(share)
     with shared.direct() as fresh:
         known = look.randoms(fresh)
@@ -94,7 +94,7 @@ def test_a_seed_is_met_by_nobody(share):
 
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
-def test_a_seed_by_a_function_call_is_met_by_nobody(share, mode):
+def test_a_seed_by_a_function_call_reaches_no_other_client(share, mode):
     shared = share(mode=mode, wait="8s")
     with shared.direct() as fresh:
         known = look.randoms(fresh)
@@ -138,7 +138,7 @@ HIDDEN_SEEDS = {
 
 @pytest.mark.parametrize("reset", ["auto", "always"])
 @pytest.mark.parametrize("mode, way", [(mode, way) for mode in ("session", "transaction") for way in HIDDEN_SEEDS if (mode, way) != ("transaction", "a trigger")])
-def test_a_seed_out_of_sight_is_met_by_nobody(share, cluster, removed, mode, reset, way):
+def test_a_seed_out_of_sight_reaches_no_other_client(share, cluster, removed, mode, reset, way):
     make, act = HIDDEN_SEEDS[way]
     world.make(cluster)
     removed("DROP TABLE IF EXISTS public.seeded; DROP FUNCTION IF EXISTS public.seeds_too(); DROP FUNCTION IF EXISTS public.seeds()")
@@ -167,7 +167,7 @@ def set_bound(session):
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 @pytest.mark.parametrize("how", [set_bound, "SELECT set_config('se' || 'ed', '0.25', false)", "SELECT set_config('se' || 'ed', '0.25', true)",
                                  'SELECT U&"setsee\\0064"(0.25)', "DO $$ BEGIN EXECUTE 'SET se' || 'ed = 0.25'; END $$"])
-def test_a_seed_that_no_text_names_is_met_by_nobody(share, mode, how):
+def test_a_seed_that_no_text_names_reaches_no_other_client(share, mode, how):
     if how is set_bound and mode == "session":
         pytest.skip("in session mode values are not looked at")
     shared = share(mode=mode, wait="8s")
@@ -220,7 +220,7 @@ DECEPTIONS = {
 
 
 @pytest.mark.parametrize("what", DECEPTIONS)
-def test_what_a_function_does_that_deceives_its_reader_is_met_by_nobody(share, cluster, removed, what):
+def test_what_a_function_does_that_deceives_its_reader_reaches_no_other_client(share, cluster, removed, what):
     make, use = DECEPTIONS[what]
     world.make(cluster)
     removed("DROP EXTENSION hstore CASCADE")
@@ -268,12 +268,12 @@ def test_in_session_mode_a_function_that_leaves_nothing_behind_costs_no_server(s
     assert len(pids) == 1
 
 
-def test_a_connection_of_dblink_is_met_by_nobody(share):
+def test_a_connection_of_dblink_reaches_no_other_client(share):
     shared = hidden(share)
     shared.nobody_meets(strictly("SELECT dblink_connect('mine', 'itself')"))
 
 
-def test_a_library_that_was_loaded_is_met_by_nobody(share):
+def test_a_library_that_was_loaded_reaches_no_other_client(share):
     shared = share()
     with shared.session(world.ADMIN) as one, shared.session(world.ADMIN) as other:
         strictly("LOAD 'auto_explain'")(one)
@@ -283,7 +283,7 @@ def test_a_library_that_was_loaded_is_met_by_nobody(share):
         assert found in ([], [("-1",)])
 
 
-def test_a_replication_slot_of_a_session_is_met_by_nobody(share):
+def test_a_replication_slot_of_a_session_reaches_no_other_client(share):
     shared = share()
     try:
         shared.nobody_meets(strictly("SELECT pg_create_physical_replication_slot('leaks_mine', true, true)"), user=world.ADMIN)
@@ -291,7 +291,7 @@ def test_a_replication_slot_of_a_session_is_met_by_nobody(share):
         shared.pooler.stop()
 
 
-def test_what_the_first_request_behind_a_cleaning_does_out_of_sight_is_met_by_nobody(share):
+def test_what_the_first_request_behind_a_cleaning_does_out_of_sight_reaches_no_other_client(share):
     """The request is sent in one write with the cleaning, and noted before that is done."""
     shared = share(wait="8s")
     composed = "SELECT * FROM query_to_xml('SELECT set' || '_config(''app.tenant'', ''evil'', false)', false, false, '')"
@@ -306,7 +306,7 @@ def test_what_the_first_request_behind_a_cleaning_does_out_of_sight_is_met_by_no
     assert not shared.met(patient=True)
 
 
-def test_a_temporary_table_in_place_of_the_catalogue_deceives_nobody(share):
+def test_a_temporary_table_in_place_of_the_catalogue_deceives_no_client(share):
     """The catalogue is read in the session of whoever has just left."""
     shared = hidden(share)
     with shared.session() as one:
@@ -321,7 +321,7 @@ def test_a_temporary_table_in_place_of_the_catalogue_deceives_nobody(share):
 
 # -- without any function of the database's own
 
-def test_a_setting_by_a_function_made_in_the_same_text_is_met_by_nobody(share):
+def test_a_setting_by_a_function_made_in_the_same_text_reaches_no_other_client(share):
     shared = share()
     with shared.cluster.superuser(world.QUIET) as db:
         try:
@@ -335,7 +335,7 @@ def test_a_setting_by_a_function_made_in_the_same_text_is_met_by_nobody(share):
 
 @pytest.mark.parametrize("when", ["beforehand", "on the way"])
 @pytest.mark.parametrize("what", world.BUILT_IN)
-def test_what_an_object_does_with_functions_of_postgresql_is_met_by_nobody(cluster, share, removed, what, when):
+def test_what_an_object_does_with_functions_of_postgresql_reaches_no_other_client(cluster, share, removed, what, when):
     """The database has no function of its own: PostgreSQL's are called by a view, a default, an aggregate."""
     make, use, drop = world.BUILT_IN[what]
     world.make(cluster)
@@ -362,7 +362,7 @@ def test_what_is_made_past_the_pooler_is_noticed_after_ten_seconds(share, remove
     shared.nobody_meets(strictly(use))
 
 
-def test_what_a_function_of_an_extension_does_is_met_by_nobody(cluster, share, removed):
+def test_what_a_function_of_an_extension_does_reaches_no_other_client(cluster, share, removed):
     world.make(cluster)
     removed("DROP EXTENSION tablefunc")
     with cluster.superuser(world.QUIET) as db:
@@ -370,7 +370,7 @@ def test_what_a_function_of_an_extension_does_is_met_by_nobody(cluster, share, r
     share().nobody_meets(strictly("SELECT * FROM crosstab('SELECT ''a'', ''b'', set' || '_config(''app.tenant'', ''evil'', false)') AS t(a text, b text)"))
 
 
-def test_what_a_view_does_with_a_function_of_an_extension_is_met_by_nobody(cluster, share, removed):
+def test_what_a_view_does_with_a_function_of_an_extension_reaches_no_other_client(cluster, share, removed):
     """set_limit sets a parameter."""
     world.make(cluster)
     removed("DROP EXTENSION pg_trgm CASCADE")
@@ -409,7 +409,7 @@ ASKERS = {
 
 
 @pytest.mark.parametrize("who", ASKERS)
-def test_a_last_value_that_is_asked_for_out_of_sight_is_nobody_elses(share, cluster, removed, who):
+def test_a_last_value_that_is_asked_for_out_of_sight_belongs_to_its_client_alone(share, cluster, removed, who):
     make, ask = ASKERS[who]
     world.make(cluster)
     removed("DROP VIEW public.asked_by")

@@ -127,7 +127,7 @@ def test_many_who_listen_and_ask_at_once_all_hear_in_time(start, workers):
 
 
 @pytest.mark.timing
-def test_a_server_that_listens_and_falls_silent_holds_nobody_up_for_long(start):
+def test_a_server_that_listens_and_falls_silent_holds_no_client_up_for_long(start):
     """Who asks waits half a second once; later ones do not wait; and the notification comes when the server does."""
     pooler = start(max_size=4)
     with pooler.wire() as listener, pooler.wire() as notifier:

@@ -154,7 +154,7 @@ def test_what_is_sent_once_a_refusal_was_heard_is_done(start, table):
 
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_refused_request_in_many_records_costs_nobody_the_connection(start, certificates, version):
+def test_a_refused_request_in_many_records_closes_no_connection(start, certificates, version):
     pooler = start(max_size=1, max_wait_time="1500ms", tls_cert=certificates.server.certificate, tls_key=certificates.server.key)
     context = ssl._create_unverified_context()
     context.minimum_version = context.maximum_version = version

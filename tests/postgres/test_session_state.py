@@ -181,7 +181,7 @@ def test_a_client_told_the_columns_before_is_told_that_they_have_changed(start):
         one.query("DROP TABLE t_changing")
 
 
-def test_who_asks_for_last_values_meets_nobody_elses(start):
+def test_a_client_that_asks_for_last_values_meets_its_own_alone(start):
     pooler = start(max_size=1)
     with pooler.wire() as one, pooler.wire() as other:
         one.query("DROP SEQUENCE IF EXISTS s_one, s_other; CREATE SEQUENCE s_one; CREATE SEQUENCE s_other START 100")
@@ -194,7 +194,7 @@ def test_who_asks_for_last_values_meets_nobody_elses(start):
         one.query("DROP SEQUENCE s_one, s_other")
 
 
-def test_who_asks_for_the_first_time_within_a_pipeline_meets_nobody_elses_either(start):
+def test_a_client_that_asks_for_the_first_time_within_a_pipeline_meets_its_own_alone(start):
     pooler = start(max_size=1)
     with pooler.wire() as one, pooler.wire() as other:
         other.query("DROP SEQUENCE IF EXISTS s_other; CREATE SEQUENCE s_other")

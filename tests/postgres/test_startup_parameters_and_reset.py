@@ -70,7 +70,7 @@ def test_what_fails_behind_discard_all_in_its_pipeline_does_not_undo_it(start, f
 
 @pytest.mark.parametrize("reset", ["auto", "always"])
 @pytest.mark.parametrize("max_size", [1, 5])
-def test_who_asks_for_temp_buffers_is_served_after_somebodys_temporary_table(start, reset, max_size):
+def test_a_client_that_asks_for_temp_buffers_is_served_after_the_temporary_table_of_another(start, reset, max_size):
     """A server refuses it for ever then; another one does not."""
     pooler = start(max_size=max_size, reset=reset)
     others = [pooler.wire() for _ in range(max_size)]

@@ -129,7 +129,7 @@ def private(path):
     return path
 
 
-def test_a_certificate_lets_in_whom_it_names_and_nobody_else(secure, certificates):
+def test_a_certificate_lets_in_the_user_it_names_and_no_other(secure, certificates):
     users = {"app": {"certificate": True}, "app2": {"certificate": True}, "md5user": PASSWORDS["md5user"]}
     pooler = secure(users=users, tls_client_ca=certificates.authority.certificate)
     with pooler.connect(password="none", **shown(certificates.client_app)) as connection:
@@ -143,7 +143,7 @@ def test_a_certificate_lets_in_whom_it_names_and_nobody_else(secure, certificate
     pooler.connect("md5user", **shown(certificates.client_other)).close()
 
 
-def test_a_certificate_of_strangers_ends_the_handshake(secure, certificates):
+def test_a_certificate_of_an_unknown_authority_ends_the_handshake(secure, certificates):
     pooler = secure(tls_client_ca=certificates.authority.certificate)
     with pytest.raises(psycopg.OperationalError):
         pooler.connect(**shown(certificates.client_stranger))
@@ -171,7 +171,7 @@ def serial_number(pooler):
         return hash(client.socket.getpeercert(binary_form=True))
 
 
-def test_a_new_certificate_is_shown_after_a_reload_and_nobody_is_cut_off(secure, certificates, tmp_path):
+def test_a_new_certificate_is_shown_after_a_reload_and_no_client_is_cut_off(secure, certificates, tmp_path):
     live = type(certificates.server)(tmp_path / "live.pem", tmp_path / "live.key")
 
     def lay_down(pair):

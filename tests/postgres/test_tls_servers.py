@@ -69,7 +69,7 @@ def test_allow_and_prefer_try_the_other_way(through):
     assert not is_encrypted(through("sslmode=prefer", user="plainuser"))
 
 
-def test_a_certificate_of_strangers_is_refused(through, certificates):
+def test_a_certificate_of_an_unknown_authority_is_refused(through, certificates):
     others = certificates.other_authority.certificate
     for mode in ("require", "verify-ca", "verify-full"):
         pooler = through(f"sslmode={mode}&sslrootcert={others}")

@@ -125,7 +125,7 @@ def test_each_client_has_its_own_database_and_name(pool, server):
     assert poolhouse.metric("poolhouse_pools_unavailable") == 0
 
 
-def test_blocking_commands_block_nobody_else(pool):
+def test_blocking_commands_block_no_other_client(pool):
     poolhouse = pool(max_size=2)
     got = []
     waiter = threading.Thread(target=lambda: got.append(poolhouse.connect().blpop("queue", timeout=10)))
@@ -218,7 +218,7 @@ def test_reset_takes_no_argument(pool, server, before):
     assert told[1] == told[0] and b"wrong number of arguments for 'reset'" in told[0]
 
 
-def test_replies_come_in_the_order_of_commands_whoever_answers_them(pool):
+def test_replies_come_in_the_order_of_commands_whether_redis_or_poolhouse_answers(pool):
     poolhouse = pool()
     asked = b"PING\r\nCLIENT SETNAME me\r\nECHO a\r\nCLIENT GETNAME\r\nSELECT 1\r\nSET k v\r\nSELECT 0\r\nGET k\r\nRESET\r\nQUIT\r\n"
     assert talk(poolhouse.port, asked) == (

@@ -178,7 +178,7 @@ def test_killed_under_load_and_started_again(serving, server, speech):
 
 
 @SPEECH
-def test_one_process_takes_over_from_the_other_and_nobody_notices(pool, rest, server, speech):
+def test_one_process_takes_over_from_the_other_and_no_client_notices(pool, rest, server, speech):
     """Clients that work and clients that come and go."""
     made = rest() if speech == "http" else pool(file=f'{LISTEN}[[database]]\nurl = "{server.url()}"\nmax_size = 8\n')
     port, connection = (made.http, Asking) if speech == "http" else (made.port, Wire)

@@ -144,7 +144,7 @@ def test_unix_sockets_on_both_sides(pool, workspace):
         made.stop()
 
 
-def test_where_nobody_has_a_password_logins_are_answered_as_by_redis(pool, server):
+def test_where_no_user_has_a_password_logins_are_answered_as_by_redis(pool, server):
     poolhouse = pool()
     for words in (("AUTH", "default", "anything"), ("AUTH", "nobody", "anything"), ("AUTH", "anything"), ("AUTH", "a", "b", "c"),
                   ("HELLO", "2", "AUTH", "nobody", "x")):
@@ -154,7 +154,7 @@ def test_where_nobody_has_a_password_logins_are_answered_as_by_redis(pool, serve
         assert said[0] == said[1], words
 
 
-def test_a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out(pool, with_users):
+def test_silent_clients_in_all_places_lock_no_client_out(pool, with_users):
     listen = f'{LISTEN}soft_limit = 10\nhard_limit = 10\nlogin_time = "60s"\n'
     poolhouse = pool(behind=with_users, file=f'{listen}[[database]]\nurl = "redis://127.0.0.1:{with_users.port}"\n{users(alice="wonder")}')
     with silent_clients(poolhouse, 10):

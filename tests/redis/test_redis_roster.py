@@ -203,7 +203,7 @@ def test_a_client_that_waits_for_a_server_to_block_on_is_let_go(pool, server, ve
     blocks.close()
 
 
-def test_who_is_let_go_late_is_nobody_else(pool, server):
+def test_a_client_that_is_closed_late_is_taken_for_no_other(pool, server):
     """Whoever lets another go on waits for a server himself; by then that one may have gone on, and its server be at somebody else's command."""
     poolhouse = pool(workers=1, max_size=4, max_wait_time="30s")
     blocked, others, stranger = Raw(poolhouse), [Raw(poolhouse) for _ in range(3)], Raw(poolhouse)

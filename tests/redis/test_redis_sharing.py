@@ -49,7 +49,7 @@ def test_who_may_not_pause_clients_does_not_end_sharing(pool, workspace, how):
         mine.stop()
 
 
-def test_what_must_be_alone_hinders_nobody_who_shares(pool):
+def test_a_command_that_must_be_alone_hinders_no_client_that_shares(pool):
     poolhouse = pool(workers=1, max_size=3)
     others = poolhouse.connect()
     others.set("k", "v")
@@ -197,7 +197,7 @@ def test_pausing_stops_those_who_share_as_well(pool):
     assert answered
 
 
-def test_a_script_that_speaks_of_a_protocol_error_disconnects_nobody(pool):
+def test_a_script_that_speaks_of_a_protocol_error_disconnects_no_client(pool):
     poolhouse = pool(workers=1)
     clients = [Raw(poolhouse) for _ in range(20)]
     clients[0].say(command("EVAL", "return redis.error_reply('ERR Protocol error: not at all')", 0))
@@ -208,7 +208,7 @@ def test_a_script_that_speaks_of_a_protocol_error_disconnects_nobody(pool):
     assert all(client.say(command("ECHO", "more")).hear(10) == b"$4\r\nmore\r\n" for client in clients[1:])
 
 
-def test_a_group_called_streams_blocks_nobody_else(pool, server):
+def test_a_group_called_streams_blocks_no_other_client(pool, server):
     poolhouse = pool(workers=1)
     others = poolhouse.connect()
     others.xgroup_create("s", "streams", mkstream=True)

@@ -63,7 +63,7 @@ def test_behind_a_script_that_does_not_end_others_hear_what_redis_says(pool, bus
     eventually("all is well again", lambda: poolhouse.connect(db=database).ping())
 
 
-def test_while_redis_answers_nobody_one_server_is_asked_and_no_more(pool, workspace):
+def test_while_redis_does_not_answer_one_server_is_asked_and_no_more(pool, workspace):
     slow = own_redis(workspace, "slow", **{"enable-debug-command": "yes"}).start()
     try:
         poolhouse = pool(behind=slow, workers=1)
@@ -98,7 +98,7 @@ def test_a_write_that_is_paused_holds_up_no_reads(pool, workspace):
         paused.stop()
 
 
-def test_a_script_is_killed_whoever_blocks_meanwhile(pool, busy):
+def test_a_script_is_killed_although_other_clients_block(pool, busy):
     """Besides those who block there is one server for those who share, which the script has, and one more."""
     poolhouse = pool(behind=busy, workers=1, max_size=3)
     blocked = [Raw(poolhouse).say(command("SELECT", 1), command("BLPOP", "nothing", 0)) for _ in range(10)]
@@ -165,7 +165,7 @@ RATES = [(0, 0), (160_000, 8_000), (2_000_000, 400_000), (20_000_000, 1_000_000)
 
 @pytest.mark.parametrize("servers, value, rate, burst", [
     *((1, 100_000_000, *rate) for rate in RATES), (20, 100_000_000, *RATES[0]), *((20, 300_000_000, *rate) for rate in (RATES[0], RATES[2]))])
-def test_behind_a_large_value_of_a_slow_reader_nobody_waits_for_the_reader(pool, server, rate, burst, servers, value):
+def test_behind_a_large_value_of_a_slow_reader_no_client_waits_for_the_reader(pool, server, rate, burst, servers, value):
     """With `max_size = 1` there is no other server to go to; 300 MB are more than is kept for a reader."""
     poolhouse = pool(workers=1, max_size=servers)
     server.connect().set("big", b"x" * value)
@@ -200,7 +200,7 @@ def test_behind_a_large_value_of_a_slow_reader_nobody_waits_for_the_reader(pool,
     pytest.fail(f"others wait for a slow reader; each time, and without one before and after: {rounds}")
 
 
-def test_a_slow_reader_that_keeps_nobody_waiting_gets_all_of_it(pool, server):
+def test_a_slow_reader_that_keeps_no_client_waiting_gets_all_of_it(pool, server):
     poolhouse = pool(workers=1, max_size=4)
     server.connect().set("big", b"x" * 20_000_000)
     slow = Raw(poolhouse, receive_buffer=65536)

@@ -326,7 +326,7 @@ def test_subscribers_are_told_to_go_when_redis_stays_away(pool, workspace):
         upstream.stop()
 
 
-def test_who_may_not_subscribe_is_told_and_nobody_else(pool, workspace):
+def test_only_the_client_that_may_not_subscribe_is_told(pool, workspace):
     upstream = own_redis(workspace, "acl").start()
     try:
         upstream.connect().execute_command("ACL", "SETUSER", "shop", "on", ">pw", "+@all", "~*", "resetchannels", "&shop.*")

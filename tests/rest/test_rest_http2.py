@@ -144,7 +144,7 @@ def test_a_wrong_token_is_counted_and_ends_the_connection_when_all_has_been_answ
     ask(poolhouse, guess)
 
 
-def test_whoever_is_not_wanted_is_told_so(rest):
+def test_a_refused_client_is_told_why(rest):
     poolhouse = rest(listener='soft_limit = 1\nhard_limit = 1\nnewcomer_wait_time = "100ms"\n')
 
     async def talk(client):

@@ -314,7 +314,7 @@ def test_an_answer_is_read_to_its_end_though_a_token_was_wrong_behind_it(rest, s
 
 
 @pytest.mark.timing
-def test_whoever_reads_an_answer_is_not_idle_and_whoever_reads_nothing_is(rest, server):
+def test_a_client_that_reads_an_answer_is_not_idle_and_one_that_reads_nothing_is(rest, server):
     poolhouse = rest(listener='client_idle_time = "1500ms"\n')
     (reader, large), (sleeper, _) = reading(poolhouse, server), reading(poolhouse, server)
     until = time.monotonic() + 4
@@ -330,7 +330,7 @@ def test_whoever_reads_an_answer_is_not_idle_and_whoever_reads_nothing_is(rest, 
 
 
 @pytest.mark.timing
-def test_whoever_reads_nothing_makes_way_above_the_soft_limit(rest, server):
+def test_a_client_that_reads_nothing_makes_way_above_the_soft_limit(rest, server):
     poolhouse = rest(listener='soft_limit = 1\nhard_limit = 4\nevict_min_idle = "1s"\n')
     sleeper, _ = reading(poolhouse, server)
     time.sleep(1.5)
