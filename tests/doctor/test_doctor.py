@@ -1,5 +1,6 @@
-"""poolhouse doctor beside real trouble: every symptom that it knows is made on purpose with a real database, and so are healthy runs that
-resemble them."""
+"""poolhouse doctor beside a Poolhouse: every symptom is caused on purpose with a real database, and so are healthy runs
+that resemble it.
+"""
 
 import contextlib
 import os

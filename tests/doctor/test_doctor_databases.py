@@ -1,6 +1,8 @@
-"""poolhouse doctor beside a MongoDB and a Redis alone, and with what drivers tell of their own pools. Trouble is made on purpose with real clients, and
-so are healthy runs that resemble it. Redis is a real one; MongoDB is one that keeps to a script and counts what its clients do (mongodb_figures), and
-one that others wrote. What HikariCP would show is made up; a real one is in test_doctor_hikaricp."""
+"""poolhouse doctor beside a MongoDB or a Redis without a pooler, and with the pool events of drivers. Real clients
+cause trouble, and healthy runs that resemble it. Redis is real; MongoDB is scripted (mock_mongodb_statistics.py),
+because the other servers of the tests lack its statistics. What HikariCP shows is invented here; test_doctor_hikaricp
+has a real one.
+"""
 
 import contextlib
 import http.server

@@ -1,5 +1,6 @@
-"""poolhouse doctor where there is no Poolhouse: a database alone, and a PgBouncer. Trouble is made on purpose with real servers and clients, and so
-are healthy runs that resemble it."""
+"""poolhouse doctor without a Poolhouse: a database alone, and a PgBouncer. Real servers and clients cause trouble, and
+healthy runs that resemble it.
+"""
 
 import contextlib
 import subprocess

@@ -1,9 +1,10 @@
-"""poolhouse doctor beside a real HikariCP: an application in Java (tests/suites/hikaricp) with its present release, pgjdbc and Micrometer in front of the tests'
-PostgreSQL. Each of its pools has a trouble of its own, or is healthy and resembles one, and all of them are seen through one page.
+"""poolhouse doctor beside a real HikariCP: a Java application (tests/suites/hikaricp) with its current release, pgjdbc
+and Micrometer, in front of the tests' PostgreSQL. Each of its pools has a trouble of its own, or is healthy and
+resembles one, and one page of metrics shows all pools.
 
-Two troubles take longer than a test may. That connections are never given back is certain after five minutes; until then it is undetermined. And
-HikariCP takes no idleTimeout below 10 s and no maxLifetime below 30 s at its start, and looks for idle connections every 30 s: here the application
-sets shorter ones while HikariCP runs, which it takes, and has it look every 200 ms.
+Two troubles take longer than a test may. A leak of connections is certain after five minutes and undetermined until
+then. And HikariCP accepts no idleTimeout below 10 s and no maxLifetime below 30 s at its start, and checks idle
+connections every 30 s: the application sets shorter ones while HikariCP runs, and makes it check every 200 ms.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Each known defect that is put back to prove that a test sees it (`crates/proof/mutants`) still fits the code."""
+"""Each known defect in `crates/proof/mutants` still applies to the code."""
 
 import pathlib
 import subprocess

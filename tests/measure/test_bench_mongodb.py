@@ -1,4 +1,4 @@
-"""`poolhouse bench` against MongoDB-compatible servers: directly and through Poolhouse; and what goes wrong before any load."""
+"""`poolhouse bench` against MongoDB-compatible servers, directly and through Poolhouse, and errors before any load."""
 
 import json
 import subprocess

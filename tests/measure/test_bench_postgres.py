@@ -1,4 +1,4 @@
-"""`poolhouse bench` against a real PostgreSQL: directly, through Poolhouse, in TLS; and what goes wrong before any load."""
+"""`poolhouse bench` against a real PostgreSQL: directly, through Poolhouse, in TLS; and errors before any load."""
 
 import json
 import subprocess

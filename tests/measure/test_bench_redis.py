@@ -1,4 +1,6 @@
-"""`poolhouse bench` against a real Redis: directly, through Poolhouse, in TLS, through a Unix socket; and what goes wrong before any load."""
+"""`poolhouse bench` against a real Redis: directly, through Poolhouse, in TLS, through a Unix socket; and errors before
+any load.
+"""
 
 import json
 import subprocess

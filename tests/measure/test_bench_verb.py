@@ -1,4 +1,4 @@
-"""`poolhouse bench` as a user holds it: thresholds, comparison, merging, HTTP, interruption."""
+"""The command line of `poolhouse bench`: thresholds, comparison, merging, HTTP, interruption."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""MongoDB's published cases (scripts/mongodb_cases.py) and the service they load (examples/telemetry)."""
+"""MongoDB's published cases (scripts/mongodb_cases.py) and the service that they load (examples/telemetry)."""
 
 import json
 import os

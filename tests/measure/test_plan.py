@@ -1,4 +1,4 @@
-"""`poolhouse plan`: predictions without anything to measure. What must come out is known from arithmetic."""
+"""`poolhouse plan`: predictions without a measurement. Arithmetic gives the expected results."""
 
 import json
 import re

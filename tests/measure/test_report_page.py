@@ -1,5 +1,7 @@
-"""The page of a result in a real browser: no complaint on the console, every chart drawn, nothing fetched, readable on a phone, in the
-dark, from the keyboard and without scripts. With samples that are made up (sample_results.py). REPORT_PICTURES=DIR keeps pictures to look at."""
+"""The report page in a real browser: the console stays empty, every chart is drawn, nothing is fetched, and the page is
+readable on a phone, in dark mode, by keyboard and without scripts. The results are invented (sample_results.py).
+REPORT_PICTURES=DIR keeps screenshots.
+"""
 
 import json
 import os

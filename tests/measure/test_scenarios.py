@@ -1,4 +1,4 @@
-"""`poolhouse bench SCENARIO.toml`: what a file describes is what runs, faults on the way included; and nothing runs when the file is wrong."""
+"""`poolhouse bench SCENARIO.toml`: the run is what the file describes, with its faults; a wrong file runs nothing."""
 
 import json
 import subprocess

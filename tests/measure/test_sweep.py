@@ -1,4 +1,4 @@
-"""`poolhouse sweep` against a real PostgreSQL, with scripts whose best number of clients is known beforehand."""
+"""`poolhouse sweep` against a real PostgreSQL, with scripts whose best number of clients is known."""
 
 import json
 import subprocess

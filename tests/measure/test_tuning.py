@@ -1,6 +1,6 @@
-"""`max_size = "auto"` on a real PostgreSQL: a row that everybody wants, with fewer servers than the pool begins with as the better size.
-
-That it finds the best size, the tests of `crates/pooler/tuner` say, on databases where that is known; here it is wired as it should be.
+"""`max_size = "auto"` on a real PostgreSQL: all transactions update one row, so fewer servers than the pool begins with
+are better. These tests check the connection to the pooler. That the tuner finds the best size is tested in
+`crates/pooler/tuner`, on databases where that size is known.
 """
 
 import re

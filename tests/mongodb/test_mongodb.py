@@ -1,5 +1,6 @@
-"""MongoDB through Poolhouse, with pymongo as its users write it: what drivers are told, and that requests, cursors and writes of many
-clients go through few servers."""
+"""MongoDB through Poolhouse with pymongo: what drivers are told, and that requests, cursors and writes of many clients
+share few servers.
+"""
 
 import concurrent.futures
 import json

@@ -1,5 +1,7 @@
-"""What is ended at members for clients that do not wait for it: what becomes of it when a server is lost, when a member is taken out, and when the
-commit of a transaction is still under way. The members keep to a script (mock_mongodb.py)."""
+"""Cleanup tasks at members, such as closing a cursor, for which no client waits: what happens when a server is lost,
+when a member is removed, or while the commit of a transaction is still running. The members are scripted
+(mock_mongodb.py).
+"""
 
 import contextlib
 import signal

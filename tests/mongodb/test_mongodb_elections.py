@@ -1,5 +1,6 @@
-"""What becomes of requests when a primary steps down, hangs or dies: how soon the next one is found, and that nobody waits for the one before.
-The members keep to a script (mock_mongodb.py)."""
+"""Requests while a primary steps down, hangs or dies: how soon they reach the next primary, and that no client waits
+for the old one. The members are scripted (mock_mongodb.py).
+"""
 
 import concurrent.futures
 import contextlib

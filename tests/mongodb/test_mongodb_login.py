@@ -1,4 +1,4 @@
-"""Who may come in to MongoDB through Poolhouse, and as whom Poolhouse comes to MongoDB."""
+"""How clients log in to Poolhouse for MongoDB, and how Poolhouse logs in to MongoDB."""
 
 import concurrent.futures
 import contextlib

@@ -1,5 +1,7 @@
-"""Two mongos behind Poolhouse, one of which is gone when a transaction is to be committed: another one finds out what became of it, with the
-token that the first has given the driver. They are what poses as such in front of a server that others wrote (mongodb/stand_in)."""
+"""Two mongos behind Poolhouse, of which one is gone when a transaction is to be committed. The other one finds the
+outcome with the recovery token that the driver got from the first. Both are simulated in front of a server that keeps
+the documents (support/mongodb_servers/stand_in).
+"""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a client of MongoDB does to others, whether out of malice or not: nothing. The members keep to a script (mock_mongodb.py)."""
+"""No client of MongoDB can harm others, on purpose or not. The members are scripted (mock_mongodb.py)."""
 
 import contextlib
 import signal

@@ -1,5 +1,6 @@
-"""Which members reads go to: none that is farther behind than the application allows, and of the others those that answer soonest. And what
-drivers are told of a deployment's time. The members keep to a script (mock_mongodb.py)."""
+"""Which members serve reads: none that lags more than the application allows, and of the others the nearest. Also the
+cluster times that drivers are told. The members are scripted (mock_mongodb.py).
+"""
 
 import datetime
 

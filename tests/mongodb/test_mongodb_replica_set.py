@@ -1,5 +1,6 @@
-"""A replica set behind Poolhouse, with pymongo in front: which member is asked what, and what becomes of it when the primary changes.
-The members keep to a script (mock_mongodb.py)."""
+"""A replica set behind Poolhouse with pymongo in front: which member gets a request, and what happens to it when the
+primary changes. The members are scripted (mock_mongodb.py).
+"""
 
 import concurrent.futures
 import threading

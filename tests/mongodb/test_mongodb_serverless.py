@@ -1,5 +1,6 @@
-"""Applications as platforms of functions have them: frozen for longer than the idle limit and thawed again, and coming in floods. The members
-keep to a script (mock_mongodb.py)."""
+"""Applications on a platform of functions: frozen for longer than the idle limit and thawed again, and arriving in
+floods. The members are scripted (mock_mongodb.py).
+"""
 
 import concurrent.futures
 import contextlib

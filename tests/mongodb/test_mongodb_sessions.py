@@ -1,4 +1,4 @@
-"""Sessions that end: which members hear of it, and what clients are told. The members keep to a script (mock_mongodb.py)."""
+"""Sessions that end: which members are told, and what clients are told. The members are scripted (mock_mongodb.py)."""
 
 import bson
 import pytest

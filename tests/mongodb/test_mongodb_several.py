@@ -1,5 +1,6 @@
-"""Several Poolhouses in front of one replica set: two in one URI, two behind a balancer of connections, and one that takes over from
-another while cursors and transactions are open. The members keep to a script (mock_mongodb.py)."""
+"""Several Poolhouses in front of one replica set: two in one URI, two behind a TCP load balancer, and one that takes
+over from another while cursors and transactions are open. The members are scripted (mock_mongodb.py).
+"""
 
 import itertools
 import socket

@@ -1,5 +1,6 @@
-"""A part of what MongoDB's driver teams test their drivers with (`make mongodb-suite` runs all of it): what passes directly passes through
-Poolhouse."""
+"""A part of the tests of MongoDB's driver teams (`make mongodb-suite` runs all): what passes directly passes through
+Poolhouse.
+"""
 
 import re
 import subprocess

@@ -1,5 +1,7 @@
-"""What a real driver does with transactions, with writes that it repeats and with change streams, through Poolhouse, when commands fail and when
-another primary is elected. Behind it is what poses as a replica set in front of a server that others wrote (mongodb/stand_in)."""
+"""What a real driver does with transactions, retryable writes and change streams, through Poolhouse, when commands fail
+and when another primary is elected. Behind Poolhouse is a simulated replica set in front of a server that keeps the
+documents (support/mongodb_servers/stand_in).
+"""
 
 import concurrent.futures
 import threading

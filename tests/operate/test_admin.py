@@ -1,4 +1,4 @@
-"""The admin HTTP: health, readiness, lists, metrics."""
+"""The admin HTTP address: health, readiness, lists, metrics."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Whoever reaches the admin address cannot use up what clients and servers need."""
+"""Clients of the admin address cannot use up what clients and servers of the pooler need."""
 
 import contextlib
 import socket

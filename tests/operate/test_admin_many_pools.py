@@ -1,5 +1,6 @@
-"""The admin address of a Poolhouse with thousands of pools: long answers are made while they are read, so neither they nor those who read them
-slowly take much memory."""
+"""The admin address of a Poolhouse with thousands of pools. It generates a long answer while the answer is read, so
+neither the answer nor a slow reader takes much memory.
+"""
 
 import contextlib
 import gzip

@@ -1,4 +1,4 @@
-"""Who may give orders over the admin address."""
+"""Orders over the admin address need its token."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A wrong configuration: exit status 2, and an error that says where and what was probably meant."""
+"""A wrong configuration: exit status 2, and an error with the place and a suggestion."""
 
 import re
 import subprocess

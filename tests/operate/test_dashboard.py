@@ -1,5 +1,6 @@
-"""The admin address's page in a real browser, with real traffic: live figures, no complaint on the console, nothing fetched from elsewhere,
-readable on a phone and in the dark. DASHBOARD_PICTURES=DIR keeps pictures to look at."""
+"""The admin page in a real browser with real traffic: figures are live, the console stays empty, nothing is fetched
+from elsewhere, and the page is readable on a phone and in dark mode. DASHBOARD_PICTURES=DIR keeps screenshots.
+"""
 
 import contextlib
 import os

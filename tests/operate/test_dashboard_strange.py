@@ -1,5 +1,6 @@
-"""The admin address's page in a real browser, with answers that no healthy Poolhouse gives, or only one on a bad day. The page believes that
-time goes by twenty times as fast."""
+"""The admin page in a real browser with answers that Poolhouse gives rarely or never. For the page, time passes twenty
+times as fast.
+"""
 
 import os
 import pathlib

@@ -1,6 +1,5 @@
-"""What README.md and docs/ say must be so: examples are accepted, and names of keys, metrics, options and links exist.
-
-Whether a sentence is true, no test can tell; that what it names is there, this one can.
+"""Compares README.md and docs/ with the product: examples are accepted, and the keys, metrics, options and links that
+they name exist. Whether a sentence is true, no test can tell.
 """
 
 import functools

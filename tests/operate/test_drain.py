@@ -1,4 +1,4 @@
-"""Drain lets clients go at the end of their transactions: those of one database, or all."""
+"""Drain closes clients at the end of their transactions: those of one database, or all."""
 
 import threading
 

@@ -1,4 +1,5 @@
-"""PostgreSQL's own limit is Poolhouse's limit: no connection is made before the session that it replaces has ended."""
+"""PostgreSQL's connection limit of a role: Poolhouse opens no connection before the session that it replaces has ended.
+"""
 
 import concurrent.futures
 

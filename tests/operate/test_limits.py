@@ -1,4 +1,4 @@
-"""Limits of clients, waiters and servers: what happens at each of them."""
+"""What happens at each limit of clients, waiters and servers."""
 
 import concurrent.futures
 import time

@@ -1,4 +1,4 @@
-"""Where clients come in, and which database they reach."""
+"""The addresses of listeners, and the databases that clients reach there."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""What the log says of clients that come and go, of logins that fail, of databases that are lost, and of orders."""
+"""Log entries about clients that connect and disconnect, failed logins, lost databases and orders."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What is logged, and what must never be."""
+"""The log contains what it must, and no secret."""
 
 import contextlib
 import time

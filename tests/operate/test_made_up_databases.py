@@ -1,4 +1,4 @@
-"""Databases that only "*" covers: clients may make their names up."""
+"""Databases that only "*" covers: clients choose their names."""
 
 import time
 

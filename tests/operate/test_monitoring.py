@@ -1,5 +1,6 @@
-"""The alert rules and the Grafana dashboard name only what is exported, with labels that it has; every alert fires when it should and only
-then; the documentation tells of every alert."""
+"""The alert rules and the Grafana dashboard use only metrics and labels that exist. Every alert fires when it should,
+and only then. The documentation describes every alert.
+"""
 
 import json
 import pathlib

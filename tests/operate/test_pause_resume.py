@@ -1,4 +1,4 @@
-"""Pause holds clients back, lets what runs end and leaves no server; resume ends that."""
+"""Pause holds requests back, lets running ones finish and closes all servers; resume ends it."""
 
 import select
 import threading

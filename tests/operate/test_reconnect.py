@@ -1,4 +1,4 @@
-"""Reconnect replaces all servers without a client noticing."""
+"""Reconnect replaces all servers, and no client notices."""
 
 import pytest
 

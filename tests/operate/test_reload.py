@@ -1,4 +1,4 @@
-"""The configuration is read again while clients are at work: on SIGHUP and over the admin address."""
+"""The configuration is read again while clients work: on SIGHUP, and by an order at the admin address."""
 
 import signal
 

@@ -1,6 +1,7 @@
-"""Clients that freeze or vanish as functions do: they are kept for as long as they may be idle, then closed, and it is counted who
-never answered that. A stopped process is not a frozen host: its kernel goes on acknowledging. Hosts that fall silent are network
-namespaces whose link is cut, where the machine allows them."""
+"""Clients that freeze or vanish, as functions do. Poolhouse keeps them for the idle time, closes them, and counts those
+that never answered. A stopped process differs from a frozen host: its kernel still acknowledges data. A host that
+vanishes is simulated by a network namespace.
+"""
 
 import contextlib
 import ctypes

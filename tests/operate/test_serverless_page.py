@@ -1,4 +1,4 @@
-"""The handlers that docs/serverless.md shows, run as they stand there."""
+"""Runs the handlers that docs/serverless.md shows."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Rules of a user or a database override the general ones."""
+"""Settings of a user or a database override the general ones."""
 
 import time
 

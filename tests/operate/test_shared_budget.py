@@ -1,4 +1,6 @@
-"""Pools of several kinds under one small `max_server_connections`: none starves another, and the error names the limit that was the cause."""
+"""Pools of several protocols under one small `max_server_connections`: no pool starves another, and an error names the
+limit that caused it.
+"""
 
 import contextlib
 import threading

@@ -1,4 +1,6 @@
-"""A process that serves PostgreSQL, Redis and HTTP is replaced by another one, again and again: of no kind does anybody lose anything."""
+"""A process that serves PostgreSQL, Redis and HTTP is replaced by the next one, again and again. No client of any
+protocol loses anything.
+"""
 
 import contextlib
 import pathlib

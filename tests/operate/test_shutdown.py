@@ -1,4 +1,4 @@
-"""SIGTERM drains: what has begun is finished, nothing new begins. A second one ends."""
+"""SIGTERM drains: Poolhouse finishes what has begun and starts nothing new. A second SIGTERM ends it at once."""
 
 import signal
 import socket

@@ -1,4 +1,6 @@
-"""Limits of clients per database and per user: one tenant's flood takes no place of another's, and evicts none of its clients."""
+"""Limits of clients per database and per user: a flood of one tenant takes no place of another tenant and evicts none
+of its clients.
+"""
 
 import pymongo
 import pytest

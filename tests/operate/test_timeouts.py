@@ -1,4 +1,4 @@
-"""Each time-out ends what it is meant to end, with a word, and nothing else."""
+"""Each time-out ends what it is meant to end, with an error message, and nothing else."""
 
 import json
 import socket

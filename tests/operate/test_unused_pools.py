@@ -1,4 +1,6 @@
-"""Unused pools that are made again on demand go after `pool_idle_time`, with all that is kept of them."""
+"""Unused pools that a client's request created are removed after `pool_idle_time`, with everything that is kept about
+them.
+"""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""A second process takes over: no client that comes, works or idles is lost, and limits hold for both together."""
+"""A second process takes over. No connected client is lost, and limits hold for both processes together."""
 
 import contextlib
 import os

@@ -1,4 +1,5 @@
-"""Limits hold for all processes of a configuration together, in whatever order they end, and however they were started."""
+"""Limits hold for all processes of a configuration together, in whatever order they end and however they were started.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,6 @@
-"""Clients that change their sessions at random see what they would see without a pooler. The long run of it is tests/hunts/adversary.py."""
+"""Clients that change their sessions at random see what they would see without a pooler. tests/hunts/adversary.py runs
+longer.
+"""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Users that the configuration does not know are looked up in the database."""
+"""Users that are not configured are looked up in the database."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Who gets in, and what those who do not can learn."""
+"""Which clients may log in, and what those that may not can learn."""
 
 import concurrent.futures
 import contextlib

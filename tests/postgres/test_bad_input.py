@@ -1,4 +1,4 @@
-"""Whatever a stranger or a broken client sends: a clear error or a closed connection, and nobody else is disturbed."""
+"""Wrong or random input: it causes a clear error or a closed connection, and disturbs no other client."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""CancelRequest: reaches the query it is meant for, and no other."""
+"""A CancelRequest reaches the query it is meant for, and no other."""
 
 import threading
 import time

@@ -1,5 +1,6 @@
-"""Cancels that come at the very moment at which their query ends hit that query or none: never another's, and not the
-next one of the same client either once the request has been answered."""
+"""A cancel that arrives just as its query ends stops that query or none. It never stops a query of another client, nor
+the next query of the same client once the request has been answered.
+"""
 
 import os
 import random

@@ -1,5 +1,6 @@
-"""Poolers one behind another, all in transaction mode: a client of the front one does what it would do at one alone, and none of them keeps a server for what
-another one of them does."""
+"""Poolers in a row, all in transaction mode. A client of the front one can do all that it can do with one pooler, and
+no pooler keeps a server because of another.
+"""
 
 import contextlib
 import time

@@ -1,5 +1,7 @@
-"""A table, a view or a function is changed while clients have prepared statements whose columns or parameters they were told: they get what
-they would get without a pooler, on whichever server. No value is read or written as one of another type."""
+"""A table, a view or a function is changed while clients have prepared statements whose columns or parameters they
+know. They get what they would get without a pooler, on whichever server. No value is read or written as one of another
+type.
+"""
 
 import asyncio
 import contextlib

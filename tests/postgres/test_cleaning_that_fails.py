@@ -1,4 +1,6 @@
-"""Where a server cannot be made clean for the next client, it is closed, and that client's request is carried out on another, once."""
+"""A server that cannot be cleaned for the next client is closed, and the request of that client is executed on another
+server, once.
+"""
 
 import itertools
 import threading

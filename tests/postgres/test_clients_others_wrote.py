@@ -1,4 +1,6 @@
-"""Those programs of tests/suites/clients that need no download, through a pool of two servers. `make clients` runs them all."""
+"""Those programs of tests/suites/clients that need no download, through a pool of two servers. `make clients` runs all
+programs.
+"""
 
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""A client that disappears in the middle of something never leaves it to the next one."""
+"""A client that disappears in the middle of something leaves nothing of it to the next client."""
 
 import concurrent.futures
 import contextlib

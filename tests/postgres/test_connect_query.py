@@ -1,4 +1,4 @@
-"""SQL of the operator's choice on each new server, and the client's address in the application's name."""
+"""The operator's SQL on each new server, and the client's address in the application name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""COPY FROM STDIN started by Execute: a Sync that was sent along is thrown away by a server that already waits for data."""
+"""COPY FROM STDIN that Execute starts: a server that waits for data discards a Sync that was sent with the Execute."""
 
 import pytest
 

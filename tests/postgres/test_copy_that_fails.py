@@ -1,4 +1,6 @@
-"""COPY FROM STDIN that fails at once, or never was, in pipelines: every answer is the sender's, and as from PostgreSQL directly."""
+"""COPY FROM STDIN that fails at once, in pipelines: each answer goes to the client that asked, and equals that of
+PostgreSQL.
+"""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""DEALLOCATE of a statement that was prepared by the protocol, wherever in a pipeline it comes."""
+"""DEALLOCATE of a statement that was prepared by the protocol, at any place in a pipeline."""
 
 import pytest
 

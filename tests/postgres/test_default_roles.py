@@ -1,4 +1,4 @@
-"""A login that begins with a role: who says SET ROLE NONE leaves that to no other client."""
+"""A login whose default role is set in the database: SET ROLE NONE by one client does not reach other clients."""
 
 import uuid
 

@@ -1,6 +1,7 @@
-"""A client that has set nothing has what the database's sessions have now: after a reload of the database's configuration, too, and
-after the way back. It is told of another value no later than PostgreSQL itself tells it, with the answer to the request before
-which its server has read the configuration."""
+"""A client that has set nothing has the database's present defaults, also after a reload of the database's
+configuration and after a reload back. Poolhouse reports a new value no later than PostgreSQL itself does: with the
+answer to the request before which the server has read the configuration.
+"""
 
 import contextlib
 import threading

@@ -1,4 +1,5 @@
-"""DISCARD ALL that an error follows in its pipeline is not undone: what the client hears of its parameters is what holds."""
+"""DISCARD ALL before an error in its pipeline is not undone: the parameters that the client is told are those that
+hold."""
 
 import pytest
 

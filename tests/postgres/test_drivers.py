@@ -1,4 +1,4 @@
-"""Real use by the drivers people have: psycopg 3 (sync and async), psycopg2, asyncpg."""
+"""The common drivers in normal use: psycopg 3 (sync and async), psycopg2, asyncpg."""
 
 import asyncio
 import datetime

@@ -1,4 +1,6 @@
-"""pg_dump and pg_restore, with several connections at once, in transaction mode; and the query with which every pg_dump begins."""
+"""pg_dump and pg_restore, with several connections at once, in transaction mode; and the query with which every pg_dump
+begins.
+"""
 
 import time
 

@@ -1,4 +1,6 @@
-"""PostgreSQL is killed or frozen under load: nothing hangs, nothing is wrong or written twice, and all comes back by itself."""
+"""PostgreSQL is killed or frozen under load: nothing hangs, no answer is wrong, no write is repeated, and everything
+recovers.
+"""
 
 import contextlib
 import os

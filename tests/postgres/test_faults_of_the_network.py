@@ -1,5 +1,6 @@
-"""The network delays, cuts, chops up and swallows, on either side of the pooler: nothing hangs, nothing is wrong or written twice,
-and all comes back by itself."""
+"""The network on either side delays, cuts, splits and swallows data: nothing hangs, no answer is wrong, no write is
+repeated, and everything recovers.
+"""
 
 import time
 

@@ -1,5 +1,7 @@
-"""What acts behind a text is met by no other client, even where it exists for a moment only: temporary objects, objects that one transaction makes
-and drops, and objects that other clients change meanwhile."""
+"""Effects that the text of a statement does not show reach no other client, even if their cause exists for a moment
+only: temporary objects, objects that one transaction creates and drops, and objects that other clients change
+meanwhile.
+"""
 
 import contextlib
 

@@ -1,4 +1,6 @@
-"""A database whose catalogue Poolhouse reads by parts, since it is large: no client waits for that, and until it has been read servers are cleaned."""
+"""A database whose catalogue is large, so that Poolhouse reads it in parts. No client waits for that, and servers are
+cleaned until it has been read.
+"""
 
 import time
 

@@ -1,5 +1,6 @@
-"""What a client leaves in its server's session is met by nobody else, however the text is written that puts it there. Each test is a way to
-put it there that is easy to overlook; tests/hunts/leaks.py writes such ways by the thousand."""
+"""What a client leaves in its server's session reaches no other client, however the text is written that does it. Each
+test is one way that is easy to overlook; tests/hunts/leaks.py writes thousands.
+"""
 
 import pytest
 

@@ -1,5 +1,6 @@
-"""What no SQL takes back from a session, here the seed of random numbers, is met by nobody, however the function that plants it is named,
-reached or spelt: such a server is closed."""
+"""Session state that no SQL resets, here the seed of random numbers. A server with such state is closed, however the
+function that sets it is named, reached or spelt.
+"""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""A function that is called without a parenthesis, as if it were a column (`(x).f`, `t.f`), leaves nothing behind that anybody else meets."""
+"""A function that is called without parentheses, as if it were a column (`(x).f`, `t.f`), leaves nothing to other
+clients."""
 
 import pathlib
 import time

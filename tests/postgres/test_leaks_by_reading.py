@@ -1,4 +1,6 @@
-"""What changes how a text or a constant is read, or what may be seen of the settings, for a moment only, deceives nobody."""
+"""Settings that change for a moment how a text or a constant is read, or which settings are visible, do not mislead
+Poolhouse.
+"""
 
 import pytest
 

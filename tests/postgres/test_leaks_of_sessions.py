@@ -1,5 +1,6 @@
-"""Locks, cursors, statements under names of the pooler's own, session mode, time-outs: what a client leaves of these is met by nobody else, and
-what is its own it keeps."""
+"""Locks, cursors, statements under the pooler's own names, session mode, time-outs: what a client leaves reaches no
+other client, and the client itself keeps it.
+"""
 
 import struct
 import time

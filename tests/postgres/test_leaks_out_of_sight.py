@@ -1,5 +1,6 @@
-"""What functions, triggers, views, defaults and the like do to a session out of sight of whoever reads only the texts is met by nobody else,
-and what only superusers do neither."""
+"""What functions, triggers, views, defaults and the like do to a session cannot be seen in the texts of statements. It
+reaches no other client, nor does what only superusers can do.
+"""
 
 import pathlib
 import re

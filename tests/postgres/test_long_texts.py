@@ -1,4 +1,6 @@
-"""Texts above 64 KB are not read to their end. What they set follows their client all the same, as far as it can be seen."""
+"""Poolhouse does not read texts above 64 KB to their end. Settings in them still follow their client as far as
+Poolhouse can see them.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Everybody gets his own answer, and nobody another's: the one promise a pooler must not break."""
+"""Each client gets its own answers and never those of another: the promise that a pooler must not break."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,6 @@
-"""A client that listens and asks something after another's NOTIFY has committed has the notification before that answer is complete, as
-without a pooler. So who reads its notifications after a query of its own misses none."""
+"""A client that listens and sends a request after another client's NOTIFY has committed gets the notification before
+the answer is complete, as without a pooler. So a client that reads its notifications after a query misses none.
+"""
 
 import os
 import re

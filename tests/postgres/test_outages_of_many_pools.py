@@ -1,4 +1,4 @@
-"""Many pools of one database that was out of reach: none is unavailable for long after the first has reached it again."""
+"""Many pools of one database that was out of reach: once the first pool has connected again, the others follow soon."""
 
 import concurrent.futures
 import time

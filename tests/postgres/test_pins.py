@@ -1,4 +1,4 @@
-"""Clients that keep their servers, and how those beyond `max_pinned` are told that they cannot."""
+"""Clients that keep their servers, and the error for clients beyond `max_pinned`."""
 
 import contextlib
 import json

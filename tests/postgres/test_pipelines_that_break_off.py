@@ -1,5 +1,6 @@
-"""Requests that were sent one behind the other without waiting, of which one does not come to its end: what stands behind it is not carried
-out as if that had been done."""
+"""Requests sent one after another without waiting, of which one does not complete: what follows it is not executed as
+if that one had been.
+"""
 
 import ssl
 import time

@@ -1,4 +1,6 @@
-"""What a server keeps planned is not what another client's settings, or temporary tables, have made of it."""
+"""The plan that a server keeps for a client is not one made under the settings, or with the temporary tables, of
+another client.
+"""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""No password anywhere in the configuration, only the verifiers that the database has: clients' own logins open its servers."""
+"""A configuration without passwords, only with the database's verifiers: a client's own login opens its servers."""
 
 import psycopg
 import pytest

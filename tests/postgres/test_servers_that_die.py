@@ -1,4 +1,4 @@
-"""A server that dies: its client is told, everybody else is served, and it recovers by itself."""
+"""A server dies: its client is told, all others are served, and the pool recovers by itself."""
 
 import concurrent.futures
 import threading

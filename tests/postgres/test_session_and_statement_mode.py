@@ -1,4 +1,4 @@
-"""Session mode: a server belongs to a client until it leaves. Statement mode: for one statement only."""
+"""In session mode a server belongs to a client until the client leaves, in statement mode for one statement."""
 
 import threading
 

@@ -1,4 +1,6 @@
-"""What a session leaves behind beyond its transactions follows its client, or keeps the server for it; nobody else meets it."""
+"""Session state that outlives a transaction follows its client, or keeps the server for that client. It reaches no
+other client.
+"""
 
 import contextlib
 import json

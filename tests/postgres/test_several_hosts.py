@@ -1,4 +1,4 @@
-"""Several hosts in a URL: which of them is used, and what happens when they change places."""
+"""Several hosts in a URL: which one is used, and what happens when they change roles."""
 
 import pathlib
 import shutil

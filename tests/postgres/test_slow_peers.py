@@ -1,4 +1,4 @@
-"""Back-pressure: whoever is slow slows his peer down, and never grows the process."""
+"""Back-pressure: a slow client or server slows its other side down, and does not make the process grow."""
 
 import concurrent.futures
 import threading

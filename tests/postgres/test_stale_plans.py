@@ -1,5 +1,6 @@
-"""Somebody changes a table, a type or a function. Who prepares a text from then on gets the new one at once, even where others had prepared
-the same text before; who has prepared it before sees no more errors than without a pooler."""
+"""A client changes a table, a type or a function. A text that is prepared afterwards uses the new one at once, even if
+other clients have prepared it before. A client that has prepared it before sees no more errors than without a pooler.
+"""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""What a client asks for at connect is what RESET goes back to, and is taken as PostgreSQL takes it."""
+"""Parameters of a client's start-up message: RESET returns to them, and they are interpreted as PostgreSQL does."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Names of prepared statements: a client's mean what they mean without a pooler, and Poolhouse's own are out of its clients' reach."""
+"""Names of prepared statements: those of clients mean what they mean without a pooler, and clients cannot reach those
+of Poolhouse.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Much data through TLS on both sides, and readers who take their time: memory stays bounded."""
+"""Much data through TLS on both sides, with slow readers: memory stays bounded."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""TLS between the pooler and PostgreSQL: what each sslmode accepts, and what it refuses."""
+"""TLS between the pooler and PostgreSQL: what each sslmode accepts and refuses."""
 
 import threading
 import time

@@ -1,4 +1,5 @@
-"""The unnamed prepared statement of a client is what it would be on a connection of its own: beside PostgreSQL itself."""
+"""The unnamed prepared statement of a client behaves as on a connection of its own; PostgreSQL itself is the reference.
+"""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Redis through Poolhouse: redis-py and redis-cli with RESP2 and RESP3, a real Redis behind."""
+"""Redis through Poolhouse: redis-py and redis-cli with RESP2 and RESP3, in front of a real Redis."""
 
 import os
 import socket

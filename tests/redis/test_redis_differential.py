@@ -1,4 +1,4 @@
-"""Many random clients, each asking the same of Redis directly and through Poolhouse: every reply must be the same."""
+"""Random clients that send the same to Redis directly and through Poolhouse: every reply must be the same."""
 
 import asyncio
 import os

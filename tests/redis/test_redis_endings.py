@@ -1,4 +1,5 @@
-"""How connections of Redis's clients end: as Redis itself would end them, so that client libraries do what they do without Poolhouse."""
+"""Connections of Redis clients end as Redis itself would end them, so that client libraries behave as without
+Poolhouse."""
 
 import signal
 import threading

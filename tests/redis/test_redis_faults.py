@@ -1,5 +1,6 @@
-"""Redis, the network before and behind it, and Poolhouse itself break under load: nobody hangs, hears another's reply or has a command
-executed twice, and all comes back by itself."""
+"""Redis, the network on both sides of it, and Poolhouse itself fail under load: no client hangs or gets the reply of
+another, no command is executed twice, and everything recovers.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,6 @@
-"""Clients of Redis that end their side behind what they ask, as `printf 'GET a\\r\\n' | nc host port` does, get what they asked for, as from Redis."""
+"""Clients that close their sending side after their commands, as `printf ... | nc host port` does, get their replies,
+as from Redis.
+"""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""A client that keeps its server is no more to Redis than others are: it sees, ends and becomes none of them."""
+"""A client that keeps its server gains nothing by it: it sees, ends and becomes no other client."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Who a client of Redis is and how it comes in: ACL users, a configuration file, TLS on both sides, Unix sockets."""
+"""The identity and login of a Redis client: ACL users, a configuration file, TLS on both sides, Unix sockets."""
 
 import os
 import signal

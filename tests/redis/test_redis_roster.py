@@ -1,4 +1,4 @@
-"""CLIENT LIST, INFO and KILL tell of Poolhouse's clients, and close those; the connections to Redis are nobody's."""
+"""CLIENT LIST, INFO and KILL show and close Poolhouse's clients. They do not show the connections to Redis."""
 
 import contextlib
 import json

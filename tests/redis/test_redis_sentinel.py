@@ -1,4 +1,4 @@
-"""A Redis whose master changes: Poolhouse asks the sentinels, and goes where the master is."""
+"""A Redis whose master changes: Poolhouse asks the sentinels and connects to the present master."""
 
 import contextlib
 import signal

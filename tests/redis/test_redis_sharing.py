@@ -1,4 +1,6 @@
-"""One server for the commands of many clients of Redis: who may wait for whom, and what one does to the others."""
+"""One server for the commands of many Redis clients: which commands may wait for others, and how clients affect each
+other.
+"""
 
 import signal
 import threading

@@ -1,4 +1,5 @@
-"""What one client does to a server that others share too: a script without end, a write that is paused, a value that it does not read."""
+"""What one client can do to a server that it shares: an endless script, a paused write, a value that it does not read.
+"""
 
 import contextlib
 import select

@@ -1,4 +1,4 @@
-"""A pool of Redis that becomes smaller while clients have all of its servers that block or keep theirs: others are served all the same."""
+"""A pool of Redis shrinks while clients block or keep all its servers: the other clients are still served."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,6 @@
-"""A Redis that cannot do all it is asked: it is full, loads its data, cannot save, has become a replica, has another password. Clients
-hear what it says, and are served as before when it can."""
+"""A Redis that cannot execute everything: it is full, loads its data, cannot save, has become a replica, or has a new
+password. Clients get its errors, and are served as before once it can.
+"""
 
 import contextlib
 import shutil

@@ -1,4 +1,6 @@
-"""Subscriptions of many clients of Redis on one server: who hears what, in which order, and what happens when something breaks."""
+"""Subscriptions of many Redis clients on one server: who receives which message, in which order, and what happens when
+something fails.
+"""
 
 import resource
 import threading

@@ -1,4 +1,4 @@
-"""Redis over HTTP: the contract, tokens, limits, and what happens when something breaks."""
+"""Redis over HTTP: the contract, tokens, limits, and what happens when something fails."""
 
 import base64
 import json

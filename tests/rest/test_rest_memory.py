@@ -1,4 +1,6 @@
-"""Redis over HTTP: what clients hold that do not read, or do not finish what they send, is bounded for all together, and others are served."""
+"""Redis over HTTP: the memory for clients that do not read, or do not finish sending, is bounded for all together, and
+other clients are served.
+"""
 
 import json
 import selectors

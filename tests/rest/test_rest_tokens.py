@@ -1,4 +1,4 @@
-"""Several tokens on one connection of HTTP: each request counts for the user and the database of its own token."""
+"""Several tokens on one HTTP connection: each request uses the user and the database of its own token."""
 
 import pytest
 
