@@ -73,7 +73,7 @@ def test_a_burst_that_passes_is_healthy(start):
 
 
 def burst_of(pooler, many, times):
-    """So many clients, each of which does so much."""
+    """`many` clients that each run `times` queries."""
     def once():
         with pooler.wire() as client:
             for _ in range(times):
@@ -101,7 +101,7 @@ def test_clients_that_wait_for_a_database_with_time_to_spare_need_a_larger_pool(
     assert done.returncode == 1
     (finding,) = said["findings"]
     assert len(finding["evidence"]) >= 2 and finding["setting"]["key"] == "max_size"
-    # Twice as many, at most: what the database does then nobody has seen.
+    # Twice as many at most: how the database behaves beyond that was not observed.
     assert int(finding["setting"]["to"]) == 8
     check_prediction(finding, pooler, 16, short)
 
@@ -145,7 +145,7 @@ def test_work_that_gets_slower_the_more_of_it_there_is_is_a_saturated_database(s
         client.query("INSERT INTO one VALUES (0)")
 
     def contended(client, over):
-        # Everybody waits for the same row: what a second one gains is nothing.
+        # All clients wait for the same row: a second server gains nothing.
         client.query("UPDATE one SET n = n + 1 WHERE pg_sleep(0.01) IS NOT NULL")
 
     done_looking = []
@@ -333,7 +333,7 @@ def test_idle_servers_that_are_closed_before_each_burst_are_churn(start):
     looking.join()
     said, done = done_looking[0]
     if done.returncode == 0:
-        # A connection to this machine may cost less than anybody notices.
+        # A connection to this machine may take too little time to be noticed.
         pool = pooler.pools()[0]
         assert pool["checkout"]["created"]["p95_below_ms"] < 10, pool
         pytest.skip("making a connection costs next to nothing here")

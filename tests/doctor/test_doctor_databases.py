@@ -30,7 +30,7 @@ SECRET = "watch it"
 
 @contextlib.contextmanager
 def going_on(many, what, *, after=0.0):
-    """So many threads that each do `what(over)` again and again."""
+    """Runs `many` threads that each repeat `what(over)`."""
     def work(over):
         if not over.wait(after):
             while not over.is_set():
@@ -264,7 +264,7 @@ def asks(client):
 
 
 def sit(server, stack, many, name="web"):
-    """So many connections that ask nothing more."""
+    """Connections that send nothing more."""
     clients = [stack.enter_context(contextlib.closing(server.connect(client_name=name, single_connection_client=True))) for _ in range(many)]
     for client in clients:
         client.ping()

@@ -39,7 +39,7 @@ def direct(cluster, **more):
 
 
 def doing(connect, many, what):
-    """So many clients that each do `what(connection, over)` again and again."""
+    """Runs `many` clients that each repeat `what(connection, over)`."""
     def work(over):
         with connect() as db:
             while not over.is_set():
@@ -49,7 +49,7 @@ def doing(connect, many, what):
 
 
 def coming_and_going(connect, many, what):
-    """So many at a time who connect, do `what(connection)` and leave, again and again."""
+    """Runs `many` clients at a time that connect, do `what(connection)` and leave, again and again."""
     def work(over):
         while not over.is_set():
             with contextlib.closing(connect()) as db:
@@ -415,7 +415,7 @@ def test_servers_of_a_pgbouncer_that_stay_with_their_clients_need_the_database_t
 
 @contextlib.contextmanager
 def waiting(made, many):
-    """So many who ask and go on asking, and may never be answered."""
+    """`many` clients that repeat a query and may never be answered."""
     over = threading.Event()
 
     def work():

@@ -37,7 +37,7 @@ ODD = 'ord"ers\\n}, é'
 # Each with a pool of that size or another, if it says so.
 POOLS = {
     "quiet": {"size": 5, "threads": 3, "hold": 20, "pause": 60},
-    # All connections are made anew all the time, and nobody waits.
+    # All connections are constantly replaced, and no client waits.
     "rotating": {"size": 4, "threads": 2, "hold": 5, "pause": 20, "max-lifetime": 4_000},
     ODD: {"size": 4, "threads": f"1,12@{BUSY}", "hold": 40},
     "locked": {"size": 8, "threads": f"1,3@{BUSY // 2},12@{BUSY}", "hold": 10, "alone": "yes"},

@@ -147,7 +147,7 @@ def run(chosen, say=print):
             say(f"  {progress.statements} statements, {progress.connections} connections, {rate:.0f} statements a second")
 
         def stuck():
-            """What everybody does while somebody is not answered."""
+            """What all clients do while one of them gets no answer."""
             with cluster.superuser() as db:
                 rows = db.execute("SELECT datname, pid, state, wait_event_type, wait_event, now() - state_change, pg_blocking_pids(pid), left(query, 200) "
                                   "FROM pg_stat_activity WHERE state <> 'idle' AND pid <> pg_backend_pid() ORDER BY state_change").fetchall()

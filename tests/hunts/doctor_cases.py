@@ -9,7 +9,7 @@ import time
 
 
 def again(load, many, what, after=0.0, may_fail=False):
-    """So many threads that each do `what()` again and again."""
+    """Starts `many` threads that each repeat `what()`."""
     def work():
         while not load.over.is_set():
             what()
@@ -231,7 +231,7 @@ def redis(lane, stack, **settings):
 
 
 def sit(server, stack, many):
-    """So many connections that are kept."""
+    """Opens connections that are kept."""
     clients = [stack.enter_context(contextlib.closing(server.connect(single_connection_client=True))) for _ in range(many)]
     for client in clients:
         client.ping()

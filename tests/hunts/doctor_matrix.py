@@ -62,7 +62,7 @@ class Load:
         self.threads[-1].start()
 
     def crowd(self, connect, many, what, after=0.0, may_fail=False):
-        """So many who each stay connected and do `what(client)` again and again."""
+        """Runs `many` clients that stay connected and each repeat `what(client)`."""
         def work():
             with connect() as client:
                 while not self.over.is_set():
@@ -72,7 +72,7 @@ class Load:
             self.begin(work, after, may_fail)
 
     def visitors(self, connect, many, what, after=0.0, until=None):
-        """So many at a time who connect, do `what(client)` and leave."""
+        """Runs `many` clients at a time that connect, do `what(client)` and leave."""
         def work():
             end = time.monotonic() + until if until else float("inf")
             while not self.over.is_set() and time.monotonic() < end:
@@ -130,7 +130,7 @@ class Lane:
         return made
 
     def clear(self):
-        """Nobody is left from the run before."""
+        """Waits until no session is left from the run before."""
         if not self.cluster.running():
             self.cluster.start()
         deadline = time.monotonic() + 10
@@ -189,7 +189,7 @@ def contended(seconds):
 
 
 def keep(load, connect, many, sql, **parameters):
-    """So many connections on which something was said once."""
+    """Connections on which one query was sent."""
     def work():
         clients = [connect(**parameters) for _ in range(many)]
         for client in clients:
@@ -533,7 +533,7 @@ def deployment(lane, kind, rng, load, stack):
 
 
 def cold_start(lane, kind, rng, load, stack):
-    """Everybody comes at the beginning."""
+    """All clients connect at the beginning."""
     connect, look_at = place(lane, kind, stack)
     load.crowd(connect, rng.randint(15, 30), now_and_then(load, rng, 0.002), after=0.5)
     return look_at, [], "5s"
@@ -652,7 +652,7 @@ PAIRS = {
     "postgres": {"ephemeral_clients + leak": d_ephemeral_and_leak, "ephemeral_clients + transactions_left_open": d_ephemeral_and_left_open,
                  "ephemeral_clients + over_provisioned": d_kept_and_ephemeral},
 }
-# What nobody could tell from there; of a database out of reach that is so before PgBouncer had SHOW STATE.
+# What cannot be known from there; of a database out of reach that is so before PgBouncer had SHOW STATE.
 OPEN = {"poolhouse": {"pool_of_pools": pool_of_pools}, "pgbouncer": {"leak": leak_without_the_database, "out_of_reach": out_of_reach}, "postgres": {"pool_of_pools": pool_of_pools, "zombies": d_not_taken}}
 
 

@@ -39,7 +39,7 @@ def arguments(argv):
     parser.add_argument("names", nargs="*", metavar="NAME", help="of mutants; none are all")
     parser.add_argument("--binary", type=pathlib.Path, metavar="PATH", help="hunt on this binary instead of building mutants")
     parser.add_argument("--none", action="store_true", help="hunt on today's build, where nothing may be found")
-    parser.add_argument("--statements", type=int, default=50_000, metavar="N", help="give up after so many (default %(default)s)")
+    parser.add_argument("--statements", type=int, default=50_000, metavar="N", help="give up after N statements (default %(default)s)")
     parser.add_argument("--seeds", default="1", metavar="S,...", help="one hunt for each (default %(default)s)")
     parser.add_argument("--all-features", action="store_true", help="with all of the hunter's features, not only those that are meant to find it")
     parser.add_argument("--target", type=pathlib.Path, default=ROOT / "target/mutants", metavar="DIR", help="where they are built (default %(default)s)")

@@ -38,7 +38,7 @@ TURNS_OF_A_POOLER = 400
 def arguments(argv):
     listed = "\n".join(f"  {name:12}{what}" for name, what in FEATURES.items())
     parser = argparse.ArgumentParser(description=__doc__, epilog=f"features:\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--statements", type=int, default=20_000, metavar="N", help="ends after so many (default %(default)s)")
+    parser.add_argument("--statements", type=int, default=20_000, metavar="N", help="ends after N statements (default %(default)s)")
     parser.add_argument("--seed", type=int, default=None, metavar="S", help="default: a random one, which is printed")
     parser.add_argument("--turns", type=numbers, default=None, metavar="T,...", help="play only these, on one pooler")
     parser.add_argument("--with", dest="features", type=names, default=set(FEATURES) - OFF_BY_DEFAULT, metavar="FEATURE,...", help="only these")
@@ -104,7 +104,7 @@ def make_cluster():
 
 @contextlib.contextmanager
 def stage(cluster, chosen):
-    """A pooler that has just been started, with nobody on it yet."""
+    """A pooler that has just been started and has no clients yet."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="leaks-"))
     directory.chmod(0o755)
     made = pooler.make(directory, cluster)
@@ -168,7 +168,7 @@ class Found:
 
 
 def hunt(cluster, chosen, say=print):
-    """Plays until a leak or until so many statements were sent; returns Found."""
+    """Runs until a leak is found or the number of statements is reached; returns Found."""
     databases = {"quiet": [world.QUIET], "hidden": [world.HIDDEN], "both": [world.QUIET, world.HIDDEN]}[chosen.database]
     say(f"seed {chosen.seed}: {', '.join(sorted(chosen.all_features))}")
     began, statements, checks, number = time.monotonic(), 0, 0, 0

@@ -57,7 +57,7 @@ def write_table(rows, mutants):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of mutants; none are all")
-    parser.add_argument("--schedules", type=int, default=50_000, metavar="N", help="give up after so many (default %(default)s)")
+    parser.add_argument("--schedules", type=int, default=50_000, metavar="N", help="give up after N schedules (default %(default)s)")
     parser.add_argument("--target", type=pathlib.Path, default=ROOT / "target/mutants", metavar="DIR", help="where they are built (default %(default)s)")
     chosen = parser.parse_args(argv)
     mutants = [types.SimpleNamespace(**entry, patch=FOLDER / f"{entry['name']}.patch") for entry in json.loads((FOLDER / "mutants.json").read_text())]

@@ -144,5 +144,5 @@ def test_who_may_not_come_in_is_told_why_and_no_password_is_repeated(workspace):
     finally:
         made.stop()
     port = free_port()
-    nobody = run(f"mongodb://127.0.0.1:{port}", "--duration", "30s", seconds=15)
-    assert nobody.returncode == 1 and f"127.0.0.1:{port}" in nobody.stderr and "refused" in nobody.stderr, nobody.stderr
+    done = run(f"mongodb://127.0.0.1:{port}", "--duration", "30s", seconds=15)
+    assert done.returncode == 1 and f"127.0.0.1:{port}" in done.stderr and "refused" in done.stderr, done.stderr

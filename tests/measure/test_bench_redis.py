@@ -238,5 +238,5 @@ def test_who_may_not_come_in_is_told_why_and_no_password_is_repeated(guarded):
     without = run(f"redis://127.0.0.1:{guarded.port}", "--duration", "30s", seconds=15)
     assert without.returncode == 1 and "NOAUTH" in without.stderr and "redis://user:password@" in without.stderr, without.stderr
     port = free_port()
-    nobody = run(f"redis://127.0.0.1:{port}", "--duration", "30s", seconds=15)
-    assert nobody.returncode == 1 and f"127.0.0.1:{port}" in nobody.stderr and "refused" in nobody.stderr, nobody.stderr
+    done = run(f"redis://127.0.0.1:{port}", "--duration", "30s", seconds=15)
+    assert done.returncode == 1 and f"127.0.0.1:{port}" in done.stderr and "refused" in done.stderr, done.stderr

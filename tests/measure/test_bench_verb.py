@@ -34,7 +34,7 @@ def wait_for(condition, seconds=20):
 
 
 def at_work(cluster, clients):
-    """Waits until it has connections for so many clients, and then a moment, in which they are used."""
+    """Waits until it has connections for `clients` clients, and then a moment in which they are used."""
     wait_for(lambda: cluster.query("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'poolhouse bench'") >= [(clients,)])
     time.sleep(0.3)
 

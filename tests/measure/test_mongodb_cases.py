@@ -90,7 +90,7 @@ def test_the_cases_keep_what_was_acknowledged_and_poolhouse_keeps_within_the_ser
     assert all(form["documents"] >= form["acknowledged"] > 0 for form in cases["5"]["forms"].values())
     pools = cases["4"]["forms"]
     assert all(part["documents"] >= part["acknowledged"] for parts in pools.values() for part in parts)
-    assert pools["trouble"][0]["errors"] == 0, "nobody feels the limit alone"
+    assert pools["trouble"][0]["errors"] == 0, "one client alone does not reach the limit"
     assert max(part["relay"]["most"] for part in pools["trouble"]) <= 40
     assert [part["acknowledged"] for part in pools["poolhouse"]] == [300, 300, 300]
     assert max(part["relay"]["most"] for part in pools["poolhouse"]) <= 21

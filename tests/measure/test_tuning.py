@@ -45,13 +45,13 @@ def test_a_pool_is_tuned_within_its_bounds_and_each_step_is_told(start, script):
     served = start(max_size="auto", auto_min_size=LEAST, auto_max_size=MOST, auto_window="400ms", max_wait_time="10s", max_connecting=8)
     with served.wire() as client:
         client.query("SELECT 1")
-    eventually("somebody tunes it", lambda: served.pools()[0]["tuning"])
+    eventually("a process tunes it", lambda: served.pools()[0]["tuning"])
     pool = served.pools()[0]
     assert (pool["max_size"], pool["tuning"]["min"], pool["tuning"]["max"]) == (20, LEAST, MOST)
     assert pool["tuning"]["window_ms"] == 400 and pool["tuning"]["last"] is None
     time.sleep(1)
     pool = served.pools()[0]
-    assert (pool["max_size"], pool["tuning"]["state"], pool["tuning"]["changes"]) == (20, "no_demand", 0), "nobody waits"
+    assert (pool["max_size"], pool["tuning"]["state"], pool["tuning"]["changes"]) == (20, "no_demand", 0), "no client waits"
 
     running = load(served, script, LOAD)
     sizes = set()
@@ -60,7 +60,7 @@ def test_a_pool_is_tuned_within_its_bounds_and_each_step_is_told(start, script):
         time.sleep(0.2)
     assert running.returncode == 0, running.stderr.read()
     assert all(LEAST <= size <= MOST for size in sizes) and len(sizes) > 1, sizes
-    eventually("it has noticed that nobody waits any more", lambda: served.pools()[0]["tuning"]["trial"] is None)
+    eventually("it has noticed that no client waits any more", lambda: served.pools()[0]["tuning"]["trial"] is None)
 
     pool = served.pools()[0]
     tuning, last = pool["tuning"], pool["tuning"]["last"]
@@ -81,7 +81,7 @@ def test_a_pool_is_tuned_within_its_bounds_and_each_step_is_told(start, script):
     assert served.post("/api/reload")[0] == 200
     pool = served.pools()[0]
     assert pool["max_size"] == 9, "a number is a number"
-    eventually("nobody tunes it any more", lambda: served.pools()[0]["tuning"] is None)
+    eventually("no process tunes it any more", lambda: served.pools()[0]["tuning"] is None)
 
 
 @pytest.mark.usefixtures("row")
@@ -112,7 +112,7 @@ def test_what_was_found_outlives_an_upgrade_and_a_restart_begins_where_the_file_
     again = start(**settings)
     with again.wire() as client:
         client.query("SELECT 1")
-    eventually("somebody tunes it", lambda: again.pools()[0]["tuning"])
+    eventually("a process tunes it", lambda: again.pools()[0]["tuning"])
     assert again.pools()[0]["max_size"] == 6
 
 
@@ -122,7 +122,7 @@ def test_a_url_and_a_flag_suffice(cluster, start):
                    "--max-size", "auto", "--auto-min-size", "2", "--auto-max-size", "9", "--auto-start-size", "4"])
     with served.wire() as client:
         client.query("SELECT 1")
-    eventually("somebody tunes it", lambda: served.pools()[0]["tuning"])
+    eventually("a process tunes it", lambda: served.pools()[0]["tuning"])
     pool = served.pools()[0]
     assert (pool["max_size"], pool["tuning"]["min"], pool["tuning"]["max"]) == (4, 2, 9)
 

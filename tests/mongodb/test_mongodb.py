@@ -124,7 +124,7 @@ def test_what_wants_no_answer_is_done_though_the_client_leaves_when_it_has_a_ser
     for n in range(20):
         with poolhouse.connect() as client:
             client.app.things.with_options(write_concern=pymongo.WriteConcern(w=0)).insert_one({"_id": n})
-            # Whoever leaves while it waits for a server asks for nothing any more.
+            # A client that leaves while it waits for a server withdraws its request.
             time.sleep(0.05)
     with server.connect() as direct:
         eventually("all are there", lambda: direct.app.things.count_documents({}) == 20)

@@ -47,7 +47,7 @@ def balanced(poolhouse):
 
 
 def leave_cursors(poolhouse, count):
-    """Somebody opens so many cursors, and goes without closing them."""
+    """A client opens cursors and leaves without closing them."""
     with balanced(poolhouse) as raw:
         for _ in range(count):
             assert raw.ask({"find": "things", "batchSize": 5, "$db": "app"})["cursor"]["id"]

@@ -245,11 +245,11 @@ def test_who_waited_for_poolhouse_to_know_its_hosts_waits_for_the_next_primary_l
             assert not greeted.done()
     with greeted.result(timeout=5) as raw:
         assert raw.greeting["ok"] == 1.0
-        # Longer than anybody waits.
+        # Longer than any client waits.
         time.sleep(3.5)
         members.elect(None)
         time.sleep(2.5)
         began = time.monotonic()
         told = raw.ask({"find": "things", "$db": "app"})
         assert told["ok"] == 0.0 and "takes writes" in told["errmsg"], told
-        assert 2.5 < time.monotonic() - began < 5, "as long as anybody waits for a primary"
+        assert 2.5 < time.monotonic() - began < 5, "as long as any client waits for a primary"

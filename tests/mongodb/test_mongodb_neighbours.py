@@ -59,7 +59,7 @@ def start(workspace, members):
 
 
 def transactions(client, count=10):
-    """How many of so many transactions were committed."""
+    """The number of committed transactions."""
     done = 0
     for number in range(count):
         with client.start_session() as session:
@@ -162,7 +162,7 @@ def test_who_only_says_hello_takes_half_of_the_connections_at_most(start):
 
         eventually("there is room again", answers)
     alive = [raw for raw in greeters if not raw.has_ended(0.2)]
-    assert len(alive) == 10, "these are monitors of drivers, for all that anybody can tell"
+    assert len(alive) == 10, "these cannot be told from monitors of drivers"
     for raw in greeters:
         raw.socket.close()
 
@@ -425,4 +425,4 @@ def test_a_reload_that_takes_out_the_first_member_cuts_off_no_client(start, memb
         client.app.things.insert_one({"_id": 1})
         things = client.app.get_collection("things", read_preference=Secondary())
         assert all(things.find_one() for _ in range(20)) and set(members.asked("find")) == {2}
-    assert not members.members[0].record, "nobody asks it any more"
+    assert not members.members[0].record, "it gets no commands any more"

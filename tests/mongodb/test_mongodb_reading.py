@@ -49,7 +49,7 @@ def all_have_told(members):
 
 
 def asked(client, members, preference, count=8):
-    """The members that are asked by so many reads."""
+    """The members that serve `count` reads."""
     for member in members.members:
         member.record.clear()
     things = client.app.get_collection("things", read_preference=preference)

@@ -58,7 +58,7 @@ def test_names_that_hide_something_show_it_and_long_ones_leave_room(browser):
         assert databases(browser)[:4] == ["bench", "ben\ufffdch", "ben\ufffdch", "\ufffdbench"]
         assert browser.run("document.getElementById('pool-note').textContent").endswith(": \ufffderror")
         assert browser.run("Math.max(...[...document.querySelectorAll('#pools td')].map(cell => cell.getBoundingClientRect().width))") < 450
-        assert browser.run("document.querySelectorAll('#pools tbody tr')[4].cells[0].title").startswith("x" * 900), "whoever points at it sees more"
+        assert browser.run("document.querySelectorAll('#pools tbody tr')[4].cells[0].title").startswith("x" * 900), "the tooltip shows more"
         assert browser.run("document.documentElement.scrollWidth <= window.innerWidth")
 
 

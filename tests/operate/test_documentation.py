@@ -21,7 +21,7 @@ NAMES = [path.name for path in PAGES]
 # Pages for those who change the code.
 CODE_PAGES = [pooler.ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md")]
 SOURCES = sorted((pooler.ROOT / "crates").glob("**/src/**/*.rs"))
-# Words that look like keys and are somebody else's: parameters of PostgreSQL and of its clients, and columns of its tables.
+# Words that look like keys and belong to PostgreSQL: its parameters, those of its clients, and columns of its tables.
 OTHERS = {
     "app_password", "application_name", "client_encoding", "current_setting", "default_transaction_isolation", "max_connections", "max_protocol_version", "min_protocol_version",
     "checkpoint_completion_target", "checkpoint_timeout", "idle_in_transaction_session_timeout", "log_checkpoints", "max_wal_size", "search_path",

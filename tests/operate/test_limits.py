@@ -199,7 +199,7 @@ def test_more_waiters_than_max_waiters_are_refused_at_once(start):
 
 
 def test_the_servers_own_limit_is_not_the_end(start, cluster):
-    """PostgreSQL refuses further connections; those that exist serve everybody."""
+    """PostgreSQL refuses further connections; those that exist serve all clients."""
     pooler = start(max_size=150, max_connecting=10, max_wait_time="20s", unavailable_wait_time="20s")
 
     def work(n):

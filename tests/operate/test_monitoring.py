@@ -96,7 +96,7 @@ FIRES = [
     ("PoolhouseServersComeAndGo",
      {f"poolhouse_servers_created_total{OF_POOL}": "0+30x60", f"poolhouse_transactions_total{OF_POOL}": "0+300x60"},
      {f"poolhouse_servers_created_total{OF_POOL}": "0+30x60", f"poolhouse_transactions_total{OF_POOL}": "0+3000x60"}),
-    # Ten warm servers that live for half an hour, and somebody who looks every ten seconds whether the database is there.
+    # Ten warm servers that live for half an hour, and a check every ten seconds whether the database answers.
     ("PoolhouseServersComeAndGo",
      {f"poolhouse_servers_created_total{OF_POOL}": "0+30x60", f"poolhouse_transactions_total{OF_POOL}": "0+30x60"},
      {f"poolhouse_servers_created_total{OF_POOL}": "0+1x60", f"poolhouse_transactions_total{OF_POOL}": "0+3x60"}),

@@ -51,7 +51,7 @@ def test_a_smaller_pool_closes_servers_as_they_become_free(start):
             client.query("BEGIN")
         pooler.rewrite(max_size=1)
         reload(pooler)
-        assert pooler.pools()[0]["servers"]["in_use"] == 3, "nobody is interrupted"
+        assert pooler.pools()[0]["servers"]["in_use"] == 3, "no client is interrupted"
         for client in (a, b, c):
             client.query("COMMIT")
         eventually("one is left", lambda: pooler.pools()[0]["servers"]["total"] == 1)
@@ -137,7 +137,7 @@ def test_another_url_replaces_the_servers_and_not_the_clients(start, cluster):
         assert busy.query("SELECT current_database()") == [["bench"]], "a transaction ends where it began"
         busy.query("COMMIT")
         assert busy.query("SELECT current_database()") == [["other"]]
-    eventually("nobody is left there", lambda: not cluster.backends("app"))
+    eventually("no session is left there", lambda: not cluster.backends("app"))
 
 
 def test_limits_of_clients_follow_and_addresses_wait_for_a_restart(start):

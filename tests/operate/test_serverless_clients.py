@@ -85,7 +85,7 @@ def test_a_stopped_client_is_closed_when_its_idle_time_is_over_and_counted(pool,
 
 @pytest.mark.timing
 def test_evicted_clients_are_counted_as_such(pool, client, server):
-    # Each newcomer above the soft limit has one evicted that has been idle for as long as nobody may be evicted.
+    # Each new client above the soft limit evicts one that has been idle for at least evict_min_idle.
     text = (f'[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\nsoft_limit = 4\nhard_limit = 20\nevict_min_idle = "500ms"\n'
             f'[[database]]\nurl = "{server.url()}"\n')
     poolhouse = pool(file=text)
@@ -149,7 +149,7 @@ def test_an_idle_time_of_the_database_counts_too(pool, server):
 
 
 def sockets_of(poolhouse):
-    """What the kernel has of connections to Poolhouse's port, whoever holds them still: their states."""
+    """The states of all connections to Poolhouse's port, as the kernel reports them."""
     listing = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
     states = [line.split()[3] for line in listing if line.split()[1].endswith(f":{poolhouse.port:04X}")]
     return [{"01": "ESTABLISHED", "04": "FIN_WAIT1", "05": "FIN_WAIT2", "0A": "LISTEN"}.get(state, state) for state in states]

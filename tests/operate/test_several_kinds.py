@@ -52,7 +52,7 @@ def test_under_one_budget_none_starves_another(start_mixed, workers):
         def call():
             client = served.redis_client()
             for number in range(1, 41):
-                # By itself, and on a server that is nobody else's meanwhile.
+                # The transaction must be alone on its server.
                 assert client.incr(name) == number
                 with client.pipeline(transaction=True) as pipeline:
                     assert pipeline.get(name).get(name).execute() == [str(number).encode()] * 2
@@ -125,12 +125,12 @@ def test_a_cancel_key_of_postgresql_means_no_client_of_redis(start_mixed):
     heard = []
     thread = threading.Thread(target=lambda: heard.append(waiting.blpop("nothing", 0)))
     thread.start()
-    eventually("somebody waits", lambda: served.redis.connect().info("clients")["blocked_clients"] == 1)
+    eventually("a client waits", lambda: served.redis.connect().info("clients")["blocked_clients"] == 1)
     with served.wire() as own:
         process, secret = struct.unpack("!II", own.key)
         for guess in range(max(process - 4, 0), process + 5):
-            with served.open() as stranger:
-                stranger.send(struct.pack("!IIII", 16, 80877102, guess, secret))
+            with served.open() as other:
+                other.send(struct.pack("!IIII", 16, 80877102, guess, secret))
     served.redis.connect().rpush("nothing", "something")
     thread.join()
     assert heard == [(b"nothing", b"something")]
@@ -191,7 +191,7 @@ def test_a_reload_takes_away_a_kind_and_brings_it_back(start_mixed):
     served.rewrite(kinds=("postgres",))
     served.process.send_signal(signal.SIGHUP)
     eventually("a reload", lambda: "configuration read again" in served.log())
-    # Those who are there keep their pool; nobody new gets one.
+    # Connected clients keep their pool; new clients get none.
     with pytest.raises(Exception, match="no Redis is configured"):
         served.redis_client().ping()
     served.rewrite()

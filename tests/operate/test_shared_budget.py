@@ -111,7 +111,7 @@ def test_more_busy_pools_than_servers_take_turns(start_mixed, workers):
         answers, opened = [kind.answers - old for kind, old in zip(kinds, before)], made() - already
     assert min(answers) > 50, answers
     assert max(kind.longest for kind in kinds) < 4
-    # A turn lasts 250 ms; a server that nobody uses may be given up sooner.
+    # A turn lasts 250 ms; an unused server may be given up sooner.
     assert opened < 2 * limit * seconds / 0.25, opened
 
 

@@ -49,7 +49,7 @@ def test_a_login_by_single_bytes_does_not_prolong_its_time(start):
             for byte in w.startup(user="app", database="bench", application_name="x" * 200):
                 client.send(bytes([byte]))
                 time.sleep(0.1)
-                # All of it would take 25 s. Whoever is sent away has 5 s to close, so that he can read why.
+                # All of it would take 25 s. A client that is refused has 5 s to read the error and close.
                 assert time.monotonic() - began < 15, "it goes on and on"
             client.receive(1)
 

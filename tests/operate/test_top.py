@@ -160,7 +160,7 @@ def test_the_screen_shows_pools_takes_keys_and_ends(start):
         terminal.shows("transaction")
         terminal.press("?")
         terminal.shows("check-outs that failed, a second")
-        # Nobody could let it go on, so it does not stop: its terminal has no shell.
+        # Its terminal has no shell that could continue it, so it must not stop.
         terminal.press("\x1a?3")
         time.sleep(0.5)
         terminal.press("/zzz\r")

@@ -61,7 +61,7 @@ def test_an_unknown_user_cannot_be_told_from_a_wrong_password(start):
 
 
 def challenge(pooler, user):
-    """What somebody is asked for who calls himself so: md5, or the salt and the iterations of SCRAM."""
+    """The login that a client with this user name is asked for: md5, or the salt and the iterations of SCRAM."""
     with pooler.open() as client:
         client.send(w.startup(user=user, database="bench"))
         body = client.expect(b"R")

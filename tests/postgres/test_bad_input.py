@@ -14,7 +14,7 @@ from support import postgres_wire as w
 from support.postgres_cluster import PASSWORDS
 
 TLS_HELLO = bytes.fromhex("16030100a5010000a10303") + bytes(range(160))
-STRANGERS = {
+REFUSED = {
     "http": b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\n\r\n",
     "tls hello": TLS_HELLO,
     "redis": b"*1\r\n$4\r\nPING\r\n",
@@ -33,7 +33,7 @@ STRANGERS = {
     "not utf-8": w.startup(user="app").replace(b"app", b"\xff\xfe\xfd"),
     "short cancel": w.request(w.CANCEL_REQUEST, b"abc"),
     "long cancel": w.request(w.CANCEL_REQUEST, bytes(5000)),
-    "cancel of nobody": w.request(w.CANCEL_REQUEST, bytes(8)),
+    "cancel without a client": w.request(w.CANCEL_REQUEST, bytes(8)),
     "long ssl request": w.request(w.SSL_REQUEST, b"abc"),
 }
 
@@ -50,7 +50,7 @@ def pair(start):
             assert other.query("SELECT 1") == [["1"]]
 
 
-@pytest.mark.parametrize("bytes_sent", STRANGERS.values(), ids=list(STRANGERS))
+@pytest.mark.parametrize("bytes_sent", REFUSED.values(), ids=list(REFUSED))
 def test_bytes_of_another_protocol_are_refused(pair, bytes_sent):
     pooler, _ = pair
     with pooler.open() as client:
@@ -60,7 +60,7 @@ def test_bytes_of_another_protocol_are_refused(pair, bytes_sent):
 
 @pytest.mark.timing
 @pytest.mark.poolhouse_only
-@pytest.mark.parametrize("bytes_sent", [STRANGERS["http"], STRANGERS["length 0"], STRANGERS["two gigabytes"]],
+@pytest.mark.parametrize("bytes_sent", [REFUSED["http"], REFUSED["length 0"], REFUSED["two gigabytes"]],
                          ids=["http", "length 0", "two gigabytes"])
 def test_an_impossible_first_message_is_ended_at_once_and_not_by_time_out(start, bytes_sent):
     pooler = start(login_time="30s")
@@ -199,7 +199,7 @@ def test_descriptors_do_not_leak(start):
         before = pooler.descriptors()
         for _ in range(200):
             with pooler.open() as other:
-                other.send(STRANGERS["http"])
+                other.send(REFUSED["http"])
             with pooler.open() as other:
                 other.send(w.startup(user="app", database="bench"))
         deadline = time.monotonic() + 5

@@ -76,7 +76,7 @@ def test_the_first_query_on_a_server_that_was_another_clients_is_cancelled(start
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_cancel_at_any_moment_of_a_change_of_hands_hits_its_query_or_nothing(start, way, workers):
-    """A cancel that comes during the cleaning ends the query that waits behind it, which is answered once; nobody else is hit."""
+    """A cancel that comes during the cleaning ends the query that waits behind it, which is answered once; no other client is hit."""
     pooler = start(max_size=1, reset="always", workers=workers)
     outcomes = set()
     short = [part.replace(b"pg_sleep(20)", b"pg_sleep(.2)") for part in WAYS[way]]

@@ -235,14 +235,14 @@ def test_the_server_of_a_host_that_vanishes_does_not_count_for_long(start, clust
 def test_logins_that_failed_do_not_crowd_out_clients_that_are_sent_away(start):
     """A worker watches a limited number of connections for whether the client has heard: first those of clients that had logged in."""
     pooler = start(client_idle_time="1s", workers=1)
-    strangers = []
+    others = []
     with pooler.wire():
         for _ in range(300):
-            strangers.append(pooler.open())
-            strangers[-1].send(w.startup(database="bench"))
-        for stranger in strangers:
-            assert stranger.error().severity == "FATAL"
+            others.append(pooler.open())
+            others[-1].send(w.startup(database="bench"))
+        for other in others:
+            assert other.error().severity == "FATAL"
         eventually("it was watched, and has not answered", lambda: pooler.metric(
             "poolhouse_client_closes_unanswered_total", reason="client_idle_time") == 1, 20)
-    for stranger in strangers:
-        stranger.close()
+    for other in others:
+        other.close()

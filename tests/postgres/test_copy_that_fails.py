@@ -29,7 +29,7 @@ def run(sql, name=""):
 
 
 def told(client, readies):
-    """What the client gets up to so many ReadyForQuery: types, with what stands in rows, tags and codes of errors."""
+    """The answers up to the given number of ReadyForQuery: types, with the content of rows, tags and codes of errors."""
     lines = []
     for _ in range(readies):
         answers, status = client.until_ready()

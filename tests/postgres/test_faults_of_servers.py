@@ -74,7 +74,7 @@ def test_the_postmaster_killed_and_started_again(start, durable):
     with load_during_faults.load(durable, pooler.port) as load:
         os.kill(postmaster(durable), signal.SIGKILL)
         eventually("its sessions notice and end", lambda: not processes(durable), 15)
-        # Where nobody collects dead orphans, their process ids would look alive to pg_ctl.
+        # If no init process reaps orphans, their process ids look alive to pg_ctl.
         for lock in (durable.data / "postmaster.pid", durable.directory / f".s.PGSQL.{durable.port}.lock"):
             lock.unlink()
         durable.start()

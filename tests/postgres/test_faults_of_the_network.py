@@ -66,7 +66,7 @@ def test_connections_cut_at_random(through, cluster, side):
 
 @pytest.mark.poolhouse_only
 def test_a_database_that_is_swallowed_for_a_while(through, cluster):
-    """Nobody is told that anything is wrong: only time-outs end it."""
+    """Neither side gets an error: only time-outs end it."""
     relay, port = through("database", query_time="1s")
     with load_during_faults.load(cluster, port) as load:
         relay.black_hole()

@@ -79,7 +79,7 @@ TAMPERING["deallocated out of sight"] = lambda one, name: do(one, "SELECT hide.f
 
 
 def own_names(session):
-    """What the pooler's names begin with, as anybody can read them who has prepared something."""
+    """The prefix of the pooler's statement names, which a client can read once it has prepared something."""
     session.send(w.parse("SELECT 1", "learnt"), w.parse("SELECT name FROM pg_prepared_statements WHERE name LIKE 'poolhouse%'"), w.bind(), w.execute(), w.SYNC)
     (name,), *_ = look.rows(session.until_ready()[0])
     return name.rstrip("0123456789")
@@ -205,7 +205,7 @@ def test_a_client_keeps_what_it_has_set_whichever_client_comes_between(share):
 
 
 def test_an_error_of_a_driver_shows_that_the_connection_is_whole(share):
-    """psycopg in the place of the raw protocol: what is set in a transaction that fails is nobody's."""
+    """psycopg in the place of the raw protocol: what a failed transaction has set reaches no client."""
     shared = share(wait="8s")
     with shared.pooler.connect(database=world.QUIET) as one:
         with pytest.raises(psycopg.errors.DivisionByZero), one.transaction():

@@ -201,7 +201,7 @@ def test_a_seed_of_the_start_has_no_effect_as_without_a_pooler(share, mode, rese
 
 
 EVIL = "SELECT set_config('app.tenant', 'evil', false), set_config('search_path', 't1', false)"
-# How functions of the database deceive whoever reads them -> what is made, and the text that calls it.
+# How functions of the database deceive a reader of their source -> what is made, and the text that calls it.
 DECEPTIONS = {
     "texts that are read otherwise in PL/pgSQL": (
         r"CREATE FUNCTION public.odd() RETURNS void LANGUAGE plpgsql SET standard_conforming_strings = off AS "
@@ -308,12 +308,12 @@ def test_what_the_first_request_behind_a_cleaning_does_out_of_sight_reaches_no_o
 
 
 def test_a_temporary_table_in_place_of_the_catalogue_deceives_no_client(share):
-    """The catalogue is read in the session of whoever has just left."""
+    """The catalogue is read in the session that the last client has just left."""
     shared = hidden(share)
     with shared.session() as one:
         for table in ("pg_proc", "pg_rewrite", "pg_attrdef"):
             strictly(f"CREATE TEMP TABLE {table} (LIKE pg_catalog.{table})")(one)
-        # Whoever changes the database has it looked at again.
+        # A change of the database makes Poolhouse read the catalogue again.
         strictly("CREATE TABLE public.deceiving (a int)")(one)
         strictly("DROP TABLE public.deceiving")(one)
         one.query("SELECT 1")
@@ -328,7 +328,7 @@ def test_a_setting_by_a_function_made_in_the_same_text_reaches_no_other_client(s
         try:
             shared.nobody_meets("CREATE FUNCTION public.later() RETURNS text LANGUAGE plpgsql AS "
                                 "$$ BEGIN RETURN set_config('app.tenant', 'evil', false); END $$; SELECT later()", strictly("SELECT later()"))
-            # By somebody who has not made it.
+            # By a role that does not own it.
             shared.nobody_meets(strictly("SELECT later()"))
         finally:
             db.execute("DROP FUNCTION IF EXISTS public.later()")

@@ -19,7 +19,7 @@ def listening_servers(pooler):
 
 
 def heard(client, count, timeout=10):
-    """So many notifications, as channel and payload."""
+    """The next notifications, as channel and payload."""
     return [(note.channel, note.payload) for note in client.notifies(timeout=timeout, stop_after=count)]
 
 
@@ -56,7 +56,7 @@ def test_many_listen_on_one_server_and_miss_nothing(start):
     finally:
         for client in clients:
             client.close()
-    eventually("nobody listens any more", lambda: not listening_servers(pooler))
+    eventually("no client listens any more", lambda: not listening_servers(pooler))
 
 
 def test_nothing_is_missed_after_listen_has_returned(start):
@@ -128,7 +128,7 @@ def test_what_is_rolled_back_was_not_said(start):
         client.commit()
         other.execute("NOTIFY news, 'gone'")
         assert heard(client, 1, timeout=0.2) == []
-        eventually("nobody listens any more", lambda: not listening_servers(pooler))
+        eventually("no client listens any more", lambda: not listening_servers(pooler))
 
 
 @pytest.mark.parametrize("failing", ["before", "behind"])
@@ -141,7 +141,7 @@ def test_an_error_beside_an_unlisten_in_a_pipeline_is_not_its_own(start, failing
         client.send(*(pipeline if failing == "before" else reversed(pipeline)))
         failures = [any(kind == b"E" for kind, _ in client.until_ready()[0]) for _ in pipeline]
         assert sorted(failures) == [False, True]
-        eventually("nobody listens any more", lambda: not listening_servers(pooler))
+        eventually("no client listens any more", lambda: not listening_servers(pooler))
 
 
 @pytest.mark.parametrize("name", ["Plain", '"a""b"', '"%s"' % ("x" * 62 + "é"), "x" * 70])
@@ -167,7 +167,7 @@ def test_a_client_can_stop_listening_to_all(start, goodbye):
         client.execute(goodbye)
         other.execute("NOTIFY b")
         assert heard(client, 1, timeout=0.2) == []
-        eventually("nobody listens any more", lambda: not listening_servers(pooler))
+        eventually("no client listens any more", lambda: not listening_servers(pooler))
 
 
 def test_those_who_listen_are_told_when_the_server_that_listens_dies(start, cluster):
@@ -185,7 +185,7 @@ def test_those_who_listen_are_told_when_the_server_that_listens_dies(start, clus
                 client.execute("SELECT 1")
     told = "the server that listens for this client was lost"
     eventually("each is in the log", lambda: pooler.log().count(told) == len(clients))
-    # Everybody else goes on, and so does whoever listens again.
+    # All other clients continue, and so does a client that listens again.
     assert other.execute("SELECT 1").fetchone() == (1,)
     with pooler.connect() as again:
         again.execute("LISTEN news")
@@ -245,7 +245,7 @@ def test_asyncpg_listens_and_its_pool_cleans_up(start):
             assert await client.fetchval("SELECT $1::int", turn) == turn
         await client.remove_listener("news", tell)
         await client.reset()
-        eventually("nobody listens any more", lambda: not listening_servers(pooler))
+        eventually("no client listens any more", lambda: not listening_servers(pooler))
         await client.close()
         await other.close()
 

@@ -120,13 +120,13 @@ def test_each_of_hundreds_of_clients_gets_its_own_answers_while_others_are_kille
             client.writer.close()
             await client.writer.wait_closed()
 
-    async def everybody():
+    async def all_clients():
         async with asyncio.timeout(80):
             async with asyncio.TaskGroup() as group:
                 for number in range(CLIENTS):
                     group.create_task(one(number))
 
-    asyncio.run(everybody())
+    asyncio.run(all_clients())
     assert asked == CLIENTS * QUERIES
 
 
@@ -159,7 +159,7 @@ def test_answers_stay_with_their_askers_while_servers_die(start, cluster, worker
             if backends:
                 await asyncio.to_thread(cluster.query, "SELECT pg_terminate_backend(%s)", chance.choice(backends).pid)
 
-    async def everybody():
+    async def all_clients():
         nonlocal finished
         async with asyncio.timeout(80), asyncio.TaskGroup() as group:
             group.create_task(kill())
@@ -168,6 +168,6 @@ def test_answers_stay_with_their_askers_while_servers_die(start, cluster, worker
                     clients.create_task(one(number))
             finished = True
 
-    asyncio.run(everybody())
+    asyncio.run(all_clients())
     print(outcome)
     assert outcome["answered"] > 10 * outcome["lost"]

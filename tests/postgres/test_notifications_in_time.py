@@ -97,7 +97,7 @@ def test_a_client_that_listens_to_more_has_what_came_before_on_the_others(start)
         for n in range(50):
             other.query(f"LISTEN c_{n // 2}")
             notifier.query(f"NOTIFY c_time, '{n}'")
-            # Whether somebody else listens to that already or not.
+            # Whether or not another client listens to that already.
             listener.send(w.query(f"LISTEN c_{n}"))
             assert heard(listener.until_ready()[0]) == [str(n)]
 
@@ -147,7 +147,7 @@ def test_a_server_that_listens_and_falls_silent_holds_no_client_up_for_long(star
         finally:
             os.kill(backend, signal.SIGCONT)
         assert 0.4 < first < 3, "it waited for the notification, but not for ever"
-        assert rest < first * 10, "nobody waits twice for a server that is silent"
+        assert rest < first * 10, "no client waits twice for a server that is silent"
         assert heard([listener.take()]) == ["silent"]
         # It answers again: in time again.
         assert rounds(listener, notifier, False) == 0

@@ -41,7 +41,7 @@ def nobody_works(cluster):
 def test_who_leaves_while_the_first_runs_has_the_second_done_in_its_light_or_not_at_all(start, cluster, table, leave, form, mode):
     pooler = start(max_size=1, max_wait_time="10s", mode=mode)
     client = pooler.wire()
-    # Cancelled, it would set nothing, and the INSERT would be somebody else's.
+    # Cancelled, it would set nothing, and the INSERT would belong to another client.
     client.send(form(f"SELECT set_config('app.tenant', 'b', false) FROM ({SLOW}) AS slow"), form("INSERT INTO t_broken SELECT current_setting('app.tenant', true)"))
     time.sleep(0.15)
     leave(client)

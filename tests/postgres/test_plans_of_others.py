@@ -161,7 +161,7 @@ def test_in_one_transaction_a_statement_is_about_the_temporary_table_too(pooler,
 
 
 def test_who_can_use_no_server_of_others_gets_the_next_connection(start, made):
-    """Not one that somebody else has used in the meantime, time after time, for each of which a server is closed."""
+    """It is not given, again and again, a server that another client has used in the meantime and that must be closed."""
     pooler = start(max_size=3)
     requests, over = 30, threading.Event()
 
@@ -182,5 +182,5 @@ def test_who_can_use_no_server_of_others_gets_the_next_connection(start, made):
         over.set()
         for caller in callers:
             caller.join()
-    # One server is spoiled for each of its requests, and the one that it has used is for nobody else.
+    # One server is spoiled for each of its requests, and no other client may use the one that it has used.
     assert pooler.pools()[0]["closed"]["discarded"] <= 2 * requests + 20

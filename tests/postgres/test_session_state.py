@@ -189,7 +189,7 @@ def test_a_client_that_asks_for_last_values_meets_its_own_alone(start):
         one.query("DROP SEQUENCE IF EXISTS s_one, s_other; CREATE SEQUENCE s_one; CREATE SEQUENCE s_other START 100")
         for _ in range(3):
             other.query("SELECT nextval('s_other')")
-            # The first time because nobody knew, then because it has advanced none.
+            # The first time because Poolhouse did not know, then because the client has advanced none.
             with pytest.raises(w.ServerError, match="not yet defined"):
                 one.query("SELECT lastval()")
         assert pins(pooler) == []

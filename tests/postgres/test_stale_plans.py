@@ -38,7 +38,7 @@ def change(request):
 
 @pytest.fixture
 def share(start, cluster, change):
-    """Clients of a pooler with so many servers, each of which has prepared the text, and the change afterwards."""
+    """Clients of a pooler whose servers have all prepared the text, and the change afterwards."""
     def make(max_size=1, **settings):
         made = Sharing(start, cluster, max_size=max_size, wait="5s", **settings)
         with made.direct() as db:

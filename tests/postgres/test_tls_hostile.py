@@ -61,7 +61,7 @@ def test_garbage_instead_of_a_handshake_ends_the_connection(pooler, name):
 
 
 def test_a_start_up_behind_the_request_for_tls_is_not_taken_for_the_clients(pooler):
-    """CVE-2021-23214: somebody in between puts it there before the client's handshake begins."""
+    """CVE-2021-23214: a man in the middle sends it before the client's handshake begins."""
     with pooler.open() as client:
         client.send(w.request(w.SSL_REQUEST) + w.startup(user="app", database="bench"))
         assert b"unencrypted" in client.socket.recv(4096)

@@ -49,7 +49,7 @@ def test_a_server_without_tls_is_used_unless_it_is_demanded(start, cluster):
     pooler = start(databases={"bench": {"url": cluster.url() + "?sslmode=require"}})
     began = time.monotonic()
     assert "does not support TLS" in refusal(pooler)
-    assert time.monotonic() - began < 5, "asking again cannot help, so nobody waits"
+    assert time.monotonic() - began < 5, "a retry cannot help, so no client waits"
 
 
 def test_each_sslmode_connects_where_it_should(through, certificates):
@@ -163,7 +163,7 @@ def test_servers_with_tls_move_between_workers(through):
 
 
 def test_bytes_in_the_clear_behind_the_agreement_are_not_believed(start):
-    """Somebody in between answers for the server, and adds a login of his own (CVE-2021-23222)."""
+    """A man in the middle answers for the server and adds a login of its own (CVE-2021-23222)."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -136,7 +136,7 @@ def test_copy_data_after_a_failed_copy_is_discarded_and_takes_no_server(start, c
         client.expect(b"Z")
         assert other.query("SELECT 1") == [["1"]]
         client.send(*[w.copy_data(b"7\n")] * 50, w.COPY_DONE)
-        # The rest of the copy reaches no server: whoever comes next is answered at once and properly.
+        # The rest of the copy reaches no server: the next client is answered at once and correctly.
         assert other.query("SELECT 2") == [["2"]]
         assert client.query("SELECT count(*) FROM t_bad") == [["0"]]
         assert len(cluster.backends()) == 1

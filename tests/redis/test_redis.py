@@ -81,7 +81,7 @@ def test_a_transaction_keeps_its_server_until_it_ends(pool, server):
         with pytest.raises(redis.WatchError):
             pipeline.execute()
     assert one.get("k") == b"changed"
-    eventually("nobody has a server", lambda: poolhouse.metric("poolhouse_servers", state="in_use") == 0)
+    eventually("no client has a server", lambda: poolhouse.metric("poolhouse_servers", state="in_use") == 0)
 
 
 @pytest.mark.parametrize("left_open", [("MULTI",), ("WATCH", "k"), ("MULTI", "EXEC with too much")])

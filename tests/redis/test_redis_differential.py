@@ -89,7 +89,9 @@ def test_every_reply_is_what_redis_itself_replies(two):
 
 
 async def replies(wire, count):
-    """So many replies. Where a command ends what a client has, the names come in any order, and their counts in one."""
+    """The next `count` replies. A command that ends all subscriptions of a client lists the names in any order; their counts
+    are in order.
+    """
     got = [comparable(await wire.reply()) for _ in range(count)]
     if count > 1 and all(reply[0] in "*>" and b"unsubscribe" in reply[1][0][1] for reply in got):
         return sorted(str(reply[1][1]) for reply in got), [reply[1][2] for reply in got]

@@ -90,7 +90,7 @@ def test_a_redis_that_is_stopped_for_a_while_costs_only_that_while(serving, dura
 
 @SPEECH
 def test_a_redis_that_is_stopped_for_longer_than_query_time(serving, durable, speech):
-    """What was sent to it is executed when it goes on: later than the client was told that nobody knows."""
+    """What was sent to it is executed when it goes on: after the client was told that its outcome is unknown."""
     _, load = serving(speech, durable, query_time="300ms")
     with load() as running:
         durable.process.send_signal(signal.SIGSTOP)

@@ -116,7 +116,7 @@ def test_clients_are_closed_wherever_they_are(pool, server):
     assert close(closer, "ID", watching) == 1
     with pytest.raises(redis.WatchError, match="ConnectionError"):
         pipe.get("k")
-    eventually("nobody is blocked", lambda: server.connect().info("clients")["blocked_clients"] == 0)
+    eventually("no client is blocked", lambda: server.connect().info("clients")["blocked_clients"] == 0)
     assert close(closer, "TYPE", "pubsub") == 0 and close(closer, "MAXAGE", 3600) == 0
     # All but itself; then itself, too, with an answer.
     there = len(closer.client_list())
@@ -136,7 +136,7 @@ def test_a_client_sees_those_of_its_own_user(pool, with_users):
         assert [(int(line["id"]), line["user"]) for line in client.client_list()] == [(own, name)]
         assert close(client, "ID", other) == 0
     assert alice.ping() and bob.get("k") is None
-    # Who has not logged in sees nobody and is seen by nobody.
+    # A client that has not logged in sees no client and is seen by none.
     assert talk(poolhouse.port, b"CLIENT LIST\r\nQUIT\r\n").startswith(b"-NOAUTH")
 
 
@@ -204,9 +204,11 @@ def test_a_client_that_waits_for_a_server_to_block_on_is_let_go(pool, server, ve
 
 
 def test_a_client_that_is_closed_late_is_taken_for_no_other(pool, server):
-    """Whoever lets another go on waits for a server himself; by then that one may have gone on, and its server be at somebody else's command."""
+    """A client that unblocks another waits for a server itself. By then the other may have continued, and its server may
+    execute the command of a third client.
+    """
     poolhouse = pool(workers=1, max_size=4, max_wait_time="30s")
-    blocked, others, stranger = Raw(poolhouse), [Raw(poolhouse) for _ in range(3)], Raw(poolhouse)
+    blocked, others, third = Raw(poolhouse), [Raw(poolhouse) for _ in range(3)], Raw(poolhouse)
     number = int(blocked.say(command("CLIENT", "ID")).socket.recv(64).strip()[1:])
     blocked.say(command("BLPOP", "first", 0))
     eventually("it blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
@@ -214,17 +216,17 @@ def test_a_client_that_is_closed_late_is_taken_for_no_other(pool, server):
     for other in others:
         assert other.say(command("MULTI")).hear(5) == b"+OK\r\n"
     waiting = lambda: poolhouse.metric("poolhouse_waiters")
-    stranger.say(command("BLPOP", "second", 0))
-    eventually("a stranger waits in line", lambda: waiting() == 1)
+    third.say(command("BLPOP", "second", 0))
+    eventually("a third client waits", lambda: waiting() == 1)
     late = Raw(poolhouse).say(command("CLIENT", "UNBLOCK", number))
     eventually("so does who would let it go", lambda: waiting() == 2)
     server.connect().rpush("first", "something")
     assert blocked.hear(4) == b"*2\r\n"
-    eventually("the stranger blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
+    eventually("the third client blocks", lambda: server.connect().info("clients")["blocked_clients"] == 1)
     assert others[0].say(command("DISCARD")).hear(5) == b"+OK\r\n"
     assert late.hear(4) == b":0\r\n"
     server.connect().rpush("second", "something")
-    assert stranger.hear(4) == b"*2\r\n"
+    assert third.hear(4) == b"*2\r\n"
 
 
 def test_the_doctor_does_not_take_them_for_clients_of_redis(pool):

@@ -110,7 +110,9 @@ def test_a_redis_is_no_sentinel_and_that_is_told(pool, server):
 
 
 class Oracle:
-    """Says what it is told to whoever asks, as a sentinel would; in TLS if it has a certificate. `None`: it says nothing at all."""
+    """A fake sentinel that gives each client the answer it was told to give, in TLS if it has a certificate. `None`: it does
+    not answer.
+    """
 
     def __init__(self, *answers, certificate=None):
         self.answers, self.asked = list(answers), 0
@@ -199,9 +201,9 @@ def test_sentinel_and_master_in_tls(pool, workspace, certificates):
         with Oracle(secure.port, certificate=pair) as oracle:
             trusted = f"?sslrootcert={certificates.authority.certificate}"
             assert pool(behind(oracle, scheme="rediss", more=trusted)).connect().set("k", "v")
-            stranger = f"?sslrootcert={certificates.other_authority.certificate}"
+            other_authority = f"?sslrootcert={certificates.other_authority.certificate}"
             with pytest.raises(redis.exceptions.BusyLoadingError, match="TLS"):
-                pool(behind(oracle, scheme="rediss", more=stranger), unavailable_wait_time="1s").connect().ping()
+                pool(behind(oracle, scheme="rediss", more=other_authority), unavailable_wait_time="1s").connect().ping()
             assert oracle.asked == 1, "who is not trusted is asked nothing"
     finally:
         secure.stop()

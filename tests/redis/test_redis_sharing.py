@@ -82,7 +82,7 @@ def test_a_script_that_never_ends_is_killed_from_another_connection(pool, worksp
 
 
 def test_one_server_serves_those_who_share_and_those_who_cannot_in_turn(pool):
-    """Two workers, one server: it is handed around, and nobody waits for long."""
+    """Two workers, one server: it is handed around, and no client waits for long."""
     poolhouse = pool(workers=2, max_size=1, max_wait_time="5s")
     failures, done = [], []
 

@@ -18,7 +18,7 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 ENDLESS = command("EVAL", "while true do end", 0)
-# For everybody but who causes it.
+# The longest acceptable wait of all clients but the one that causes it.
 BOUND = 0.25
 
 
@@ -244,7 +244,7 @@ def test_behind_a_value_that_takes_long_to_come_newcomers_get_another_server(poo
         quick.say(command("GET", "big")).hear(1)
         reading = threading.Thread(target=quick.hear, args=(15_000_000,))
         reading.start()
-        # For longer than anybody has a server without giving it back.
+        # For longer than any client has a server without giving it back.
         time.sleep(1.5)
         assert poolhouse.connect().ping()
         reading.join()

@@ -454,7 +454,7 @@ def test_thousands_subscribe_to_one_channel_and_leave_again(pool, server):
             expect(client, *[message("everybody", turn) for turn in range(5)])
         for client in clients:
             client.close()
-        eventually("nobody is left", lambda: holding(poolhouse) == 0, seconds=10)
+        eventually("no client is left", lambda: holding(poolhouse) == 0, seconds=10)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -59,7 +59,7 @@ def test_streams_hear_what_they_subscribed_to_beside_requests(rest, server):
             assert await first() == "message,one,x"
 
     ask(poolhouse, talk)
-    eventually("nobody is subscribed", lambda: subscribers(server, "one", "two") == [0, 0] and server.connect().pubsub_numpat() == 0)
+    eventually("no client is subscribed", lambda: subscribers(server, "one", "two") == [0, 0] and server.connect().pubsub_numpat() == 0)
 
 
 def test_messages_come_again_when_redis_has_been_started_anew(rest, workspace):
@@ -250,7 +250,7 @@ def test_a_stream_that_is_given_up_takes_its_subscriptions_along_and_no_others(r
     for _ in range(10):
         raw.give_up(raw.get("/subscribe/early"))
     raw.hear(raw.get("/echo/done"), "done")
-    eventually("nobody hears it", lambda: subscribers(server, "early") == [0])
+    eventually("no client is subscribed", lambda: subscribers(server, "early") == [0])
     raw.get("/publish/both/c")
     raw.hear(stays, "message,both,c")
 

@@ -98,7 +98,7 @@ def test_a_client_that_does_not_read_has_no_more_of_its_requests_carried_out(res
         executed = server.connect().info("commandstats")["cmdstat_get"]["calls"]
         assert watch.most < 150, f"{watch.most} MB"
         assert executed < 30 * 12, f"{executed} requests were carried out; the kernel keeps a few answers for each client"
-        # Whoever reads after all gets all of it.
+        # A client that reads in the end gets all of it.
         late = crowd.sockets[0]
         late.setblocking(True)
         late.settimeout(10)

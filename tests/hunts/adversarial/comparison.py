@@ -208,7 +208,7 @@ async def watch(progress, report, stuck):
 
 
 async def compare(numbers, statements, seed, features, pinners, sides, report, stuck):
-    """Plays the clients of these numbers, with so many statements in all. Raises the first Difference."""
+    """Plays the clients of these numbers, until the number of statements is reached. Raises the first Difference."""
     progress = Progress()
     each = max(1, statements // len(numbers))
     watcher = asyncio.ensure_future(watch(progress, report, stuck))

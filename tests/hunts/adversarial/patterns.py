@@ -141,5 +141,5 @@ PINNING_HABITS = [django_iterator, asyncpg_reset, npgsql_reset]
 
 
 def in_between(chance, pinner, key):
-    """`pinner`: whether it may use what needs a server of its own. `key` is of an advisory lock that nobody else takes."""
+    """`pinner`: whether it may use what needs a server of its own. `key` is that of an advisory lock which no other client takes."""
     return chance.choice([*HABITS, *PINNING_HABITS, lambda: rails_migration_lock(key)] if pinner else HABITS)()

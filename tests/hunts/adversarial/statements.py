@@ -12,7 +12,7 @@ from .values import BAD, SETTINGS, STRINGS, unquoted
 from .world import ADMIN, APP, ROLES, TEMP_TABLES, quote
 
 # Feature -> what it is. `pinning` ones need a server of the client's own as long as the state lives, so that only a few
-# clients ("pinners") may use them, or every server would be somebody's own.
+# clients ("pinners") may use them, or every server would belong to one client.
 FEATURES = {
     "set": "SET and RESET in and out of transactions",
     "local": "SET LOCAL",
@@ -75,7 +75,7 @@ class Client:
     """What a client of a number does, one step after the other."""
 
     def __init__(self, chance, number, features, pinner, looks=False):
-        """`features` are the names of those it may use; a pinner may use those that need a server of its own, too."""
+        """`features` are the names of the features that it may use; a pinner may use those that need a server of its own, too."""
         self.chance, self.number, self.pinner = chance, number, pinner
         self.features = {name for name in features if pinner or name not in PINNING}
         if not pinner:
@@ -89,7 +89,7 @@ class Client:
         self.user = ADMIN if "authorization" in self.features and number % 4 == 3 else APP
         # Counts this client's connections, so that what one leaves behind does not stand in the way of the next.
         self.incarnation = -1
-        # The names that the reference has parsed; set by whoever looks at its state.
+        # The names that the reference has parsed; set by the code that reads its state.
         self.believed = []
         # It has given up statements in SQL, and asked nothing since for certain.
         self.gave_up = False
@@ -160,7 +160,7 @@ class Client:
         return f"ch_{self.number}_{self.chance.choice('ab')}"
 
     def key(self):
-        """Of an advisory lock: nobody else's, and no other incarnation's."""
+        """The key of an advisory lock that no other client, and no other incarnation of this one, uses."""
         return (self.number * 1000 + self.incarnation % 1000) * 4 + self.chance.randrange(3)
 
 

@@ -23,7 +23,7 @@ WATCHED = (
     "escape_string_warning", "session_replication_role", "app.tenant", "app.user", "app.depth",
 )
 
-# Settings that differ between sessions without anybody having set them.
+# Settings that differ between sessions although no client has set them.
 INCOMPARABLE = ("in_hot_standby",)
 
 
@@ -47,7 +47,7 @@ def make_roles():
 
 
 def make_objects(clients):
-    """SQL to be run in each of the two databases, for so many clients."""
+    """SQL to be run in each of the two databases, for this number of clients."""
     yield "GRANT ALL ON SCHEMA public TO PUBLIC"
     for schema in SCHEMAS:
         yield f"CREATE SCHEMA IF NOT EXISTS {quote(schema)}"
@@ -115,7 +115,7 @@ END $$""",
     f"""CREATE FUNCTION adv.settings() RETURNS text LANGUAGE sql AS $$
 SELECT pg_catalog.string_agg(name || ' = ' || setting, pg_catalog.chr(10) ORDER BY name COLLATE pg_catalog."C")
   FROM pg_catalog.pg_settings WHERE setting IS DISTINCT FROM boot_val AND NOT name = ANY ({array(INCOMPARABLE)}) $$""",
-    # State that changes out of sight of anybody who reads only the statements.
+    # State that changes in ways that the texts of statements do not show.
     """CREATE FUNCTION adv.hidden_set(name text, value text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN PERFORM pg_catalog.set_config(name, value, false); END $$""",
 )

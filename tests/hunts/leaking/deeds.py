@@ -12,7 +12,7 @@ from .spelling import Speller
 
 # Feature -> what it is.
 FEATURES = {
-    "settings": "SET, RESET and set_config, as anybody would write them",
+    "settings": "SET, RESET and set_config, in the usual notation",
     "spelling": "set_config and pg_advisory_lock under quoted, escaped and qualified names",
     "names": "names of parameters that are escaped or computed",
     "local": "set_config that is local at first sight only",
@@ -33,7 +33,7 @@ FEATURES = {
     "listen": "LISTEN",
     "role": "SET ROLE",
     "encoding": "client encodings, with letters of which a backslash is the second half",
-    "timeouts": "time-outs too small for anybody else",
+    "timeouts": "time-outs too small for other clients",
     "discard": "DISCARD, RESET ALL, DEALLOCATE ALL after all this",
     "plans": "tables that change under prepared statements",
     "hidden": "functions, triggers, views, rules, defaults, operators, casts, policies; in the database that has them",
@@ -599,7 +599,7 @@ def change_a_table(d):
     n = d.chance.randrange(3)
     return d.plainly(d.chance.choice([f"ALTER TABLE public.changing ADD IF NOT EXISTS b{n} text", f"ALTER TABLE public.changing DROP IF EXISTS b{n}",
                                       f"ALTER TABLE public.changing ALTER a TYPE {d.chance.choice(['int', 'bigint', 'text'])} USING 1",
-                                      # Whoever makes it anew, it is everybody's.
+                                      # Whichever client replaces it, all clients have it.
                                       "DROP TABLE IF EXISTS public.changing; CREATE TABLE public.changing (a int, mood int); "
                                       "GRANT ALL ON public.changing TO PUBLIC"]))
 

@@ -2,7 +2,7 @@
 is started.
 
 What a turn does follows from the seed and the turn's number alone, never from what happened before, so that any of a run's turns can be
-played again without the others; and one request is answered before the next is sent, whoever sends it.
+played again without the others; and one request is answered before the next is sent, also to another client.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from .sharing import NO_SERVER
 
 # Clients that do things to their sessions, and clients that never do, in each scene.
 DOERS, BYSTANDERS = 3, 2
-# So many turns is one kind of object used, where clients make such.
+# Turns for which one kind of object is used, if clients make such.
 ERA = 80
 # What ends a client's connection and is no fault of the pooler: pins that are full, and the client's own time-outs.
 EXCUSED = ("53400", "25P03", "57P05")
 # Requests that take longer hang.
 ANSWER_SECONDS = 15
-# Within this time somebody is served when nobody keeps a server any more.
+# Within this time a client is served once no client keeps a server.
 SERVED_SECONDS = 8
 # What clients ask for at their start.
 STARTUPS = ((("options", "-c standard_conforming_strings=off"),), (("client_encoding", "SJIS"),), (("client_encoding", "LATIN1"), ("application_name", "evil")),
@@ -34,7 +34,7 @@ STARTUPS = ((("options", "-c standard_conforming_strings=off"),), (("client_enco
 
 
 class Leak(Exception):
-    """Somebody has met what another has left, or lost what was its own, or was cut off."""
+    """A client has met what another has left, or lost what was its own, or was cut off."""
 
     def __init__(self, number, what):
         super().__init__(what)
@@ -65,7 +65,7 @@ class Turn:
         end = {"quit": ", then leaves", "vanish": ", then vanishes", "midway": ", and vanishes without waiting for the last"}.get(self.leaving, "")
         lines = [f"turn {self.number}, {self.scene[1]}@{self.scene[0]}: {self.kind} {self.client} {self.feature}{end}"]
         if self.startup:
-            lines[0] += f", connects with {dict(self.startup)} if it is not there yet"
+            lines[0] += f", connects with {dict(self.startup)} if it is not connected"
         return "\n".join(lines + [f"      {request.text}" for request in self.requests])
 
 
@@ -118,7 +118,7 @@ def answered(answers):
 
 
 class Stage:
-    """The clients of a run and what they are compared with: sessions of `cluster` that nobody had before."""
+    """The clients of a run and what they are compared with: new sessions of `cluster`."""
 
     def __init__(self, pooler, cluster, password, mode="transaction"):
         self.pooler, self.cluster, self.password = pooler, cluster, password
@@ -234,7 +234,7 @@ class Stage:
         return request.naming(world.OWN_NAMES, self.own_names or world.OWN_NAMES)
 
     def learn_names(self, scene):
-        """Anybody can read them who has prepared a statement; in session mode it has its own name."""
+        """A client that has prepared a statement can read them; in session mode it has its own name."""
         if self.own_names or self.all_keep_servers:
             return
         with self.connect(scene) as session:
@@ -381,7 +381,7 @@ class Stage:
         return None if any(kind == b"E" and w.error_fields(body)["C"] == "55000" for kind, body in answers) else [f"lastval() = {look.rows(answers)}"]
 
     def changing(self, turn, session, chance):
-        """A text that is prepared anew by somebody who never has prepared it is not refused because of a table that has changed."""
+        """A client that prepares a text for the first time is not refused because a table has changed."""
         session_name = chance.choice(["", "changing"])
         batch = Batch().parse("SELECT * FROM public.changing", session_name)
         if chance.random() < 0.5:

@@ -10,7 +10,7 @@ from support import postgres_wire as w
 
 from .world import CUSTOM, TABLES
 
-# Differs between sessions without anybody having set it.
+# Differs between sessions although no client has set it.
 INCOMPARABLE = ("in_hot_standby",)
 # What setseed(0.25), which is what the tests call it with, makes of the next calls of random(); filled in by `learn_seed`.
 SEED = 0.25
@@ -59,7 +59,7 @@ HIDDEN_SQL = (SQL + " UNION ALL SELECT 'dblink', c FROM pg_catalog.unnest(public
 
 
 def values(body):
-    """The values of a DataRow as text; the encoding may be anybody's."""
+    """The values of a DataRow as text; in whatever encoding the session has."""
     (count,), at, found = struct.unpack_from("!H", body), 2, []
     for _ in range(count):
         (length,) = struct.unpack_from("!i", body, at)

@@ -37,7 +37,7 @@ class Sharing:
                     raise
 
     def direct(self, user=world.APP, **parameters):
-        """A session that nobody had before."""
+        """A session that no client had before."""
         return w.Wire(self.cluster.port).login(user, self.password(user), self.database, **parameters)
 
     @staticmethod
@@ -59,7 +59,7 @@ class Sharing:
                     return [f"its first query fails: {error}"]
                 if not patient:
                     return []
-                assert time.monotonic() < deadline, f"nobody is served any more: {error}"
+                assert time.monotonic() < deadline, f"no client is served any more: {error}"
             except w.Closed as closed:
                 return [f"its first query ends the connection: {closed}"]
 
@@ -75,7 +75,7 @@ class Sharing:
         return wrong
 
     def nobody_meets(self, *acts, user=world.APP, **parameters):
-        """Whoever comes after a client that does this, while it stays and when it has left, sees nothing of it. An act is SQL, or a
+        """A client that comes after one that does this, while it stays and when it has left, sees nothing of it. An act is SQL, or a
         function of the session."""
         with self.session(user, **parameters) as one:
             for act in acts:

@@ -29,7 +29,7 @@ class Speller:
         return self.space().join(self.some(word, word.lower(), word.upper(), word.capitalize()) for word in text.split())
 
     def identifier(self, name):
-        """`name` is what it means; lower case words without quotes are keywords to nobody."""
+        """`name` is what it means; lower case words without quotes are no keywords."""
         simple = name.isascii() and name.replace("_", "a").isalnum() and name == name.lower() and not name[0].isdigit()
         quoted = '"' + name.replace('"', '""') + '"'
         ways = [quoted, quoted, self.unicode(name, '"')]
@@ -114,6 +114,6 @@ class Speller:
         return (self.gap() + ";" + self.gap()).join([*before, statement, *after])
 
     def padded(self, statement, size):
-        """With a comment or a string of so many bytes before it."""
+        """With a comment or a string of this many bytes before it."""
         filling = "x" * max(0, size - len(statement))
         return self.some(f"/*{filling}*/{statement}", f"select length('{filling}'); {statement}", f"--{filling}\n{statement}", f"{statement} /*{filling}*/")

@@ -1,5 +1,5 @@
 """The databases in which sessions leave things behind: `QUIET` has no function of its own, `HIDDEN` has functions, triggers, views,
-rules, defaults, operators, casts and policies that change the session of whoever uses them. Knows no pooler.
+rules, defaults, operators, casts and policies that change the session of a client that uses them. Knows no pooler.
 
 Every name that the leak hunter and the tests use is written down here.
 """
@@ -14,7 +14,7 @@ APP, ADMIN = "app", "leaks_admin"
 ADMIN_PASSWORD = "leaks"
 # Roles that APP may take on.
 ROLES = ("leaks_reader", "leaks writer")
-# Tables whose name somebody may take for something else: the check is whether they still mean the ones in public.
+# Tables whose name may be taken for something else: the check is whether they still mean the ones in public.
 TABLES = ("orders", "customers")
 # A parameter that only its own client sets, plainly: it has to stay that client's.
 PROMISED = "app.own"
@@ -52,7 +52,7 @@ def make_common():
             yield f"GRANT ALL ON {schema}.{table} TO PUBLIC"
         yield f"CREATE SEQUENCE {schema}.numbers"
         yield f"GRANT ALL ON {schema}.numbers TO PUBLIC"
-    # Anybody's to alter under the statements of others.
+    # Every client may alter them under the statements of others.
     yield "CREATE TABLE public.changing (a int, mood int)"
     yield f"ALTER TABLE public.changing OWNER TO {APP}"
 
@@ -107,7 +107,7 @@ BUILT_IN = {
 
 
 def make_hidden(port):
-    """SQL for the database whose objects change sessions out of sight of whoever reads only the statements. Each sets app.tenant to a
+    """SQL for the database whose objects change sessions in ways that the texts of statements do not show. Each sets app.tenant to a
     word of its own, so that what is found tells which one it was."""
     yield "CREATE EXTENSION dblink"
     yield f"CREATE SERVER itself FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '127.0.0.1', port '{port}', dbname '{HIDDEN}')"
