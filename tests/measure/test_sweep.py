@@ -111,16 +111,6 @@ def test_what_still_rises_is_not_bracketed_and_the_servers_limit_is_respected(cl
     assert all(point["errors"] == 0 for point in result["direct"]["points"])
 
 
-def test_at_a_rate_the_number_with_the_lowest_latency_is_told(cluster, script):
-    result = sweep(cluster.url(), "--clients", "2..12", "--script", script(PEAK), "--rate", "100", short=SHORTER)
-    at_rate = result["at_rate"]
-    assert at_rate["rate"] == 100 and at_rate["points"]
-    chosen = [point for point in at_rate["points"] if point["clients"] == at_rate["clients"]]
-    assert chosen and chosen[0]["kept_up"]
-    slowest = max(point["p95_ms"] for point in at_rate["points"])
-    assert chosen[0]["p95_ms"] < slowest
-
-
 def test_a_sweep_of_a_pooler_in_place_of_the_database_says_so(cluster, start, script):
     url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{start(max_size=4).port}/bench"
     result = sweep(url, "--clients", "1..4", "--script", script("SELECT 1;\n"), short=SHORTER)

@@ -134,7 +134,7 @@ def variants():
             result("max_size 60", 60), result("max_size 150", 150)]
 
 
-def sweep(through=False, rate=None, most=256, seed=3):
+def sweep(through=False, most=256, seed=3):
     """An invented sweep of a database that follows the Universal Scalability Law, with noise."""
     rng, gamma, alpha, beta = random.Random(seed), 1400.0, .03, .00045
     law = lambda clients: gamma * clients / (1 + alpha * (clients - 1) + beta * clients * (clients - 1))
@@ -161,15 +161,12 @@ def sweep(through=False, rate=None, most=256, seed=3):
     pooled = curve("through the pooler", "postgres://app@127.0.0.1:6432/sample", numbers + [512, 1000, 2500, 5000, 10000], lambda clients: law(min(clients, 32)) * .96)
     best = max(direct["points"], key=lambda point: point["throughput"])
     use = next(point for point in direct["points"] if point["throughput"] >= best["throughput"] * .95)
-    at_rate = rate and {"rate": rate, "clients": 12, "points": [
-        {"clients": clients, "visits": 2, "p50_ms": 2 + 30 / clients, "p95_ms": 5 + 60 / clients + clients * .04, "p99_ms": 9 + 90 / clients + clients * .1, "kept_up": clients > 2}
-        for clients in (2, 4, 8, 12, 16, 32, 64)]}
     return {
-        "format": 1, "kind": "sweep", "asked": {"clients_from": 1, "clients_to": most, "rounds": 3, "point_s": 3.0, "warmup_s": 1.0, "rate": rate},
+        "format": 1, "kind": "sweep", "asked": {"clients_from": 1, "clients_to": most, "rounds": 3, "point_s": 3.0, "warmup_s": 1.0},
         "about": {"started": 1_795_327_845, "seed": seed, "shape": "closed", "load": "select-only, simple protocol, scale 50", "pool": "-",
                   "target": direct["target"], "server": "SampleSQL 1.0", "version": "0.0.0 (a made-up sample)", "machine": "2 x a made-up processor, 8 GB",
                   "command": "poolhouse sweep postgres://app@127.0.0.1:5432/sample"},
-        "direct": direct, "through": pooled if through else None, "at_rate": at_rate or None, "interrupted": False, "warnings": [],
+        "direct": direct, "through": pooled if through else None, "interrupted": False, "warnings": [],
         "verdict": {"best_clients": best["clients"], "best_throughput": best["throughput"], "best_from": 32, "best_to": 64, "recommended_clients": use["clients"],
                     "recommended_throughput": use["throughput"], "loss": {"value": .03, "low": .01, "high": .05}, "bracketed": most > 64, "shape": "peak",
                     "limited_by": "database", "confidence": "high",

@@ -40,7 +40,6 @@ const EXAMPLES: &str = "\
 Examples:
   poolhouse sweep 'postgres://app:${APP_PASSWORD}@10.0.0.5/shop' --script checkout.sql
   poolhouse sweep postgres://app@10.0.0.5/shop --init --scale 100 --select-only --html connections.html
-  poolhouse sweep postgres://app@10.0.0.5/shop --script checkout.sql --rate 800
   poolhouse sweep postgres://app@10.0.0.5/shop --tpcb-like --scale 256 --through postgres://app@10.0.0.6:6432/shop
   poolhouse sweep 'mongodb://app:${APP_PASSWORD}@10.0.0.7/shop' --init --operation update --documents 100000
   poolhouse sweep redis://10.0.0.8:6379 --script visits.redis
@@ -92,10 +91,6 @@ pub struct SweepArgs {
     /// Largest number of clients of the second curve
     #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS, value_parser = value_parser!(u32).range(2..=10_000), requires = "through")]
     through_clients: u32,
-
-    /// Also find the number of connections with the lowest latency at this many operations per second
-    #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
-    rate: Option<f64>,
 
     /// An operation that takes longer has failed
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = settings::parse_duration_on)]
@@ -230,7 +225,6 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order<'static>> {
             warmup: args.warmup,
             seed: args.seed,
         },
-        rate: args.rate,
         timeout: args.timeout,
         command: Some(command_line()),
         scenario: None,
@@ -266,13 +260,6 @@ fn range(text: &str) -> Result<(u32, u32), String> {
     }
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|rate: &f64| *rate > 0.0 && rate.is_finite())
-        .ok_or_else(|| "write a number above 0".to_owned())
-}
-
 /// One line on a terminal that is written over; elsewhere nothing.
 fn show(stage: &Stage<'_>, terminal: bool) {
     if !terminal {
@@ -289,7 +276,6 @@ fn show(stage: &Stage<'_>, terminal: bool) {
         Stage::Check(clients, done, all) => {
             format!("checking what is best: {}/{all} at most, {clients} clients now", done + 1)
         }
-        Stage::Rate(clients, done, all) => format!("at the rate: {}/{all}, {clients} connections now", done + 1),
     };
     eprint!("\r\x1b[K{line}");
     let _ = std::io::stderr().flush();

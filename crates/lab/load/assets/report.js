@@ -119,14 +119,6 @@
     "sweep-throughput": index => sweepThroughput(SWEEPS[index]),
     "sweep-latency": index => sweepLatency(SWEEPS[index].direct),
     "sweep-through-latency": index => sweepLatency(SWEEPS[index].through),
-    "sweep-rate": index => {
-      const points = SWEEPS[index].at_rate;
-      return Object.assign({
-        lines: [line("p99", "--c2", { plain: true }), line("p95", "--c4", { plain: true }), line("median", "--c1", { plain: true })],
-        data: [column(points, "clients"), column(points, "p99"), column(points, "p95"), column(points, "p50")],
-        marks: SWEEPS[index].rate_marks,
-      }, againstClients, { y: { unit: "ms", log: "auto" } });
-    },
     "all-distribution": group => ofAll(group, run => columns(run.response), percentiles),
     "all-p99": group => ofAll(group, run => [run.series.t, run.series.p99], seconds(group, { unit: "ms", log: "auto" })),
     "all-rate": group => ofAll(group, run => [run.series.t, run.series.requests], seconds(group, { unit: "/s" })),

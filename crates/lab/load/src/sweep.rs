@@ -14,7 +14,6 @@
 //! check      the recommendation beside its rivals, measured once more
 //! conclusion from a curve to a verdict that was checked
 //! advice     what people are told: one number, or a range that is safe and what it would take to know more
-//! at_rate    latency at a given rate, against the number of connections
 //! result     the types of the JSON file
 //! real       a database as such a probe
 //! limits     what a PostgreSQL lets in, and what is cleaned up between two points
@@ -26,7 +25,6 @@
 use std::time::Duration;
 
 pub mod advice;
-pub mod at_rate;
 pub mod check;
 pub mod chooser;
 pub mod conclusion;
@@ -60,18 +58,6 @@ pub trait Probe {
     /// See [`ProbeError`].
     fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError>;
 
-    /// Lets operations arrive at `rate` per second and shares so many connections among them.
-    ///
-    /// # Errors
-    /// See [`ProbeError`].
-    fn measure_at_rate(
-        &mut self,
-        clients: u32,
-        rate: f64,
-        warmup: Duration,
-        duration: Duration,
-    ) -> Result<Point, ProbeError>;
-
     /// Seconds since the sweep began.
     fn now_s(&self) -> f64;
 }
@@ -85,13 +71,8 @@ pub struct Point {
     pub p50_ms: Option<f64>,
     pub p95_ms: Option<f64>,
     pub p99_ms: Option<f64>,
-    /// Operations that failed, or at a rate could not be begun.
+    /// Operations that failed.
     pub errors: u64,
-    /// Operations that arrived: those that ended well, failed, or could not be begun.
-    pub arrived: u64,
-    /// At a rate: how fast operations ended, as a share of how fast they arrived; below 1 a queue was left when the
-    /// last had arrived.
-    pub pace: f64,
     /// Operations in each whole second.
     pub per_second: Vec<f64>,
     /// Operations per second in consecutive slices of [`SLICE`].
@@ -288,10 +269,6 @@ mod tests {
             }
             self.0 -= 1;
             Ok(Point { throughput: f64::from(clients), ..Point::default() })
-        }
-
-        fn measure_at_rate(&mut self, _: u32, _: f64, _: Duration, _: Duration) -> Result<Point, ProbeError> {
-            unreachable!("no rate was asked for")
         }
 
         fn now_s(&self) -> f64 {

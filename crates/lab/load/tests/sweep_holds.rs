@@ -34,10 +34,6 @@ impl<F: Fn(u32, f64) -> f64> Probe for Planted<F> {
         Ok(Point { throughput, p50_ms: Some(f64::from(clients) * 1000.0 / throughput), slices, ..Point::default() })
     }
 
-    fn measure_at_rate(&mut self, _: u32, _: f64, _: Duration, _: Duration) -> Result<Point, ProbeError> {
-        unreachable!("no rate was asked for")
-    }
-
     fn now_s(&self) -> f64 {
         self.now_s
     }

@@ -403,7 +403,6 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
         target: plan.target,
         through,
         options: plan.options,
-        rate: plan.rate,
         timeout: plan.timeout,
         command: Some(command_line()),
         scenario: about,

@@ -6,7 +6,7 @@ use ::load::{
     report::{self, printable},
     sweep::{
         advice::{amount, lead},
-        result::{AtRate, Curve, SweepResult, Verdict},
+        result::{Curve, SweepResult, Verdict},
     },
 };
 
@@ -30,9 +30,6 @@ pub fn text(result: &SweepResult) -> String {
     if let Some(through) = &result.through {
         let _ = writeln!(text, "\n{}", printable(&format!("{}, {}", through.name, through.target)));
         curve(&mut text, through, None);
-    }
-    if let Some(at_rate) = &result.at_rate {
-        rate(&mut text, at_rate);
     }
     if let Some(verdict) = verdict {
         let _ = writeln!(text, "\n{}", printable(&lead(verdict)));
@@ -109,29 +106,6 @@ fn law(text: &mut String, curve: &Curve) {
     );
 }
 
-fn rate(text: &mut String, at_rate: &AtRate) {
-    let _ =
-        writeln!(text, "\nLatency at {} operations/s\nconnections      p50      p95      p99 ms", amount(at_rate.rate));
-    for point in &at_rate.points {
-        let mark = match () {
-            () if !point.kept_up => "  did not keep up",
-            () if Some(point.clients) == at_rate.clients => "  <- lowest latency",
-            () => "",
-        };
-        let _ = writeln!(
-            text,
-            "{:>11} {:>8} {:>8} {:>8}{mark}",
-            point.clients,
-            milliseconds(point.p50_ms),
-            milliseconds(point.p95_ms),
-            milliseconds(point.p99_ms)
-        );
-    }
-    if at_rate.points.is_empty() {
-        text.push_str("no number of connections reaches that rate\n");
-    }
-}
-
 fn milliseconds(time: Option<f64>) -> String {
     time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"))
 }
@@ -139,7 +113,7 @@ fn milliseconds(time: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::load::sweep::result::{CurvePoint, RatePoint, Safe};
+    use ::load::sweep::result::{CurvePoint, Safe};
 
     #[test]
     fn the_table_marks_what_to_use_and_leaves_out_what_is_not_known() {
@@ -154,11 +128,6 @@ mod tests {
                 because: vec!["Because.".to_owned()],
                 ..Verdict::default()
             }),
-            at_rate: Some(AtRate {
-                rate: 500.0,
-                clients: None,
-                points: vec![RatePoint { clients: 4, ..RatePoint::default() }],
-            }),
             warnings: vec!["Careful.".to_owned(), "It said \u{1b}[2Jboo".to_owned()],
             ..SweepResult::default()
         };
@@ -168,7 +137,7 @@ mod tests {
         assert!(line("<- the best").trim_start().starts_with("16 "));
         assert!(line("<- the best").contains("1,000") && line("<- the best").contains(" 950 "), "{text}");
         assert!(line("Use 8 connections").contains("not bracketed"));
-        assert!(line("did not keep up").contains('-'), "what is not known is no zero");
+        assert!(line("<- use this").contains(" - "), "what is not known is no zero");
         line("warning: Careful.");
         assert!(line("boo").contains("\u{fffd}[2J") && !text.contains('\u{1b}'), "what servers say moves no cursor");
     }

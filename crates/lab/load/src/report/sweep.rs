@@ -8,9 +8,7 @@ use super::{
     elements::{Chart, Row, Table, Tile},
     figures::{self, DASH, whereabouts},
 };
-use crate::sweep::result::{
-    AtRate, CheckPoint, Checked, Curve, CurvePoint, Estimate, Fit, RatePoint, SweepResult, Verdict,
-};
+use crate::sweep::result::{CheckPoint, Checked, Curve, CurvePoint, Estimate, Fit, SweepResult, Verdict};
 
 pub(super) const TITLE: &str = "How many connections";
 
@@ -60,8 +58,6 @@ pub(super) struct Lines {
     through: Option<Line>,
     fit: Vec<[f64; 2]>,
     marks: Vec<Mark>,
-    at_rate: Vec<LinePoint>,
-    rate_marks: Vec<Mark>,
 }
 
 #[derive(Serialize)]
@@ -70,7 +66,7 @@ struct Line {
     points: Vec<LinePoint>,
 }
 
-#[derive(Serialize, Default)]
+#[derive(Serialize)]
 struct LinePoint {
     clients: u32,
     throughput: f64,
@@ -137,10 +133,6 @@ fn tiles(result: &SweepResult) -> Vec<Tile> {
             tiles.push(tile("max_connections", count(all), "", note));
         }
     }
-    if let Some(AtRate { rate, clients, .. }) = &result.at_rate {
-        let value = clients.map_or(DASH.to_owned(), count);
-        tiles.push(tile("Lowest latency", value, "clients", format!("at {} operations/s", figures::rate(Some(*rate)))));
-    }
     let limit = match verdict.limited_by.as_deref() {
         Some(limit) => format!("limited by the {limit}"),
         None if verdict.shape == "rising" => "no limit was reached".to_owned(),
@@ -177,7 +169,7 @@ fn sweep_charts(run: usize, result: &SweepResult) -> Vec<Chart> {
         "sweep-latency",
         "Response time",
         &format!("Closed loop, {second}: each client asks again when it has its answer."),
-        result.through.is_none() && result.at_rate.is_none(),
+        result.through.is_none(),
     ));
     if result.through.is_some() {
         list.push(chart(
@@ -187,13 +179,6 @@ fn sweep_charts(run: usize, result: &SweepResult) -> Vec<Chart> {
             false,
         ));
     }
-    if let Some(at_rate) = &result.at_rate {
-        let note = format!(
-            "{} operations per second arrive, however many connections there are.",
-            figures::rate(Some(at_rate.rate))
-        );
-        list.push(chart("sweep-rate", "Response time at a given rate", &note, result.through.is_some()));
-    }
     list
 }
 
@@ -202,7 +187,6 @@ fn tables(result: &SweepResult) -> Vec<Table> {
     let mut tables = vec![curve("Measured directly", &result.direct, chosen)];
     tables.extend(result.verdict.as_ref().and_then(|verdict| verdict.check.as_ref()).map(check));
     tables.extend(result.through.as_ref().map(|through| curve("Measured through the pooler", through, None)));
-    tables.extend(result.at_rate.as_ref().map(at_rate));
     tables.push(fit(&result.direct));
     tables.push(steadiness(&result.direct));
     tables
@@ -258,23 +242,6 @@ fn check(check: &Checked) -> Table {
     let title = format!("Checked in turn at the end: {}", check.outcome);
     let rows = check.points.iter().map(row).collect();
     Table { rows, ..Table::plain(&title, &["clients", "per s", "visits"], Vec::new()) }
-}
-
-fn at_rate(all: &AtRate) -> Table {
-    let row = |point: &RatePoint| Row {
-        cells: vec![
-            figures::count(point.clients.into()),
-            figures::ms(point.p50_ms),
-            figures::ms(point.p95_ms),
-            figures::ms(point.p99_ms),
-            if point.kept_up { "yes" } else { "no" }.to_owned(),
-            figures::count(point.visits.into()),
-        ],
-        class: if Some(point.clients) == all.clients { "chosen" } else { "" },
-    };
-    let title = format!("At {} operations per second", figures::rate(Some(all.rate)));
-    let headings = ["clients", "p50 ms", "p95 ms", "p99 ms", "kept up", "visits"];
-    Table { rows: all.points.iter().map(row).collect(), ..Table::plain(&title, &headings, Vec::new()) }
 }
 
 fn fit(curve: &Curve) -> Table {
@@ -374,21 +341,6 @@ pub(super) fn lines(result: &SweepResult) -> Lines {
             });
         }
     }
-    let at_rate = result.at_rate.as_ref();
-    let least = at_rate.and_then(|all| all.clients);
-    let rate_mark = |clients: u32| Mark {
-        x: clients,
-        text: format!("lowest p95: {}", figures::count(clients.into())),
-        stroke: "--c4",
-        dash: false,
-    };
-    let rate_point = |point: &RatePoint| LinePoint {
-        clients: point.clients,
-        p50: point.p50_ms.map(short),
-        p95: point.p95_ms.map(short),
-        p99: point.p99_ms.map(short),
-        ..LinePoint::default()
-    };
     Lines {
         direct: line(&result.direct),
         through: result.through.as_ref().map(line),
@@ -400,8 +352,6 @@ pub(super) fn lines(result: &SweepResult) -> Lines {
             .map(|point| [short(point.clients), short(point.throughput)])
             .collect(),
         marks,
-        at_rate: at_rate.iter().flat_map(|all| &all.points).map(rate_point).collect(),
-        rate_marks: least.into_iter().map(rate_mark).collect(),
     }
 }
 

@@ -4,13 +4,9 @@ use std::time::Duration;
 
 use settings::Section;
 
-use crate::{
-    plan::{MAX_RATE, Target},
-    sweep::Options,
-};
+use crate::{plan::Target, sweep::Options};
 
-pub(super) const KEYS: &[&str] =
-    &["from", "to", "rounds", "point_time", "warmup", "rate", "timeout", "through_clients"];
+pub(super) const KEYS: &[&str] = &["from", "to", "rounds", "point_time", "warmup", "timeout", "through_clients"];
 
 /// Most clients of a sweep.
 const MAX_CLIENTS: u32 = 10_000;
@@ -29,8 +25,6 @@ pub struct SweepPlan {
     /// A second curve is measured up to so many clients, through a pooler that is started with the number that was
     /// found.
     pub through_clients: Option<u32>,
-    /// Arrivals per second whose latency is wanted too.
-    pub rate: Option<f64>,
     /// When an operation has failed.
     pub timeout: Duration,
 }
@@ -43,7 +37,6 @@ pub(super) struct SweepKeys {
     rounds: Option<u32>,
     point_time: Option<Duration>,
     warmup: Option<Duration>,
-    rate: Option<f64>,
     timeout: Option<Duration>,
     through_clients: Option<u32>,
 }
@@ -56,7 +49,6 @@ impl SweepKeys {
             rounds: section.number("rounds", 1..=100),
             point_time: section.duration_on("point_time"),
             warmup: section.duration_on("warmup"),
-            rate: section.decimal("rate", 0.001..=MAX_RATE),
             timeout: section.duration_on("timeout"),
             through_clients: section.number("through_clients", 2..=MAX_CLIENTS),
         }
@@ -69,7 +61,6 @@ impl SweepKeys {
             rounds: self.rounds.or(below.rounds),
             point_time: self.point_time.or(below.point_time),
             warmup: self.warmup.or(below.warmup),
-            rate: self.rate.or(below.rate),
             timeout: self.timeout.or(below.timeout),
             through_clients: self.through_clients.or(below.through_clients),
         }
@@ -94,6 +85,6 @@ impl SweepKeys {
             seed,
         };
         let timeout = self.timeout.unwrap_or(TIMEOUT);
-        Ok(SweepPlan { target, options, through_clients: self.through_clients, rate: self.rate, timeout })
+        Ok(SweepPlan { target, options, through_clients: self.through_clients, timeout })
     }
 }

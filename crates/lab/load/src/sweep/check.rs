@@ -343,10 +343,6 @@ mod tests {
             Ok(Point { throughput: knee(clients, 0), ..Point::default() })
         }
 
-        fn measure_at_rate(&mut self, _: u32, _: f64, _: Duration, _: Duration) -> Result<Point, ProbeError> {
-            unreachable!("no rate was asked for")
-        }
-
         fn now_s(&self) -> f64 {
             0.0
         }

@@ -29,8 +29,6 @@ const VACUUM: Duration = Duration::from_secs(60);
 const LEAVING: Duration = Duration::from_secs(10);
 /// Connections being made at a time.
 const CONNECTING: u32 = 32;
-/// Operations that may wait at a given rate.
-const WAITING: u32 = 10_000;
 
 /// Where the load comes from.
 pub fn generator() -> Generator {
@@ -143,10 +141,6 @@ impl<'a> Real<'a> {
     fn run(&mut self, clients: u32, shape: Shape, warmup: Duration) -> Result<Point, ProbeError> {
         self.tidy()?;
         self.visits += 1;
-        let planned = match &shape {
-            Shape::Open { stages, .. } => Some(stages.iter().map(|stage| stage.duration).sum()),
-            Shape::Closed { .. } | Shape::Burst { .. } => None,
-        };
         let seed = self.seed.wrapping_add(self.visits);
         let plan = Plan { warmup, timeout: self.timeout, seed, ..plan_of(&self.target, clients, shape) };
         plan.check().map_err(ProbeError::Failed)?;
@@ -180,23 +174,13 @@ impl<'a> Real<'a> {
         if let Some(why) = sent_away(&result.total, clients).filter(|_| !matches!(self.target, Target::Postgres(_))) {
             return Err(refusal(clients, true, &why));
         }
-        Ok(point(&result, warmup, planned, (&meter, slices)))
+        Ok(point(&result, warmup, &meter, slices))
     }
 }
 
 impl Probe for Real<'_> {
     fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError> {
         self.run(clients, closed(clients, duration), warmup)
-    }
-
-    fn measure_at_rate(
-        &mut self,
-        clients: u32,
-        rate: f64,
-        warmup: Duration,
-        duration: Duration,
-    ) -> Result<Point, ProbeError> {
-        self.run(clients, open(rate, duration), warmup)
     }
 
     fn now_s(&self) -> f64 {
@@ -207,12 +191,6 @@ impl Probe for Real<'_> {
 /// So many clients that ask again when they have their answer.
 pub(super) fn closed(clients: u32, duration: Duration) -> Shape {
     Shape::Closed { clients, think: Duration::ZERO, duration, operations: None }
-}
-
-/// Operations that arrive by chance.
-pub(super) fn open(rate: f64, duration: Duration) -> Shape {
-    let stages = vec![Stage { duration, from: rate, to: rate }];
-    Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: WAITING }
 }
 
 /// A measurement with so many connections; warm-up, time-out and seed are left open.
@@ -266,33 +244,16 @@ fn sent_away(total: &Measured, clients: u32) -> Option<String> {
     (lost > u64::from(clients)).then(|| why.unwrap_or_else(|| "it closes connections".to_owned()))
 }
 
-/// How fast operations ended, as a share of how fast they arrived. They arrived for `planned`; what came after the last
-/// of them, longer than an operation takes anyway, is the queue that was left.
-fn pace(total: &Measured, planned: Duration) -> f64 {
-    let planned = planned.as_secs_f64();
-    let service = total.service_ms.as_ref().map_or(0.0, |times| times.p99 / 1000.0);
-    planned / (total.duration_s - service).max(planned)
-}
-
-/// `planned`: how long operations arrived, if they came at a rate.
-fn point(
-    result: &BenchResult,
-    warmup: Duration,
-    planned: Option<Duration>,
-    (meter, slices): (&Meter, Slices),
-) -> Point {
+fn point(result: &BenchResult, warmup: Duration, meter: &Meter, slices: Slices) -> Point {
     let total = &result.total;
     let response = total.response_ms.as_ref().filter(|times| times.count > 0);
-    let errors = total.errors.values().sum::<u64>() + total.dropped;
     let per_second = result.series.iter().filter(|second| second.at_s >= warmup.as_secs_f64());
     Point {
         throughput: if total.duration_s > 0.0 { total.requests as f64 / total.duration_s } else { 0.0 },
         p50_ms: response.map(|times| times.p50),
         p95_ms: response.map(|times| times.p95),
         p99_ms: response.map(|times| times.p99),
-        errors,
-        arrived: total.requests + errors,
-        pace: planned.map_or(1.0, |planned| pace(total, planned)),
+        errors: total.errors.values().sum::<u64>() + total.dropped,
         per_second: per_second.map(|second| second.requests as f64).collect(),
         slices: slices.speeds,
         generator_cores: meter.cores(),
@@ -357,18 +318,6 @@ mod tests {
         assert!(others.are_alone(5) && complaint.starts_with("2 more"), "{complaint}");
         others.have_come(9);
         assert_eq!(others.complaint.as_ref(), Some(&complaint), "one complaint is enough");
-    }
-
-    #[test]
-    fn a_queue_that_is_left_is_a_pace_below_one_and_slow_operations_are_not() {
-        let total = |duration_s, service: f64| Measured {
-            duration_s,
-            service_ms: Some(crate::result::Percentiles { p99: service, ..Default::default() }),
-            ..Measured::default()
-        };
-        let planned = Duration::from_secs(3);
-        assert_eq!(pace(&total(3.2, 250.0), planned), 1.0);
-        assert!((pace(&total(3.35, 20.0), planned) - 0.9).abs() < 0.01);
     }
 
     #[test]

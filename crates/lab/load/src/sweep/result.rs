@@ -24,8 +24,6 @@ pub struct SweepResult {
     pub through: Option<Curve>,
     /// What follows from [`Self::direct`]; null if too little was measured.
     pub verdict: Option<Verdict>,
-    /// Latency at a given rate of arrivals, if one was asked for.
-    pub at_rate: Option<AtRate>,
     /// The settings to use; null without a verdict.
     pub settings: Option<Settings>,
     /// It was interrupted: what there is until then.
@@ -49,8 +47,6 @@ pub struct Asked {
     pub point_s: f64,
     /// Seconds before each of them that do not.
     pub warmup_s: f64,
-    /// Operations per second for [`SweepResult::at_rate`].
-    pub rate: Option<f64>,
 }
 
 /// Throughput and latency against the number of clients.
@@ -311,32 +307,6 @@ pub struct CheckPoint {
 
 fn yes() -> bool {
     true
-}
-
-/// Latency at a given rate of arrivals, against the number of connections.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct AtRate {
-    /// Arrivals per second.
-    pub rate: f64,
-    /// The smallest number of connections whose 95th percentile is within 5% of the lowest; null: none could serve that
-    /// rate.
-    pub clients: Option<u32>,
-    /// By number of connections.
-    pub points: Vec<RatePoint>,
-}
-
-/// Latency with so many connections.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct RatePoint {
-    pub clients: u32,
-    pub visits: u32,
-    /// Response time from the scheduled arrival: the median of the visits.
-    pub p50_ms: Option<f64>,
-    pub p95_ms: Option<f64>,
-    pub p99_ms: Option<f64>,
-    /// Operations ended at 99% of the rate at which they arrived or faster, and at most one, or one in a thousand,
-    /// failed or was dropped.
-    pub kept_up: bool,
 }
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 use std::{fmt, sync::atomic::AtomicBool, time::Duration};
 
 use super::{
-    Measured, Options, ProbeError, Progress, advice, at_rate,
+    Measured, Options, ProbeError, Progress, advice,
     conclusion::{conclude, unchecked},
     limits::{Limits, limits},
     measure,
@@ -34,8 +34,6 @@ pub struct Order<'p> {
     /// A second curve, through a pooler.
     pub through: Option<Through<'p>>,
     pub options: Options,
-    /// Arrivals per second whose latency is wanted too.
-    pub rate: Option<f64>,
     /// When an operation has failed.
     pub timeout: Duration,
     /// The command line, without passwords.
@@ -74,8 +72,6 @@ pub enum Stage<'a> {
     Curve(&'a str, Progress<'a>),
     /// The recommendation beside its rivals: clients, measurements done, measurements at most.
     Check(u32, usize, usize),
-    /// Latency at the rate: connections, measurements done, measurements in all.
-    Rate(u32, usize, usize),
 }
 
 /// Why there is no result. Holds no secret.
@@ -109,11 +105,6 @@ impl Order<'_> {
     pub fn check(&self) -> Result<(), SweepError> {
         let Options { from, duration, .. } = self.options;
         let wrong = |message: String| SweepError { blame: Blame::Configuration, message };
-        if let Some(rate) = self.rate {
-            let shape = real::open(rate, at_rate::at_least(duration, rate));
-            let plan = real::plan_of(&self.target, from, shape);
-            plan.check().map_err(|message| wrong(format!("at {rate} operations per second: {message}")))?;
-        }
         if let Some(Through { clients, .. }) = self.through {
             if clients < from {
                 return Err(wrong(format!(
@@ -168,7 +159,7 @@ pub fn run(
         format: FORMAT,
         kind: "sweep".to_owned(),
         about: about(&order, server.name),
-        asked: asked(&options, order.rate),
+        asked: asked(&options),
         warnings,
         ..SweepResult::default()
     };
@@ -176,11 +167,6 @@ pub fn run(
     judge(&mut probe, &options, &mut result, progress);
     let reserve = limits.map_or(Reserve::Other, |limits| Reserve::Postgres(Some(limits.reserved)));
     result.settings = result.verdict.as_ref().map(|verdict| settings(verdict, reserve));
-    if let Some((rate, best)) = order.rate.zip(result.verdict.as_ref().map(|v| v.best_clients))
-        && goes_on(&result)
-    {
-        at_the_rate(&mut probe, &options, (rate, best), &mut result, progress);
-    }
     result.warnings.extend(probe.complaints());
     let best = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
     if let Some((through, best)) = order.through.zip(best).filter(|_| goes_on(&result)) {
@@ -250,24 +236,6 @@ fn curve(
 ) -> Result<Measured, SweepError> {
     measure(probe, options, (name, &real::shown(target)), &mut |now| progress(&Stage::Curve(name, *now)))
         .map_err(broken)
-}
-
-fn at_the_rate(
-    probe: &mut Real<'_>,
-    options: &Options,
-    (rate, best): (f64, u32),
-    result: &mut SweepResult,
-    progress: &mut dyn FnMut(&Stage<'_>),
-) {
-    let candidates = at_rate::candidates(&result.direct, rate, best);
-    let measured = at_rate::measure(probe, options, rate, &candidates, &mut |clients, done, all| {
-        progress(&Stage::Rate(clients, done, all));
-    });
-    match measured {
-        Ok(measured) => result.at_rate = Some(measured),
-        Err(ProbeError::Interrupted) => result.interrupted = true,
-        Err(error) => result.failed = Some(format!("at the rate: {error}")),
-    }
 }
 
 fn broken(error: ProbeError) -> SweepError {
@@ -367,14 +335,13 @@ fn errors(curve: &Curve, point_s: f64) -> Option<String> {
         .then(|| format!("{failed} operations failed {}: they are not counted as throughput.", curve.name))
 }
 
-fn asked(options: &Options, rate: Option<f64>) -> Asked {
+fn asked(options: &Options) -> Asked {
     Asked {
         clients_from: options.from,
         clients_to: options.to,
         rounds: options.rounds,
         point_s: options.duration.as_secs_f64(),
         warmup_s: options.warmup.as_secs_f64(),
-        rate,
     }
 }
 
@@ -466,7 +433,7 @@ mod tests {
         assert!(!goes_on(&result) && result.warnings == ["No room."] && result.failed.as_deref() == Some("gone"));
     }
 
-    fn order(from: u32, through: u32, rate: Option<f64>) -> Order<'static> {
+    fn order(from: u32, through: u32) -> Order<'static> {
         let target = Target::Postgres(PostgresTarget {
             url: settings::Secret::new("postgres://app@127.0.0.1/shop"),
             scripts: vec![(Script::SelectOnly, 1)],
@@ -479,7 +446,6 @@ mod tests {
             through: Some(Through { pooler: Pooler::At(target.clone()), clients: through }),
             target,
             options: Options { from, ..options(97) },
-            rate,
             timeout: Duration::from_secs(1),
             command: None,
             scenario: None,
@@ -488,21 +454,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_refused_before_any_load() {
-        assert_eq!(order(4, 4, Some(5.0)).check(), Ok(()));
-        for (order, said) in [
-            (order(4, 2, None), "begins at 4"),
-            (order(1, 50, Some(0.01)), "not one operation would arrive"),
-            (order(1, 50, Some(1e12)), "a rate of 1000000000000/s"),
-        ] {
-            let error = order.check().unwrap_err();
-            assert!(error.message.contains(said) && error.blame == Blame::Configuration, "{error}");
-        }
+        assert_eq!(order(4, 4).check(), Ok(()));
+        let error = order(4, 2).check().unwrap_err();
+        assert!(error.message.contains("begins at 4") && error.blame == Blame::Configuration, "{error}");
     }
 
     #[test]
     fn too_few_descriptors_are_an_error_before_any_load() {
         let most = 9_000_000;
-        let plan = real::plan_of(&order(1, 50, None).target, most, real::closed(50, Duration::from_secs(1)));
+        let plan = real::plan_of(&order(1, 50).target, most, real::closed(50, Duration::from_secs(1)));
         match driver::raise_descriptor_limit() {
             Some(limit) if limit < u64::from(most) => {
                 let error = make_room(&plan).unwrap_err();

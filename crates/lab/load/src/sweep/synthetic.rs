@@ -137,29 +137,6 @@ impl Probe for Virtual<'_> {
         })
     }
 
-    /// As a queue with one server of the closed loop's throughput would do (M/M/1: the mean time in it is 1 / (capacity
-    /// - rate)).
-    fn measure_at_rate(
-        &mut self,
-        clients: u32,
-        rate: f64,
-        warmup: Duration,
-        duration: Duration,
-    ) -> Result<Point, ProbeError> {
-        let closed = self.measure(clients, warmup, duration)?;
-        let room = closed.throughput - rate;
-        let mean_ms = if room > 0.0 { 1000.0 / room } else { duration.as_secs_f64() * 1000.0 };
-        Ok(Point {
-            throughput: closed.throughput.min(rate),
-            arrived: (rate * duration.as_secs_f64()) as u64,
-            pace: (closed.throughput / rate).min(1.0),
-            p50_ms: Some(mean_ms * 0.69),
-            p95_ms: Some(mean_ms * 3.0),
-            p99_ms: Some(mean_ms * 4.6),
-            ..closed
-        })
-    }
-
     fn now_s(&self) -> f64 {
         self.now_s
     }
