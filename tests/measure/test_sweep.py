@@ -60,15 +60,9 @@ def test_a_planted_peak_is_found_and_the_recommendation_keeps_its_promise(cluste
     assert len(verdict["because"]) == 3 and len(result["settings"]["because"]) == 3
     effort = result["direct"]["effort"]
     assert effort["visits"] == len(result["direct"]["visits"]) <= effort["exhaustive_visits"] / 4
-    # In a minute that is noisy enough the check moves it or leaves a range: then that is said, and the number is not called the one to use.
+    # In a minute that is noisy enough the sweep leaves a range: then that is said, and the number is not called the one to use.
     said = f"Use {verdict['recommended_clients']} connections." in done.stdout
     assert said == (verdict["advice"] == "use") == ("<- use this" in done.stdout), done.stdout
-    check = verdict["check"]
-    assert check["outcome"] in ("confirmed", "moved", "refuted") and check["candidate"] in [point["clients"] for point in check["points"]]
-    assert len(check["points"]) >= 3 and len(check["visits"]) >= 2 * len(check["points"])
-    assert all(visit["slices"] for visit in check["visits"])
-    rounds = [sorted(visit["clients"] for visit in check["visits"] if visit["round"] == number) for number in (1, 2)]
-    assert rounds[0] == rounds[1], "in turn"
     assert "<svg" in page.read_text() or "<script" in page.read_text()
     assert "http://" not in page.read_text().replace("http://www.w3.org", ""), "a page needs nothing from the network"
 
@@ -104,7 +98,7 @@ def test_what_still_rises_is_not_bracketed_and_the_servers_limit_is_respected(cl
     result = sweep(cluster.url(), "--clients", "8..256", "--script", script(SLEEP), short=SHORTER)
     verdict = result["verdict"]
     assert not verdict["bracketed"] and verdict["shape"] == "rising" and verdict["confidence"] == "low", verdict
-    assert verdict["check"] is None and verdict["advice"] == "range" and "--clients" in verdict["to_know"][0], verdict
+    assert verdict["advice"] == "range" and "--clients" in verdict["to_know"][0], verdict
     most = max(point["clients"] for point in result["direct"]["points"])
     assert MAX_CONNECTIONS - 12 <= most < MAX_CONNECTIONS - 2, most
     assert any("max_connections is 100" in warning for warning in result["warnings"]), result["warnings"]

@@ -13,9 +13,9 @@ use ::load::{
     plan::Target,
     report,
     sweep::{
-        Options,
+        Options, Progress,
         result::SweepResult,
-        run::{self, Order, Pooler, Stage, Through},
+        run::{self, Order, Pooler, Through},
     },
     target::{self, Blame},
 };
@@ -45,8 +45,8 @@ Examples:
   poolhouse sweep redis://10.0.0.8:6379 --script visits.redis
 
 The sweep measures throughput at 1, 2, 4, ... clients until well past the best, and then around the best, in several rounds and in
-random order. At the end it measures what it would recommend once more, in turn with its rivals. With the defaults it takes about
-five minutes. The load is real: use a copy of the database, or an hour when it disturbs nobody.
+random order. With the defaults it takes about five minutes. The load is real: use a copy of the database, or an hour when it
+disturbs no users.
 
 Exit status: 0 done, 1 it failed, 2 bad usage.";
 
@@ -174,7 +174,7 @@ pub(crate) fn carry_out(
     }
     let terminal = std::io::stderr().is_terminal();
     let beside = whom.map(|whom| Beside::begin(whom, 1.0));
-    let swept = run::run(order, stop, &mut |stage| show(stage, terminal));
+    let swept = run::run(order, stop, &mut |name, now| show(name, now, terminal));
     let doctor = beside.map(Beside::end).unwrap_or_default();
     let mut result = match swept {
         Ok(result) => result,
@@ -261,22 +261,15 @@ fn range(text: &str) -> Result<(u32, u32), String> {
 }
 
 /// One line on a terminal that is written over; elsewhere nothing.
-fn show(stage: &Stage<'_>, terminal: bool) {
+fn show(name: &str, now: &Progress<'_>, terminal: bool) {
     if !terminal {
         return;
     }
-    let line = match stage {
-        Stage::Curve(name, now) => {
-            let last = now.last.map_or(String::new(), |visit| {
-                format!("; {} clients did {}/s", visit.clients, ::load::sweep::advice::amount(visit.throughput))
-            });
-            let all = now.done + now.left as usize;
-            format!("{name}: {}/{all} at most, {} clients now{last}", now.done + 1, now.clients)
-        }
-        Stage::Check(clients, done, all) => {
-            format!("checking what is best: {}/{all} at most, {clients} clients now", done + 1)
-        }
-    };
+    let last = now.last.map_or(String::new(), |visit| {
+        format!("; {} clients did {}/s", visit.clients, ::load::sweep::advice::amount(visit.throughput))
+    });
+    let all = now.done + now.left as usize;
+    let line = format!("{name}: {}/{all} at most, {} clients now{last}", now.done + 1, now.clients);
     eprint!("\r\x1b[K{line}");
     let _ = std::io::stderr().flush();
 }

@@ -11,8 +11,6 @@
 //! ending     whether the end of the curve has been seen
 //! speeds     points that have two speeds
 //! verdict    what follows: the best, the recommendation, how sure, the settings
-//! check      the recommendation beside its rivals, measured once more
-//! conclusion from a curve to a verdict that was checked
 //! advice     what people are told: one number, or a range that is safe and what it would take to know more
 //! result     the types of the JSON file
 //! real       a database as such a probe
@@ -25,9 +23,7 @@
 use std::time::Duration;
 
 pub mod advice;
-pub mod check;
 pub mod chooser;
-pub mod conclusion;
 mod curve;
 mod ending;
 pub mod fit;
@@ -185,7 +181,7 @@ pub fn measure(
     Ok(Measured { curve, interrupted, refused, failed })
 }
 
-pub(crate) fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
+fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
     Visit {
         at_s,
         round: next.round,

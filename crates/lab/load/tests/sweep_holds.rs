@@ -1,16 +1,13 @@
-//! Whether what a sweep recommends holds tomorrow: whole sweeps of planted databases in virtual time, with the check at
-//! their end.
+//! Whether what a sweep recommends holds tomorrow: whole sweeps of planted databases in virtual time.
 
 use std::time::Duration;
 
 use arrivals::Random;
 use load::sweep::{
-    Options, Point, Probe, ProbeError,
-    conclusion::{conclude, unchecked},
-    measure,
+    Options, Point, Probe, ProbeError, measure,
     result::Verdict,
     synthetic::systems,
-    verdict::Generator,
+    verdict::{Generator, verdict},
 };
 
 const GENERATOR: Generator = Generator { threads: 1, processors: 2 };
@@ -44,12 +41,9 @@ fn options(to: u32, seed: u64) -> Options {
     Options { from: 1, to, rounds: 7, duration: 3 * second, warmup: second, seed }
 }
 
-/// A whole sweep, its check included.
 fn sweep(probe: &mut dyn Probe, options: &Options) -> Verdict {
     let measured = measure(probe, options, ("planted", "nowhere"), &mut |_| ()).expect("a curve");
-    let (verdict, error) = conclude(probe, options, &measured.curve, GENERATOR, &mut |_, _, _| ());
-    assert_eq!(error, None);
-    verdict.expect("something was done")
+    verdict(&measured.curve, GENERATOR, options.seed).expect("something was done")
 }
 
 fn planted(course: impl Fn(u32, f64) -> f64, noise: f64, seed: u64) -> Verdict {
@@ -68,14 +62,11 @@ fn more(clients: u32) -> f64 {
 }
 
 #[test]
-fn a_knee_is_recommended_and_its_check_confirms_it() {
+fn a_knee_is_recommended_with_high_confidence() {
     for seed in 0..20 {
         let verdict = planted(|n, _| 100.0 * f64::from(n.min(8)) * if n > 16 { 0.7 } else { 1.0 }, 0.02, seed);
-        let check = verdict.check.as_ref().expect("checked");
-        assert_eq!((verdict.advice.as_str(), check.outcome.as_str()), ("use", "confirmed"), "{verdict:?}");
-        assert_eq!((verdict.recommended_clients, check.winner), (8, Some(8)), "{verdict:?}");
+        assert_eq!((verdict.advice.as_str(), verdict.recommended_clients), ("use", 8), "{verdict:?}");
         assert!(verdict.confidence == "high" && verdict.safe.is_none() && verdict.to_know.is_empty(), "{verdict:?}");
-        assert!(verdict.because[2].contains("8 stood"), "{:?}", verdict.because);
     }
 }
 
@@ -127,41 +118,10 @@ fn noise_alone_up_to_8_percent_gives_no_two_speeds_and_takes_no_recommendation_a
 }
 
 #[test]
-fn a_knee_that_the_check_refutes_is_not_recommended() {
-    for seed in 0..20 {
-        let options = options(64, seed);
-        // While the curve was measured four clients did best; now they do a third of that, and so many more than they
-        // do more.
-        let then = |n: u32, _: f64| if n == 4 { 1000.0 } else { 80.0 * f64::from(n.min(8)) };
-        let most = if seed % 2 == 0 { 8 } else { 16 };
-        let now = move |n: u32, _: f64| 80.0 * f64::from(n.min(most));
-        let mut probe = Planted { course: then, noise: 0.02, random: Random::new(seed), now_s: 0.0 };
-        let measured = measure(&mut probe, &options, ("planted", "nowhere"), &mut |_| ()).expect("a curve");
-        let mut probe = Planted { course: now, noise: 0.02, random: Random::new(seed + 1), now_s: probe.now_s };
-        let (verdict, _) = conclude(&mut probe, &options, &measured.curve, GENERATOR, &mut |_, _, _| ());
-        let verdict = verdict.expect("something was done");
-        let check = verdict.check.as_ref().expect("checked");
-        let found = (check.candidate, check.outcome.as_str(), check.winner);
-        let expected = if most == 8 { (4, "moved", Some(8)) } else { (4, "refuted", None) };
-        assert_eq!(found, expected, "{verdict:?}");
-        assert!(verdict.confidence == "low" && verdict.recommended_clients != 4, "{verdict:?}");
-        assert_eq!(verdict.is_range(), most == 16, "{verdict:?}");
-    }
-}
-
-#[test]
-fn a_curve_that_still_rises_is_not_checked_and_no_extreme_is_recommended() {
+fn of_a_curve_that_still_rises_no_extreme_is_recommended() {
     let verdict = planted(|n, _| 50.0 * f64::from(n), 0.02, 1);
-    assert!(verdict.check.is_none() && verdict.advice == "range", "{verdict:?}");
+    assert!(verdict.advice == "range", "{verdict:?}");
     assert!(verdict.to_know[0].contains("--clients 64..256"), "{:?}", verdict.to_know);
-}
-
-#[test]
-fn an_interrupted_sweep_says_that_nothing_was_checked() {
-    let mut probe = Planted { course: |n: u32, _| more(n), noise: 0.02, random: Random::new(1), now_s: 0.0 };
-    let measured = measure(&mut probe, &options(64, 1), ("planted", "nowhere"), &mut |_| ()).unwrap();
-    let verdict = unchecked(&measured.curve, GENERATOR, 1).unwrap();
-    assert_eq!((verdict.check.unwrap().outcome.as_str(), verdict.confidence.as_str()), ("unfinished", "medium"));
 }
 
 #[test]

@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::{
     charts::short,
-    elements::{Chart, Row, Table, Tile},
+    elements::{Chart, Table, Tile},
     figures::{self, DASH, whereabouts},
 };
-use crate::sweep::result::{CheckPoint, Checked, Curve, CurvePoint, Estimate, Fit, SweepResult, Verdict};
+use crate::sweep::result::{Curve, CurvePoint, Estimate, Fit, SweepResult, Verdict};
 
 pub(super) const TITLE: &str = "How many connections";
 
@@ -185,7 +185,6 @@ fn sweep_charts(run: usize, result: &SweepResult) -> Vec<Chart> {
 fn tables(result: &SweepResult) -> Vec<Table> {
     let chosen = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
     let mut tables = vec![curve("Measured directly", &result.direct, chosen)];
-    tables.extend(result.verdict.as_ref().and_then(|verdict| verdict.check.as_ref()).map(check));
     tables.extend(result.through.as_ref().map(|through| curve("Measured through the pooler", through, None)));
     tables.push(fit(&result.direct));
     tables.push(steadiness(&result.direct));
@@ -228,20 +227,6 @@ fn curve(title: &str, curve: &Curve, chosen: Option<u32>) -> Table {
         row.class = "chosen";
     }
     table
-}
-
-fn check(check: &Checked) -> Table {
-    let row = |point: &CheckPoint| Row {
-        cells: vec![
-            figures::count(point.clients.into()),
-            figures::rate(Some(point.throughput)),
-            figures::count(point.visits.into()),
-        ],
-        class: if Some(point.clients) == check.winner { "chosen" } else { "" },
-    };
-    let title = format!("Checked in turn at the end: {}", check.outcome);
-    let rows = check.points.iter().map(row).collect();
-    Table { rows, ..Table::plain(&title, &["clients", "per s", "visits"], Vec::new()) }
 }
 
 fn fit(curve: &Curve) -> Table {

@@ -4,7 +4,7 @@
 use super::{
     chooser::WITHIN,
     curve::{Known, Place},
-    result::{Checked, Safe, TwoSpeeds, Verdict},
+    result::{Safe, TwoSpeeds, Verdict},
 };
 
 /// A number is safe if it does this much less than the best of them, or better.
@@ -23,18 +23,11 @@ pub(super) enum Doubt {
     Noise,
     /// The recommended or the best number has two speeds, or may have.
     TwoSpeeds,
-    /// Nothing stood the check.
-    Refuted,
 }
 
-/// What a number does at least, whichever of its speeds it has tomorrow; `None`: its slower speed is not known. What
-/// did not stand a check is taken as it did there.
+/// What a number does at least, whichever of its speeds it has tomorrow; `None`: its slower speed is not known.
 fn at_worst(place: &Place, known: &Known, verdict: &Verdict) -> Option<f64> {
     let measured = place.believed * (1.0 - known.error(place.visits));
-    let contradicts = |check: &&Checked| check.outcome == "moved" || check.outcome == "refuted";
-    let checked = verdict.check.as_ref().filter(contradicts);
-    let again = checked.and_then(|check| check.points.iter().find(|p| p.clients == place.clients));
-    let measured = again.map_or(measured, |again| again.throughput.min(measured));
     match verdict.two_speeds.iter().find(|t| t.clients == place.clients) {
         Some(speeds) => speeds.slow.map(|slow| slow.min(measured)),
         None => Some(measured),
@@ -65,7 +58,7 @@ pub(super) fn is_range(known: &Known, recommended: u32, two_speeds: &[TwoSpeeds]
     let ends = [known.points.first(), known.points.last()];
     let is_extreme = ends.into_iter().flatten().any(|p| p.clients == recommended);
     let is_unsteady = two_speeds.iter().any(|t| t.clients == recommended);
-    !doubts.is_empty() && (is_extreme || is_unsteady || doubts.contains(&Doubt::Refuted))
+    !doubts.is_empty() && (is_extreme || is_unsteady)
 }
 
 /// What to do, in one line.
@@ -107,9 +100,6 @@ pub(super) fn to_know(verdict: &Verdict, doubts: &[Doubt], most: u32) -> Vec<Str
              processors do not sleep (a virtual machine wakes a sleeping processor slowly), with the load from another machine.",
             unsteady(verdict)
         ),
-        Doubt::Refuted => {
-            "Sweep again when nothing else uses the machine: what was best changed during this sweep.".to_owned()
-        }
     };
     doubts.iter().map(sentence).collect()
 }

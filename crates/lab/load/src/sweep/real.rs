@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use arrivals::{Shape, Spacing, Stage};
+use arrivals::Shape;
 use pool::{PoolConfig, Time};
 
 use super::{

@@ -237,9 +237,6 @@ pub struct Verdict {
     /// Numbers of clients that have two speeds, or are suspected to.
     #[serde(default)]
     pub two_speeds: Vec<TwoSpeeds>,
-    /// How the recommendation did when it was measured again, beside its rivals; null: it was not.
-    #[serde(default)]
-    pub check: Option<Checked>,
 }
 
 impl Verdict {
@@ -278,31 +275,6 @@ pub struct TwoSpeeds {
     pub p50_ms: Option<f64>,
     /// ... and the one to be expected.
     pub expected_p50_ms: Option<f64>,
-}
-
-/// The recommendation beside its rivals, measured in turn after the curve.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Checked {
-    /// `confirmed`: the recommendation was within 5% of the best of them, or noise explains the rest. `moved`: it was
-    /// not; another was, and stood a check of its own. `refuted`: none stood. `unfinished`: the check was interrupted.
-    pub outcome: String,
-    /// What the curve recommended.
-    pub candidate: u32,
-    /// What stood the check; null: nothing did.
-    pub winner: Option<u32>,
-    /// By number of clients: how they did.
-    pub points: Vec<CheckPoint>,
-    /// Every measurement, in order; their rounds count on from 1.
-    pub visits: Vec<Visit>,
-}
-
-/// A number of clients in the check.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct CheckPoint {
-    pub clients: u32,
-    pub visits: u32,
-    /// Operations per second: their median.
-    pub throughput: f64,
 }
 
 fn yes() -> bool {
@@ -346,31 +318,27 @@ mod tests {
 
     #[test]
     fn every_field_of_a_verdict_and_of_a_measurement_is_explained_and_no_other() {
-        let verdict = Verdict {
-            safe: Some(Safe::default()),
-            two_speeds: vec![TwoSpeeds::default()],
-            check: Some(Checked { visits: vec![Visit::default()], ..Checked::default() }),
-            ..Verdict::default()
-        };
+        let verdict =
+            Verdict { safe: Some(Safe::default()), two_speeds: vec![TwoSpeeds::default()], ..Verdict::default() };
         let verdict = serde_json::to_value(verdict).unwrap();
+        let visit = serde_json::to_value(Visit::default()).unwrap();
         for (value, name) in [
             (&verdict, "verdict"),
             (&verdict["safe"], "safe"),
             (&verdict["two_speeds"][0], "two_speeds"),
-            (&verdict["check"], "check"),
-            (&verdict["check"]["visits"][0], "visit"),
+            (&visit, "visit"),
         ] {
             assert_eq!(fields(value), documented(name), "{name}");
         }
     }
 
     #[test]
-    fn a_file_from_before_there_were_checks_is_still_read() {
+    fn a_file_without_advice_is_still_read() {
         let mut verdict = serde_json::to_value(Verdict { recommended_clients: 8, ..Verdict::default() }).unwrap();
-        for field in ["advice", "safe", "to_know", "two_speeds", "check"] {
+        for field in ["advice", "safe", "to_know", "two_speeds"] {
             verdict.as_object_mut().unwrap().remove(field);
         }
         let verdict: Verdict = serde_json::from_value(verdict).unwrap();
-        assert!(verdict.recommended_clients == 8 && !verdict.is_range() && verdict.check.is_none());
+        assert!(verdict.recommended_clients == 8 && !verdict.is_range());
     }
 }

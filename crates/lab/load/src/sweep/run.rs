@@ -1,16 +1,15 @@
-//! A whole sweep of a database: looks at the server and its limits before any load, measures directly, checks what that
-//! recommends, measures at a rate and through a pooler, and draws the conclusions. Shows nothing and writes no file.
+//! A whole sweep of a database: looks at the server and its limits before any load, measures directly and
+//! through a pooler, and draws the conclusions. Shows nothing and writes no file.
 
 use std::{fmt, sync::atomic::AtomicBool, time::Duration};
 
 use super::{
     Measured, Options, ProbeError, Progress, advice,
-    conclusion::{conclude, unchecked},
     limits::{Limits, limits},
     measure,
     real::{self, Real},
     result::{Asked, Curve, FORMAT, SweepResult},
-    verdict::{Reserve, settings},
+    verdict::{self, Reserve, settings},
 };
 use crate::{
     plan::{Script, Target},
@@ -64,14 +63,6 @@ impl fmt::Debug for Pooler<'_> {
             Self::Started(_) => "Started",
         })
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Stage<'a> {
-    /// The curve of this name.
-    Curve(&'a str, Progress<'a>),
-    /// The recommendation beside its rivals: clients, measurements done, measurements at most.
-    Check(u32, usize, usize),
 }
 
 /// Why there is no result. Holds no secret.
@@ -135,7 +126,7 @@ fn room(target: &Target, clients: u32, duration: Duration) -> Result<(), SweepEr
 pub fn run(
     order: Order<'_>,
     stop: &AtomicBool,
-    progress: &mut dyn FnMut(&Stage<'_>),
+    progress: &mut dyn FnMut(&str, &Progress<'_>),
 ) -> Result<SweepResult, SweepError> {
     order.check()?;
     let server = target::check(&order.target)?;
@@ -164,7 +155,7 @@ pub fn run(
         ..SweepResult::default()
     };
     result.direct = ended(direct, &mut result);
-    judge(&mut probe, &options, &mut result, progress);
+    result.verdict = verdict::verdict(&result.direct, real::generator(), options.seed);
     let reserve = limits.map_or(Reserve::Other, |limits| Reserve::Postgres(Some(limits.reserved)));
     result.settings = result.verdict.as_ref().map(|verdict| settings(verdict, reserve));
     result.warnings.extend(probe.complaints());
@@ -180,22 +171,6 @@ pub fn run(
     let doubts = doubts(&result);
     result.warnings.extend(doubts);
     Ok(result)
-}
-
-/// The verdict of the direct curve; what it recommends is checked before anybody is told.
-fn judge(probe: &mut Real<'_>, options: &Options, result: &mut SweepResult, progress: &mut dyn FnMut(&Stage<'_>)) {
-    if !goes_on(result) {
-        result.verdict = unchecked(&result.direct, real::generator(), options.seed);
-        return;
-    }
-    let mut shown = |clients, done, all| progress(&Stage::Check(clients, done, all));
-    let (verdict, error) = conclude(probe, options, &result.direct, real::generator(), &mut shown);
-    result.verdict = verdict;
-    match error {
-        None => {}
-        Some(ProbeError::Interrupted) => result.interrupted = true,
-        Some(error) => result.failed = Some(format!("at the check of the recommendation: {error}")),
-    }
 }
 
 fn goes_on(result: &SweepResult) -> bool {
@@ -216,7 +191,7 @@ fn through_the_pooler(
     best: u32,
     options: &Options,
     (timeout, stop): (Duration, &AtomicBool),
-    progress: &mut dyn FnMut(&Stage<'_>),
+    progress: &mut dyn FnMut(&str, &Progress<'_>),
 ) -> Result<Measured, SweepError> {
     let (name, pooler) = match pooler {
         Pooler::At(pooler) => ("through the pooler".to_owned(), pooler),
@@ -232,10 +207,9 @@ fn curve(
     options: &Options,
     name: &str,
     target: &Target,
-    progress: &mut dyn FnMut(&Stage<'_>),
+    progress: &mut dyn FnMut(&str, &Progress<'_>),
 ) -> Result<Measured, SweepError> {
-    measure(probe, options, (name, &real::shown(target)), &mut |now| progress(&Stage::Curve(name, *now)))
-        .map_err(broken)
+    measure(probe, options, (name, &real::shown(target)), &mut |now| progress(name, now)).map_err(broken)
 }
 
 fn broken(error: ProbeError) -> SweepError {

@@ -9,11 +9,10 @@ use arrivals::Random;
 pub use super::advice::amount;
 use super::{
     advice::{self, Doubt},
-    check::Claim,
     chooser::WITHIN,
     curve::{Known, Place},
     ending::{self, Top},
-    result::{CheckPoint, Checked, Curve, CurvePoint, Estimate, Safe, Settings, Verdict, Visit},
+    result::{Curve, CurvePoint, Estimate, Safe, Settings, Verdict},
     speeds,
 };
 use crate::run::processors::{is_generator_full, is_machine_full};
@@ -38,21 +37,12 @@ pub struct Generator {
     pub processors: u32,
 }
 
-/// The verdict, before any check; `None` if at no number of clients anything was done.
+/// The verdict; `None` if at no number of clients anything was done.
 pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict> {
-    with_check(curve, None, generator, seed)
-}
-
-/// The verdict, with what a check of the recommendation found, if there was one.
-pub fn with_check(curve: &Curve, check: Option<Checked>, generator: Generator, seed: u64) -> Option<Verdict> {
     let Found { known, seen, best, recommended } = Found::of(curve)?;
-    let stood = check.as_ref().and_then(|check| check.winner);
-    let recommended = known.points.iter().find(|p| Some(p.clients) == stood).copied().unwrap_or(recommended);
     let (loss, best_from, best_to) = resample(&known, &seen, recommended, best, seed);
     let top = ending::top(&known, best);
     let fewest = known.points.first().map_or(1, |p| p.clients);
-    let checked = check.iter().flat_map(|check| &check.visits);
-    let visits: Vec<Visit> = curve.visits.iter().chain(checked).cloned().collect();
     let mut verdict = Verdict {
         best_clients: best.clients,
         best_throughput: best.believed,
@@ -65,8 +55,7 @@ pub fn with_check(curve: &Curve, check: Option<Checked>, generator: Generator, s
         bracketed_below: fewest == 1 || fewest < recommended.clients.min(best.clients),
         shape: shape(&known, best, top).to_owned(),
         limited_by: limit(point(curve, best.clients), generator, top == Top::Seen),
-        two_speeds: speeds::two_speeds(&visits),
-        check,
+        two_speeds: speeds::two_speeds(&curve.visits),
         ..Verdict::default()
     };
     let doubts = doubts(&verdict, &known);
@@ -74,16 +63,6 @@ pub fn with_check(curve: &Curve, check: Option<Checked>, generator: Generator, s
     advise(&mut verdict, &known, &doubts);
     verdict.because = because(curve, &verdict);
     Some(verdict)
-}
-
-/// What a check of the curve's recommendation needs; `None`: there is nothing to confirm, since more clients or another
-/// load generator are needed to know anything.
-pub fn claim(verdict: &Verdict, curve: &Curve) -> Option<Claim> {
-    let Found { known, best, recommended, .. } = Found::of(curve)?;
-    let is_hopeless = !verdict.bracketed || verdict.limited_by.as_deref() == Some("generator");
-    let tested = known.points.iter().map(|p| p.clients).collect();
-    let claim = Claim { tested, candidate: recommended.clients, best: best.clients, noise: known.noise };
-    (!is_hopeless).then_some(claim)
 }
 
 /// What the curve says by itself.
@@ -223,35 +202,23 @@ fn doubts(verdict: &Verdict, known: &Known) -> Vec<Doubt> {
     let falls = verdict.shape == "falling" && !verdict.bracketed_below;
     let decide = [verdict.recommended_clients, verdict.best_clients];
     let is_unsteady = verdict.two_speeds.iter().any(|t| decide.contains(&t.clients));
-    let is_refuted = verdict.check.as_ref().is_some_and(|check| check.outcome == "refuted");
     let all = [
         (!verdict.bracketed, Doubt::NotBracketed),
         (falls, Doubt::OnlyFalls),
         (is_generator, Doubt::Generator),
         (is_unsteady, Doubt::TwoSpeeds),
-        (is_refuted, Doubt::Refuted),
         (verdict.loss.high > 0.15 || known.noise > 0.15, Doubt::Noise),
     ];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, doubt)| doubt).collect()
 }
 
 fn confidence(verdict: &Verdict, known: &Known, doubts: &[Doubt]) -> &'static str {
-    let is_confirmed = verdict.check.as_ref().is_none_or(|check| check.outcome == "confirmed");
     let is_steady = !known.drifted && known.measured_noise.is_some() && verdict.two_speeds.is_empty();
     match () {
         () if !doubts.is_empty() => "low",
-        () if verdict.check.as_ref().and_then(outdone).is_some() => "medium",
-        () if is_confirmed && is_steady && verdict.bracketed_below && verdict.loss.high <= 0.10 => "high",
+        () if is_steady && verdict.bracketed_below && verdict.loss.high <= 0.10 => "high",
         () => "medium",
     }
-}
-
-/// Which number did more than 5% better in the check than the one that stood, and by how much: noise explained it.
-fn outdone(check: &Checked) -> Option<(u32, f64)> {
-    let stood = check.points.iter().find(|p| Some(p.clients) == check.winner)?;
-    let more = |p: &CheckPoint| p.throughput / stood.throughput - 1.0;
-    let best = check.points.iter().max_by(|a, b| a.throughput.total_cmp(&b.throughput))?;
-    Some((best.clients, more(best))).filter(|(_, more)| *more > WITHIN)
 }
 
 /// What people are told to do with it.
@@ -338,38 +305,8 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
     vec![
         course(curve, verdict),
         rule,
-        format!(
-            "Confidence {}: {} measurements, {noise}, {limit}{}.",
-            verdict.confidence,
-            curve.visits.len(),
-            check(verdict)
-        ),
+        format!("Confidence {}: {} measurements, {noise}, {limit}.", verdict.confidence, curve.visits.len(),),
     ]
-}
-
-/// What became of the check, in words that go on.
-fn check(verdict: &Verdict) -> String {
-    let Some(check) = &verdict.check else { return String::new() };
-    let rivals: Vec<String> =
-        check.points.iter().filter(|p| Some(p.clients) != check.winner).map(|p| p.clients.to_string()).collect();
-    let times = check.points.iter().map(|p| p.visits).max().unwrap_or(0);
-    match (check.outcome.as_str(), check.winner) {
-        ("confirmed", Some(winner)) => {
-            let but = outdone(check).map_or_else(String::new, |(by, more)| {
-                format!(", although {by} did {:.1}% more then, which may be noise", 100.0 * more)
-            });
-            format!("; measured again {times} times in turn with {}, {winner} stood{but}", rivals.join(", "))
-        }
-        ("moved", Some(winner)) => format!(
-            "; measured again in turn with others, {} did not stand, and {winner} did beside {}",
-            check.candidate,
-            rivals.join(", ")
-        ),
-        ("refuted", _) => {
-            format!("; measured again in turn with others, {} did not stand, nor did what beat it", check.candidate)
-        }
-        _ => "; the check at the end was not finished".to_owned(),
-    }
 }
 
 fn limit_in_words(curve: &Curve, verdict: &Verdict) -> &'static str {
@@ -399,7 +336,7 @@ fn point(curve: &Curve, clients: u32) -> Option<&CurvePoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::curve_of;
+    use crate::sweep::{curve_of, result::Visit};
 
     const GENERATOR: Generator = Generator { threads: 1, processors: 2 };
 
@@ -426,26 +363,6 @@ mod tests {
         assert_eq!((verdict.recommended_clients, verdict.shape.as_str()), (16, "peak"));
         assert!(verdict.bracketed && verdict.confidence == "high", "{verdict:?}");
         assert!((0.0..0.06).contains(&verdict.loss.value) && verdict.loss.high > verdict.loss.value);
-    }
-
-    #[test]
-    fn a_number_that_did_better_in_the_check_is_told_and_lowers_confidence() {
-        let curve = curve(&[(1, 10.0), (4, 60.0), (8, 100.0), (16, 80.0)]);
-        let judged = |rival: f64| {
-            let points = [(4, rival), (8, 100.0), (16, 90.0)];
-            let points = points.map(|(clients, throughput)| CheckPoint { clients, visits: 2, throughput }).to_vec();
-            let outcome = "confirmed".to_owned();
-            let check = Checked { outcome, candidate: 8, winner: Some(8), points, visits: Vec::new() };
-            with_check(&curve, Some(check), GENERATOR, 1).unwrap()
-        };
-        let (alike, outdone) = (judged(104.0), judged(108.0));
-        assert_eq!((alike.confidence.as_str(), outdone.confidence.as_str()), ("high", "medium"), "{outdone:?}");
-        assert!(outdone.because[2].contains("8 stood, although 4 did 8.0% more then"), "{:?}", outdone.because);
-        assert!(
-            outdone.because[1].ends_with("with 8 clients, more than with any other number."),
-            "{:?}",
-            outdone.because
-        );
     }
 
     #[test]
