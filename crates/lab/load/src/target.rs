@@ -1,12 +1,15 @@
 //! What carries out the engine's orders: the part of a run that touches the network. What is asked and how often is
 //! known by the plan and the engine, what is written down by the engine; here bytes are sent, and times are taken.
 
-mod commands;
+mod cancel;
+mod connection;
+mod endpoint;
 pub mod http;
+mod link;
 pub mod mongodb;
-mod on_lines;
 pub mod postgres;
 pub mod redis;
+mod run;
 
 use std::{
     fmt,

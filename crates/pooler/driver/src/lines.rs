@@ -71,6 +71,20 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The connection that it is about.
+    pub fn key(&self) -> u32 {
+        match self {
+            Self::Resolved { key, .. }
+            | Self::Connected { key }
+            | Self::Secured { key, .. }
+            | Self::Received { key, .. }
+            | Self::Ended { key }
+            | Self::Failed { key, .. } => *key,
+        }
+    }
+}
+
 /// Bytes that were received.
 #[derive(Debug)]
 pub struct Received {

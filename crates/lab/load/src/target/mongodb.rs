@@ -15,7 +15,8 @@ use mongodb_session::bson::{Value, Writer};
 
 use super::{
     Server, Surroundings, TargetError,
-    commands::{CHECK_TIME, ask_once, carry_out},
+    connection::{CONNECT_TIMEOUT, ask_once},
+    run::carry_out,
 };
 use crate::{
     engine::Engine,
@@ -53,12 +54,13 @@ pub fn check(target: &MongoTarget) -> Result<Server, TargetError> {
             }),
         }
     };
-    let is_pooled = ask_once(&place, &place.address, CHECK_TIME, ask, told)?;
+    let address = place.endpoint.address.to_string();
+    let is_pooled = ask_once(place, address, CONNECT_TIMEOUT, ask, told)?;
     let version = known.into_inner().flatten();
     if let MongoWork::BuiltIn { operation, documents, .. } = &target.work
         && *operation != MongoOperation::Insert
     {
-        documents::check(&place, *documents)?;
+        documents::check(target, *documents)?;
     }
     let name = version.map_or_else(|| "MongoDB".to_owned(), |version| format!("MongoDB {version}"));
     Ok(Server { name, is_pooled: is_pooled == Some(true) })

@@ -1,33 +1,28 @@
 //! PostgreSQL, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
 //! requester's side of the wire protocol. Decides nothing about when.
 //!
-//! `place` reads the URL, `link` is one connection, `run` a whole run; `cancel` ends what is given up; `once` asks single questions before it,
-//! `asker` asks them for who has no load at all, `tables` makes the tables of the built-in scripts.
+//! `place` reads the URL, `link` is one connection, `query` asks single questions, also for `asker`, which has no load
+//! at all; `tables` makes the tables of the built-in scripts.
 
 mod asker;
-mod cancel;
 mod link;
-mod once;
 mod place;
-mod run;
+mod query;
 mod tables;
 
 use std::{sync::atomic::AtomicBool, time::Duration};
 
-use super::{Server, Surroundings, TargetError, make_room, not_begun};
+use super::{Server, Surroundings, TargetError, connection::CONNECT_TIMEOUT, run::carry_out};
 use crate::{
     engine::Engine,
-    plan::{Plan, PostgresTarget, Script},
+    plan::{Plan, PostgresTarget, QueryProtocol, Script},
     script::Scripts,
 };
+use ::postgres_session::MAX_PREPARED;
 pub use ::postgres_session::Row;
 pub use asker::{Asker, Rows};
-use once::Once;
+use link::Link;
 use place::Place;
-use run::Run;
-
-/// A target that takes longer to let one connection in is taken for dead.
-const CHECK_TIME: Duration = Duration::from_secs(10);
 
 /// One connection before any load: a dead target, a wrong password, missing tables or a mistake in a script are clear errors. Returns the
 /// server's name and version: `PostgreSQL 15.3`.
@@ -37,13 +32,13 @@ const CHECK_TIME: Duration = Duration::from_secs(10);
 pub fn check(target: &PostgresTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
     let place = Place::of(target, None)?;
-    let mut once = Once::connect(place, CHECK_TIME)?;
+    let mut connection = query::connect(place, CONNECT_TIMEOUT)?;
     if asks_tables(target) {
-        tables::check(&mut once, target, CHECK_TIME)?;
+        tables::check(&mut connection, target, CONNECT_TIMEOUT)?;
     }
     // One that does not tell its process may be loaded all the same.
-    let is_pooled = once.is_pooled(CHECK_TIME).unwrap_or(false);
-    let name = once.version().map_or_else(|| "PostgreSQL".to_owned(), |version| format!("PostgreSQL {version}"));
+    let is_pooled = connection.is_pooled(CONNECT_TIMEOUT).unwrap_or(false);
+    let name = connection.version().map_or_else(|| "PostgreSQL".to_owned(), |version| format!("PostgreSQL {version}"));
     Ok(Server { name, is_pooled })
 }
 
@@ -56,7 +51,7 @@ pub fn scale_of_tables(target: &PostgresTarget) -> Result<Option<u32>, TargetErr
         return Ok(None);
     }
     let place = Place::of(target, None)?;
-    let scale = tables::scale(&mut Once::connect(place, CHECK_TIME)?, target, CHECK_TIME)?;
+    let scale = tables::scale(&mut query::connect(place, CONNECT_TIMEOUT)?, target, CONNECT_TIMEOUT)?;
     Ok(Some(scale.max(1)))
 }
 
@@ -71,7 +66,7 @@ fn asks_tables(target: &PostgresTarget) -> bool {
 /// Why that was not possible.
 pub fn init(target: &PostgresTarget, stop: &AtomicBool) -> Result<(), TargetError> {
     let place = Place::of(target, None)?;
-    tables::init(&mut Once::connect(place, CHECK_TIME)?.until(stop), target)
+    tables::init(&mut query::connect(place, CONNECT_TIMEOUT)?.until(stop), target)
 }
 
 /// Asks one thing over a connection of its own, and returns the first row; empty: there was none.
@@ -80,7 +75,7 @@ pub fn init(target: &PostgresTarget, stop: &AtomicBool) -> Result<(), TargetErro
 /// The server's error, or why it cannot be asked, or that the answer took longer than `within`.
 pub fn ask(target: &PostgresTarget, sql: &str, within: Duration) -> Result<Vec<Option<String>>, TargetError> {
     let place = Place::of(target, None)?;
-    let answer = Once::connect(place, CHECK_TIME)?.ask(sql, within)?;
+    let answer = query::connect(place, CONNECT_TIMEOUT)?.query(sql, within)?;
     let row = answer.kept.into_iter().next().unwrap_or_default();
     Ok(row.into_iter().map(|(_, value)| value.map(String::from)).collect())
 }
@@ -94,14 +89,15 @@ pub fn run(
     target: &PostgresTarget,
     plan: &Plan,
     engine: &mut Engine,
-    mut around: Surroundings<'_>,
+    around: Surroundings<'_>,
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
     let place = Place::of(target, around.via)?;
-    make_room(plan)?;
-    let mut run = Run::new(&place, &scripts, target.protocol, &around)?;
-    run.run(engine, &mut around)?;
-    engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal())))
+    if target.protocol == QueryProtocol::Prepared && scripts.statements() > MAX_PREPARED {
+        let message = format!("the scripts have more than {MAX_PREPARED} statements to prepare");
+        return Err(TargetError::configuration(message));
+    }
+    carry_out::<Link>(&place, &scripts, plan, engine, around)
 }
 
 fn scripts(target: &PostgresTarget, seed: u64) -> Result<Scripts, TargetError> {

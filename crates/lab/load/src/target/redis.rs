@@ -11,7 +11,8 @@ use std::cell::RefCell;
 
 use super::{
     Server, Surroundings, TargetError,
-    commands::{CHECK_TIME, ask_once, carry_out},
+    connection::{CONNECT_TIMEOUT, ask_once},
+    run::carry_out,
 };
 use crate::{
     engine::Engine,
@@ -45,7 +46,8 @@ pub fn check(target: &RedisTarget) -> Result<Server, TargetError> {
             }),
         }
     };
-    let is_pooled = ask_once(&place, &place.address, CHECK_TIME, ask, told)?;
+    let address = place.endpoint.address.to_string();
+    let is_pooled = ask_once(place, address, CONNECT_TIMEOUT, ask, told)?;
     let version = known.into_inner().flatten();
     let name = version.map_or_else(|| "Redis".to_owned(), |version| format!("Redis {version}"));
     Ok(Server { name, is_pooled: is_pooled == Some(true) })

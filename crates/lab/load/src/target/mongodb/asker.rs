@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use settings::Secret;
 
 use super::{
-    super::{TargetError, commands::Standing},
+    super::{TargetError, connection::Connection},
     link::Link,
     place::Place,
 };
@@ -21,7 +21,7 @@ const MOST_ELEMENTS: usize = 500_000;
 
 /// A connection.
 pub struct Asker {
-    standing: Standing<Link>,
+    connection: Connection<'static, Link>,
 }
 
 /// What a command was answered with.
@@ -46,8 +46,8 @@ impl Asker {
     pub fn connect(url: &Secret, within: Duration) -> Result<Self, TargetError> {
         let target = MongoTarget { url: url.clone(), work: MongoWork::Ping, variables: Vec::new() };
         let place = Place::of(&target, None)?;
-        let address = place.address.to_string();
-        Ok(Self { standing: Standing::connect(place, address, within)? })
+        let address = place.endpoint.address.to_string();
+        Ok(Self { connection: Connection::connect(place, address, within)? })
     }
 
     /// Asks one thing of `database`. The command's name is its first element. Of an answer that comes in batches the last one is kept. After
@@ -62,7 +62,7 @@ impl Asker {
             command.iter().for_each(|(name, value)| write(&mut writer, name, value));
             writer.text("$db", database);
         }
-        let link = self.standing.ask(|link, out| link.ask_for(&bytes, out), within)?;
+        let link = self.connection.ask(|link, out| link.ask_for(&bytes, out), within)?;
         if let Some(error) = link.said() {
             return Ok(Reply::Refused { code: error.code, message: error.to_string() });
         }

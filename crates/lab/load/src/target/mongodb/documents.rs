@@ -21,16 +21,17 @@ const COLLECTION: &str = "poolhouse_bench";
 const DROPS: [&str; 2] = [COLLECTION, "poolhouse_bench.inserts"];
 /// Documents of one insert.
 const BATCH: u32 = 1_000;
-/// The most that all of it may take.
-const PATIENCE: Duration = Duration::from_secs(60 * 60);
-/// The most that counting may take.
-const CHECK: Duration = Duration::from_secs(60);
+/// Bounds each step of making the documents.
+const INIT_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+const COUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether so many documents are there.
-pub(super) fn check(place: &Place, documents: u32) -> Result<(), TargetError> {
+pub(super) fn check(target: &MongoTarget, documents: u32) -> Result<(), TargetError> {
+    let place = Place::of(target, None)?;
+    let (address, database) = (place.endpoint.address.to_string(), place.database.clone());
     let ask = |link: &mut Link, out: &mut Vec<u8>| {
         let mut command = Vec::new();
-        Writer::new(&mut command).text("count", COLLECTION).text("$db", &place.database);
+        Writer::new(&mut command).text("count", COLLECTION).text("$db", &database);
         link.ask_for(&command, out);
     };
     let count = |link: &mut Link| {
@@ -38,7 +39,7 @@ pub(super) fn check(place: &Place, documents: u32) -> Result<(), TargetError> {
         let count = link.kept().and_then(|answer| answer.get("n").ok()?.and_then(Value::integer));
         Ok(Some(count.unwrap_or(0)))
     };
-    match ask_once(place, &place.address, CHECK, ask, count)? {
+    match ask_once(place, address, COUNT_TIMEOUT, ask, count)? {
         Some(count) if count < i64::from(documents) => Err(TargetError::target(format!(
             "the collection {COLLECTION} has {count} documents, and the load asks for {documents}: make them with \
              `--init --documents {documents}`"
@@ -58,17 +59,18 @@ pub fn init(target: &MongoTarget, stop: &AtomicBool) -> Result<(), TargetError> 
         ));
     };
     let place = Place::of(target, None)?;
+    let (address, database) = (place.endpoint.address.to_string(), place.database.clone());
     let value = "x".repeat(value_size as usize);
     let steps = DROPS.len() as u32 + documents.div_ceil(BATCH);
     let step = Cell::new(0);
     let ask = |link: &mut Link, out: &mut Vec<u8>| {
         let mut command = Vec::new();
         match DROPS.get(step.get() as usize) {
-            Some(collection) => _ = Writer::new(&mut command).text("drop", collection).text("$db", &place.database),
+            Some(collection) => _ = Writer::new(&mut command).text("drop", collection).text("$db", &database),
             None => {
                 let first = (step.get() - DROPS.len() as u32) * BATCH + 1;
                 let ids = first..=documents.min(first + BATCH - 1);
-                write_insert(&place.database, ids, &value, &mut command);
+                write_insert(&database, ids, &value, &mut command);
             }
         }
         link.ask_for(&command, out);
@@ -84,7 +86,7 @@ pub fn init(target: &MongoTarget, stop: &AtomicBool) -> Result<(), TargetError> 
         step.set(step.get() + 1);
         Ok((step.get() == steps).then_some(()))
     };
-    ask_once(&place, &place.address, PATIENCE, ask, told).map(|_| ())
+    ask_once(place, address, INIT_TIMEOUT, ask, told).map(|_| ())
 }
 
 fn write_insert(database: &str, ids: RangeInclusive<u32>, value: &str, command: &mut Vec<u8>) {

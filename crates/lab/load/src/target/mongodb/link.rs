@@ -1,80 +1,70 @@
-//! One connection to the target: made step by step, with the times of its phases, then asked one command after the other. Puts the
-//! requester's protocol on a line of the driver. Does not know why it is made and what it is asked.
+//! A connection to MongoDB: OP_MSG over a line of the driver, with the times of its phases.
 
-use driver::{Address, Event, LineError, Lines};
+use driver::{Event, LineError, LineFault, Lines};
 use mongodb_session::{CommandError, Fault, Requester, Verdict, bson::Document};
 use pool::Time;
 
 use super::{
     super::{
-        commands::{self, News},
-        on_lines::{self, CLOSED, Down, VIOLATION},
+        cancel::Cancels,
+        link::{self, CLOSED, Down, News, Refusal, Stopwatch, VIOLATION},
     },
     place::Place,
 };
 use crate::{
     record::{ErrorKind, Phases},
-    script::{Client, Request, Scripts},
+    script::{Client, Scripts, Step},
 };
 
-/// A connection.
 pub(super) struct Link {
     key: u32,
-    /// When the phase at hand began.
-    since: Time,
-    phases: Phases,
+    stopwatch: Stopwatch,
     requester: Requester,
-    /// The database of commands that name none.
-    database: std::sync::Arc<str>,
     logs_in: bool,
     /// Memory for the command at hand.
     command: Vec<u8>,
 }
 
-impl commands::Link for Link {
+impl link::Link for Link {
     type Place = Place;
 
     fn open(key: u32, lines: &mut Lines, place: &Place, now: Time) -> Self {
-        lines.open(key, &place.address);
+        lines.open(key, &place.endpoint.address);
         Self {
             key,
-            since: now,
-            phases: Phases::default(),
+            stopwatch: Stopwatch::start(now),
             requester: Requester::new(place.login.clone()),
-            database: place.database.clone(),
             logs_in: place.login.user.is_some(),
             command: Vec::new(),
         }
     }
 
     fn phases(&self) -> &Phases {
-        &self.phases
+        &self.stopwatch.phases
     }
 
-    /// There is no goodbye in this protocol.
-    fn close(self, lines: &mut Lines) {
+    /// The protocol has no goodbye.
+    fn close(self, lines: &mut Lines, _: &Place, _: &Cancels) {
         lines.close(self.key);
     }
 
     fn happened(&mut self, event: Event, lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
         match event {
             Event::Resolved { took, .. } => {
-                self.phases.dns = Some(took);
-                self.since = lines.now();
+                self.stopwatch.resolved(took, lines.now());
                 News::Nothing
             }
             Event::Connected { .. } => {
-                let took = self.lap(lines.now());
-                self.phases.tcp = matches!(*place.address, Address::Tcp { .. }).then_some(took);
+                self.stopwatch.connected(&place.endpoint.address, lines.now());
                 self.received(&[], lines, place, out)
             }
             Event::Secured { .. } => {
-                self.phases.tls = Some(self.lap(lines.now()));
+                self.stopwatch.phases.tls = Some(self.stopwatch.lap(lines.now()));
                 self.requester.secured();
                 self.received(&[], lines, place, out)
             }
             Event::Ended { .. } => {
-                let message = format!("{} closed the connection", place.address);
+                let message = format!("{} closed the connection", place.endpoint.address);
                 News::Down(Down { kind: ErrorKind(CLOSED.into()), permanent: false, message })
             }
             Event::Failed { error, .. } => News::Down(failed(error)),
@@ -90,20 +80,21 @@ impl commands::Link for Link {
                 Ok(Verdict::More) => break,
                 Ok(Verdict::StartTls) => {
                     let connector = place.connector.as_ref().expect("a login in TLS has a connector");
-                    lines.start_tls(self.key, connector, &place.name, bytes);
+                    lines.start_tls(self.key, connector, &place.endpoint.name, bytes);
                     return News::Nothing;
                 }
-                // What a server says of itself before the login is the price of being ready, not that of the login.
-                Ok(Verdict::Greeted) => self.phases.ready = Some(self.lap(lines.now())),
+                // The hello before the login counts as getting ready, not as authentication.
+                Ok(Verdict::Greeted) => self.stopwatch.phases.ready = Some(self.stopwatch.lap(lines.now())),
                 Ok(Verdict::Ready) => {
-                    let took = Some(self.lap(lines.now()));
-                    *(if self.logs_in { &mut self.phases.auth } else { &mut self.phases.ready }) = took;
+                    let took = Some(self.stopwatch.lap(lines.now()));
+                    let phases = &mut self.stopwatch.phases;
+                    *(if self.logs_in { &mut phases.auth } else { &mut phases.ready }) = took;
                     news = News::Up;
                 }
                 Ok(Verdict::Answered) => news = News::Answered,
                 Err(fault) => {
                     lines.close(self.key);
-                    return News::Down(faulty(fault, self.phases.ready.is_some()));
+                    return News::Down(faulty(fault, self.stopwatch.phases.ready.is_some()));
                 }
             }
         }
@@ -113,23 +104,21 @@ impl commands::Link for Link {
 
     fn ask(
         &mut self,
-        request: &Request,
-        client: &Client,
-        scripts: &Scripts,
+        step: &Step<'_>,
+        place: &Place,
+        (client, scripts): (&Client, &Scripts),
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind> {
+        let Step::Ask(request) = step else { unreachable!("a script of commands holds no SQL") };
         self.command.clear();
-        client.write_document(scripts, request, &self.database, &mut self.command)?;
+        client.write_document(scripts, request, &place.database, &mut self.command)?;
         self.requester.ask(&self.command, out);
         Ok(())
     }
 
-    fn error(&self) -> Option<(ErrorKind, String)> {
-        self.requester.error().map(|error| (kind_of(error), error.to_string()))
-    }
-
-    fn is_open(&self) -> bool {
-        true
+    fn read_answer(&mut self, _: &mut Client, _: &Scripts) -> Result<(), Refusal> {
+        let error = self.requester.error();
+        error.map_or(Ok(()), |error| Err(Refusal { kind: kind_of(error), said: Some(error.to_string()) }))
     }
 }
 
@@ -149,20 +138,15 @@ impl Link {
         self.requester.kept()
     }
 
-    /// It logs in as somebody.
+    /// It logs in as a user.
     pub(super) fn logs_in(&self) -> bool {
         self.logs_in
-    }
-
-    /// How long the phase took that has just ended.
-    fn lap(&mut self, now: Time) -> std::time::Duration {
-        now - std::mem::replace(&mut self.since, now)
     }
 }
 
 fn failed(error: LineError) -> Down {
-    let permanent = matches!(error.fault, driver::LineFault::Tls { certificate: true });
-    Down { kind: on_lines::kind_of(error.fault), permanent, message: error.message }
+    let permanent = matches!(error.fault, LineFault::Tls { certificate: true });
+    Down { kind: link::kind_of(error.fault), permanent, message: error.message }
 }
 
 /// The protocol says that there is no going on.

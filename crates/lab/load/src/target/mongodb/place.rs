@@ -2,11 +2,14 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use driver::{Address, TlsConnector};
+use driver::TlsConnector;
 use mongodb_session::{KeyCache, ServerLogin};
-use upstream::{Kind, UpstreamUrl, connector, uses_tls};
+use upstream::{Kind, UpstreamUrl};
 
-use super::super::TargetError;
+use super::super::{
+    TargetError,
+    endpoint::{Endpoint, tls_connector},
+};
 use crate::plan::MongoTarget;
 
 /// The database of a URL without one, as drivers have it.
@@ -14,15 +17,11 @@ const DATABASE: &str = "test";
 
 /// Where connections go, and how they log in.
 pub(super) struct Place {
-    /// What is connected to.
-    pub(super) address: Arc<Address>,
-    /// What TLS is to take it for.
-    pub(super) name: String,
-    /// How they log in.
+    pub(super) endpoint: Endpoint,
     pub(super) login: ServerLogin,
-    /// The keys that a password gives, which drivers keep, too.
+    /// Keys derived from the password, which drivers cache, too.
     pub(super) keys: KeyCache,
-    /// What makes TLS, if it is used.
+    /// `None`: no TLS is used.
     pub(super) connector: Option<TlsConnector>,
     /// The database of commands that name none.
     pub(super) database: Arc<str>,
@@ -45,15 +44,7 @@ impl Place {
                 "all operations go to one host: name the primary, or the pooler in front of the replica set",
             ));
         };
-        let tls = uses_tls(&url.hosts, &url.tls);
-        let connector = match tls {
-            true => Some(connector(&url.tls).map_err(TargetError::configuration)?),
-            false => None,
-        };
-        let name = match address {
-            Address::Tcp { host, .. } => host.clone(),
-            Address::Unix(_) => String::new(),
-        };
+        let connector = tls_connector(&url)?;
         let user = match (url.user.as_deref(), &url.password) {
             (Some(user), Some(password)) => Some((Arc::from(user), Arc::clone(password.reveal()))),
             (Some(_), None) => {
@@ -65,11 +56,10 @@ impl Place {
         };
         let source = url.mongo.auth_source.as_deref().or(url.database.as_deref()).unwrap_or("admin");
         let sha1 = url.mongo.sha1;
-        let login = ServerLogin { tls, user, source: source.into(), sha1, ..ServerLogin::default() };
-        let tcp = |via: SocketAddr| Address::Tcp { host: via.ip().to_string(), port: via.port() };
+        let login =
+            ServerLogin { tls: connector.is_some(), user, source: source.into(), sha1, ..ServerLogin::default() };
         Ok(Self {
-            address: Arc::new(via.map_or_else(|| address.clone(), tcp)),
-            name,
+            endpoint: Endpoint::of(address, via),
             login,
             keys: KeyCache::default(),
             connector,
@@ -93,7 +83,7 @@ mod tests {
     fn a_url_says_where_as_whom_and_in_which_database() {
         let there = place("mongodb://shop:a%20b@h:7/app?authSource=users").unwrap();
         let user = there.login.user.as_ref().map(|(user, password)| (&**user, &**password));
-        assert_eq!((there.address.to_string().as_str(), user), ("h:7", Some(("shop", "a b"))));
+        assert_eq!((there.endpoint.address.to_string().as_str(), user), ("h:7", Some(("shop", "a b"))));
         assert_eq!((&*there.database, &*there.login.source), ("app", "users"));
         let there = place("mongodb://h").unwrap();
         assert_eq!((&*there.database, &*there.login.source, there.login.user), ("test", "admin", None));

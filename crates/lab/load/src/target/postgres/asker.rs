@@ -5,12 +5,15 @@ use std::time::Duration;
 use postgres_session::Row;
 use settings::Secret;
 
-use super::{once::Once, place::Place};
+use super::{
+    place::Place,
+    query::{Questions, connect},
+};
 use crate::target::TargetError;
 
 /// A connection.
 pub struct Asker {
-    once: Once<'static>,
+    connection: Questions<'static>,
 }
 
 /// What a question was answered with.
@@ -29,17 +32,17 @@ impl Asker {
     /// What is wrong with the URL, or why there is no connection; without the password.
     pub fn connect(url: &Secret, name: &str, within: Duration) -> Result<Self, TargetError> {
         let place = Place::at(url.reveal(), name, None, None)?;
-        Ok(Self { once: Once::connect(place, within)? })
+        Ok(Self { connection: connect(place, within)? })
     }
 
     /// The server's version, as it says.
     pub fn version(&mut self) -> Option<String> {
-        self.once.version()
+        self.connection.version()
     }
 
     /// The process that answers here, as the server says. Another one that carries out what is asked is behind a pooler.
     pub fn process(&mut self) -> Option<u32> {
-        self.once.process()
+        self.connection.process()
     }
 
     /// Asks one thing, and keeps up to `most` rows of the answer. After an error that is not the server's the connection is of no use.
@@ -47,7 +50,7 @@ impl Asker {
     /// # Errors
     /// The server's error, or that it is gone or takes longer than `within`.
     pub fn ask(&mut self, sql: &str, most: usize, within: Duration) -> Result<Rows, TargetError> {
-        let answer = self.once.ask_for_rows(sql, most, within)?;
+        let answer = self.connection.query_rows(sql, most, within)?;
         let left_out = answer.last_rows.saturating_sub(answer.kept.len() as u64);
         Ok(Rows { rows: answer.kept, left_out })
     }

@@ -1,69 +1,65 @@
-//! One connection to the target: made step by step, with the times of its phases, then asked one request after the other. Puts the
-//! requester's protocol on a line of the driver. Does not know why it is made and what it is asked.
+//! A connection to PostgreSQL: protocol 3 over a line of the driver, with the times of its phases. Tries the hosts of
+//! the URL in turn.
 
-use driver::{Address, Event, LineError, LineFault, Lines};
+use driver::{Event, LineError, LineFault, Lines};
 use pool::Time;
-use postgres_session::{Fault, Requester, SqlError, Verdict};
+use postgres_session::{Answer, Fault, Parameters, Requester, SqlError, TransactionStatus, Verdict};
 
 use super::{
-    super::on_lines::{self, CLOSED, Down, VIOLATION},
-    cancel::Cancels,
+    super::{
+        cancel::Cancels,
+        link::{self, CLOSED, Down, News, Refusal, Stopwatch, VIOLATION},
+    },
     place::Place,
 };
-use crate::record::{ErrorKind, Phases};
+use crate::{
+    plan::QueryProtocol,
+    record::{ErrorKind, Phases},
+    script::{Client, Scripts, Step},
+};
 
-/// A connection.
 pub(super) struct Link {
     key: u32,
-    /// Of the place's hosts, the one that is tried.
+    /// Index of the host that is tried.
     host: usize,
-    /// When the phase at hand began.
-    since: Time,
-    phases: Phases,
+    stopwatch: Stopwatch,
     up: bool,
     detoured: bool,
     requester: Option<Requester>,
+    /// Memory for the parameters of the statement at hand.
+    parameters: Parameters,
+    /// Number of the statement at hand, if the script wants its row.
+    wants_row: Option<u32>,
 }
 
-/// What has become of it.
-#[derive(Debug)]
-pub(super) enum News {
-    /// Nothing to report.
-    Nothing,
-    /// It takes requests.
-    Up,
-    /// The request is answered.
-    Answered,
-    /// It is closed.
-    Down(Down),
-}
+impl link::Link for Link {
+    type Place = Place;
 
-impl Link {
-    /// Begins to connect under a key of the lines' that is free.
-    pub(super) fn open(key: u32, lines: &mut Lines, place: &Place, now: Time) -> Self {
-        lines.open(key, &place.hosts[0].0);
-        let phases = Phases::default();
-        Self { key, host: 0, since: now, phases, up: false, detoured: false, requester: None }
+    fn open(key: u32, lines: &mut Lines, place: &Place, now: Time) -> Self {
+        lines.open(key, &place.hosts[0].address);
+        Self {
+            key,
+            host: 0,
+            stopwatch: Stopwatch::start(now),
+            up: false,
+            detoured: false,
+            requester: None,
+            parameters: Parameters::default(),
+            wants_row: None,
+        }
     }
 
-    /// What making it took; of the attempt that succeeded.
-    pub(super) fn phases(&self) -> &Phases {
-        &self.phases
+    fn phases(&self) -> &Phases {
+        &self.stopwatch.phases
     }
 
-    /// The protocol's state, once it is up.
-    pub(super) fn requester(&mut self) -> &mut Requester {
-        self.requester.as_mut().expect("a connection that is up has logged in")
-    }
-
-    /// Closes it, with a goodbye where that is possible, and has what the server is still doing cancelled.
-    pub(super) fn close(mut self, lines: &mut Lines, place: &Place, cancels: &Cancels) {
+    fn close(mut self, lines: &mut Lines, place: &Place, cancels: &Cancels) {
         let mut out = Vec::new();
         match self.requester.as_mut().filter(|_| self.up) {
             Some(requester) if requester.is_asking() => {
                 requester.write_cancel(&mut out);
                 if !out.is_empty() {
-                    cancels.send(&place.hosts[self.host].0, out);
+                    cancels.send(&place.hosts[self.host].address, out);
                 }
             }
             Some(requester) => {
@@ -75,27 +71,21 @@ impl Link {
         lines.close(self.key);
     }
 
-    /// Takes what has happened to it, apart from bytes: these go to [`received`](Self::received).
-    pub(super) fn happened(&mut self, event: Event, lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
-        let now = lines.now();
+    fn happened(&mut self, event: Event, lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
         match event {
             Event::Resolved { took, .. } => {
-                self.phases.dns = Some(took);
-                self.since = now;
+                self.stopwatch.resolved(took, lines.now());
                 News::Nothing
             }
             Event::Connected { .. } => {
-                let is_tcp = matches!(*place.hosts[self.host].0, Address::Tcp { .. });
-                self.phases.tcp = is_tcp.then_some(now - self.since);
-                self.since = now;
+                self.stopwatch.connected(&place.hosts[self.host].address, lines.now());
                 out.clear();
                 self.requester = Some(Requester::begin(&place.login, out));
                 lines.send(self.key, out);
                 self.received(&[], lines, place, out)
             }
             Event::Secured { secured, .. } => {
-                self.phases.tls = Some(now - self.since);
-                self.since = now;
+                self.stopwatch.phases.tls = Some(self.stopwatch.lap(lines.now()));
                 out.clear();
                 let requester = self.requester.as_mut().expect("TLS begins in the login");
                 match requester.secured(&place.login, *secured, out) {
@@ -112,8 +102,7 @@ impl Link {
         }
     }
 
-    /// Takes bytes. `out` is memory to write in.
-    pub(super) fn received(&mut self, mut bytes: &[u8], lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
+    fn received(&mut self, mut bytes: &[u8], lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
         let requester = self.requester.as_mut().expect("nothing is received before the login");
         let mut news = News::Nothing;
         out.clear();
@@ -123,16 +112,14 @@ impl Link {
                 Ok(Verdict::StartTls) => {
                     lines.send(self.key, out);
                     let connector = place.connector.as_ref().expect("a login that may use TLS has a connector");
-                    lines.start_tls(self.key, connector, &place.hosts[self.host].1, bytes);
+                    lines.start_tls(self.key, connector, &place.hosts[self.host].name, bytes);
                     return News::Nothing;
                 }
                 Ok(Verdict::Authenticated) => {
-                    let now = lines.now();
-                    self.phases.auth = Some(now - self.since);
-                    self.since = now;
+                    self.stopwatch.phases.auth = Some(self.stopwatch.lap(lines.now()));
                 }
                 Ok(Verdict::Ready) => {
-                    self.phases.ready = Some(lines.now() - self.since);
+                    self.stopwatch.phases.ready = Some(self.stopwatch.lap(lines.now()));
                     self.up = true;
                     news = News::Up;
                 }
@@ -144,7 +131,66 @@ impl Link {
         news
     }
 
-    /// The protocol says that there is no going on.
+    fn ask(
+        &mut self,
+        step: &Step<'_>,
+        place: &Place,
+        (client, scripts): (&Client, &Scripts),
+        out: &mut Vec<u8>,
+    ) -> Result<(), ErrorKind> {
+        let Step::Send(statement) = step else { unreachable!("a script of SQL holds no commands") };
+        let Self { parameters, requester, wants_row, .. } = self;
+        let requester = requester.as_mut().expect("a connection that is up has logged in");
+        if place.protocol == QueryProtocol::Simple {
+            requester.query_with(out, |to| client.write_query(scripts, statement, to))?;
+        } else {
+            parameters.clear();
+            for parameter in 0..statement.parameters() {
+                parameters.push(|to| client.write_parameter(scripts, statement, parameter, to))?;
+            }
+            match place.protocol {
+                QueryProtocol::Prepared => requester.prepared(statement.number(), statement.text(), parameters, out),
+                _ => requester.extended(statement.text(), parameters, out),
+            }
+        }
+        *wants_row = statement.gset().map(|_| statement.number());
+        if wants_row.is_some() {
+            requester.keep_row();
+        }
+        Ok(())
+    }
+
+    fn read_answer(&mut self, client: &mut Client, scripts: &Scripts) -> Result<(), Refusal> {
+        let wants_row = self.wants_row.take();
+        let answer = self.requester().answer();
+        if let Some(error) = &answer.error {
+            return Err(Refusal { kind: kind_of(error), said: Some(error.to_string()) });
+        }
+        let Some(number) = wants_row else { return Ok(()) };
+        take_row(answer, client, scripts, number).map_err(|kind| Refusal { kind, said: None })
+    }
+
+    fn in_transaction(&self) -> bool {
+        self.requester.as_ref().is_some_and(|requester| requester.transaction() != TransactionStatus::Idle)
+    }
+
+    fn roll_back(&mut self, out: &mut Vec<u8>) -> bool {
+        self.requester().query("ROLLBACK", out);
+        true
+    }
+
+    fn is_open(&self) -> bool {
+        self.requester.as_ref().is_none_or(|requester| requester.farewell().is_none())
+    }
+}
+
+impl Link {
+    /// The protocol's state, once the connection is up.
+    pub(super) fn requester(&mut self) -> &mut Requester {
+        self.requester.as_mut().expect("a connection that is up has logged in")
+    }
+
+    /// The protocol leaves no way to go on.
     fn faulty(&mut self, fault: Fault, lines: &mut Lines, place: &Place) -> News {
         if lines.is_open(self.key) {
             lines.close(self.key);
@@ -166,7 +212,7 @@ impl Link {
             Some(error) => Down { kind: kind_of(error), permanent: false, message: error.to_string() },
             None => {
                 let kind = ErrorKind(CLOSED.into());
-                let message = format!("{} closed the connection", place.hosts[self.host].0);
+                let message = format!("{} closed the connection", place.hosts[self.host].address);
                 Down { kind, permanent: false, message }
             }
         };
@@ -183,11 +229,11 @@ impl Link {
             let kind = ErrorKind("tls failed".into());
             return self.next_host(Down { kind, permanent: fault.permanent, message: fault.message }, lines, place);
         }
-        let down = Down { kind: on_lines::kind_of(error.fault), permanent: false, message: error.message };
+        let down = Down { kind: link::kind_of(error.fault), permanent: false, message: error.message };
         self.next_host(down, lines, place)
     }
 
-    /// The host at hand will not do: goes on with the next one, if that is how far it had come.
+    /// Tries the next host, unless the connection was up or there is no other host.
     fn next_host(&mut self, down: Down, lines: &mut Lines, place: &Place) -> News {
         if self.up || self.host + 1 == place.hosts.len() {
             return News::Down(down);
@@ -197,10 +243,9 @@ impl Link {
     }
 
     fn again(&mut self, lines: &mut Lines, place: &Place) -> News {
-        self.phases = Phases::default();
+        self.stopwatch = Stopwatch::start(lines.now());
         self.requester = None;
-        self.since = lines.now();
-        lines.open(self.key, &place.hosts[self.host].0);
+        lines.open(self.key, &place.hosts[self.host].address);
         News::Nothing
     }
 }
@@ -212,4 +257,18 @@ pub(super) fn kind_of(error: &SqlError) -> ErrorKind {
 
 fn sqlstate(code: &str) -> ErrorKind {
     ErrorKind(format!("sqlstate {code}").into())
+}
+
+/// Gives the row of a statement with `\gset` to the client's variables.
+fn take_row(answer: &Answer, client: &mut Client, scripts: &Scripts, number: u32) -> Result<(), ErrorKind> {
+    let row = match (answer.row(), answer.last_rows) {
+        (Some(row), 1) => row,
+        _ => return Err(ErrorKind("script: \\gset needs exactly one row".into())),
+    };
+    let mut statements = scripts.programs().iter().flat_map(|program| program.statements());
+    let statement = statements.find(|statement| statement.number() == number).expect("the statement was just sent");
+    for (name, value) in row {
+        client.take_column(scripts, statement, name, value.as_deref().map(str::as_bytes))?;
+    }
+    Ok(())
 }

@@ -2,12 +2,15 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use driver::{Address, TlsConnector};
+use driver::TlsConnector;
 use postgres_session::{RequesterLogin, ServerLogin};
-use upstream::{UpstreamUrl, connector, encryption, uses_tls};
+use upstream::{UpstreamUrl, encryption};
 
-use super::super::TargetError;
-use crate::plan::{PostgresTarget, Script};
+use super::super::{
+    TargetError,
+    endpoint::{Endpoint, tls_connector},
+};
+use crate::plan::{PostgresTarget, QueryProtocol, Script};
 
 /// What connections call themselves where the URL gives no name.
 const APPLICATION_NAME: &str = "poolhouse bench";
@@ -16,12 +19,13 @@ const DEFAULT_SCHEMA: &str = "public";
 
 /// Where connections go, and how they log in.
 pub(super) struct Place {
-    /// Tried in this order: to be connected to, and what TLS is to take it for.
-    pub(super) hosts: Vec<(Arc<Address>, String)>,
-    /// How they log in.
+    /// Tried in this order.
+    pub(super) hosts: Vec<Endpoint>,
     pub(super) login: RequesterLogin,
-    /// What makes TLS, if it may be needed.
+    /// `None`: no TLS is used.
     pub(super) connector: Option<TlsConnector>,
+    /// How statements of scripts are sent.
+    pub(super) protocol: QueryProtocol,
 }
 
 impl Place {
@@ -31,7 +35,8 @@ impl Place {
     /// What is wrong with the URL or the files that it names; without the password.
     pub(super) fn of(target: &PostgresTarget, via: Option<SocketAddr>) -> Result<Self, TargetError> {
         let parameters = search_path(target).map(|path| ("search_path".to_owned(), path));
-        Self::at(target.url.reveal(), APPLICATION_NAME, parameters, via)
+        let place = Self::at(target.url.reveal(), APPLICATION_NAME, parameters, via)?;
+        Ok(Self { protocol: target.protocol, ..place })
     }
 
     /// The same of a URL alone. `name` is what connections call themselves where that gives none.
@@ -42,10 +47,7 @@ impl Place {
         via: Option<SocketAddr>,
     ) -> Result<Self, TargetError> {
         let url = UpstreamUrl::parse_postgres(url).map_err(TargetError::configuration)?;
-        let connector = match uses_tls(&url.hosts, &url.tls) {
-            true => Some(connector(&url.tls).map_err(TargetError::configuration)?),
-            false => None,
-        };
+        let connector = tls_connector(&url)?;
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let user = url.user.or_else(|| environment("PGUSER")).or_else(|| environment("USER"));
         let user =
@@ -67,16 +69,10 @@ impl Place {
             encryption: encryption(&url.hosts, &url.tls),
             ..ServerLogin::default()
         };
-        let hosts = url.hosts.addresses.iter().map(|address| {
-            let name = match address {
-                Address::Tcp { host, .. } => host.clone(),
-                Address::Unix(_) => String::new(),
-            };
-            (Arc::new(via.map_or_else(|| address.clone(), tcp)), name)
-        });
+        let hosts = url.hosts.addresses.iter().map(|address| Endpoint::of(address, via));
         // A relay leads to one host.
         let hosts = hosts.take(if via.is_some() { 1 } else { usize::MAX }).collect();
-        Ok(Self { hosts, login: RequesterLogin::new(login), connector })
+        Ok(Self { hosts, login: RequesterLogin::new(login), connector, protocol: QueryProtocol::Simple })
     }
 }
 
@@ -96,10 +92,6 @@ fn search_path(target: &PostgresTarget) -> Option<String> {
 /// An SQL identifier.
 pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn tcp(address: SocketAddr) -> Address {
-    Address::Tcp { host: address.ip().to_string(), port: address.port() }
 }
 
 #[cfg(test)]
@@ -123,7 +115,10 @@ mod tests {
         let target = target("postgres://u:secret@db.example,other/x?sslmode=require", Vec::new());
         let place = Place::of(&target, Some("127.0.0.1:7".parse().unwrap())).unwrap();
         assert_eq!(place.hosts.len(), 1);
-        assert_eq!((place.hosts[0].0.to_string().as_str(), place.hosts[0].1.as_str()), ("127.0.0.1:7", "db.example"));
+        assert_eq!(
+            (place.hosts[0].address.to_string().as_str(), place.hosts[0].name.as_str()),
+            ("127.0.0.1:7", "db.example")
+        );
         assert_eq!(Place::of(&target, None).unwrap().hosts.len(), 2);
         assert!(place.connector.is_some());
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use postgres_session::Row;
 
-use super::{once::Once, place::quote};
+use super::{place::quote, query::Questions};
 use crate::{
     plan::PostgresTarget,
     script::{ACCOUNTS, BRANCHES, TELLERS},
@@ -20,22 +20,31 @@ pub const MAX_SCALE: u32 = 20_000;
 const MARK: &str = "made by poolhouse bench --init";
 
 /// The scale that the tables were made with: one for each branch, as pgbench itself counts it.
-pub(super) fn scale(once: &mut Once<'_>, target: &PostgresTarget, within: Duration) -> Result<u32, TargetError> {
+pub(super) fn scale(
+    connection: &mut Questions<'_>,
+    target: &PostgresTarget,
+    within: Duration,
+) -> Result<u32, TargetError> {
     let schema = &target.schema;
     let table = literal(&format!("{}.pgbench_branches", quote(schema)));
-    let there = once.ask(&format!("SELECT pg_catalog.to_regclass({table}) IS NOT NULL"), within)?;
+    let there = connection.query(&format!("SELECT pg_catalog.to_regclass({table}) IS NOT NULL"), within)?;
     if first(there.row()) != Some("t") {
-        let elsewhere = once.ask(ELSEWHERE, within)?;
+        let elsewhere = connection.query(ELSEWHERE, within)?;
         return Err(TargetError::target(missing(schema, first(elsewhere.row()), target.scale)));
     }
-    let branches = once.ask(&format!("SELECT pg_catalog.count(*) FROM {}.pgbench_branches", quote(schema)), within)?;
+    let branches =
+        connection.query(&format!("SELECT pg_catalog.count(*) FROM {}.pgbench_branches", quote(schema)), within)?;
     let branches: u32 = first(branches.row()).and_then(|count| count.parse().ok()).unwrap_or(0);
     Ok(branches / BRANCHES)
 }
 
 /// Whether the tables are there, and large enough for the target's scale.
-pub(super) fn check(once: &mut Once<'_>, target: &PostgresTarget, within: Duration) -> Result<(), TargetError> {
-    match scale(once, target, within)? {
+pub(super) fn check(
+    connection: &mut Questions<'_>,
+    target: &PostgresTarget,
+    within: Duration,
+) -> Result<(), TargetError> {
+    match scale(connection, target, within)? {
         scale if scale < target.scale => Err(TargetError::target(format!(
             "the tables in schema {} were made with --scale {scale}, and the load asks for {1}: make them anew with \
              `--init --scale {1}`, or use `--scale {scale}`",
@@ -61,25 +70,25 @@ fn missing(schema: &str, elsewhere: Option<&str>, scale: u32) -> String {
 }
 
 /// Makes the schema and its tables anew.
-pub(super) fn init(once: &mut Once<'_>, target: &PostgresTarget) -> Result<(), TargetError> {
+pub(super) fn init(connection: &mut Questions<'_>, target: &PostgresTarget) -> Result<(), TargetError> {
     if !(1..=MAX_SCALE).contains(&target.scale) {
         return Err(TargetError::configuration(format!("--scale must be from 1 to {MAX_SCALE}")));
     }
-    make_schema(once, &target.schema)?;
+    make_schema(connection, &target.schema)?;
     for statement in statements(&target.schema, target.scale) {
-        once.ask(&statement, PATIENCE)?;
+        connection.query(&statement, PATIENCE)?;
     }
     Ok(())
 }
 
 /// The schema is ours, or it is not there: what somebody else has made is not dropped.
-fn make_schema(once: &mut Once<'_>, schema: &str) -> Result<(), TargetError> {
+fn make_schema(connection: &mut Questions<'_>, schema: &str) -> Result<(), TargetError> {
     let mark = format!(
         "SELECT coalesce(pg_catalog.obj_description(oid, 'pg_namespace'), '') FROM pg_catalog.pg_namespace \
          WHERE nspname = {}",
         literal(schema)
     );
-    let found = once.ask(&mark, PATIENCE)?;
+    let found = connection.query(&mark, PATIENCE)?;
     match first(found.row()) {
         Some(MARK) => {}
         Some(_) => {
@@ -89,7 +98,7 @@ fn make_schema(once: &mut Once<'_>, schema: &str) -> Result<(), TargetError> {
         }
         None => {
             let comment = format!("COMMENT ON SCHEMA {} IS {}", quote(schema), literal(MARK));
-            once.ask(&format!("BEGIN; CREATE SCHEMA {}; {comment}; COMMIT", quote(schema)), PATIENCE)?;
+            connection.query(&format!("BEGIN; CREATE SCHEMA {}; {comment}; COMMIT", quote(schema)), PATIENCE)?;
         }
     }
     Ok(())

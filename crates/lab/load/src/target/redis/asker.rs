@@ -5,7 +5,7 @@ use std::time::Duration;
 use settings::Secret;
 
 use super::{
-    super::{TargetError, commands::Standing},
+    super::{TargetError, connection::Connection},
     link::Link,
     place::Place,
 };
@@ -13,7 +13,7 @@ use crate::plan::{RedisTarget, RedisWork};
 
 /// A connection.
 pub struct Asker {
-    standing: Standing<Link>,
+    connection: Connection<'static, Link>,
 }
 
 /// What a command was answered with.
@@ -38,8 +38,8 @@ impl Asker {
     pub fn connect(url: &Secret, within: Duration) -> Result<Self, TargetError> {
         let target = RedisTarget { url: url.clone(), work: RedisWork::Ping, variables: Vec::new() };
         let place = Place::of(&target, None)?;
-        let address = place.address.to_string();
-        Ok(Self { standing: Standing::connect(place, address, within)? })
+        let address = place.endpoint.address.to_string();
+        Ok(Self { connection: Connection::connect(place, address, within)? })
     }
 
     /// Asks one thing, and keeps up to `most` bytes of the answer. After an error the connection is of no use.
@@ -48,7 +48,7 @@ impl Asker {
     /// The server is gone, does not keep to its protocol, or takes longer than `within`.
     pub fn ask(&mut self, words: &[&str], most: usize, within: Duration) -> Result<Reply, TargetError> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        let link = self.standing.ask(|link, out| link.requester().ask_for_up_to(&words, most, out), within)?;
+        let link = self.connection.ask(|link, out| link.requester().ask_for_up_to(&words, most, out), within)?;
         let requester = link.requester();
         Ok(match requester.error() {
             Some(error) => Reply::Refused(error.to_string()),

@@ -1,46 +1,53 @@
-//! One connection to the target: made step by step, with the times of its phases, then asked one command after the other. Puts the
-//! requester's protocol on a line of the driver. Does not know why it is made and what it is asked.
+//! A connection to Redis: RESP2 over a line of the driver, with the times of its phases.
 
-use driver::{Address, Event, LineError, Lines};
+use driver::{Event, LineError, LineFault, Lines};
 use pool::Time;
 use redis_session::{ErrorReply, Fault, Requester, Verdict, Words};
 
 use super::{
     super::{
-        commands::{self, News},
-        on_lines::{self, CLOSED, Down, VIOLATION},
+        cancel::Cancels,
+        link::{self, CLOSED, Down, News, Refusal, Stopwatch, VIOLATION},
     },
     place::Place,
 };
 use crate::{
     record::{ErrorKind, Phases},
-    script::{Client, Request, Scripts},
+    script::{Client, Scripts, Step, Turn},
 };
 
-/// A connection.
 pub(super) struct Link {
     key: u32,
-    /// When the phase at hand began.
-    since: Time,
-    phases: Phases,
+    stopwatch: Stopwatch,
     requester: Requester,
     /// Memory for the command at hand.
     words: Words,
+    /// What the command at hand means to the connection if it succeeds.
+    turn: Turn,
+    /// A transaction is open, or keys are watched.
+    in_transaction: bool,
 }
 
-impl commands::Link for Link {
+impl link::Link for Link {
     type Place = Place;
 
     fn open(key: u32, lines: &mut Lines, place: &Place, now: Time) -> Self {
-        lines.open(key, &place.address);
-        Self { key, since: now, phases: Phases::default(), requester: Requester::new(), words: Words::default() }
+        lines.open(key, &place.endpoint.address);
+        Self {
+            key,
+            stopwatch: Stopwatch::start(now),
+            requester: Requester::new(),
+            words: Words::default(),
+            turn: Turn::Plain,
+            in_transaction: false,
+        }
     }
 
     fn phases(&self) -> &Phases {
-        &self.phases
+        &self.stopwatch.phases
     }
 
-    fn close(mut self, lines: &mut Lines) {
+    fn close(mut self, lines: &mut Lines, _: &Place, _: &Cancels) {
         if !self.requester.is_asking() {
             let mut out = Vec::new();
             self.requester.quit(&mut out);
@@ -52,17 +59,15 @@ impl commands::Link for Link {
     fn happened(&mut self, event: Event, lines: &mut Lines, place: &Place, out: &mut Vec<u8>) -> News {
         match event {
             Event::Resolved { took, .. } => {
-                self.phases.dns = Some(took);
-                self.since = lines.now();
+                self.stopwatch.resolved(took, lines.now());
                 News::Nothing
             }
             Event::Connected { .. } => {
-                let took = self.lap(lines.now());
-                self.phases.tcp = matches!(*place.address, Address::Tcp { .. }).then_some(took);
+                self.stopwatch.connected(&place.endpoint.address, lines.now());
                 self.received(&[], lines, place, out)
             }
             Event::Secured { .. } => {
-                self.phases.tls = Some(self.lap(lines.now()));
+                self.stopwatch.phases.tls = Some(self.stopwatch.lap(lines.now()));
                 self.requester.secured();
                 self.received(&[], lines, place, out)
             }
@@ -80,14 +85,14 @@ impl commands::Link for Link {
                 Ok(Verdict::More) => break,
                 Ok(Verdict::StartTls) => {
                     let connector = place.connector.as_ref().expect("a login in TLS has a connector");
-                    lines.start_tls(self.key, connector, &place.name, bytes);
+                    lines.start_tls(self.key, connector, &place.endpoint.name, bytes);
                     return News::Nothing;
                 }
-                Ok(Verdict::Authenticated) => self.phases.auth = Some(self.lap(lines.now())),
+                Ok(Verdict::Authenticated) => self.stopwatch.phases.auth = Some(self.stopwatch.lap(lines.now())),
                 Ok(Verdict::Ready) => {
-                    // Who had nothing to say was ready at once.
+                    // Without a SELECT of a database the connection was ready at once.
                     if place.login.database > 0 {
-                        self.phases.ready = Some(self.lap(lines.now()));
+                        self.stopwatch.phases.ready = Some(self.stopwatch.lap(lines.now()));
                     }
                     news = News::Up;
                 }
@@ -104,24 +109,37 @@ impl commands::Link for Link {
 
     fn ask(
         &mut self,
-        request: &Request,
-        client: &Client,
-        scripts: &Scripts,
+        step: &Step<'_>,
+        _: &Place,
+        (client, scripts): (&Client, &Scripts),
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind> {
+        let Step::Ask(request) = step else { unreachable!("a script of commands holds no SQL") };
         self.words.clear();
         for word in 0..request.words() {
             self.words.push(|to| client.write_word(scripts, request, word, to))?;
         }
+        self.turn = request.turn();
         self.requester.ask(&self.words, out);
         Ok(())
     }
 
-    fn error(&self) -> Option<(ErrorKind, String)> {
-        self.requester.error().map(|error| (kind_of(error), error.to_string()))
+    fn read_answer(&mut self, _: &mut Client, _: &Scripts) -> Result<(), Refusal> {
+        if let Some(error) = self.requester.error() {
+            return Err(Refusal { kind: kind_of(error), said: Some(error.to_string()) });
+        }
+        match self.turn {
+            Turn::Begins => self.in_transaction = true,
+            Turn::Ends => self.in_transaction = false,
+            Turn::Plain => {}
+        }
+        Ok(())
     }
 
-    /// What has said goodbye behind the answer takes no other command.
+    fn in_transaction(&self) -> bool {
+        self.in_transaction
+    }
+
     fn is_open(&self) -> bool {
         self.requester.farewell().is_none()
     }
@@ -133,25 +151,20 @@ impl Link {
         &mut self.requester
     }
 
-    /// How long the phase took that has just ended.
-    fn lap(&mut self, now: Time) -> std::time::Duration {
-        now - std::mem::replace(&mut self.since, now)
-    }
-
     fn ended(&self, place: &Place) -> Down {
         match self.requester.farewell() {
             Some(error) => Down { kind: kind_of(error), permanent: false, message: error.to_string() },
             None => {
-                let message = format!("{} closed the connection", place.address);
+                let message = format!("{} closed the connection", place.endpoint.address);
                 Down { kind: ErrorKind(CLOSED.into()), permanent: false, message }
             }
         }
     }
 
     fn failed(&self, error: LineError) -> Down {
-        // Whoever closes for a reason has said so before, whichever way the connection then ended.
-        let kind = self.requester.farewell().map_or_else(|| on_lines::kind_of(error.fault), kind_of);
-        let permanent = matches!(error.fault, driver::LineFault::Tls { certificate: true });
+        // A server that closes for a reason has sent it before, however the connection then ended.
+        let kind = self.requester.farewell().map_or_else(|| link::kind_of(error.fault), kind_of);
+        let permanent = matches!(error.fault, LineFault::Tls { certificate: true });
         Down { kind, permanent, message: error.message }
     }
 }

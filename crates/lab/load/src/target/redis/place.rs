@@ -2,22 +2,21 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use driver::{Address, TlsConnector};
+use driver::TlsConnector;
 use redis_session::ServerLogin;
-use upstream::{Kind, UpstreamUrl, connector, uses_tls};
+use upstream::{Kind, UpstreamUrl};
 
-use super::super::TargetError;
+use super::super::{
+    TargetError,
+    endpoint::{Endpoint, tls_connector},
+};
 use crate::plan::RedisTarget;
 
 /// Where connections go, and how they log in.
 pub(super) struct Place {
-    /// What is connected to.
-    pub(super) address: Arc<Address>,
-    /// What TLS is to take it for.
-    pub(super) name: String,
-    /// How they log in.
+    pub(super) endpoint: Endpoint,
     pub(super) login: ServerLogin,
-    /// What makes TLS, if it is used.
+    /// `None`: no TLS is used.
     pub(super) connector: Option<TlsConnector>,
 }
 
@@ -31,18 +30,11 @@ impl Place {
         if url.kind != Kind::Redis {
             return Err(TargetError::configuration("this is no URL of a Redis: write redis://user:password@host:port"));
         }
-        let tls = uses_tls(&url.hosts, &url.tls);
-        let connector = match tls {
-            true => Some(connector(&url.tls).map_err(TargetError::configuration)?),
-            false => None,
-        };
-        let address = url.hosts.addresses.first().cloned().expect("a URL of a Redis has one host");
-        let name = match &address {
-            Address::Tcp { host, .. } => host.clone(),
-            Address::Unix(_) => String::new(),
-        };
+        let connector = tls_connector(&url)?;
+        let address = url.hosts.addresses.first().expect("a URL of a Redis has one host");
+        let endpoint = Endpoint::of(address, via);
         let login = ServerLogin {
-            tls,
+            tls: connector.is_some(),
             user: url.user.as_deref().map(Arc::from),
             password: url.password.map(|password| Arc::clone(password.reveal())),
             database: url.database.map_or(0, |number| number.parse().expect("the URL was read with a number there")),
@@ -53,13 +45,13 @@ impl Place {
                 "the URL names a user without a password: write redis://USER:PASSWORD@...",
             ));
         }
-        let tcp = |via: SocketAddr| Address::Tcp { host: via.ip().to_string(), port: via.port() };
-        Ok(Self { address: Arc::new(via.map_or(address, tcp)), name, login, connector })
+        Ok(Self { endpoint, login, connector })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use driver::Address;
     use settings::Secret;
 
     use super::*;
@@ -73,18 +65,21 @@ mod tests {
     #[test]
     fn a_url_says_where_and_as_whom() {
         let there = place("redis://shop:a%20b@h:7/3", None).unwrap();
-        assert_eq!(there.address.to_string(), "h:7");
+        assert_eq!(there.endpoint.address.to_string(), "h:7");
         let login = &there.login;
         assert_eq!((login.user.as_deref(), login.password.as_deref(), login.database), (Some("shop"), Some("a b"), 3));
         assert!(there.connector.is_none() && !login.tls);
         let socket = place("redis://%2Frun%2Fredis.sock", None).unwrap();
-        assert!(matches!(&*socket.address, Address::Unix(path) if path.ends_with("redis.sock")));
+        assert!(matches!(&*socket.endpoint.address, Address::Unix(path) if path.ends_with("redis.sock")));
     }
 
     #[test]
     fn a_relay_stands_in_for_the_host_but_not_for_its_certificate() {
         let there = place("rediss://:secret@db.example", Some("127.0.0.1:7")).unwrap();
-        assert_eq!((there.address.to_string().as_str(), there.name.as_str()), ("127.0.0.1:7", "db.example"));
+        assert_eq!(
+            (there.endpoint.address.to_string().as_str(), there.endpoint.name.as_str()),
+            ("127.0.0.1:7", "db.example")
+        );
         assert!(there.connector.is_some() && there.login.tls);
     }
 

@@ -1,0 +1,294 @@
+//! A run: carries out the engine's orders over links, and takes each operation from step to step. Decides nothing about
+//! when something begins, or has taken too long.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use driver::{Event, Lines};
+use pool::Time;
+
+use super::{
+    Surroundings, TargetError, WATCH_EVERY,
+    cancel::Cancels,
+    link::{Link, News, Refusal, cannot_wait},
+    make_room, not_begun,
+};
+use crate::{
+    engine::{ConnId, Engine, Order, Outcome},
+    plan::{MAX_CONNECTIONS, Plan},
+    record::ErrorKind,
+    script::{Client, Scripts, Step},
+};
+
+/// Clients of one run.
+const MAX_CLIENTS: usize = 1_000_000;
+
+/// Carries out the engine's orders until it is done.
+///
+/// # Errors
+/// What makes going on impossible, or kept the load from beginning.
+pub(super) fn carry_out<L: Link>(
+    place: &L::Place,
+    scripts: &Scripts,
+    plan: &Plan,
+    engine: &mut Engine,
+    mut around: Surroundings<'_>,
+) -> Result<(), TargetError> {
+    make_room(plan)?;
+    let mut run = Run::<L> {
+        place,
+        scripts,
+        lines: Lines::new(around.origin).map_err(|error| cannot_wait(&error))?,
+        conns: Vec::new(),
+        clients: Vec::new(),
+        pauses: BinaryHeap::new(),
+        operations: 0,
+        out: Vec::new(),
+        cancels: Cancels::default(),
+        refusal: None,
+    };
+    run.drive(engine, &mut around)?;
+    run.cancels.finish();
+    engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal.as_deref())))
+}
+
+struct Run<'a, L: Link> {
+    place: &'a L::Place,
+    scripts: &'a Scripts,
+    lines: Lines,
+    conns: Vec<Option<Conn<L>>>,
+    clients: Vec<Option<Client>>,
+    /// When pauses end, with connection and operation: at most one for each open connection, and those of connections
+    /// that were closed during a pause.
+    pauses: BinaryHeap<Reverse<(Time, u32, u64)>>,
+    /// Counts operations, so that a pause is matched with its own.
+    operations: u64,
+    out: Vec<u8>,
+    cancels: Cancels,
+    /// Why the last connection that failed to open did.
+    refusal: Option<String>,
+}
+
+struct Conn<L> {
+    link: L,
+    work: Work,
+}
+
+/// What a connection is doing.
+enum Work {
+    Connecting,
+    Idle,
+    Operation {
+        client: u32,
+        operation: u64,
+    },
+    /// A failed operation left a transaction open, which is being rolled back.
+    RollingBack {
+        error: ErrorKind,
+    },
+    /// It has failed, or waits to be closed.
+    Gone,
+}
+
+impl<L: Link> Run<'_, L> {
+    /// Carries out orders until there will be no more.
+    fn drive(&mut self, engine: &mut Engine, around: &mut Surroundings<'_>) -> Result<(), TargetError> {
+        let mut now = self.lines.now();
+        let (mut next_watch, mut stopped, mut begun) = (now, false, false);
+        loop {
+            self.obey(engine, now);
+            if engine.is_done() {
+                (around.watch)(engine, now);
+                return Ok(());
+            }
+            // The relay must learn at once that the load begins.
+            let begins = !begun && engine.measured_from().is_some();
+            if now >= next_watch || begins {
+                begun |= begins;
+                (around.watch)(engine, now);
+                next_watch = now + WATCH_EVERY;
+                if around.is_stopped() && !stopped {
+                    stopped = true;
+                    engine.stop(now);
+                    continue;
+                }
+            }
+            let next_pause = self.pauses.peek().map(|Reverse((end, ..))| *end);
+            let until = [engine.deadline(), next_pause, Some(next_watch)].into_iter().flatten().min();
+            self.lines.wait(until).map_err(|error| cannot_wait(&error))?;
+            while let Some(event) = self.lines.next() {
+                now = self.happened(event, engine);
+                self.obey(engine, now);
+            }
+            now = self.lines.now();
+            self.end_pauses(engine, now);
+        }
+    }
+
+    /// Carries out all orders that there are.
+    fn obey(&mut self, engine: &mut Engine, now: Time) {
+        while let Some(order) = engine.poll_order(now) {
+            match order {
+                Order::Connect(conn) => self.connect(conn, now),
+                Order::Run { conn, client } => self.begin(conn, client, engine, now),
+                Order::Close(conn) => {
+                    let gone = self.conns[conn.0 as usize].take().expect("only what was opened is closed");
+                    if !matches!(gone.work, Work::Gone) {
+                        gone.link.close(&mut self.lines, self.place, &self.cancels);
+                    }
+                    engine.closed(conn, now);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, conn: ConnId, now: Time) {
+        let index = conn.0 as usize;
+        assert!(conn.0 < MAX_CONNECTIONS, "connections have small numbers");
+        if index >= self.conns.len() {
+            self.conns.resize_with(index + 1, || None);
+        }
+        let link = L::open(conn.0, &mut self.lines, self.place, now);
+        // A connection with the same number before has failed, which the engine knows.
+        let before = self.conns[index].replace(Conn { link, work: Work::Connecting });
+        assert!(before.is_none_or(|before| matches!(before.work, Work::Gone)), "a number stands for one connection");
+    }
+
+    fn begin(&mut self, conn: ConnId, client: u32, engine: &mut Engine, now: Time) {
+        let index = client as usize;
+        assert!(index < MAX_CLIENTS, "clients have small numbers");
+        if index >= self.clients.len() {
+            self.clients.resize_with(index + 1, || None);
+        }
+        let scripts = self.scripts;
+        self.clients[index].get_or_insert_with(|| scripts.client(client)).begin(scripts);
+        self.operations += 1;
+        let operation = self.operations;
+        let work = &mut self.conn(conn).work;
+        assert!(matches!(work, Work::Idle), "an operation runs where nothing else does");
+        *work = Work::Operation { client, operation };
+        self.go_on(conn, engine, now);
+    }
+
+    /// Takes an operation to its next request, pause, or end.
+    fn go_on(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
+        let Self { scripts, conns, clients, lines, place, out, .. } = self;
+        let Conn { link, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Work::Operation { client, operation } = work else { unreachable!("an operation is under way") };
+        let client = clients[*client as usize].as_mut().expect("the client has begun");
+        match client.next(scripts) {
+            step @ (Step::Send(_) | Step::Ask(_)) => {
+                out.clear();
+                match link.ask(&step, place, (client, scripts), out) {
+                    Ok(()) => lines.send(conn.0, out),
+                    Err(error) => self.end(conn, Some(error), engine, now),
+                }
+            }
+            Step::Sleep(pause) => self.pauses.push(Reverse((now + pause, conn.0, *operation))),
+            Step::End => self.end(conn, None, engine, now),
+            Step::Failed(error) => self.end(conn, Some(error), engine, now),
+        }
+    }
+
+    fn answered(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
+        let Conn { link, work } = self.conns[conn.0 as usize].as_mut().expect("the connection is there");
+        match work {
+            Work::Operation { client, .. } => {
+                let client = self.clients[*client as usize].as_mut().expect("the client has begun");
+                match link.read_answer(client, self.scripts) {
+                    Ok(()) => self.go_on(conn, engine, now),
+                    Err(Refusal { kind, said }) => {
+                        said.iter().for_each(|said| engine.heard(said));
+                        self.end(conn, Some(kind), engine, now);
+                    }
+                }
+            }
+            Work::RollingBack { .. } => {
+                let reusable = !link.in_transaction();
+                let Work::RollingBack { error } = std::mem::replace(work, Work::Idle) else {
+                    unreachable!("it was rolling back")
+                };
+                engine.ended(conn, Outcome { error: Some(error), reusable }, now);
+            }
+            Work::Connecting | Work::Idle | Work::Gone => unreachable!("only a request is answered"),
+        }
+    }
+
+    /// Ends an operation. A transaction that it has left open is rolled back before the connection is used again.
+    fn end(&mut self, conn: ConnId, error: Option<ErrorKind>, engine: &mut Engine, now: Time) {
+        let Self { conns, lines, out, .. } = self;
+        let Conn { link, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
+        *work = Work::Idle;
+        if !link.in_transaction() {
+            return engine.ended(conn, Outcome { error, reusable: link.is_open() }, now);
+        }
+        let error = error.unwrap_or_else(|| ErrorKind("script: it leaves a transaction open".into()));
+        out.clear();
+        if link.roll_back(out) {
+            *work = Work::RollingBack { error };
+            lines.send(conn.0, out);
+        } else {
+            engine.ended(conn, Outcome { error: Some(error), reusable: false }, now);
+        }
+    }
+
+    /// Takes an event of a connection. Returns the time.
+    fn happened(&mut self, event: Event, engine: &mut Engine) -> Time {
+        let Self { conns, lines, place, out, .. } = self;
+        let key = event.key();
+        let link = &mut conns[key as usize].as_mut().expect("only open connections have events").link;
+        let news = match event {
+            Event::Received { bytes, .. } => {
+                let news = link.received(&bytes, lines, place, out);
+                lines.done(bytes);
+                news
+            }
+            other => link.happened(other, lines, place, out),
+        };
+        let now = lines.now();
+        let conn = ConnId(key);
+        match news {
+            News::Nothing => {}
+            News::Up => {
+                let open = self.conn(conn);
+                open.work = Work::Idle;
+                let phases = *open.link.phases();
+                engine.connected(conn, &phases, now);
+            }
+            News::Answered => self.answered(conn, engine, now),
+            News::Down(down) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
+                Work::Connecting => {
+                    engine.heard(&down.message);
+                    self.refusal = Some(down.message);
+                    engine.connect_failed(conn, down.kind, down.permanent, now);
+                }
+                Work::Idle | Work::Operation { .. } => {
+                    engine.heard(&down.message);
+                    engine.lost(conn, down.kind, now);
+                }
+                // The error before the rollback is the one that counts.
+                Work::RollingBack { error } => engine.lost(conn, error, now),
+                Work::Gone => unreachable!("a closed connection has no events"),
+            },
+        }
+        now
+    }
+
+    /// Goes on with operations whose pause is over.
+    fn end_pauses(&mut self, engine: &mut Engine, now: Time) {
+        while let Some(Reverse((end, key, paused))) = self.pauses.peek().copied() {
+            if end > now {
+                return;
+            }
+            self.pauses.pop();
+            let is_paused =
+                |conn: &Conn<L>| matches!(conn.work, Work::Operation { operation, .. } if operation == paused);
+            if self.conns[key as usize].as_ref().is_some_and(is_paused) {
+                self.go_on(ConnId(key), engine, now);
+            }
+        }
+    }
+
+    fn conn(&mut self, conn: ConnId) -> &mut Conn<L> {
+        self.conns[conn.0 as usize].as_mut().expect("the connection is there")
+    }
+}
