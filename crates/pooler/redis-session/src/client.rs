@@ -15,6 +15,7 @@ mod passing;
 mod rest;
 mod roster;
 mod subscribing;
+mod transaction;
 mod waiting;
 mod work;
 
@@ -27,17 +28,19 @@ use seam::{
 
 use crate::{
     Redis, Server, Version, Welcome,
-    command::{AboutClients, Kind, kind},
+    command::{Kind, kind},
     patience::own_time,
     refusal::NO_SERVER,
     resp::{self, Limits, Request},
     server::ReplyKind,
 };
-pub(crate) use lease::{Lease, Purpose};
+pub(crate) use lease::Lease;
+use lease::{Held, LeaseRequest, Purpose};
 use listing::Listing;
 use passing::{Passing, STREAM_FROM};
 use rest::Rest;
 pub(crate) use rest::Streams;
+use roster::Query;
 use subscribing::Subscriptions;
 
 /// Replies that a client may have to wait for; more of its commands are not read until some have come. Many, because
@@ -82,40 +85,13 @@ pub struct Client {
     pub(crate) lease: Lease,
     /// Commands sent whose replies have not come.
     pub(crate) due: u32,
-    multi: bool,
-    watching: bool,
-    /// The server is its own until it leaves: bytes pass as they are.
-    pub(crate) keeping: bool,
-    /// A command that may wait for other clients is under way, on Redis's connection with this number.
-    blocked: Option<u32>,
-    /// That connection has been named to Redis, to let the client go on. Redis may hear it late: no other client gets
-    /// the connection.
-    named: bool,
-    /// It has been asked to give its server back, and no reply has come since.
-    gives_way: bool,
-    /// For that, Redis is told by a connection beside its server's to let it go on, and may do so late, at whatever it
-    /// asks that server.
-    unblocked_beside: bool,
-    /// The server that it has or waits for is one of another database than its own.
-    elsewhere: bool,
-    /// That is for a command that may wait for other clients.
-    blocks: bool,
-    /// It may keep that for long.
-    lasting: bool,
-    /// It waits to hear whether it is let into this logical database.
-    selects: Option<u32>,
     /// A command that passes in pieces.
     passing: Option<Passing>,
     pub(crate) rest: Option<Box<Rest>>,
     subscriptions: Option<Box<Subscriptions>>,
     /// Names to subscribe to that are too many to be read at once.
     listing: Option<Listing>,
-    /// It has asked who is there.
-    roll: Option<AboutClients>,
-    /// It wants to let somebody go on with an error.
-    unblocks_with_error: bool,
-    /// It has let a client go on of which Redis does not know.
-    unblocked: bool,
+    query: Query,
     /// A part of a reply has been passed on, and its end has not come.
     mid_reply: bool,
     /// The error that the command at hand gets instead of a server. Empty: it has waited for as long as it would have
@@ -132,6 +108,9 @@ struct Library {
     name: Box<[u8]>,
     version: Box<[u8]>,
 }
+
+/// Clients are many, and most are idle: what few of them need is in a box.
+const _: () = assert!(size_of::<Client>() <= 256);
 
 /// What became of a command.
 enum Taken {
@@ -157,17 +136,6 @@ impl Redis {
             lib: None,
             lease: Lease::None,
             due: 0,
-            multi: false,
-            watching: false,
-            keeping: false,
-            blocked: None,
-            named: false,
-            gives_way: false,
-            unblocked_beside: false,
-            elsewhere: false,
-            blocks: false,
-            lasting: false,
-            selects: None,
             passing: None,
             rest: self
                 .directory
@@ -175,9 +143,7 @@ impl Redis {
                 .map(|_| Box::new(Rest::new(origin.listener, self.room(origin.listener)))),
             subscriptions: None,
             listing: None,
-            roll: None,
-            unblocks_with_error: false,
-            unblocked: false,
+            query: Query::None,
             mid_reply: false,
             failing: None,
             held_back: false,
@@ -222,9 +188,9 @@ impl Redis {
         if client.rest.is_some() {
             return self.http_requests(me, client, servers, input, out);
         }
-        while at < input.bytes.len() && !client.closing && !client.has_wish() && client.roll.is_none() {
+        while at < input.bytes.len() && !client.closing && !client.has_wish() && !client.query.is_asking() {
             let bytes = &input.bytes[at..];
-            if client.keeping {
+            if client.lease.is_pinned() {
                 return self.pass_kept(me, client, at, input, out);
             }
             if let Some(used) = self.piece(me, client, servers, at, input, out) {
@@ -267,7 +233,7 @@ impl Redis {
                 Taken::Yes => at += length,
                 Taken::No => break,
             }
-            if matches!(client.lease, Lease::Asked(..)) || out.inserted.len() > MAX_SAID {
+            if client.lease.is_requested() || out.inserted.len() > MAX_SAID {
                 break;
             }
         }
@@ -345,8 +311,8 @@ impl Redis {
             return None;
         }
         let alone = alone || !kind.can_share();
-        match client.lease {
-            Lease::Asked(..) => unreachable!("input came before the lease that it waits for"),
+        match &client.lease {
+            Lease::Requested(_) => unreachable!("input came before the lease that it waits for"),
             Lease::None if client.is_to_seek() => None,
             Lease::None => {
                 // While Redis is busy with a script, it lets nobody into another database than the first.
@@ -358,19 +324,19 @@ impl Redis {
                             kind if kind.lasts() => LeaseKind::Lasting,
                             _ => LeaseKind::Exclusive,
                         };
-                        client.ask(me, pool, lease, Purpose::Commands, out);
-                        if kind == Kind::Blocking {
-                            client.blocks = true;
+                        let blocks = kind == Kind::Blocking;
+                        let elsewhere = database != client.database;
+                        let request = LeaseRequest::new(lease, Purpose::Command { blocks }, elsewhere);
+                        client.request_lease(me, pool, request, out);
+                        if blocks {
                             out.push(Effect::Standing { client: me, standing: Standing::Blocked });
                         }
-                        client.elsewhere = database != client.database;
-                        client.lasting = lease == LeaseKind::Lasting;
                     }
                     Err(why) => client.failing = Some(format!("ERR Poolhouse: {why}").into()),
                 }
                 None
             }
-            Lease::Shared(tag) => {
+            &Lease::Shared { server: tag, .. } => {
                 let server = servers.get(tag).expect("a shared server lives");
                 // The replies to what it asked before come first, so that it reads what it wrote.
                 let waits = if alone { client.due > 0 } else { client.due >= MAX_SHARED_DUE };
@@ -384,11 +350,12 @@ impl Redis {
                 }
                 Some((tag, server))
             }
-            Lease::Held(_) if client.due >= MAX_DUE || (client.due > 0 && client.needs_another(kind)) => {
+            Lease::Held(held) if client.due >= MAX_DUE || (client.due > 0 && needs_another(held, kind)) => {
                 client.held_back = true;
                 None
             }
-            Lease::Held(tag) => {
+            Lease::Held(held) => {
+                let tag = held.server();
                 let server = servers.get(tag).expect("a held server lives");
                 if server.runs() >= MAX_RUNS {
                     client.held_back = true;
@@ -413,7 +380,9 @@ impl Redis {
                     more => ReplyKind::MoreSubscribers(more),
                 }
             }
-            (Kind::Blocking | Kind::Wait, _) if !client.multi && own_time(arguments).is_none() => {
+            (Kind::Blocking | Kind::Wait, _)
+                if !client.lease.transaction().is_open() && own_time(arguments).is_none() =>
+            {
                 ReplyKind::WithoutTimeout
             }
             (Kind::Control, [name, what, ..]) if name.eq_ignore_ascii_case(b"CLIENT") => {
@@ -422,6 +391,12 @@ impl Redis {
             _ => ReplyKind::Plain,
         }
     }
+}
+
+/// Whether a command of this kind needs another server than this one, once no reply of it is pending.
+fn needs_another(held: &Held, kind: Kind) -> bool {
+    let lasts = kind.lasts() && !held.is_lasting() && !held.is_in_transaction();
+    held.is_elsewhere() || lasts || matches!(kind, Kind::Pinning | Kind::Wait)
 }
 
 /// Where a command's bytes are.
@@ -467,20 +442,14 @@ impl Client {
         self.due > 0
     }
 
-    /// Whether a command of this kind is not for the server that is the client's until its replies have come.
-    fn needs_another(&self, kind: Kind) -> bool {
-        let lasts = kind.lasts() && !self.lasting && !self.is_bound();
-        self.elsewhere || lasts || matches!(kind, Kind::Pinning | Kind::Wait)
-    }
-
     /// Whether it needs this very server for what is to come.
     pub(crate) fn is_bound(&self) -> bool {
-        self.multi || self.watching
+        self.lease.transaction().needs_its_server()
     }
 
-    pub(crate) fn ask(&mut self, me: ClientTag, pool: PoolId, kind: LeaseKind, purpose: Purpose, out: &mut Outbox) {
-        self.lease = Lease::Asked(kind, purpose);
-        (self.elsewhere, self.lasting, self.blocks, self.unblocked_beside) = (false, false, false, false);
+    pub(super) fn request_lease(&mut self, me: ClientTag, pool: PoolId, request: LeaseRequest, out: &mut Outbox) {
+        let kind = request.kind();
+        self.lease = Lease::Requested(request);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
         out.push(Effect::Lease { client: me, pool, kind });
     }
@@ -498,16 +467,17 @@ impl Client {
         if !self.is_bound() && matches!(kind, Kind::Pinning | Kind::Multi | Kind::Watch) {
             server.introduce(tag, self.name.as_deref(), out);
         }
+        let in_transaction = self.lease.transaction().is_open();
         match kind {
             Kind::Pinning => {
-                self.keeping = true;
+                self.lease.held_mut().expect("a command that pins its server holds it").pin();
                 server.keep();
                 out.push(Effect::Pinned { server: tag, reason: Some("connection") });
                 return;
             }
             // The writes that WAIT is about may have gone through other servers. A command moves this one's place to
             // the end of the replication stream: Redis notes where that is after each command of a connection.
-            Kind::Wait if !self.multi => {
+            Kind::Wait if !in_transaction => {
                 out.insert(Peer::Server(tag), |to| resp::command(to, &[b"PING"]));
                 server.expect(None, ReplyKind::Plain);
                 server.expect(Some((me, self.id)), due);
@@ -516,14 +486,16 @@ impl Client {
             Kind::Script => server.expect(Some((me, self.id)), ReplyKind::Script),
             Kind::Multi => server.expect(Some((me, self.id)), ReplyKind::Multi),
             Kind::Watch => server.expect(Some((me, self.id)), ReplyKind::Watch),
-            Kind::SubscriberCount(topic) if !self.multi => {
+            Kind::SubscriberCount(topic) if !in_transaction => {
                 server.expect(Some((me, self.id)), ReplyKind::SubscriberCount(topic))
             }
             _ => server.expect(Some((me, self.id)), due),
         }
-        let blocks = kind == Kind::Blocking && !self.multi;
-        if blocks || (kind == Kind::Wait && !self.multi) {
-            self.blocked = Some(server.hello().id);
+        let blocks = kind == Kind::Blocking && !in_transaction;
+        if (blocks || (kind == Kind::Wait && !in_transaction))
+            && let Some(held) = self.lease.held_mut()
+        {
+            held.block_on(server.hello().id);
         }
         // Otherwise it has been active since it asked for a server.
         if self.due == 0 && (blocks || self.is_bound()) {
@@ -537,29 +509,32 @@ impl Client {
     /// longer needed.
     pub(crate) fn on_reply(&mut self, me: ClientTag, due: ReplyKind, refused: bool, out: &mut Outbox) -> bool {
         self.due = self.due.checked_sub(1).expect("a reply that was due");
-        self.blocked = self.blocked.filter(|_| self.due > 0);
-        self.gives_way = false;
-        match due {
-            _ if refused => {}
-            ReplyKind::Multi => self.multi = true,
-            ReplyKind::Watch => self.watching = true,
-            ReplyKind::EndTransaction => (self.multi, self.watching) = (false, false),
-            ReplyKind::Plain
-            | ReplyKind::Script
-            | ReplyKind::Select
-            | ReplyKind::MoreSubscribers(_)
-            | ReplyKind::SubscriberCount(_) => {}
-            ReplyKind::WithoutTimeout | ReplyKind::Pause(_) | ReplyKind::Unblock => {}
+        if let Some(held) = self.lease.held_mut() {
+            held.on_reply(self.due == 0);
+            let transaction = held.transaction_mut();
+            match due {
+                _ if refused => {}
+                ReplyKind::Multi => transaction.open(),
+                ReplyKind::Watch => transaction.watch(),
+                ReplyKind::EndTransaction => transaction.end(),
+                ReplyKind::Plain
+                | ReplyKind::Script
+                | ReplyKind::Select
+                | ReplyKind::MoreSubscribers(_)
+                | ReplyKind::SubscriberCount(_) => {}
+                ReplyKind::WithoutTimeout | ReplyKind::Pause(_) | ReplyKind::Unblock => {}
+            }
         }
         if self.held_back && (self.due == 0 || self.due == MAX_SHARED_DUE / 2) {
             self.held_back = false;
             out.push(Effect::Wake { client: me });
         }
-        if self.due > 0 || self.passing.is_some() || self.keeping {
+        if self.due > 0 || self.passing.is_some() || self.lease.is_pinned() {
             return false;
         }
         if self.is_bound() {
-            let standing = if self.multi { Standing::InTransaction } else { Standing::Preparing };
+            let standing =
+                if self.lease.transaction().is_open() { Standing::InTransaction } else { Standing::Preparing };
             out.push(Effect::Standing { client: me, standing });
         }
         !self.is_bound()
@@ -567,8 +542,8 @@ impl Client {
 
     /// Gives up a transaction and what it watches, and its server with them.
     fn abandon(&mut self, me: ClientTag, servers: &mut dyn Sessions<ServerTag, Server>, out: &mut Outbox) {
-        (self.multi, self.watching) = (false, false);
-        if let Lease::Held(tag) = self.lease {
+        if let Some(held) = self.lease.held() {
+            let tag = held.server();
             let server = servers.get(tag).expect("a held server lives");
             self.part(me, tag, server, Verdict::Discard, out);
         }
@@ -576,7 +551,7 @@ impl Client {
 
     /// Whether this server is its own, or one that it shares.
     pub(crate) fn has(&self, server: ServerTag) -> bool {
-        matches!(self.lease, Lease::Held(tag) | Lease::Shared(tag) if tag == server)
+        self.lease.server() == Some(server)
     }
 
     /// Its server is in its database by now, or is not let in, with this `error`.
@@ -589,7 +564,7 @@ impl Client {
         error: Option<&str>,
         out: &mut Outbox,
     ) {
-        match (self.selects.take(), error) {
+        match (self.lease.selecting(), error) {
             (None, error) => self.failing = error.map(Box::from),
             (Some(_), Some(error)) => out.insert(Peer::Client(me), |to| resp::error(to, error)),
             (Some(database), None) => {
@@ -611,9 +586,9 @@ impl Client {
         out: &mut Outbox,
     ) {
         out.push(Effect::Standing { client: me, standing: self.standing() });
-        match std::mem::replace(&mut self.lease, Lease::None) {
-            Lease::Shared(_) => out.push(Effect::Leave { client: me, server: tag, verdict }),
-            _ if std::mem::take(&mut self.named) && verdict == Verdict::Clean => {
+        match self.lease.take() {
+            Lease::Shared { .. } => out.push(Effect::Leave { client: me, server: tag, verdict }),
+            Lease::Held(held) if !held.is_clean() && verdict == Verdict::Clean => {
                 out.push(Effect::Release { server: tag, verdict: server.take_back(Verdict::Discard) });
             }
             _ => out.push(Effect::Release { server: tag, verdict: server.take_back(verdict) }),
@@ -642,16 +617,13 @@ impl Client {
     }
 
     pub(crate) fn on_lease_failed(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
-        let Lease::Asked(_, purpose) = std::mem::replace(&mut self.lease, Lease::None) else {
-            unreachable!("a failure of what nobody asked for");
-        };
-        match purpose {
-            Purpose::Commands => self.failing = Some(error.into()),
+        match self.lease.take_request().into_purpose() {
+            Purpose::Command { .. } => self.failing = Some(error.into()),
             Purpose::Subscriptions => unreachable!("that concerns all, who are told"),
             // Redis itself refuses a database that does not exist; for other reasons the client must not go on in the
             // old one.
             Purpose::Select(_) if error.starts_with(NO_SERVER) => return self.fail(me, error, out),
-            Purpose::Select(_) | Purpose::Hello(..) | Purpose::Unblock(_) => {
+            Purpose::Select(_) | Purpose::Hello(..) | Purpose::Unblock { .. } => {
                 out.insert(Peer::Client(me), |to| resp::error(to, error))
             }
         }

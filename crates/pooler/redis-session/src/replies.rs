@@ -71,7 +71,7 @@ impl Redis {
             _ => None,
         };
         let mut whom = part.whom.and_then(|whom| alive(clients, whom));
-        if part.due == ReplyKind::Unblock && whom.as_mut().is_some_and(|(_, client)| client.has_let_go()) {
+        if part.due == ReplyKind::Unblock && whom.as_mut().is_some_and(|(_, client)| client.take_unblocked()) {
             counted = self::counted(reply, 1);
         }
         let is_whole = part.begins && part.over && part.due == ReplyKind::WithoutTimeout;

@@ -8,7 +8,10 @@
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, PoolId, ServerTag, Upgrade};
 
-use super::Client;
+use super::{
+    Client,
+    lease::{GiveWay, Held},
+};
 use crate::{Redis, login, resp};
 
 /// Why such a client is disconnected.
@@ -29,14 +32,10 @@ impl Redis {
             // Redis has taken an element for it, of which the rest would be lost.
             return false;
         }
-        let again = std::mem::replace(&mut client.gives_way, true);
-        match client.blocked {
-            Some(connection @ 1..) if !again => {
-                client.unblocked_beside = true;
-                self.unblock_beside(connection, tag, pool, out);
-            }
-            None if !again && !client.keeping => return false,
-            _ => client.go_for_others(me, out),
+        match client.lease.held_mut().map(Held::give_way) {
+            None | Some(GiveWay::ByItself) => return false,
+            Some(GiveWay::Unblock(connection)) => self.unblock_beside(connection, tag, pool, out),
+            Some(GiveWay::Close) => client.go_for_others(me, out),
         }
         true
     }
@@ -57,17 +56,12 @@ impl Redis {
 impl Client {
     /// Whether this whole reply to a command without a time-out came because the client is to give its server back.
     pub(crate) fn goes_at(&self, reply: &[u8]) -> bool {
-        self.unblocked_beside && self.rest.is_none() && is_of_time_out(reply)
+        self.lease.held().is_some_and(Held::was_unblocked_to_give_way) && self.rest.is_none() && is_of_time_out(reply)
     }
 
     /// It has to go, since it gives its server back in no other way.
     pub(crate) fn go_for_others(&mut self, me: ClientTag, out: &mut Outbox) {
         self.close(me, CloseReason::Error(Blame::Exhausted, TOO_FEW.to_owned()), out);
-    }
-
-    /// Whether it has just let a client go on of which Redis does not know.
-    pub(crate) fn has_let_go(&mut self) -> bool {
-        std::mem::take(&mut self.unblocked)
     }
 }
 

@@ -1,9 +1,12 @@
 //! A client gets the server that it has asked for, for one purpose or another.
 
-use seam::{ClientTag, LeaseKind, Outbox, Peer, ServerTag, Verdict};
+use seam::{ClientTag, Outbox, Peer, ServerTag, Verdict};
 
-use super::{Client, Lease, Purpose};
-use crate::{Redis, Server, command::AboutClients, server::ReplyKind};
+use super::{
+    Client,
+    lease::{Lease, Purpose},
+};
+use crate::{Redis, Server, server::ReplyKind};
 
 impl Redis {
     pub(crate) fn on_granted(
@@ -14,28 +17,22 @@ impl Redis {
         server: &mut Server,
         out: &mut Outbox,
     ) {
-        let Lease::Asked(kind, purpose) = std::mem::replace(&mut client.lease, Lease::None) else {
-            unreachable!("a grant that nobody asked for");
-        };
-        client.lease = match kind {
-            LeaseKind::Exclusive | LeaseKind::Lasting | LeaseKind::Unused => {
-                server.lend(me);
-                Lease::Held(tag)
-            }
-            LeaseKind::Shared => Lease::Shared(tag),
-        };
+        let (lease, purpose) = client.lease.take_request().granted(tag);
+        if matches!(lease, Lease::Held(_)) {
+            server.lend(me);
+        }
+        client.lease = lease;
         match purpose {
-            Purpose::Commands => return self.patience.end(client.id),
+            Purpose::Command { .. } => return self.patience.end(client.id),
             Purpose::Subscriptions => return self.found(me, client, tag, server, out),
-            Purpose::Unblock(whom) => {
-                // What is sent says what the clients answer.
+            Purpose::Unblock { id, with_error } => {
+                // The clients' answers say what is sent.
                 server.expect(Some((me, client.id)), ReplyKind::Unblock);
                 client.due += 1;
-                let how: &[u8] = if client.unblocks_with_error { b"ERROR" } else { b"TIMEOUT" };
-                return client.ask_all(me, AboutClients::Unblock, &[&whom, how], out);
+                return client.survey_for_unblock(me, &id, with_error, out);
             }
             Purpose::Select(database) if server.outside().is_some() => {
-                client.selects = Some(database);
+                client.lease.wait_for_database(database);
                 return server.enter(tag, (me, client.id), out);
             }
             Purpose::Select(database) => {

@@ -9,7 +9,7 @@
 use seam::{ClientTag, Input, Outbox, Peer};
 
 use super::{
-    Client, Lease, MAX_SAID, own,
+    Client, MAX_SAID, own,
     passing::{Passing, STREAM_FROM, needs_no_more},
 };
 use crate::{
@@ -40,8 +40,7 @@ impl Redis {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        let Lease::Held(tag) = client.lease else { unreachable!("who keeps a server holds one") };
-        let server = Peer::Server(tag);
+        let server = Peer::Server(client.lease.held().expect("a pinned server is held").server());
         // What is to pass, and has not been sent.
         let (mut begin, mut end) = (at, at);
         while end < input.bytes.len() && out.inserted.len() <= MAX_SAID {

@@ -2,7 +2,10 @@
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal, ServerTag, Sessions, Verdict};
 
-use super::{Client, Lease, Purpose};
+use super::{
+    Client,
+    lease::{Lease, Purpose},
+};
 use crate::{Server, refusal, resp, server::LOST};
 
 impl Client {
@@ -11,10 +14,10 @@ impl Client {
     /// mistake in the command, for which workers that wait for jobs end for good. What follows in a transaction would
     /// be executed outside of it.
     pub(crate) fn on_server_gone(&mut self, me: ClientTag, out: &mut Outbox) {
-        let is_concerned = self.due > 0 || self.selects.is_some() || self.is_bound() || self.keeping;
-        (self.lease, self.selects) = (Lease::None, None);
-        (self.due, self.multi, self.watching, self.keeping) = (0, false, false, false);
-        (self.blocked, self.named, self.gives_way) = (None, false, false);
+        let lease = self.lease.take();
+        let is_concerned =
+            self.due > 0 || lease.selecting().is_some() || lease.transaction().needs_its_server() || lease.is_pinned();
+        self.due = 0;
         if self.closing {
             return;
         }
@@ -48,18 +51,19 @@ impl Client {
 
     pub(crate) fn on_gone(&mut self, me: ClientTag, servers: &mut dyn Sessions<ServerTag, Server>, out: &mut Outbox) {
         self.closing = true;
-        let tag = match std::mem::replace(&mut self.lease, Lease::None) {
-            Lease::Held(tag) => tag,
-            Lease::Shared(server) => {
+        let held = match self.lease.take() {
+            Lease::Held(held) => held,
+            Lease::Shared { server, .. } => {
                 // What is still due is dropped by the server's session.
                 let entering = servers.get(server).is_some_and(|server| server.is_entering());
                 let verdict = if self.due == 0 && !entering { Verdict::Clean } else { Verdict::Reset };
                 return out.push(Effect::Leave { client: me, server, verdict });
             }
-            Lease::None | Lease::Asked(..) => return,
+            Lease::None | Lease::Requested(_) => return,
         };
+        let tag = held.server();
         let server = servers.get(tag).expect("a held server lives");
-        let clean = self.due == 0 && !self.is_bound() && !self.keeping && !self.named && self.passing.is_none();
+        let clean = self.due == 0 && held.is_without_state() && self.passing.is_none();
         let verdict = server.take_back(if clean { Verdict::Clean } else { Verdict::Discard });
         out.push(Effect::Release { server: tag, verdict });
     }
@@ -90,13 +94,13 @@ impl Client {
     /// error in the middle of replies would be taken for one of them.
     pub(crate) fn awaits_first_answer(&self) -> bool {
         let has_asked = match &self.lease {
-            Lease::Asked(_, purpose) => *purpose != Purpose::Subscriptions,
+            Lease::Requested(request) => *request.purpose() != Purpose::Subscriptions,
             // Its command waits until the server is in its database.
-            Lease::Shared(_) => true,
+            Lease::Shared { .. } => true,
             Lease::Held(_) => !self.is_bound() && self.passing.is_none(),
             Lease::None => false,
         };
-        self.due == 0 && !self.keeping && (has_asked || self.roll.is_some() || self.has_wish())
+        self.due == 0 && !self.lease.is_pinned() && (has_asked || self.query.is_asking() || self.has_wish())
     }
 
     /// The client asks for fewer answers than there are commands, and no server was found to give them: any error would

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use seam::{ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing};
 
-use super::{Client, Lease, Purpose, Taken};
+use super::{
+    Client, Taken,
+    lease::{LeaseRequest, Purpose},
+};
 use crate::{
     Redis, Version,
     command::{AboutSelf, Kind, kind},
@@ -206,9 +209,9 @@ impl Redis {
         out: &mut Outbox,
     ) -> Taken {
         let selects = matches!(purpose, Purpose::Select(_));
-        debug_assert_eq!(client.lease, Lease::None, "a client that waits for nothing holds nothing");
+        debug_assert!(client.lease.is_none(), "a client without pending replies has a lease");
         match self.directory.route(&client.user, database, version) {
-            Ok(pool) => client.ask(me, pool, LeaseKind::Shared, purpose, out),
+            Ok(pool) => client.request_lease(me, pool, LeaseRequest::new(LeaseKind::Shared, purpose, false), out),
             // What follows would go to the database that was to be left.
             Err(why) if selects => client.fail(me, &format!("ERR Poolhouse: {why}"), out),
             Err(why) => return client.say_error(me, &format!("ERR Poolhouse: {why}"), out),

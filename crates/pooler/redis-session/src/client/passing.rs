@@ -2,7 +2,7 @@
 
 use seam::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
-use super::{Client, Lease, Taken};
+use super::{Client, Taken, lease::Held};
 use crate::{
     Redis, Server,
     command::{Kind, kind},
@@ -95,7 +95,7 @@ impl Redis {
         let dropped = match self.server_for(me, client, servers, kind, true, out) {
             Some((tag, server)) => {
                 // Whether it has a time-out may stand far behind.
-                let due = if matches!(kind, Kind::Blocking | Kind::Wait) && !client.multi {
+                let due = if matches!(kind, Kind::Blocking | Kind::Wait) && !client.lease.transaction().is_open() {
                     ReplyKind::WithoutTimeout
                 } else {
                     ReplyKind::Plain
@@ -140,7 +140,7 @@ impl Redis {
 impl Client {
     /// Whether its server has nothing to do until the rest of a command has come, of which a part has been passed on.
     pub(crate) fn leaves_command_open(&self) -> bool {
-        self.passing.is_some_and(|passing| !passing.dropped) && self.due == 1 && !self.keeping
+        self.passing.is_some_and(|passing| !passing.dropped) && self.due == 1 && !self.lease.is_pinned()
     }
 
     /// Passes on a part of a long command. Returns what was taken.
@@ -161,12 +161,13 @@ impl Client {
         if end.taken == 0 {
             return 0;
         }
-        if let (false, Lease::Held(server)) = (passing.dropped, &self.lease) {
-            out.span(Peer::Server(*server), at..at + end.taken);
+        let held = self.lease.held().map(Held::server);
+        if let (false, Some(server)) = (passing.dropped, held) {
+            out.span(Peer::Server(server), at..at + end.taken);
         }
         self.passing = (!end.over).then_some(passing);
         if end.over
-            && let Lease::Held(tag) = self.lease
+            && let Some(tag) = held
             && self.due == 0
         {
             // The server has answered before it had heard all.

@@ -5,7 +5,10 @@ use std::io::Write;
 
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
 
-use super::{Client, Lease, Purpose, Taken};
+use super::{
+    Client, Taken,
+    lease::{Held, LeaseRequest, Purpose},
+};
 use crate::{
     Redis,
     command::AboutClients,
@@ -21,6 +24,35 @@ const LET_GO: u8 = b'w';
 
 /// Clients that a command may name: each of all clients looks through these.
 const MAX_IDS: usize = 256;
+
+/// A command about other clients that is being executed.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) enum Query {
+    #[default]
+    None,
+    /// All clients are asked.
+    Asked(AboutClients),
+    /// All clients are asked, for CLIENT UNBLOCK.
+    AskedToUnblock { with_error: bool },
+    /// CLIENT UNBLOCK has ended a wait for a server in Poolhouse, of which Redis does not know. Its reply is to come.
+    Unblocked,
+}
+
+impl Query {
+    /// Whether answers of clients are to come.
+    pub(super) fn is_asking(self) -> bool {
+        matches!(self, Self::Asked(_) | Self::AskedToUnblock { .. })
+    }
+
+    /// Whether the reply of CLIENT UNBLOCK has to count a client of which Redis does not know.
+    pub(super) fn take_unblocked(&mut self) -> bool {
+        let unblocked = *self == Self::Unblocked;
+        if unblocked {
+            *self = Self::None;
+        }
+        unblocked
+    }
+}
 
 /// Which clients are meant.
 #[derive(Default, Debug, PartialEq, Eq)]
@@ -57,10 +89,7 @@ impl Redis {
             (AboutClients::Info, _) => return client.wrong_arity(me, "client|info", out),
             (AboutClients::Kill, []) => return client.wrong_arity(me, "client|kill", out),
             (AboutClients::Kill, [_]) => (given, AboutClients::KillAddress),
-            (AboutClients::Unblock, [_] | [_, _]) => {
-                client.unblocks_with_error = given.get(1).is_some_and(|how| how.eq_ignore_ascii_case(b"ERROR"));
-                (given, what)
-            }
+            (AboutClients::Unblock, [_] | [_, _]) => (given, what),
             (AboutClients::Unblock, _) => return client.wrong_arity(me, "client|unblock", out),
             _ => (given, what),
         };
@@ -76,9 +105,9 @@ impl Redis {
             Ok(_) => {}
         }
         if what == AboutClients::Unblock {
-            return self.ask_to_unblock(me, client, given[0], out);
+            return self.ask_to_unblock(me, client, given, out);
         }
-        client.ask_all(me, what, words, out);
+        client.ask_all(me, Query::Asked(what), what, words, out);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
         Taken::Yes
     }
@@ -111,13 +140,12 @@ impl Redis {
         match what {
             AboutClients::List | AboutClients::Info => client.describe(seen, itself.then_some(what), answer),
             AboutClients::Unblock if client.waits_to_block() => {
-                let is_error = words.get(1).is_some_and(|how| how.eq_ignore_ascii_case(b"ERROR"));
-                self.let_go(me, client, is_error, out);
+                self.let_go(me, client, asks_for_error(words), out);
                 answer.push(LET_GO);
             }
             AboutClients::Unblock => {
-                client.named |= client.blocked.is_some();
-                answer.extend(client.blocked.unwrap_or_default().to_string().bytes());
+                let connection = client.lease.held_mut().and_then(Held::unblock);
+                answer.extend(connection.unwrap_or_default().to_string().bytes());
             }
             AboutClients::Kill | AboutClients::KillAddress if itself => answer.push(CLOSES_ITSELF),
             AboutClients::Kill | AboutClients::KillAddress => {
@@ -130,7 +158,12 @@ impl Redis {
 
     /// Everybody has answered.
     pub(crate) fn end_roll(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
-        let what = client.roll.take().expect("it was asked");
+        let query = std::mem::take(&mut client.query);
+        let what = match query {
+            Query::Asked(what) => what,
+            Query::AskedToUnblock { with_error } => return client.unblock(me, answer, with_error, out),
+            Query::None | Query::Unblocked => unreachable!("answers came to a question that was not asked"),
+        };
         let itself = answer.contains(&CLOSES_ITSELF);
         match what {
             AboutClients::List | AboutClients::Info => {
@@ -143,7 +176,7 @@ impl Redis {
                 out.insert(Peer::Client(me), |to| resp::error(to, "ERR No such client"));
             }
             AboutClients::KillAddress => out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n")),
-            AboutClients::Unblock => return client.unblock(me, answer, out),
+            AboutClients::Unblock => unreachable!("it has a query of its own"),
         }
         if itself && matches!(what, AboutClients::Kill | AboutClients::KillAddress) {
             return client.close(me, CloseReason::Done, out);
@@ -154,20 +187,23 @@ impl Redis {
 
     /// Asks for a server by which Redis can be told to let somebody go on. Where that client waits is asked when the
     /// server is there: what was true before may have become another client's connection.
-    fn ask_to_unblock(&self, me: ClientTag, client: &mut Client, whom: &[u8], out: &mut Outbox) -> Taken {
+    fn ask_to_unblock(&self, me: ClientTag, client: &mut Client, given: &[&[u8]], out: &mut Outbox) -> Taken {
+        let (id, with_error) = (given[0], asks_for_error(given));
         match self.directory.route(&client.user, 0, client.version) {
-            Ok(pool) => client.ask(me, pool, LeaseKind::Exclusive, Purpose::Unblock(Box::from(whom)), out),
-            Err(why) => return client.say_error(me, &format!("ERR Poolhouse: {why}"), out),
+            Ok(pool) => {
+                let purpose = Purpose::Unblock { id: Box::from(id), with_error };
+                client.request_lease(me, pool, LeaseRequest::new(LeaseKind::Exclusive, purpose, true), out);
+                Taken::Yes
+            }
+            Err(why) => client.say_error(me, &format!("ERR Poolhouse: {why}"), out),
         }
-        client.elsewhere = true;
-        Taken::Yes
     }
 }
 
 impl Client {
     /// Asks all clients, itself included.
-    pub(super) fn ask_all(&mut self, me: ClientTag, what: AboutClients, words: &[&[u8]], out: &mut Outbox) {
-        self.roll = Some(what);
+    fn ask_all(&mut self, me: ClientTag, query: Query, what: AboutClients, words: &[&[u8]], out: &mut Outbox) {
+        self.query = query;
         let (id, start) = (self.id.to_string(), out.inserted.len());
         let question = [&[id.as_bytes(), self.user.as_bytes(), what.name().as_bytes()], words].concat();
         resp::command(&mut out.inserted, &question);
@@ -176,16 +212,31 @@ impl Client {
 
     /// Has Redis let the client go on that waits on this connection of its; on none, if it does not wait. The reply is
     /// due already.
-    fn unblock(&mut self, me: ClientTag, connection: &[u8], out: &mut Outbox) {
-        self.unblocked = connection == [LET_GO];
-        let connection = if self.unblocked { b"" } else { connection };
+    fn unblock(&mut self, me: ClientTag, connection: &[u8], with_error: bool, out: &mut Outbox) {
+        let unblocked = connection == [LET_GO];
+        if unblocked {
+            self.query = Query::Unblocked;
+        }
         // It may have been lost meanwhile, and the client been told so.
-        if let Lease::Held(tag) = self.lease {
-            let connection = if connection.is_empty() { b"0" } else { connection };
-            let how: &[u8] = if self.unblocks_with_error { b"ERROR" } else { b"TIMEOUT" };
-            out.insert(Peer::Server(tag), |to| resp::command(to, &[b"CLIENT", b"UNBLOCK", connection, how]));
+        if let Some(held) = self.lease.held() {
+            let server = held.server();
+            let connection = if connection.is_empty() || unblocked { b"0" } else { connection };
+            let how = unblock_reason(with_error);
+            out.insert(Peer::Server(server), |to| resp::command(to, &[b"CLIENT", b"UNBLOCK", connection, how]));
         }
         out.push(Effect::Wake { client: me });
+    }
+
+    /// Asks all clients where the one with this id is blocked.
+    pub(super) fn survey_for_unblock(&mut self, me: ClientTag, id: &[u8], with_error: bool, out: &mut Outbox) {
+        let words = [id, unblock_reason(with_error)];
+        self.ask_all(me, Query::AskedToUnblock { with_error }, AboutClients::Unblock, &words, out);
+    }
+
+    /// Whether this client has ended a wait for a server of which Redis does not know. Only the reply of its CLIENT
+    /// UNBLOCK has to ask.
+    pub(crate) fn take_unblocked(&mut self) -> bool {
+        self.query.take_unblocked()
     }
 
     fn user_name(&self) -> &str {
@@ -197,10 +248,10 @@ impl Client {
     /// last command is not known.
     fn describe(&self, seen: &Seen<'_>, asks: Option<AboutClients>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscribed();
+        let transaction = self.lease.transaction();
+        let blocked = self.lease.held().is_some_and(|held| held.blocked_on().is_some()) || self.waits_to_block();
         let mut flags = String::new();
-        for (flag, holds) in
-            [("P", sub + psub + ssub > 0), ("x", self.multi), ("b", self.blocked.is_some() || self.waits_to_block())]
-        {
+        for (flag, holds) in [("P", sub + psub + ssub > 0), ("x", transaction.is_open()), ("b", blocked)] {
             flags.push_str(if holds { flag } else { "" });
         }
         let flags = if flags.is_empty() { "N" } else { &flags };
@@ -218,8 +269,8 @@ impl Client {
             seen.age.as_secs(),
             seen.idle.as_secs(),
             self.database,
-            if self.multi { 0 } else { -1 },
-            u8::from(self.watching),
+            if transaction.is_open() { 0 } else { -1 },
+            u8::from(transaction.is_watching()),
             asks.map_or_else(|| "NULL".to_owned(), |what| format!("client|{}", what.name().to_ascii_lowercase())),
             self.user_name(),
             self.version.number(),
@@ -309,6 +360,16 @@ impl<'a> Filter<'a> {
             && is(self.user, user)
             && self.age.is_none_or(|age| seen.age.as_secs() as i64 >= age)
     }
+}
+
+/// Whether CLIENT UNBLOCK with these arguments ends with an error, and not as by a time-out.
+fn asks_for_error(arguments: &[&[u8]]) -> bool {
+    arguments.get(1).is_some_and(|reason| reason.eq_ignore_ascii_case(b"ERROR"))
+}
+
+/// The argument of CLIENT UNBLOCK that says how the command ends.
+fn unblock_reason(with_error: bool) -> &'static [u8] {
+    if with_error { b"ERROR" } else { b"TIMEOUT" }
 }
 
 fn id(what: AboutClients, text: &[u8]) -> Result<i64, String> {

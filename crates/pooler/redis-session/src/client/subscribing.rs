@@ -5,7 +5,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
-use super::{Client, Lease, Purpose, Taken};
+use super::{
+    Client, Taken,
+    lease::{Lease, LeaseRequest, Purpose},
+};
 use crate::{
     Redis, Server, Version,
     command::{AboutSelf, Kind, Subscription, Topic},
@@ -188,7 +191,7 @@ impl Redis {
         let own = client.subscriptions.as_ref().expect("who seeks a server has subscriptions, or is about to");
         match self.hubs.arrive(own.pool, own.key, tag) {
             Some(key) => {
-                client.lease = Lease::None;
+                client.lease.take();
                 self.hold(tag, server, own.pool, key, out);
             }
             None => client.part(me, tag, server, Verdict::Clean, out),
@@ -197,10 +200,10 @@ impl Redis {
 
     /// There is none. False if that is not what the client waited for.
     pub(crate) fn not_found(&self, client: &mut Client, why: &str, out: &mut Outbox) -> bool {
-        if !matches!(client.lease, Lease::Asked(_, Purpose::Subscriptions)) {
+        if !client.lease.is_requested_for_subscriptions() {
             return false;
         }
-        client.lease = Lease::None;
+        client.lease.take();
         if let Some(own) = &client.subscriptions {
             self.hubs.sought_in_vain(own.pool, own.key, why, out);
         }
@@ -220,7 +223,7 @@ impl Redis {
             b'*' | b'>' => return client.pass_messages(me, bytes, out),
             word::EVENTS => return client.hear_made(me, &Made::read(bytes), out),
             // Who is busy, perhaps for long, leaves it to others.
-            word::SEEK if client.lease != Lease::None && self.hubs.pass_on(own.pool, key, out) => return,
+            word::SEEK if !client.lease.is_none() && self.hubs.pass_on(own.pool, key, out) => return,
             word::SEEK => return client.seek(me, out),
             word::LOST if !own.is_empty() => {
                 client.lose_subscriptions(me, &bytes[1..], out);
@@ -370,9 +373,9 @@ impl Client {
     /// Asks for a server that is to hold the subscriptions of all, now or when it has none of its own.
     fn seek(&mut self, me: ClientTag, out: &mut Outbox) {
         let Some(own) = &mut self.subscriptions else { return };
-        own.seeks = self.lease != Lease::None;
+        own.seeks = !self.lease.is_none();
         if !own.seeks {
-            self.lease = Lease::Asked(LeaseKind::Lasting, Purpose::Subscriptions);
+            self.lease = Lease::Requested(LeaseRequest::new(LeaseKind::Lasting, Purpose::Subscriptions, false));
             out.push(Effect::Lease { client: me, pool: own.pool, kind: LeaseKind::Lasting });
         }
     }

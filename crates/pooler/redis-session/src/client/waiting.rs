@@ -1,9 +1,9 @@
 //! A client waits for a server for a command that blocks: as long as the command would, and then it gets the answer to
 //! that.
 
-use seam::{ClientTag, Effect, LeaseFailure, LeaseKind, Outbox};
+use seam::{ClientTag, Effect, LeaseFailure, Outbox};
 
-use super::{Client, Lease, Purpose};
+use super::{Client, Lease};
 use crate::{
     Redis,
     patience::{Outcome, own_time},
@@ -15,7 +15,9 @@ const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 impl Redis {
     /// The client has asked for a server for this command, which blocks.
     pub(super) fn begin_waiting(&self, client: &Client, arguments: &[&[u8]]) {
-        if let (Lease::Asked(..), Some(time)) = (&client.lease, own_time(arguments)) {
+        if client.lease.is_requested()
+            && let Some(time) = own_time(arguments)
+        {
             self.patience.begin(client.id, time);
         }
     }
@@ -29,7 +31,7 @@ impl Redis {
         why: &LeaseFailure,
         out: &mut Outbox,
     ) -> bool {
-        if *why == LeaseFailure::Forgotten && matches!(client.lease, Lease::Asked(_, Purpose::Commands)) {
+        if *why == LeaseFailure::Forgotten && client.lease.is_requested_for_command() {
             // There is another pool for it by now. Its command is read anew, and asks for a server of that.
             (client.lease, client.home) = (Lease::None, None);
             client.remind(me, out);
@@ -71,11 +73,11 @@ impl Redis {
 impl Client {
     /// Whether it waits for a server that it may keep for long.
     fn waits_to_keep(&self) -> bool {
-        matches!(self.lease, Lease::Asked(LeaseKind::Lasting, Purpose::Commands))
+        matches!(&self.lease, Lease::Requested(request) if request.is_for_lasting_command())
     }
 
     /// Whether that is for a command that waits for other clients.
     pub(super) fn waits_to_block(&self) -> bool {
-        self.blocks && self.waits_to_keep()
+        matches!(&self.lease, Lease::Requested(request) if request.is_for_blocking_command())
     }
 }

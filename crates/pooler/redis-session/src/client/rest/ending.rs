@@ -3,7 +3,7 @@
 use http_sansio::{Denied, End};
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal};
 
-use super::{super::Lease, Client};
+use super::Client;
 use crate::{refusal, server::LOST};
 
 /// Bytes that a client is sent before it has taken all that it was sent before. The rest of an answer waits here. The
@@ -55,7 +55,7 @@ impl Client {
         }
         let unread = rest.connection.unread();
         let reads = unread < std::mem::replace(&mut rest.unread, unread);
-        if reads && rest.works.is_empty() && self.lease == Lease::None {
+        if reads && rest.works.is_empty() && self.lease.is_none() {
             out.push(Effect::Standing { client: me, standing: self.standing() });
         }
     }

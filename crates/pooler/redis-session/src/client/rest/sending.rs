@@ -5,11 +5,7 @@ use std::sync::Arc;
 use http_sansio::{Denied, Stream};
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions};
 
-use super::{
-    super::{Lease, passing::STREAM_FROM},
-    Client, Listening, Work,
-    revoking::REVOKED,
-};
+use super::{super::passing::STREAM_FROM, Client, Listening, Work, revoking::REVOKED};
 use crate::{
     Redis, Server,
     command::{Kind, Subscription, kind},
@@ -43,7 +39,7 @@ impl Redis {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
-        if matches!(client.lease, Lease::Asked(..)) {
+        if client.lease.is_requested() {
             return;
         }
         self.tidy(me, client, out);
@@ -94,11 +90,11 @@ impl Redis {
             let mut call = std::mem::take(&mut work.call);
             let (mut next, access, begun) = (work.next, Arc::clone(&work.access), work.known > 0);
             let outcome = self.send(me, client, &mut call, &mut next, &access, begun, servers, out);
-            let keeping = client.keeping;
+            let pinned = client.lease.is_pinned();
             let work = &mut client.http().works[number];
             (work.call, work.next) = (call, next);
             match outcome {
-                Ok(true) if keeping => {
+                Ok(true) if pinned => {
                     let work = client.http().works.pop_back().expect("it was just sent");
                     client.listen(work.stream, work.access, "monitor");
                     return;
@@ -200,7 +196,7 @@ impl Redis {
     /// There is no pool for it, and why.
     fn acts_as(&self, me: ClientTag, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
         if client.user != access.user || client.database != access.database {
-            if client.lease != Lease::None {
+            if !client.lease.is_none() {
                 client.held_back = true;
                 return Ok(false);
             }
@@ -312,7 +308,7 @@ impl Client {
         }
         let all = answered && rest.works.is_empty();
         self.flush(me, out);
-        if all && !self.closing && self.lease == Lease::None {
+        if all && !self.closing && self.lease.is_none() {
             out.push(Effect::Standing { client: me, standing: self.standing() });
         }
     }
