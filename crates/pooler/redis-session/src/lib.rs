@@ -8,6 +8,7 @@
 //! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
 #![forbid(unsafe_code)]
 
+mod blocking_waits;
 mod client;
 mod command;
 mod directory;
@@ -15,7 +16,6 @@ mod glob;
 mod hello;
 mod hub;
 mod login;
-mod patience;
 mod refusal;
 mod replies;
 mod requester;
@@ -64,7 +64,7 @@ pub struct Redis {
     /// Who hears messages over HTTP.
     streams: client::Streams,
     /// How long clients wait for a server for a command that blocks.
-    patience: patience::Patience,
+    blocking_waits: blocking_waits::BlockingWaits,
     /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was
     /// behind a write on a shared one would wait with it.
     apart: AtomicU32,
@@ -92,7 +92,7 @@ impl Redis {
             rooms: Vec::new(),
             hubs: hub::Hubs::default(),
             streams: client::Streams::default(),
-            patience: patience::Patience::default(),
+            blocking_waits: blocking_waits::BlockingWaits::default(),
             apart: AtomicU32::new(0),
         }
     }
@@ -122,7 +122,7 @@ impl Redis {
     }
 
     /// Whether the command at hand is one of those that have a server of their own after a pause.
-    fn keeps_apart(&self) -> bool {
+    fn avoids_sharing(&self) -> bool {
         let left = self.apart.load(Relaxed);
         if left > 0 {
             self.apart.store(left - 1, Relaxed);
@@ -178,7 +178,7 @@ impl Protocol for Redis {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        self.requests(me, client, servers, input, out)
+        self.read_input(me, client, servers, input, out)
     }
 
     fn client_sent(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
@@ -228,11 +228,11 @@ impl Protocol for Redis {
         answer: &mut Vec<u8>,
         out: &mut Outbox,
     ) {
-        self.answer_roll(me, client, seen, question, answer, out);
+        self.answer_survey(me, client, seen, question, answer, out);
     }
 
     fn survey_done(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
-        self.end_roll(me, client, answer, out);
+        self.end_survey(me, client, answer, out);
     }
 
     fn client_gone(
@@ -244,7 +244,7 @@ impl Protocol for Redis {
     ) {
         self.leave_subscriptions(client, out);
         self.forget_streams(client);
-        self.patience.end(client.id);
+        self.blocking_waits.end(client.id);
         client.on_gone(me, servers, out);
     }
 

@@ -99,15 +99,15 @@ impl Redis {
             if part.due == ReplyKind::Select {
                 let error = reply.strip_prefix(b"-");
                 let error = error.map(|error| String::from_utf8_lossy(error.trim_ascii_end()).into_owned());
-                self.tell_entered(me, server, clients, error.as_deref(), out);
+                self.on_database_selected(me, server, clients, error.as_deref(), out);
             } else if let Some((tag, client)) = whom {
                 if server.is_closing() {
                     let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
                     client.close(tag, reason, out);
                 } else if client.on_reply(tag, part.due, server.has_refused(), out) {
                     // Behind the last reply of all nothing can be meant for the next client.
-                    let unasked = server.runs() == 0 && part.taken < bytes.len();
-                    client.part(tag, me, server, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
+                    let unasked = server.reply_runs() == 0 && part.taken < bytes.len();
+                    client.give_back(tag, me, server, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
                 }
                 if goes {
                     client.go_for_others(tag, out);
@@ -121,7 +121,7 @@ impl Redis {
 
     /// A server has answered whether its database is selected. Those who wait for it ask for a server anew, or have
     /// their commands told why not.
-    fn tell_entered(
+    fn on_database_selected(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -129,11 +129,11 @@ impl Redis {
         error: Option<&str>,
         out: &mut Outbox,
     ) {
-        for whom in server.entered(error.is_none()) {
+        for whom in server.selected(error.is_none()) {
             if let Some((tag, client)) = alive(clients, whom)
                 && client.has(me)
             {
-                client.on_entered(self, tag, me, server, error, out);
+                self.on_selected(tag, client, me, server, error, out);
                 out.push(Effect::Wake { client: tag });
             }
         }

@@ -172,7 +172,7 @@ impl Server {
     }
 
     /// Has the connection called like its client, before commands that may ask.
-    pub(crate) fn introduce(&mut self, me: ServerTag, name: Option<&[u8]>, out: &mut Outbox) {
+    pub(crate) fn set_name(&mut self, me: ServerTag, name: Option<&[u8]>, out: &mut Outbox) {
         if self.name.as_deref() != name {
             out.insert(Peer::Server(me), |to| resp::command(to, &[b"CLIENT", b"SETNAME", name.unwrap_or_default()]));
             self.expect(None, ReplyKind::Plain);
@@ -188,12 +188,12 @@ impl Server {
     }
 
     /// How much memory the order of replies takes: changes of kind.
-    pub(crate) fn runs(&self) -> usize {
+    pub(crate) fn reply_runs(&self) -> usize {
         self.due.len()
     }
 
     /// All that comes is for its holder from here on.
-    pub(crate) fn keep(&mut self) {
+    pub(crate) fn pin(&mut self) {
         self.kept = true;
     }
 

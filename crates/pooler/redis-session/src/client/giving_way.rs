@@ -28,7 +28,7 @@ impl Redis {
         pool: PoolId,
         out: &mut Outbox,
     ) -> bool {
-        if client.mid_reply {
+        if client.replies.is_mid_reply() {
             // Redis has taken an element for it, of which the rest would be lost.
             return false;
         }

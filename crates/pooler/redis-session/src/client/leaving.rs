@@ -5,19 +5,22 @@ use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal, ServerT
 use super::{
     Client,
     lease::{Lease, Purpose},
+    long_commands::PartialCommand,
 };
 use crate::{Server, refusal, resp, server::LOST};
 
 impl Client {
-    /// Its server has gone. What became of the commands that were under way is not known: the client sees its
-    /// connection closed, as Redis would close it, and its library does what it does then. An error is taken for a
-    /// mistake in the command, for which workers that wait for jobs end for good. What follows in a transaction would
-    /// be executed outside of it.
+    /// The client's server is lost. Whether pending commands were executed is not known, so the client's connection is
+    /// closed, as Redis would close it, and the client library does what it does then. Workers that wait for jobs would
+    /// take an error for a mistake in their command, and end for good. What follows in a transaction would be executed
+    /// outside of it.
     pub(crate) fn on_server_gone(&mut self, me: ClientTag, out: &mut Outbox) {
         let lease = self.lease.take();
-        let is_concerned =
-            self.due > 0 || lease.selecting().is_some() || lease.transaction().needs_its_server() || lease.is_pinned();
-        self.due = 0;
+        let is_concerned = !self.replies.is_empty()
+            || lease.selecting().is_some()
+            || lease.transaction().needs_its_server()
+            || lease.is_pinned();
+        self.replies.forget();
         if self.closing {
             return;
         }
@@ -30,21 +33,20 @@ impl Client {
         if is_concerned {
             return self.close(me, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
         }
-        if let Some(passing) = &mut self.passing {
-            passing.dropped = true;
+        if let Some(PartialCommand::Streamed(command)) = &mut self.partial {
+            command.discard();
         }
         self.go_on(me, out);
     }
 
-    /// It has no server any more, and may ask for another.
+    /// The client has no server, and may request another.
     fn go_on(&mut self, me: ClientTag, out: &mut Outbox) {
         out.push(Effect::Standing { client: me, standing: self.standing() });
         self.remind(me, out);
-        self.held_back = false;
+        self.replies.release_input();
         out.push(Effect::Wake { client: me });
     }
 
-    /// Whether it has been told, or asked, to go.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
@@ -54,16 +56,16 @@ impl Client {
         let held = match self.lease.take() {
             Lease::Held(held) => held,
             Lease::Shared { server, .. } => {
-                // What is still due is dropped by the server's session.
-                let entering = servers.get(server).is_some_and(|server| server.is_entering());
-                let verdict = if self.due == 0 && !entering { Verdict::Clean } else { Verdict::Reset };
+                // The server's session drops pending replies.
+                let selecting = servers.get(server).is_some_and(|server| server.is_selecting());
+                let verdict = if self.replies.is_empty() && !selecting { Verdict::Clean } else { Verdict::Reset };
                 return out.push(Effect::Leave { client: me, server, verdict });
             }
             Lease::None | Lease::Requested(_) => return,
         };
         let tag = held.server();
         let server = servers.get(tag).expect("a held server lives");
-        let clean = self.due == 0 && held.is_without_state() && self.passing.is_none();
+        let clean = self.replies.is_empty() && held.is_without_state() && self.partial.is_none();
         let verdict = server.take_back(if clean { Verdict::Clean } else { Verdict::Discard });
         out.push(Effect::Release { server: tag, verdict });
     }
@@ -73,14 +75,14 @@ impl Client {
             return;
         }
         let is_told = match why {
-            // Redis, too, answers a client that it has no room for before the client has asked anything.
+            // Redis, too, sends such an error before the first command.
             Refusal::TooManyClients { .. }
             | Refusal::Full { .. }
             | Refusal::Throttled { .. }
             | Refusal::Drained { at_login: true } => true,
             Refusal::QueryTimeout => self.awaits_first_answer(),
-            // A client that goes for no fault of its request connects again when its connection is closed, and fails
-            // for good when it is told an error.
+            // The reason is not a command. Most clients connect again when their connection is closed, and fail for good
+            // after an error.
             _ => false,
         };
         if is_told {
@@ -89,24 +91,24 @@ impl Client {
         self.close(me, CloseReason::Done, out);
     }
 
-    /// Whether an error would be taken for the answer that the client waits for. A client that has asked nothing takes
-    /// any error for the answer to its next command, or ends its process: Redis closes such connections in silence. An
-    /// error in the middle of replies would be taken for one of them.
+    /// Whether the client would take an error for the reply that it waits for. A client that has sent no command takes
+    /// any error for the reply to its next command, or ends its process: Redis closes such connections without one. An
+    /// error between pending replies would be taken for one of them.
     pub(crate) fn awaits_first_answer(&self) -> bool {
         let has_asked = match &self.lease {
             Lease::Requested(request) => *request.purpose() != Purpose::Subscriptions,
-            // Its command waits until the server is in its database.
+            // Its command waits until the server has selected its database.
             Lease::Shared { .. } => true,
-            Lease::Held(_) => !self.is_bound() && self.passing.is_none(),
+            Lease::Held(_) => !self.needs_its_server() && self.partial.is_none(),
             Lease::None => false,
         };
-        self.due == 0 && !self.lease.is_pinned() && (has_asked || self.query.is_asking() || self.has_wish())
+        self.replies.is_empty() && !self.lease.is_pinned() && (has_asked || self.survey.is_asking() || self.has_wish())
     }
 
-    /// The client asks for fewer answers than there are commands, and no server was found to give them: any error would
-    /// be taken for the answer to another command.
-    pub(super) fn fail_in_silence(&mut self, me: ClientTag, out: &mut Outbox) {
-        if let Some(error) = self.failing.take() {
+    /// CLIENT REPLY got no server. The client expects fewer replies than it sends commands, so it would take an error for
+    /// the reply to another command.
+    pub(super) fn close_without_server(&mut self, me: ClientTag, out: &mut Outbox) {
+        if let Some(error) = self.lease_error.take() {
             self.close(me, CloseReason::Error(Blame::Exhausted, error.into()), out);
         }
     }

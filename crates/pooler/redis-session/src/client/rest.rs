@@ -17,6 +17,7 @@ mod ending;
 mod feeds;
 mod revoking;
 mod sending;
+mod work;
 
 use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
 
@@ -24,8 +25,8 @@ use http_sansio::{Connection, Denied, Event, Method, Request, Room, Stream};
 use seam::{ClientTag, Effect, Input, Outbox, ServerTag, Sessions, Standing};
 
 pub(crate) use self::revoking::Streams;
-use self::{door::Doorkeeper, feeds::Feeds};
-use super::{Client, work::Work};
+use self::{door::Doorkeeper, feeds::Feeds, work::Work};
+use super::Client;
 use crate::{
     OverRate, Redis, Server,
     rest::{
@@ -136,7 +137,9 @@ impl Redis {
             let used = self.read_http(me, client, &input.bytes[at..], out);
             at += used;
             if used == 0 {
-                client.held_back |= !client.http().works.is_empty();
+                if !client.http().works.is_empty() {
+                    client.replies.hold_input();
+                }
                 break;
             }
         }
@@ -159,8 +162,8 @@ impl Redis {
                 out.push(Effect::AuthFailed { client: me });
             }
             if let Some((access, pool)) = door.entered {
-                client.database = access.database;
-                client.enter(me, Arc::clone(&access.user), pool, out);
+                client.settings.set_database(access.database);
+                client.log_in(me, Arc::clone(&access.user), pool, out);
             }
             match event {
                 None => break,

@@ -6,7 +6,8 @@ use std::{collections::HashSet, sync::Arc};
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
 use super::{
-    Client, Taken,
+    Client,
+    commands::Outcome,
     lease::{Lease, LeaseRequest, Purpose},
 };
 use crate::{
@@ -62,44 +63,44 @@ impl Subscriptions {
 impl Redis {
     /// Answers a command that begins or ends subscriptions, or that subscriptions rule out; `None` if it is none of
     /// these.
-    pub(super) fn about_subscriptions(
+    pub(super) fn answer_subscription_command(
         &self,
         me: ClientTag,
         client: &mut Client,
         kind: Kind,
         arguments: &[&[u8]],
         out: &mut Outbox,
-    ) -> Option<Taken> {
+    ) -> Option<Outcome> {
         let refused = client.has_subscriptions() && kind == Kind::Pinning;
         let restricted = client.is_restricted()
             && !matches!(kind, Kind::Quit | Kind::Reset | Kind::Http | Kind::Client(AboutSelf::Unknown));
-        if client.stranger || !(refused || restricted || matches!(kind, Kind::Subscription(_))) {
+        if !client.identity.is_authenticated() || !(refused || restricted || matches!(kind, Kind::Subscription(_))) {
             return None;
         }
-        if client.waits() {
-            return Some(Taken::No);
+        if client.waits_for_replies() {
+            return Some(Outcome::Waits);
         }
         Some(match kind {
             Kind::Subscription(what) => match &arguments[1..] {
                 [] if what.begins => client.wrong_arity(me, what.name(), out),
                 names => match self.change_subscriptions(me, client, what, names, out) {
-                    Ok(()) => Taken::Yes,
-                    Err(why) => client.say_error(me, &why, out),
+                    Ok(()) => Outcome::Taken,
+                    Err(why) => client.write_error(me, &why, out),
                 },
             },
             _ if restricted => client.answer_restricted(me, arguments, out),
-            _ if client.is_bound() => {
+            _ if client.needs_its_server() => {
                 client.fail(
                     me,
                     "ERR Poolhouse: subscriptions were made before the transaction, and cannot change in it",
                     out,
                 );
-                Taken::Yes
+                Outcome::Taken
             }
             _ => {
                 let error = "ERR Poolhouse: this cannot be had together with subscriptions: use another connection for it, \
                              or do it before you subscribe";
-                client.say_error(me, error, out)
+                client.write_error(me, error, out)
             }
         })
     }
@@ -142,11 +143,11 @@ impl Redis {
             ));
         }
         if client.subscriptions.is_none() {
-            let pool = self.directory.route(&client.user, client.database, client.version);
+            let pool = self.current_pool(client);
             let pool = pool.map_err(|why| format!("ERR Poolhouse: {why}"))?;
             client.subscriptions = Some(Box::new(Subscriptions {
                 pool,
-                version: client.version,
+                version: client.settings.version(),
                 key: if client.rest.is_some() { self.hubs.key_of_events() } else { self.hubs.key() },
                 names: Default::default(),
                 bytes: 0,
@@ -194,7 +195,7 @@ impl Redis {
                 client.lease.take();
                 self.hold(tag, server, own.pool, key, out);
             }
-            None => client.part(me, tag, server, Verdict::Clean, out),
+            None => client.give_back(me, tag, server, Verdict::Clean, out),
         }
     }
 
@@ -291,20 +292,20 @@ impl Client {
 
     /// In RESP2, whatever comes to a subscriber is taken for a message: most commands are not to be had.
     pub(super) fn is_restricted(&self) -> bool {
-        self.version == Version::Resp2 && self.has_subscriptions()
+        self.settings.version() == Version::Resp2 && self.has_subscriptions()
     }
 
     /// Where it stands while nothing is in progress.
     pub(crate) fn standing(&self) -> Standing {
         match &self.rest {
-            _ if self.logs_in => Standing::Login,
+            _ if self.identity.is_logging_in() => Standing::Login,
             _ if self.has_subscriptions() => Standing::Subscribed,
             Some(rest) if rest.is_being_read() => Standing::Reading,
             _ => Standing::Idle,
         }
     }
 
-    fn answer_restricted(&mut self, me: ClientTag, arguments: &[&[u8]], out: &mut Outbox) -> Taken {
+    fn answer_restricted(&mut self, me: ClientTag, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
         let name = arguments[0].to_ascii_lowercase();
         if name == b"ping" {
             if arguments.len() > 2 {
@@ -312,7 +313,7 @@ impl Client {
             }
             let word = arguments.get(1).copied().unwrap_or_default();
             out.insert(Peer::Client(me), |to| resp::command(to, &[b"pong", word]));
-            return Taken::Yes;
+            return Outcome::Taken;
         }
         let mut name = name.escape_ascii().to_string();
         if let (true, Some(second)) = (CONTAINERS.contains(&name.as_str()), arguments.get(1)) {
@@ -321,12 +322,12 @@ impl Client {
         let error = format!(
             "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
         );
-        self.say_error(me, &error, out)
+        self.write_error(me, &error, out)
     }
 
     /// Tells that a command on subscriptions has been done, and keeps the books.
     fn confirm(&mut self, me: ClientTag, what: Subscription, names: &[Name], out: &mut Outbox) {
-        let version = self.version;
+        let version = self.settings.version();
         let mark = if version == Version::Resp3 { '>' } else { '*' };
         let mut own = self.subscriptions.as_deref_mut();
         let quiet = own.as_mut().is_some_and(|own| std::mem::take(&mut own.quiet));
@@ -396,14 +397,14 @@ impl Client {
 
     fn pass_messages(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) {
         let Some(own) = &mut self.subscriptions else { return };
-        if own.version != self.version {
+        if own.version != self.settings.version() {
             let bytes = in_resp2(bytes);
-            if self.mid_reply {
+            if self.replies.is_mid_reply() {
                 own.pending.extend_from_slice(&bytes);
             } else {
                 out.insert(Peer::Client(me), |to| to.extend_from_slice(&bytes));
             }
-        } else if self.mid_reply {
+        } else if self.replies.is_mid_reply() {
             own.pending.extend_from_slice(bytes);
         } else {
             out.span(Peer::Client(me), 0..bytes.len());
@@ -416,7 +417,7 @@ impl Client {
 
     /// A part of a reply has been passed on. Messages come behind its end.
     pub(crate) fn on_reply_part(&mut self, me: ClientTag, over: bool, out: &mut Outbox) {
-        self.mid_reply = !over;
+        self.replies.set_mid_reply(!over);
         if let Some(own) = self.subscriptions.as_mut().filter(|own| over && !own.pending.is_empty()) {
             let pending = std::mem::take(&mut own.pending);
             out.insert(Peer::Client(me), |to| to.extend_from_slice(&pending));

@@ -1,29 +1,29 @@
-//! A client waits for a server for a command that blocks: as long as the command would, and then it gets the answer to
-//! that.
+//! A client waits for a server for a blocking command, at most for the command's own time-out. Then it gets the reply of
+//! that time-out.
 
 use seam::{ClientTag, Effect, LeaseFailure, Outbox};
 
 use super::{Client, Lease};
 use crate::{
     Redis,
-    patience::{Outcome, own_time},
+    blocking_waits::{Outcome, block_timeout},
 };
 
-/// What CLIENT UNBLOCK with ERROR has Redis say to a client that blocks.
+/// Redis's reply to a command that CLIENT UNBLOCK with ERROR ends.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Redis {
-    /// The client has asked for a server for this command, which blocks.
+    /// The client may have requested a server for this blocking command.
     pub(super) fn begin_waiting(&self, client: &Client, arguments: &[&[u8]]) {
         if client.lease.is_requested()
-            && let Some(time) = own_time(arguments)
+            && let Some(time) = block_timeout(arguments)
         {
-            self.patience.begin(client.id, time);
+            self.blocking_waits.begin(client.id, time);
         }
     }
 
-    /// There was no server in time. Whether the client waits for another one, or has waited for as long as its command
-    /// would.
+    /// The request for a server has failed. Returns false if the client is to be told so. Otherwise it waits for another
+    /// server, or gets the reply of its command's time-out.
     pub(crate) fn goes_on_waiting(
         &self,
         me: ClientTag,
@@ -32,24 +32,24 @@ impl Redis {
         out: &mut Outbox,
     ) -> bool {
         if *why == LeaseFailure::Forgotten && client.lease.is_requested_for_command() {
-            // There is another pool for it by now. Its command is read anew, and asks for a server of that.
-            (client.lease, client.home) = (Lease::None, None);
+            // Another pool serves the client now. Its command is read again, and requests a server of that pool.
+            (client.lease, client.route) = (Lease::None, None);
             client.remind(me, out);
             return true;
         }
-        if !client.waits_to_keep() {
+        if !client.waits_for_lasting_server() {
             return false;
         }
-        match self.patience.failed(client.id, why) {
+        match self.blocking_waits.failed(client.id, why) {
             Outcome::Fails => {
-                self.patience.end(client.id);
+                self.blocking_waits.end(client.id);
                 return false;
             }
             Outcome::IsOver => {
-                self.patience.end(client.id);
+                self.blocking_waits.end(client.id);
                 client.on_lease_failed(me, "", out);
             }
-            // Its command is read anew, and asks for a server.
+            // The command is read again, and requests a server.
             Outcome::GoesOn => {
                 client.lease = Lease::None;
                 client.remind(me, out);
@@ -60,10 +60,9 @@ impl Redis {
 }
 
 impl Redis {
-    /// Another client lets this one go on, which waits for a server to block on: it gets what its command would answer
-    /// then.
-    pub(super) fn let_go(&self, me: ClientTag, client: &mut Client, is_error: bool, out: &mut Outbox) {
-        self.patience.end(client.id);
+    /// CLIENT UNBLOCK of another client ends this client's wait for a server.
+    pub(super) fn unblock_waiting(&self, me: ClientTag, client: &mut Client, is_error: bool, out: &mut Outbox) {
+        self.blocking_waits.end(client.id);
         out.push(Effect::Withdraw { client: me });
         client.on_lease_failed(me, if is_error { UNBLOCKED } else { "" }, out);
         out.push(Effect::Wake { client: me });
@@ -71,12 +70,11 @@ impl Redis {
 }
 
 impl Client {
-    /// Whether it waits for a server that it may keep for long.
-    fn waits_to_keep(&self) -> bool {
+    fn waits_for_lasting_server(&self) -> bool {
         matches!(&self.lease, Lease::Requested(request) if request.is_for_lasting_command())
     }
 
-    /// Whether that is for a command that waits for other clients.
+    /// Whether it waits for a server for a blocking command.
     pub(super) fn waits_to_block(&self) -> bool {
         matches!(&self.lease, Lease::Requested(request) if request.is_for_blocking_command())
     }

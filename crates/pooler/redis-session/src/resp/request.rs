@@ -22,7 +22,7 @@ impl Limits {
     /// Of a client that has logged in: Redis's defaults.
     pub const OPEN: Self = Self { arguments: i32::MAX as u32, argument: 512 * 1024 * 1024 };
     /// Of a client that has not: enough for HELLO with AUTH and SETNAME.
-    pub const STRANGER: Self = Self { arguments: 10, argument: 16 * 1024 };
+    pub const UNAUTHENTICATED: Self = Self { arguments: 10, argument: 16 * 1024 };
 }
 
 /// What stands at the beginning of a client's bytes.
@@ -261,8 +261,8 @@ mod tests {
         ] {
             assert_eq!(said(bytes, &Limits::OPEN), format!("Protocol error: {words}"));
         }
-        assert_eq!(said("*11\r\n", &Limits::STRANGER), "Protocol error: unauthenticated multibulk length");
-        assert_eq!(said("*1\r\n$16385\r\n", &Limits::STRANGER), "Protocol error: unauthenticated bulk length");
+        assert_eq!(said("*11\r\n", &Limits::UNAUTHENTICATED), "Protocol error: unauthenticated multibulk length");
+        assert_eq!(said("*1\r\n$16385\r\n", &Limits::UNAUTHENTICATED), "Protocol error: unauthenticated bulk length");
         assert_eq!(said(&"a".repeat(MAX_INLINE), &Limits::OPEN), "Protocol error: too big inline request");
         assert_eq!(
             said("*1\r\n$1\r\nabc\r\n", &Limits::OPEN),
@@ -292,10 +292,10 @@ mod tests {
     #[test]
     fn a_handshake_of_tls_is_told_from_a_line() {
         for hello in [&b"\x16\x03\x01"[..], b"\x16\x03\x01\x02\x00\x01\x00\n\"\n"] {
-            let error = read(hello, &Limits::STRANGER).expect_err("it is no command");
+            let error = read(hello, &Limits::UNAUTHENTICATED).expect_err("it is no command");
             assert!(error.to_string().contains("TLS handshake"), "{error}");
         }
-        assert_eq!(read(b"\x16", &Limits::STRANGER), Ok(Request::Incomplete(2)));
+        assert_eq!(read(b"\x16", &Limits::UNAUTHENTICATED), Ok(Request::Incomplete(2)));
         assert_eq!(arguments(b"\x16\r\n"), (3, words(&["\x16"])));
     }
 
@@ -319,7 +319,7 @@ mod tests {
         fn anything_may_come(bytes in proptest::collection::vec(
             prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n'), Just(b'*'), Just(b'$'), Just(b'1')], 0..200,
         )) {
-            match read(&bytes, &Limits::STRANGER) {
+            match read(&bytes, &Limits::UNAUTHENTICATED) {
                 Ok(Request::Incomplete(needed)) => prop_assert!(needed > bytes.len() as u64),
                 Ok(Request::Nothing(taken) | Request::Inline(taken, _)) => prop_assert!(taken <= bytes.len()),
                 Ok(Request::Command(taken, arguments)) => {

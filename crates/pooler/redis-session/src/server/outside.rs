@@ -9,17 +9,17 @@ use crate::resp;
 
 impl Server {
     /// What Redis said when the database was to be selected; `None`: it is.
-    pub(crate) fn outside(&self) -> Option<&str> {
+    pub(crate) fn select_error(&self) -> Option<&str> {
         self.hello.outside.as_ref().map(|outside| &*outside.why)
     }
 
     /// Whether a client waits for its database to be selected.
-    pub(crate) fn is_entering(&self) -> bool {
+    pub(crate) fn is_selecting(&self) -> bool {
         !self.entering.is_empty()
     }
 
     /// A client has a command for the server, which is not in its database: that is tried again.
-    pub(crate) fn enter(&mut self, me: ServerTag, whom: Whom, out: &mut Outbox) {
+    pub(crate) fn select_again(&mut self, me: ServerTag, whom: Whom, out: &mut Outbox) {
         let outside = self.hello.outside.as_ref().expect("it is not in its database");
         if self.entering.is_empty() {
             let database = outside.database.to_string();
@@ -32,7 +32,7 @@ impl Server {
     }
 
     /// That has been answered: with success, or not. Returns those who wait for it.
-    pub(crate) fn entered(&mut self, selected: bool) -> Vec<Whom> {
+    pub(crate) fn selected(&mut self, selected: bool) -> Vec<Whom> {
         if selected {
             self.hello.outside = None;
         }

@@ -12,8 +12,8 @@ pub(super) struct Doorkeeper<'d> {
     directory: &'d dyn Directory,
     listener: u16,
     version: Version,
-    /// The client has shown no token yet.
-    stranger: bool,
+    /// The client has shown a token.
+    authenticated: bool,
     /// The first token that the client has shown lets it in, and there is a pool for it.
     pub(super) entered: Option<(Arc<Access>, PoolId)>,
     pub(super) has_refused: bool,
@@ -21,8 +21,14 @@ pub(super) struct Doorkeeper<'d> {
 
 impl<'d> Doorkeeper<'d> {
     pub(super) fn new(directory: &'d dyn Directory, client: &mut Client) -> Self {
-        let (listener, version, stranger) = (client.http().listener, client.version, client.stranger);
-        Self { directory, listener, version, stranger, entered: None, has_refused: false }
+        Self {
+            directory,
+            listener: client.http().listener,
+            version: client.settings.version(),
+            authenticated: client.identity.is_authenticated(),
+            entered: None,
+            has_refused: false,
+        }
     }
 }
 
@@ -40,13 +46,13 @@ impl Door for Doorkeeper<'_> {
     }
 
     fn enter(&mut self, access: &Arc<Access>) -> Result<(), Denied> {
-        if self.stranger {
+        if !self.authenticated {
             let pool = self
                 .directory
                 .route(&access.user, access.database, self.version)
                 .map_err(|why| Denied::new(503, format!("ERR Poolhouse: {why}")))?;
             self.entered = Some((Arc::clone(access), pool));
-            self.stranger = false;
+            self.authenticated = true;
         }
         Ok(())
     }

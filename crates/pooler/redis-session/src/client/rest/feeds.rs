@@ -60,7 +60,7 @@ impl Redis {
         let work = client.http().works.remove(number).expect("seen by the caller");
         let words = resp::parts(&work.call.wire);
         let names = words[1..].iter().map(|name| Box::from(*name)).collect();
-        let pool = self.directory.route(&client.user, client.database, client.version);
+        let pool = self.current_pool(client);
         client.http().feeds.list.push(Feed { stream: work.stream, access, open: false, what, names });
         let denied = match (pool, client.subscribed_in()) {
             (Ok(pool), Some(other)) if pool != other => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http_sansio::{Denied, Stream};
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions};
 
-use super::{super::passing::STREAM_FROM, Client, Listening, Work, revoking::REVOKED};
+use super::{super::long_commands::MIN_STREAMED_LENGTH, Client, Listening, Work, revoking::REVOKED};
 use crate::{
     Redis, Server,
     command::{Kind, Subscription, kind},
@@ -148,7 +148,7 @@ impl Redis {
             return Ok(false);
         }
         let last = call.commands.len().saturating_sub(1);
-        let alone = call.wire.len() as u64 >= STREAM_FROM;
+        let alone = call.wire.len() as u64 >= MIN_STREAMED_LENGTH;
         while let Some(command) = call.commands.get(*next) {
             let Command::Send(span) = command else {
                 *next += 1;
@@ -156,11 +156,11 @@ impl Redis {
             };
             // If MULTI is refused, what follows would be executed outside of the transaction.
             if call.shape == Shape::Transaction && *next == 1 && !begun {
-                client.held_back = true;
+                client.replies.hold_input();
                 return Ok(false);
             }
             if client.has_unanswered(span.len()) {
-                client.held_back = true;
+                client.replies.hold_input();
                 return Ok(false);
             }
             let kind = match call.shape {
@@ -178,12 +178,12 @@ impl Redis {
             };
             match self.server_for(me, client, servers, kind, alone, out) {
                 Some((tag, server)) => {
-                    client.note(me, tag, server, kind, due, out);
+                    client.note_sent(me, tag, server, kind, due, out);
                     out.insert(Peer::Server(tag), |to| to.extend_from_slice(&call.wire[span.clone()]));
                     client.http().unanswered += span.len();
                     *next += 1;
                 }
-                None => return client.failing.take().map_or(Ok(false), Err),
+                None => return client.lease_error.take().map_or(Ok(false), Err),
             }
         }
         Ok(true)
@@ -195,15 +195,15 @@ impl Redis {
     /// # Errors
     /// There is no pool for it, and why.
     fn acts_as(&self, me: ClientTag, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
-        if client.user != access.user || client.database != access.database {
+        if *client.identity.user() != access.user || client.settings.database() != access.database {
             if !client.lease.is_none() {
-                client.held_back = true;
+                client.replies.hold_input();
                 return Ok(false);
             }
-            let pool = self.directory.route(&access.user, access.database, client.version);
+            let pool = self.directory.route(&access.user, access.database, client.settings.version());
             let pool = pool.map_err(|why| format!("ERR Poolhouse: {why}"))?;
-            client.database = access.database;
-            client.enter(me, Arc::clone(&access.user), pool, out);
+            client.settings.set_database(access.database);
+            client.log_in(me, Arc::clone(&access.user), pool, out);
         }
         Ok(true)
     }
@@ -233,10 +233,10 @@ impl Client {
 
     /// Whether so many bytes more have to wait for the replies to those that were sent.
     fn has_unanswered(&mut self, more: usize) -> bool {
-        if self.due == 0 {
+        if self.replies.is_empty() {
             self.http().unanswered = 0;
         }
-        self.due > 0 && self.http().unanswered + more > MAX_UNANSWERED
+        !self.replies.is_empty() && self.http().unanswered + more > MAX_UNANSWERED
     }
 
     fn listen(&mut self, stream: Stream, access: Arc<Access>, command: &'static str) {

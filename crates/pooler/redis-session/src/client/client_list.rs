@@ -1,12 +1,14 @@
-//! Who is there: CLIENT LIST, INFO and KILL, of Poolhouse's clients; the server's connections are nobody's. A client
-//! sees, and closes, those of its own user only, since Poolhouse does not know which users Redis would let see others.
+//! CLIENT LIST, INFO, KILL and UNBLOCK. They are about Poolhouse's clients, not about the server connections. Poolhouse
+//! does not know which users Redis would let see other users, so a client sees and closes connections of its own user
+//! only.
 
 use std::io::Write;
 
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
 
 use super::{
-    Client, Taken,
+    Client,
+    commands::Outcome,
     lease::{Held, LeaseRequest, Purpose},
 };
 use crate::{
@@ -15,19 +17,21 @@ use crate::{
     resp::{self, Limits, Request},
 };
 
-/// What is written of a client that is to be closed, and of one that closes itself.
+/// A client's answer to CLIENT KILL: it closes.
 const CLOSED: u8 = b'x';
+
+/// The same of the client that sent CLIENT KILL.
 const CLOSES_ITSELF: u8 = b'!';
 
-/// The same of a client that waited for a server to block on, and waits no more.
-const LET_GO: u8 = b'w';
+/// A client's answer to CLIENT UNBLOCK: it waited for a server, and waits no more.
+const UNBLOCKED: u8 = b'w';
 
-/// Clients that a command may name: each of all clients looks through these.
+/// Clients that a command may name. Each of all clients compares itself with these.
 const MAX_IDS: usize = 256;
 
 /// A command about other clients that is being executed.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) enum Query {
+pub(super) enum Survey {
     #[default]
     None,
     /// All clients are asked.
@@ -38,7 +42,7 @@ pub(super) enum Query {
     Unblocked,
 }
 
-impl Query {
+impl Survey {
     /// Whether answers of clients are to come.
     pub(super) fn is_asking(self) -> bool {
         matches!(self, Self::Asked(_) | Self::AskedToUnblock { .. })
@@ -54,35 +58,35 @@ impl Query {
     }
 }
 
-/// Which clients are meant.
+/// The clients that a command is about.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Filter<'a> {
-    /// Any if there are none.
+    /// Empty: all ids.
     ids: Vec<i64>,
     pubsub: Option<bool>,
-    /// Of a kind that Poolhouse never has: replicas and masters.
-    none: bool,
+    /// TYPE replica or master, of which Poolhouse has no clients.
+    matches_none: bool,
     address: Option<&'a [u8]>,
     listener: Option<&'a [u8]>,
     user: Option<&'a [u8]>,
-    /// At least so old, in seconds.
-    age: Option<i64>,
-    /// The one who asks is not meant.
+    /// MAXAGE in seconds: clients that are at least as old.
+    min_age: Option<i64>,
+    /// The client that sent the command is left out.
     skips_me: bool,
 }
 
 impl Redis {
-    pub(super) fn call_roll(
+    pub(super) fn client_list_command(
         &self,
         me: ClientTag,
         client: &mut Client,
         what: AboutClients,
         arguments: &[&[u8]],
         out: &mut Outbox,
-    ) -> Taken {
+    ) -> Outcome {
         let given = &arguments[2..];
         let id = client.id.to_string();
-        // INFO is a list of oneself.
+        // INFO is a list of the client itself.
         let own = [&b"ID"[..], id.as_bytes()];
         let (words, what) = match (what, given) {
             (AboutClients::Info, []) => (&own[..], what),
@@ -94,26 +98,26 @@ impl Redis {
             _ => (given, what),
         };
         match Filter::read(what, words) {
-            Err(error) => return client.say_error(me, &error, out),
+            Err(error) => return client.write_error(me, &error, out),
             Ok(Filter { ids, .. }) if ids.len() > MAX_IDS => {
-                return client.say_error(me, &format!("ERR Poolhouse: name {MAX_IDS} clients at most"), out);
+                return client.write_error(me, &format!("ERR Poolhouse: name {MAX_IDS} clients at most"), out);
             }
-            // It sees those of its own only.
-            Ok(Filter { user: Some(user), .. }) if user != client.user_name().as_bytes() => {
-                return client.say_error(me, &format!("ERR No such user '{}'", user.escape_ascii()), out);
+            // No other user exists for it.
+            Ok(Filter { user: Some(user), .. }) if user != client.identity.user_name().as_bytes() => {
+                return client.write_error(me, &format!("ERR No such user '{}'", user.escape_ascii()), out);
             }
             Ok(_) => {}
         }
         if what == AboutClients::Unblock {
             return self.ask_to_unblock(me, client, given, out);
         }
-        client.ask_all(me, Query::Asked(what), what, words, out);
+        client.ask_all(me, Survey::Asked(what), what, words, out);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
-        Taken::Yes
+        Outcome::Taken
     }
 
-    /// Somebody calls the roll: what this client has to say.
-    pub(crate) fn answer_roll(
+    /// Writes this client's answer to another client's command.
+    pub(crate) fn answer_survey(
         &self,
         me: ClientTag,
         client: &mut Client,
@@ -123,25 +127,27 @@ impl Redis {
         out: &mut Outbox,
     ) {
         let Ok(Request::Command(_, words)) = resp::read(question, &Limits::OPEN) else {
-            unreachable!("the question was written here")
+            unreachable!("`ask_all` has written the question")
         };
         let words: Vec<&[u8]> = words.collect();
-        let [asker, user, what, words @ ..] = words.as_slice() else { unreachable!("the question was written here") };
-        // Who has not logged in, or comes over HTTP, is nobody's connection.
-        if client.stranger || client.rest.is_some() || client.closing || client.user.as_bytes() != *user {
+        let [asker, user, what, words @ ..] = words.as_slice() else {
+            unreachable!("`ask_all` has written the question")
+        };
+        let is_visible = client.identity.is_authenticated() && client.rest.is_none() && !client.closing;
+        if !is_visible || client.identity.user().as_bytes() != *user {
             return;
         }
         let what = AboutClients::of(what);
         let Ok(filter) = Filter::read(what, words) else { unreachable!("it was read before it was asked") };
         let itself = client.id.to_string().as_bytes() == *asker;
-        if !filter.holds(client, seen, itself) {
+        if !filter.matches(client, seen, itself) {
             return;
         }
         match what {
             AboutClients::List | AboutClients::Info => client.describe(seen, itself.then_some(what), answer),
             AboutClients::Unblock if client.waits_to_block() => {
-                self.let_go(me, client, asks_for_error(words), out);
-                answer.push(LET_GO);
+                self.unblock_waiting(me, client, asks_for_error(words), out);
+                answer.push(UNBLOCKED);
             }
             AboutClients::Unblock => {
                 let connection = client.lease.held_mut().and_then(Held::unblock);
@@ -156,18 +162,18 @@ impl Redis {
         }
     }
 
-    /// Everybody has answered.
-    pub(crate) fn end_roll(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
-        let query = std::mem::take(&mut client.query);
-        let what = match query {
-            Query::Asked(what) => what,
-            Query::AskedToUnblock { with_error } => return client.unblock(me, answer, with_error, out),
-            Query::None | Query::Unblocked => unreachable!("answers came to a question that was not asked"),
+    /// All clients have answered.
+    pub(crate) fn end_survey(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
+        let survey = std::mem::take(&mut client.survey);
+        let what = match survey {
+            Survey::Asked(what) => what,
+            Survey::AskedToUnblock { with_error } => return client.unblock(me, answer, with_error, out),
+            Survey::None | Survey::Unblocked => unreachable!("answers came to a question that was not asked"),
         };
         let itself = answer.contains(&CLOSES_ITSELF);
         match what {
             AboutClients::List | AboutClients::Info => {
-                out.insert(Peer::Client(me), |to| resp::verbatim(to, answer, client.version));
+                out.insert(Peer::Client(me), |to| resp::verbatim(to, answer, client.settings.version()));
             }
             AboutClients::Kill => out.insert(Peer::Client(me), |to| {
                 to.extend_from_slice(format!(":{}\r\n", answer.len()).as_bytes());
@@ -176,7 +182,7 @@ impl Redis {
                 out.insert(Peer::Client(me), |to| resp::error(to, "ERR No such client"));
             }
             AboutClients::KillAddress => out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n")),
-            AboutClients::Unblock => unreachable!("it has a query of its own"),
+            AboutClients::Unblock => unreachable!("it has a survey of its own"),
         }
         if itself && matches!(what, AboutClients::Kill | AboutClients::KillAddress) {
             return client.close(me, CloseReason::Done, out);
@@ -185,39 +191,39 @@ impl Redis {
         out.push(Effect::Wake { client: me });
     }
 
-    /// Asks for a server by which Redis can be told to let somebody go on. Where that client waits is asked when the
-    /// server is there: what was true before may have become another client's connection.
-    fn ask_to_unblock(&self, me: ClientTag, client: &mut Client, given: &[&[u8]], out: &mut Outbox) -> Taken {
+    /// Requests a server for CLIENT UNBLOCK. The clients are asked when the server is there: until then, the blocked
+    /// client's connection could become another client's.
+    fn ask_to_unblock(&self, me: ClientTag, client: &mut Client, given: &[&[u8]], out: &mut Outbox) -> Outcome {
         let (id, with_error) = (given[0], asks_for_error(given));
-        match self.directory.route(&client.user, 0, client.version) {
+        match self.directory.route(client.identity.user(), 0, client.settings.version()) {
             Ok(pool) => {
                 let purpose = Purpose::Unblock { id: Box::from(id), with_error };
                 client.request_lease(me, pool, LeaseRequest::new(LeaseKind::Exclusive, purpose, true), out);
-                Taken::Yes
+                Outcome::Taken
             }
-            Err(why) => client.say_error(me, &format!("ERR Poolhouse: {why}"), out),
+            Err(why) => client.write_error(me, &format!("ERR Poolhouse: {why}"), out),
         }
     }
 }
 
 impl Client {
     /// Asks all clients, itself included.
-    fn ask_all(&mut self, me: ClientTag, query: Query, what: AboutClients, words: &[&[u8]], out: &mut Outbox) {
-        self.query = query;
+    fn ask_all(&mut self, me: ClientTag, survey: Survey, what: AboutClients, words: &[&[u8]], out: &mut Outbox) {
+        self.survey = survey;
         let (id, start) = (self.id.to_string(), out.inserted.len());
-        let question = [&[id.as_bytes(), self.user.as_bytes(), what.name().as_bytes()], words].concat();
+        let question = [&[id.as_bytes(), self.identity.user().as_bytes(), what.name().as_bytes()], words].concat();
         resp::command(&mut out.inserted, &question);
         out.push(Effect::Survey { client: me, question: start..out.inserted.len() });
     }
 
-    /// Has Redis let the client go on that waits on this connection of its; on none, if it does not wait. The reply is
-    /// due already.
+    /// Sends CLIENT UNBLOCK for this connection, or for one that does not exist if the client is not blocked. The reply
+    /// is pending already.
     fn unblock(&mut self, me: ClientTag, connection: &[u8], with_error: bool, out: &mut Outbox) {
-        let unblocked = connection == [LET_GO];
+        let unblocked = connection == [UNBLOCKED];
         if unblocked {
-            self.query = Query::Unblocked;
+            self.survey = Survey::Unblocked;
         }
-        // It may have been lost meanwhile, and the client been told so.
+        // A server that was lost meanwhile has closed the client.
         if let Some(held) = self.lease.held() {
             let server = held.server();
             let connection = if connection.is_empty() || unblocked { b"0" } else { connection };
@@ -230,22 +236,18 @@ impl Client {
     /// Asks all clients where the one with this id is blocked.
     pub(super) fn survey_for_unblock(&mut self, me: ClientTag, id: &[u8], with_error: bool, out: &mut Outbox) {
         let words = [id, unblock_reason(with_error)];
-        self.ask_all(me, Query::AskedToUnblock { with_error }, AboutClients::Unblock, &words, out);
+        self.ask_all(me, Survey::AskedToUnblock { with_error }, AboutClients::Unblock, &words, out);
     }
 
     /// Whether this client has ended a wait for a server of which Redis does not know. Only the reply of its CLIENT
     /// UNBLOCK has to ask.
     pub(crate) fn take_unblocked(&mut self) -> bool {
-        self.query.take_unblocked()
+        self.survey.take_unblocked()
     }
 
-    fn user_name(&self) -> &str {
-        if self.user.is_empty() { "default" } else { &self.user }
-    }
-
-    /// A line as Redis has it: all of its fields in its order, because libraries read them by their names. What
-    /// Poolhouse does not know has the value that a client without it has. `asks`: this is what it asks; of others the
-    /// last command is not known.
+    /// Writes the client's line in Redis's format. It has all fields in their order, because client libraries read them
+    /// by name. A field that Poolhouse does not know has its default. `asks`: the command of the client itself; the last
+    /// commands of other clients are not known.
     fn describe(&self, seen: &Seen<'_>, asks: Option<AboutClients>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscribed();
         let transaction = self.lease.transaction();
@@ -256,7 +258,7 @@ impl Client {
         }
         let flags = if flags.is_empty() { "N" } else { &flags };
         let text = |text: Option<&[u8]>| String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
-        let lib = self.lib.as_deref();
+        let [lib_name, lib_version] = self.settings.library();
         writeln!(
             to,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub={sub} psub={psub} ssub={ssub} multi={} \
@@ -265,27 +267,27 @@ impl Client {
             self.id,
             seen.address,
             seen.listener,
-            text(self.name.as_deref()),
+            text(self.settings.name()),
             seen.age.as_secs(),
             seen.idle.as_secs(),
-            self.database,
+            self.settings.database(),
             if transaction.is_open() { 0 } else { -1 },
             u8::from(transaction.is_watching()),
             asks.map_or_else(|| "NULL".to_owned(), |what| format!("client|{}", what.name().to_ascii_lowercase())),
-            self.user_name(),
-            self.version.number(),
-            text(lib.map(|lib| &*lib.name)),
-            text(lib.map(|lib| &*lib.version)),
+            self.identity.user_name(),
+            self.settings.version().number(),
+            text(Some(lib_name)),
+            text(Some(lib_version)),
         )
-        .expect("memory takes it");
+        .expect("a vector takes all bytes");
     }
 }
 
 impl<'a> Filter<'a> {
-    /// Reads what stands behind the subcommand.
+    /// Reads the arguments behind the subcommand.
     ///
     /// # Errors
-    /// In Redis's words.
+    /// Redis's error.
     fn read(what: AboutClients, mut words: &[&'a [u8]]) -> Result<Self, String> {
         const SYNTAX: &str = "ERR syntax error";
         let mut filter = Self { skips_me: what == AboutClients::Kill, ..Self::default() };
@@ -308,7 +310,6 @@ impl<'a> Filter<'a> {
             words = behind;
             if is("ID") {
                 filter.ids.push(id(what, value)?);
-                // A list takes many.
                 while let (AboutClients::List | AboutClients::Info, [value, behind @ ..]) = (what, words) {
                     filter.ids.push(id(what, value)?);
                     words = behind;
@@ -324,7 +325,7 @@ impl<'a> Filter<'a> {
             } else if is("USER") {
                 filter.user = Some(value);
             } else if is("MAXAGE") {
-                filter.age = Some(resp::integer(value).ok_or("ERR maxage is not an integer or out of range")?);
+                filter.min_age = Some(resp::integer(value).ok_or("ERR maxage is not an integer or out of range")?);
             } else if is("SKIPME") {
                 filter.skips_me = match value.to_ascii_lowercase().as_slice() {
                     b"yes" => true,
@@ -342,23 +343,23 @@ impl<'a> Filter<'a> {
         match name.to_ascii_lowercase().as_slice() {
             b"normal" => self.pubsub = Some(false),
             b"pubsub" => self.pubsub = Some(true),
-            b"master" | b"replica" | b"slave" => self.none = true,
+            b"master" | b"replica" | b"slave" => self.matches_none = true,
             _ => return Err(format!("ERR Unknown client type '{}'", name.escape_ascii())),
         }
         Ok(())
     }
 
-    fn holds(&self, client: &Client, seen: &Seen<'_>, itself: bool) -> bool {
-        let user = client.user_name();
+    fn matches(&self, client: &Client, seen: &Seen<'_>, itself: bool) -> bool {
+        let user = client.identity.user_name();
         let is = |wanted: Option<&[u8]>, has: &str| wanted.is_none_or(|wanted| wanted == has.as_bytes());
         let subscribes = || client.subscribed().iter().any(|count| *count > 0);
-        !(self.none || (self.skips_me && itself))
+        !(self.matches_none || (self.skips_me && itself))
             && (self.ids.is_empty() || self.ids.contains(&(client.id as i64)))
             && self.pubsub.is_none_or(|pubsub| pubsub == subscribes())
             && is(self.address, seen.address)
             && is(self.listener, seen.listener)
             && is(self.user, user)
-            && self.age.is_none_or(|age| seen.age.as_secs() as i64 >= age)
+            && self.min_age.is_none_or(|age| seen.age.as_secs() as i64 >= age)
     }
 }
 
@@ -391,11 +392,11 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_of_all_or_of_a_type_or_of_ids() {
+    fn lists_are_of_all_clients_or_of_a_type_or_of_ids() {
         assert_eq!(read(AboutClients::List, ""), Ok(Filter::default()));
         assert_eq!(read(AboutClients::List, "id 3 4 5").unwrap().ids, [3, 4, 5]);
         assert_eq!(read(AboutClients::List, "TYPE pubsub").unwrap().pubsub, Some(true));
-        assert!(read(AboutClients::List, "TYPE replica").unwrap().none);
+        assert!(read(AboutClients::List, "TYPE replica").unwrap().matches_none);
         for (words, part) in [
             ("ID", "syntax"),
             ("ID x", "Invalid client ID"),
@@ -407,11 +408,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_be_closed_is_said_in_two_ways() {
+    fn client_kill_has_an_old_and_a_new_form() {
         let old = read(AboutClients::KillAddress, "127.0.0.1:5").unwrap();
         assert_eq!((old.address, old.skips_me), (Some(&b"127.0.0.1:5"[..]), false));
         let new = read(AboutClients::Kill, "ID 7 USER app LADDR l MAXAGE 9").unwrap();
-        assert_eq!((new.ids, new.user, new.age, new.skips_me), (vec![7], Some(&b"app"[..]), Some(9), true));
+        assert_eq!((new.ids, new.user, new.min_age, new.skips_me), (vec![7], Some(&b"app"[..]), Some(9), true));
         assert!(!read(AboutClients::Kill, "ID 7 SKIPME no").unwrap().skips_me);
         for (words, part) in [
             ("ID 0", "greater than 0"),

@@ -1,30 +1,35 @@
-//! A SUBSCRIBE, or one of its kin, with more names than are read at once: they are dealt with in the order in which
-//! they come.
+//! SUBSCRIBE or a variant with more names than are held at once: the names are subscribed to as they arrive.
 
 use seam::{ClientTag, Outbox};
 
-use super::{Client, Taken};
+use super::{Client, long_commands::PartialCommand};
 use crate::{Redis, command::Subscription, resp};
 
+/// How far the names of a command have been read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listing {
+pub(super) struct SubscribedNames {
     what: Subscription,
-    /// How many names are to come; `None` before the first.
+    /// Names that are to come; `None` before the first.
     left: Option<u64>,
 }
 
-impl Client {
-    /// The command at hand is one.
-    pub(super) fn begin_list(&mut self, what: Subscription) -> Taken {
-        self.listing = Some(Listing { what, left: None });
-        Taken::Yes
+impl SubscribedNames {
+    pub(super) fn new(what: Subscription) -> Self {
+        Self { what, left: None }
     }
 }
 
 impl Redis {
-    /// Deals with the names that are there. Returns what was taken.
-    pub(super) fn list(&self, me: ClientTag, client: &mut Client, bytes: &[u8], full: bool, out: &mut Outbox) -> usize {
-        let Some(Listing { what, left }) = client.listing else { unreachable!("seen by the caller") };
+    /// Subscribes to the names that are there. Returns the number of bytes that were consumed.
+    pub(super) fn read_names(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        SubscribedNames { what, left }: SubscribedNames,
+        bytes: &[u8],
+        full: bool,
+        out: &mut Outbox,
+    ) -> usize {
         let (mut rest, mut names) = (bytes, Vec::new());
         let begin = |rest: &mut &[u8]| {
             let words = resp::words(rest)?;
@@ -44,9 +49,10 @@ impl Redis {
             }
             return 0;
         }
-        client.listing = (left > 0).then_some(Listing { what, left: Some(left) });
+        let names_left = SubscribedNames { what, left: Some(left) };
+        client.partial = (left > 0).then_some(PartialCommand::Subscription(names_left));
         if let Err(why) = self.change_subscriptions(me, client, what, &names, out) {
-            client.say_error(me, &why, out);
+            client.write_error(me, &why, out);
         }
         bytes.len() - rest.len()
     }

@@ -15,11 +15,11 @@ use seam::LeaseFailure;
 
 /// A wait for a server that ended sooner is not begun anew: where `max_wait_time` is shorter, that would be done all
 /// the time.
-const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+const MIN_WAIT: Duration = Duration::from_millis(50);
 
 /// The waits of all clients, one each at most.
 #[derive(Default)]
-pub(crate) struct Patience {
+pub(crate) struct BlockingWaits {
     /// How long each may go on, by the client's number.
     left: Mutex<HashMap<u64, Duration>>,
     /// How many there are: most clients never have one.
@@ -36,7 +36,7 @@ pub(crate) enum Outcome {
     IsOver,
 }
 
-impl Patience {
+impl BlockingWaits {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Duration>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,7 +63,7 @@ impl Patience {
             return Outcome::Fails;
         };
         *left = left.saturating_sub(*waited);
-        match *waited >= SHORTEST_WAIT {
+        match *waited >= MIN_WAIT {
             _ if left.is_zero() => Outcome::IsOver,
             true => Outcome::GoesOn,
             false => Outcome::Fails,
@@ -72,7 +72,7 @@ impl Patience {
 }
 
 /// How long a blocking command waits by itself; `None` if it waits for ever, or does not say how long in what is there.
-pub(crate) fn own_time(arguments: &[&[u8]]) -> Option<Duration> {
+pub(crate) fn block_timeout(arguments: &[&[u8]]) -> Option<Duration> {
     let name = arguments.first()?.to_ascii_uppercase();
     let seconds = |text: &[u8]| Duration::try_from_secs_f64(std::str::from_utf8(text).ok()?.parse().ok()?).ok();
     let time = match name.as_slice() {
@@ -100,20 +100,20 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_goes_on_until_its_own_time_is_over() {
-        let patience = Patience::default();
-        patience.begin(7, 5 * SECOND);
-        patience.begin(7, 50 * SECOND);
+    fn a_wait_goes_on_until_its_block_timeout_is_over() {
+        let waits = BlockingWaits::default();
+        waits.begin(7, 5 * SECOND);
+        waits.begin(7, 50 * SECOND);
         for _ in 0..2 {
-            assert_eq!(patience.failed(7, &busy(2 * SECOND)), Outcome::GoesOn);
+            assert_eq!(waits.failed(7, &busy(2 * SECOND)), Outcome::GoesOn);
         }
-        assert_eq!(patience.failed(7, &busy(Duration::ZERO)), Outcome::Fails, "that would be asked for all the time");
-        assert_eq!(patience.failed(7, &LeaseFailure::QueueFull), Outcome::Fails);
-        assert_eq!(patience.failed(8, &busy(SECOND)), Outcome::Fails);
-        assert_eq!(patience.failed(7, &busy(2 * SECOND)), Outcome::IsOver);
-        patience.end(7);
-        patience.end(7);
-        assert_eq!((patience.failed(7, &busy(SECOND)), patience.count.load(Relaxed)), (Outcome::Fails, 0));
+        assert_eq!(waits.failed(7, &busy(Duration::ZERO)), Outcome::Fails, "that would be asked for all the time");
+        assert_eq!(waits.failed(7, &LeaseFailure::QueueFull), Outcome::Fails);
+        assert_eq!(waits.failed(8, &busy(SECOND)), Outcome::Fails);
+        assert_eq!(waits.failed(7, &busy(2 * SECOND)), Outcome::IsOver);
+        waits.end(7);
+        waits.end(7);
+        assert_eq!((waits.failed(7, &busy(SECOND)), waits.count.load(Relaxed)), (Outcome::Fails, 0));
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
             ("XREAD STREAMS s 0", None),
         ] {
             let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
-            assert_eq!(own_time(&words), millis.map(Duration::from_millis), "{words:?}");
+            assert_eq!(block_timeout(&words), millis.map(Duration::from_millis), "{words:?}");
         }
     }
 }
