@@ -1,6 +1,6 @@
-//! How long clients wait for a server for a command that blocks (`BLPOP key 5`), where all servers are taken: as long
-//! as the command itself would wait, and then they get the answer that it has for that. Knows times and clients'
-//! numbers, and no session.
+//! Clients that wait for a server for a blocking command (`BLPOP key 5`) while all servers are taken. Each waits as long
+//! as its command would block, and then gets the reply of the time-out. This file knows times and clients' ids, and no
+//! session.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -13,26 +13,26 @@ use std::{
 
 use seam::LeaseFailure;
 
-/// A wait for a server that ended sooner is not begun anew: where `max_wait_time` is shorter, that would be done all
-/// the time.
+/// A request for a server that failed sooner is not repeated: with a shorter `max_wait_time`, requests would never stop.
 const MIN_WAIT: Duration = Duration::from_millis(50);
 
-/// The waits of all clients, one each at most.
+/// The waits of all clients. Each has one at most.
 #[derive(Default)]
 pub(crate) struct BlockingWaits {
-    /// How long each may go on, by the client's number.
+    /// The time that is left of each, by the client's id.
     left: Mutex<HashMap<u64, Duration>>,
-    /// How many there are: most clients never have one.
+    /// Their number, which is read without the lock: most clients never have a wait.
     count: AtomicUsize,
 }
 
-/// What becomes of a wait whose lease has failed.
+/// What becomes of a wait when a request for a server has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// There is none, or waiting longer does not help.
+    /// The client has no wait, or another request would fail, too.
     Fails,
-    /// It goes on, for another server.
+    /// The client requests a server again.
     GoesOn,
+    /// The time is over.
     IsOver,
 }
 
@@ -41,7 +41,7 @@ impl BlockingWaits {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client with this number begins to wait, for so long. One that waits already goes on as it does.
+    /// The client with this id waits for this long at most. A wait that has begun already stays as it is.
     pub(crate) fn begin(&self, id: u64, time: Duration) {
         if let Entry::Vacant(place) = self.lock().entry(id) {
             place.insert(time);
@@ -49,14 +49,13 @@ impl BlockingWaits {
         }
     }
 
-    /// The client waits no more.
     pub(crate) fn end(&self, id: u64) {
         if self.count.load(Relaxed) > 0 && self.lock().remove(&id).is_some() {
             self.count.fetch_sub(1, Relaxed);
         }
     }
 
-    /// There was no server for the client.
+    /// A request for a server has failed.
     pub(crate) fn failed(&self, id: u64, why: &LeaseFailure) -> Outcome {
         let mut left = self.lock();
         let (Some(left), LeaseFailure::WaitTimeout { waited, .. }) = (left.get_mut(&id), why) else {
@@ -71,7 +70,7 @@ impl BlockingWaits {
     }
 }
 
-/// How long a blocking command waits by itself; `None` if it waits for ever, or does not say how long in what is there.
+/// The time-out of a blocking command; `None` if it has none, or these arguments do not say.
 pub(crate) fn block_timeout(arguments: &[&[u8]]) -> Option<Duration> {
     let name = arguments.first()?.to_ascii_uppercase();
     let seconds = |text: &[u8]| Duration::try_from_secs_f64(std::str::from_utf8(text).ok()?.parse().ok()?).ok();
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_says_how_long_it_waits_in_its_own_way() {
+    fn each_blocking_command_has_its_time_out_in_its_own_place() {
         for (words, millis) in [
             ("BRPOP a b 1.5", Some(1500)),
             ("blpop a 0", None),

@@ -136,7 +136,7 @@ impl Redis {
             return self.http_requests(me, client, servers, input, out);
         }
         let mut at = 0;
-        while at < input.bytes.len() && !client.closing && !client.has_wish() && !client.survey.is_asking() {
+        while at < input.bytes.len() && !client.closing && !client.awaits_change() && !client.survey.is_asking() {
             if client.lease.is_pinned() {
                 return self.forward_pinned(me, client, at, input, out);
             }

@@ -1,4 +1,4 @@
-//! What Redis's sessions ask of the configuration.
+//! What sessions of Redis ask of the configuration.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ pub enum Welcome {
     Open,
     /// It has to log in first.
     Password,
-    /// It has no chance, for this reason.
+    /// It is refused, for this reason.
     Forbidden(String),
 }
 
-/// How sentinels are asked for the master.
+/// How Poolhouse asks sentinels for the master.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sentinel {
     pub master: Arc<str>,
-    /// Whom to log in to them as; `None` is Redis's `default`.
+    /// The user; `None` is Redis's `default`.
     pub user: Option<Arc<str>>,
-    /// With which password, if they want one.
+    /// The password, if sentinels need one.
     pub password: Option<Arc<str>>,
 }
 
@@ -36,20 +36,20 @@ pub struct ServerLogin {
     pub password: Option<Arc<str>>,
     pub database: u32,
     pub version: Version,
-    /// The configured hosts are sentinels.
+    /// Set if the configured hosts are sentinels.
     pub sentinel: Option<Sentinel>,
 }
 
-/// Why a token has no room for what it asks for.
+/// Why a request exceeds the rate limit of its token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OverRate {
-    /// Its commands are used up: there may be as many again after that time.
+    /// The request may be repeated after this time.
     Wait(Duration),
-    /// It may never have more than these at once.
+    /// No request may have more commands than this.
     Burst(u32),
 }
 
-/// Answers who may log in and which pool serves whom.
+/// Tells who may log in, and which pool serves whom.
 pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener use TLS.
     fn encryption(&self, listener: u16) -> Encryption;
@@ -57,35 +57,34 @@ pub trait Directory: Send + Sync + 'static {
     /// How a client from there is received.
     fn welcome(&self, origin: Origin) -> Welcome;
 
-    /// Whether this is the password of this user. Takes the same time whatever is wrong with it.
+    /// Whether this is the user's password. The time does not depend on what is wrong with it.
     fn is_password(&self, user: &str, password: &[u8]) -> bool;
 
-    /// The pool that serves a user in a logical database and a version. `user` is empty for a client that had not to
-    /// log in.
+    /// The pool that serves a user in a logical database and a version of the protocol. `user` is empty where no login is
+    /// required.
     ///
     /// # Errors
-    /// There is none, for this reason, which is told to the client.
+    /// No pool does. The client is told the reason.
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String>;
 
-    /// The number of the configuration in force: while that stays, so does what [`route`](Directory::route) says of a
-    /// pool.
+    /// The number of the current configuration. While it is the same, [`route`](Directory::route) returns the same pools.
     fn epoch(&self) -> u64 {
         0
     }
 
-    /// The rules of a listener whose clients speak HTTP; `None` if they speak Redis's protocol.
+    /// The rules of a listener whose clients speak HTTP; `None` if they speak RESP.
     fn http(&self, listener: u16) -> Option<Arc<HttpRules>> {
         let _ = listener;
         None
     }
 
-    /// Who shows this token. Takes the same time whatever is wrong with it.
+    /// What the holder of this token may do. The time does not depend on what is wrong with the token.
     fn access(&self, token: &[u8]) -> Option<Arc<Access>> {
         let _ = token;
         None
     }
 
-    /// The same token as the configuration in force has it; `None` if it has it no more.
+    /// The same token in the current configuration; `None` if it is gone.
     fn renewed(&self, access: &Access) -> Option<Arc<Access>> {
         let _ = access;
         None
@@ -94,7 +93,7 @@ pub trait Directory: Send + Sync + 'static {
     /// Counts commands against a token's rate.
     ///
     /// # Errors
-    /// There is no room for them, and nothing is counted.
+    /// They exceed it, and none is counted.
     fn spend(&self, access: &Access, commands: u32) -> Result<(), OverRate> {
         let _ = (access, commands);
         Ok(())

@@ -1,32 +1,33 @@
-//! What a server says of itself in reply to HELLO, and how it is told to clients.
+//! A server's reply to HELLO, and Poolhouse's own to its clients.
 
 use crate::{Version, resp, resp::ReplyScanner};
 
-/// A database that could not be selected.
+/// A logical database that could not be selected.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outside {
+pub struct Unselected {
     pub database: u32,
-    pub why: Box<str>,
+    /// Redis's error.
+    pub error: Box<str>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hello {
-    /// Its database has not been selected yet.
-    pub outside: Option<Outside>,
+    /// The server's database, if it is not selected yet.
+    pub unselected: Option<Unselected>,
     /// Such as `7.0.15`.
     pub version: String,
     /// `standalone`, `sentinel` or `cluster`.
     pub mode: String,
     /// `master` or `replica`.
     pub role: String,
-    /// What CLIENT ID tells of the connection.
+    /// The id of the connection (CLIENT ID).
     pub id: u32,
-    /// The list of modules, as it came.
+    /// The list of modules, as a whole reply.
     modules: Vec<u8>,
 }
 
 impl Hello {
-    /// Reads a whole reply to HELLO, a map or its array. What is not understood is left out.
+    /// Reads a whole reply to HELLO, a map or an array. Unknown fields are left out.
     pub fn read(reply: &[u8]) -> Self {
         let mut hello = Self::default();
         let mut rest = &reply[line(reply).map_or(reply.len(), |end| end + 2)..];
@@ -46,8 +47,8 @@ impl Hello {
         hello
     }
 
-    /// The same as Poolhouse says it to a client of its own.
-    pub fn tell(&self, version: Version, id: u64, to: &mut Vec<u8>) {
+    /// Writes the reply for a client, with the client's version and id.
+    pub fn write(&self, version: Version, id: u64, to: &mut Vec<u8>) {
         to.extend_from_slice(match version {
             Version::Resp2 => b"*14\r\n",
             Version::Resp3 => b"%7\r\n",
@@ -71,7 +72,7 @@ impl Hello {
     }
 }
 
-/// The strings and numbers of an array, as far as it has such only.
+/// The strings and numbers of an array; empty if the reply is none.
 pub fn strings(reply: &[u8]) -> Vec<String> {
     let mut strings = Vec::new();
     let mut rest = &reply[line(reply).map_or(reply.len(), |end| end + 2)..];
@@ -82,13 +83,13 @@ pub fn strings(reply: &[u8]) -> Vec<String> {
     strings
 }
 
-/// The value at the beginning of `bytes`, and what is behind it.
+/// Splits `bytes` behind their first value.
 fn value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = ReplyScanner::default().advance(bytes).ok()?;
     end.over.then(|| bytes.split_at(end.taken))
 }
 
-/// What a string or a number holds.
+/// The content of a string or a number.
 fn content(value: &[u8]) -> &[u8] {
     let Some(end) = line(value) else { return b"" };
     match value[0] {
@@ -107,9 +108,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_is_read() {
+    fn a_reply_that_was_written_is_read() {
         let hello = Hello {
-            outside: None,
+            unselected: None,
             version: "7.0.15".to_owned(),
             mode: "standalone".to_owned(),
             role: "master".to_owned(),
@@ -117,15 +118,15 @@ mod tests {
             modules: b"*1\r\n*2\r\n+a\r\n:1\r\n".to_vec(),
         };
         for version in [Version::Resp2, Version::Resp3] {
-            let mut told = Vec::new();
-            hello.tell(version, 5, &mut told);
-            assert_eq!(value(&told).map(|(value, rest)| (value.len(), rest.len())), Some((told.len(), 0)));
-            assert_eq!(Hello::read(&told), hello);
+            let mut written = Vec::new();
+            hello.write(version, 5, &mut written);
+            assert_eq!(value(&written).map(|(value, rest)| (value.len(), rest.len())), Some((written.len(), 0)));
+            assert_eq!(Hello::read(&written), hello);
         }
     }
 
     #[test]
-    fn what_is_no_such_reply_tells_nothing() {
+    fn other_replies_leave_all_fields_empty() {
         for reply in [&b"+OK\r\n"[..], b"*1\r\n+a\r\n", b"%1\r\n$-1\r\n+a\r\n", b""] {
             assert_eq!(Hello::read(reply), Hello::default());
         }

@@ -1,15 +1,14 @@
-//! One server holds the subscriptions of all clients of a pool: who has subscribed to what, and which server it is.
-//! Knows no session; it is the same for all workers.
+//! One server connection holds the subscriptions of all clients of a pool: its hub. Here is which clients have
+//! subscribed to what, and which server that is. It knows no session; all workers share it.
 //!
-//! A client says what it *wishes*, and waits until the session of that server has dealt with it: only there do
-//! subscriptions begin and end. So for each client all that it is posted is in one order, in which nothing comes before
-//! its subscription and nothing behind its end. A wish that Redis must hear of is done when Redis has confirmed it;
-//! others at once.
+//! A client requests a change, and waits until the session of the hub's server has made it: only there do subscriptions
+//! begin and end. So all that is posted to a client is in one order, in which no message comes before its subscription
+//! begins or after it ends. A change that Redis has to hear of is made when Redis has confirmed it; any other at once.
 //!
-//! The server is sought by one of the clients, as any client asks for a server, and kept until nobody has a
-//! subscription any more. When it is lost, one of the clients seeks another, and all names are subscribed to anew
-//! there.
+//! One of the clients requests the server, as for any command, and the hub keeps it until no client has a subscription.
+//! When the server is lost, one of the clients requests another one, where all names are subscribed to again.
 
+mod names;
 mod serving;
 
 use std::{
@@ -22,52 +21,48 @@ use std::{
 
 use seam::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag};
 
-use crate::{
-    command::{Subscription, Topic},
-    glob::{MAX_PATTERN, Pattern},
-};
+use crate::command::{Subscription, Topic};
+pub(crate) use names::Name;
+use names::Names;
+use serving::Restoration;
 
-/// What is posted to clients carries keys that no other protocol of the process gives.
+/// Keys of posts begin here, so that no other protocol of the process has the same.
 const FIRST_KEY: u64 = (b'R' as u64) << 56;
 
-/// Keys of clients that hear messages as events have this bit, too. So they stand behind all others of a name.
+/// This bit is set in the keys of clients to which messages are posted as events. So these come last in any order of
+/// keys.
 const OF_EVENTS: u64 = 1 << 55;
 
-/// Names of channels and patterns are kept once for all who subscribe to them.
-pub(crate) type Name = Arc<[u8]>;
+/// Clients that are asked to request the hub's server, and are busy, before the hub waits for one.
+const MAX_DECLINED: usize = 64;
 
-/// Clients that are asked to seek a server before one that is busy is waited for.
-const MAX_PASSED_ON: usize = 64;
+/// Bytes of patterns that are parsed, and of channels that are compared with them, for one published message.
+const MAX_PATTERN_STEPS: usize = 1 << 20;
 
-/// Patterns of a pool that are looked through for what is published.
-const MAX_PATTERNS: usize = 1000;
-
-/// Bytes of patterns that are read, and of names that are compared with them, for one message that is published.
-const MAX_STEPS: usize = 1 << 20;
-
-/// What is posted to a client begins with one of these, unless it is messages.
-pub(crate) mod word {
-    pub(crate) const DONE: u8 = b'=';
-    /// It was refused; the reason follows.
+/// First bytes of posts to clients. A post that begins with another byte is messages.
+pub(crate) mod notice {
+    /// The change was made.
+    pub(crate) const CHANGED: u8 = b'=';
+    /// The change was refused. The reason follows.
     pub(crate) const REFUSED: u8 = b'-';
-    /// Its subscriptions are lost; the reason follows.
+    /// Subscriptions are lost. The reason follows.
     pub(crate) const LOST: u8 = b'!';
-    /// It is to seek a server for all.
+    /// The client is to request the hub's server.
     pub(crate) const SEEK: u8 = b'?';
-    /// Messages that are events already follow: see `rest::messages`.
+    /// Messages as events follow: see `rest::messages`.
     pub(crate) const EVENTS: u8 = b'd';
 }
 
-/// What a client wants of the server that holds its subscriptions. It has one wish at a time.
+/// What a client requests of the hub. It has one such request at a time.
 #[derive(Clone)]
-pub(crate) struct Wish {
-    /// The client's: tells what is posted to it from what was meant for another.
+pub(crate) struct SubscriptionChange {
+    /// The client's key in the hub, by which a post to another client is told apart.
     pub(crate) key: u64,
     pub(crate) what: Subscription,
     pub(crate) names: Arc<[Name]>,
 }
 
-/// The subscriptions of all pools.
+/// The hubs of all pools.
 #[derive(Default)]
 pub(crate) struct Hubs {
     by_pool: Mutex<HashMap<PoolId, Hub>>,
@@ -77,86 +72,27 @@ pub(crate) struct Hubs {
 pub(crate) struct Hub {
     key: u64,
     home: Home,
-    /// The server's session has been told that there is something to do.
-    notified: bool,
-    /// By [`Topic`].
-    names: [HashMap<Name, Listeners>; 3],
-    /// Where they are, by their keys: all who have a subscription or a wish.
+    names: Names,
+    /// The tags of all clients that have a subscription or a pending request, by their keys.
     clients: HashMap<u64, ClientTag>,
-    wishes: VecDeque<Wish>,
-    /// Names of which the last subscriber has gone.
-    left: Vec<(Topic, Name)>,
-    /// What the server has been asked and not answered, in order.
+    changes: VecDeque<SubscriptionChange>,
+    /// Commands that Redis has not answered, in order.
     asked: VecDeque<serving::Asked>,
-    /// So many clients were busy when they were to seek a server.
-    passed_on: usize,
-    /// The server that comes next has to subscribe to all names.
-    restores: bool,
-    /// Questions for that which have not been answered.
-    restoring: usize,
-    /// The server did not unsubscribe as it was asked to: it is of no use to anybody else.
-    pub(crate) stained: bool,
+    restoration: Restoration,
 }
 
-/// Where subscriptions are held.
+/// Where the hub's subscriptions are held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Home {
-    /// Nowhere: the client with this key seeks a server.
-    Sought(u64),
-    Server(ServerTag),
-}
-
-/// The key of a client, and where it is.
-type Listener = (u64, ClientTag);
-
-/// Who has subscribed to one name.
-#[derive(Default)]
-struct Listeners {
-    /// The server has subscribed to it.
-    heard: bool,
-    /// Wishes for it that the server has been asked for and has not answered: it stays subscribed until then.
-    asked: u32,
-    /// Keys and places of clients, in the order of the keys.
-    clients: Vec<Listener>,
-    /// What a pattern says, once it has been read.
-    pattern: Option<Box<Pattern>>,
-}
-
-impl Listeners {
-    fn add(&mut self, key: u64, tag: ClientTag) {
-        if let Err(at) = self.clients.binary_search_by_key(&key, |client| client.0) {
-            self.clients.insert(at, (key, tag));
-        }
-    }
-
-    fn remove(&mut self, key: u64) {
-        if let Ok(at) = self.clients.binary_search_by_key(&key, |client| client.0) {
-            self.clients.remove(at);
-        }
-    }
-
-    /// Those that are told in Redis's own words, and those that hear events.
-    fn apart(&self) -> (&[Listener], &[Listener]) {
-        self.clients.split_at(self.clients.partition_point(|(key, _)| key & OF_EVENTS == 0))
-    }
-
-    /// Whether this is a pattern that matches the name; `None` if `steps` do not suffice to find out.
-    fn matches(&mut self, pattern: &[u8], name: &[u8], steps: &mut usize) -> Option<bool> {
-        if self.pattern.is_none() {
-            *steps = steps.checked_sub(pattern.len().min(MAX_PATTERN))?;
-            self.pattern = Some(Box::new(Pattern::read(pattern)?));
-        }
-        self.pattern.as_ref().expect("just read").matches(name, steps)
-    }
-
-    /// See [`Hubs::more_told`].
-    fn more(&self) -> i32 {
-        if self.heard { self.clients.len() as i32 - 1 } else { 0 }
-    }
-
-    fn is_unwanted(&self) -> bool {
-        self.clients.is_empty() && self.asked == 0
-    }
+    /// Nowhere: the client with the key `by` requests a server, after `declined` clients that were busy.
+    Sought { by: u64, declined: usize },
+    Held {
+        server: ServerTag,
+        /// The server's session was told of changes, and has not seen to them.
+        notified: bool,
+        /// Redis has refused an UNSUBSCRIBE, so no other client can use the connection.
+        stained: bool,
+    },
 }
 
 impl Hubs {
@@ -164,37 +100,19 @@ impl Hubs {
         self.by_pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many more are told of what is published under this name than connections of Redis: each of those that
-    /// Poolhouse has for all its subscribers counts as one there. `None`: there are too many patterns to look through,
-    /// or they are too long.
-    pub(crate) fn more_told(&self, topic: Topic, name: &[u8]) -> Option<i32> {
-        let mut pools = self.lock();
-        let (mut more, mut steps) = (0, MAX_STEPS);
-        for hub in pools.values_mut() {
-            more += hub.names[topic as usize].get(name).map_or(0, Listeners::more);
-            let patterns = &mut hub.names[Topic::Pattern as usize];
-            if topic != Topic::Channel || patterns.is_empty() {
-                continue;
-            }
-            if patterns.len() > MAX_PATTERNS {
-                return None;
-            }
-            for (pattern, listeners) in patterns {
-                if listeners.more() > 0 && listeners.matches(pattern, name, &mut steps)? {
-                    more += listeners.more();
-                }
-            }
-        }
-        Some(more)
+    /// Receivers of a message with this name that Redis does not count: to Redis, all clients of a hub are one
+    /// connection. `None`: there are too many patterns to compare with, or they are too long.
+    pub(crate) fn uncounted_receivers(&self, topic: Topic, name: &[u8]) -> Option<i32> {
+        let mut steps = MAX_PATTERN_STEPS;
+        self.lock().values_mut().map(|hub| hub.names.uncounted_receivers(topic, name, &mut steps)).sum()
     }
 
-    /// How many more have subscribed to this than Redis knows.
-    pub(crate) fn more_subscribed(&self, topic: Topic, name: &[u8]) -> i32 {
-        let of = |hub: &Hub| hub.names[topic as usize].get(name).map_or(0, Listeners::more);
-        self.lock().values().map(of).sum()
+    /// Subscribers of this name that Redis does not count.
+    pub(crate) fn uncounted_subscribers(&self, topic: Topic, name: &[u8]) -> i32 {
+        self.lock().values().map(|hub| hub.names.uncounted_subscribers(topic, name)).sum()
     }
 
-    /// A number that no other client or server has.
+    /// A key that no other client or server has.
     pub(crate) fn key(&self) -> u64 {
         FIRST_KEY | self.next_key.fetch_add(1, Relaxed)
     }
@@ -204,21 +122,21 @@ impl Hubs {
         self.key() | OF_EVENTS
     }
 
-    /// A client wants something; [`word::DONE`] or [`word::REFUSED`] is posted to it. True if it has to seek a server
-    /// for that.
-    pub(crate) fn wish(&self, pool: PoolId, me: ClientTag, wish: Wish, out: &mut Outbox) -> bool {
+    /// A client requests a change. [`notice::CHANGED`] or [`notice::REFUSED`] is posted to it. Returns whether it has to
+    /// request a server for the hub.
+    pub(crate) fn request(&self, pool: PoolId, me: ClientTag, change: SubscriptionChange, out: &mut Outbox) -> bool {
         let mut pools = self.lock();
         let (hub, seeks) = match pools.entry(pool) {
             Entry::Occupied(hub) => (hub.into_mut(), false),
-            Entry::Vacant(place) => (place.insert(Hub::new(self.key(), wish.key)), true),
+            Entry::Vacant(place) => (place.insert(Hub::new(self.key(), change.key)), true),
         };
-        hub.clients.insert(wish.key, me);
-        hub.wishes.push_back(wish);
+        hub.clients.insert(change.key, me);
+        hub.changes.push_back(change);
         hub.notify(out);
         seeks
     }
 
-    /// A client goes, or gives up its subscriptions; these are their names.
+    /// A client goes, or gives up all its subscriptions, which have these names.
     pub(crate) fn leave<'a>(
         &self,
         pool: PoolId,
@@ -230,54 +148,58 @@ impl Hubs {
         let Some(hub) = pools.get_mut(&pool) else { return };
         hub.clients.remove(&key);
         for (topic, name) in names {
-            let Some(listeners) = hub.names[topic as usize].get_mut(name) else { continue };
-            listeners.remove(key);
-            if listeners.is_unwanted() {
-                hub.left.push((topic, Arc::clone(name)));
-            }
+            hub.names.remove(topic, name, key);
         }
-        if hub.home == Home::Sought(key) && !hub.seek(out) {
+        if let Home::Sought { by, declined } = hub.home
+            && by == key
+            && !hub.seek(declined, out)
+        {
             pools.remove(&pool);
             return;
         }
-        if hub.clients.is_empty() || !hub.left.is_empty() {
+        if hub.clients.is_empty() || hub.names.has_unwanted() {
             hub.notify(out);
         }
     }
 
-    /// A client has the server that it sought. Returns the key under which that works for all from now on; `None` if it
-    /// is not needed any more.
-    pub(crate) fn arrive(&self, pool: PoolId, key: u64, server: ServerTag) -> Option<u64> {
+    /// A client has the server that it requested for the hub. Returns the hub's key, under which the server's session is
+    /// posted to; `None` if the hub needs no server any more.
+    pub(crate) fn on_server_found(&self, pool: PoolId, key: u64, server: ServerTag) -> Option<u64> {
         let mut pools = self.lock();
-        let hub = pools.get_mut(&pool).filter(|hub| hub.home == Home::Sought(key))?;
-        (hub.home, hub.passed_on) = (Home::Server(server), 0);
-        // It is looked after at once.
-        hub.notified = true;
+        let hub = pools.get_mut(&pool).filter(|hub| hub.is_sought_by(key))?;
+        // The caller has the session see to the changes at once.
+        hub.home = Home::Held { server, notified: true, stained: false };
         Some(hub.key)
     }
 
-    /// A client that was to seek a server is busy: another is to do it. False if it is not worth the trouble to ask one
-    /// more.
-    pub(crate) fn pass_on(&self, pool: PoolId, key: u64, out: &mut Outbox) -> bool {
+    /// A client that is to request the hub's server is busy: another client is to do it. Returns false if this one has
+    /// to do it nevertheless.
+    pub(crate) fn decline(&self, pool: PoolId, key: u64, out: &mut Outbox) -> bool {
         let mut pools = self.lock();
-        let Some(hub) = pools.get_mut(&pool).filter(|hub| hub.home == Home::Sought(key)) else { return true };
-        hub.passed_on += 1;
-        hub.passed_on < hub.clients.len().min(MAX_PASSED_ON) && hub.seek(out)
+        let Some(hub) = pools.get_mut(&pool) else { return true };
+        match hub.home {
+            Home::Sought { by, declined } if by == key => {
+                let declined = declined + 1;
+                hub.home = Home::Sought { by, declined };
+                declined < hub.clients.len().min(MAX_DECLINED) && hub.seek(declined, out)
+            }
+            _ => true,
+        }
     }
 
-    /// There is no server for the client that sought one: everybody who waits for it is told.
-    pub(crate) fn sought_in_vain(&self, pool: PoolId, key: u64, why: &str, out: &mut Outbox) {
+    /// There is no server for the hub, for this reason. All its clients are told.
+    pub(crate) fn on_no_server(&self, pool: PoolId, key: u64, why: &str, out: &mut Outbox) {
         let mut pools = self.lock();
         let Entry::Occupied(hub) = pools.entry(pool) else { return };
-        if hub.get().home != Home::Sought(key) {
+        if !hub.get().is_sought_by(key) {
             return;
         }
         let hub = hub.remove();
-        if hub.restores {
+        if hub.restoration == Restoration::Due {
             tracing::warn!(clients = hub.clients.len(), "subscriptions could not be restored: {why}");
         }
         let start = out.inserted.len();
-        out.inserted.push(word::LOST);
+        out.inserted.push(notice::LOST);
         out.inserted.extend_from_slice(why.as_bytes());
         let bytes = start..out.inserted.len();
         for (key, tag) in hub.clients {
@@ -285,8 +207,8 @@ impl Hubs {
         }
     }
 
-    /// Runs `f` with the hub that a server serves; false is returned if it is none any more, or if `f` says that it is
-    /// over.
+    /// Runs `f` with the hub whose server has this key. `f` returns false to end the hub. Returns false if the hub has
+    /// ended, now or before.
     pub(crate) fn serve(&self, pool: PoolId, key: u64, f: impl FnOnce(&mut Hub) -> bool) -> bool {
         let mut pools = self.lock();
         let Some(hub) = pools.get_mut(&pool).filter(|hub| hub.key == key) else { return false };
@@ -302,36 +224,37 @@ impl Hub {
     fn new(key: u64, seeker: u64) -> Self {
         Self {
             key,
-            home: Home::Sought(seeker),
-            notified: false,
-            names: Default::default(),
+            home: Home::Sought { by: seeker, declined: 0 },
+            names: Names::default(),
             clients: HashMap::new(),
-            wishes: VecDeque::new(),
-            left: Vec::new(),
+            changes: VecDeque::new(),
             asked: VecDeque::new(),
-            passed_on: 0,
-            restores: false,
-            restoring: 0,
-            stained: false,
+            restoration: Restoration::None,
         }
     }
 
-    /// Has the session of the server look what there is to do.
+    fn is_sought_by(&self, key: u64) -> bool {
+        matches!(self.home, Home::Sought { by, .. } if by == key)
+    }
+
+    /// Has the session of the server see to the changes.
     fn notify(&mut self, out: &mut Outbox) {
-        if let (Home::Server(server), false) = (self.home, std::mem::replace(&mut self.notified, true)) {
+        if let Home::Held { server, notified, .. } = &mut self.home
+            && !std::mem::replace(notified, true)
+        {
             let end = out.inserted.len();
-            out.push(Effect::Post { to: Peer::Server(server), key: self.key, bytes: end..end });
+            out.push(Effect::Post { to: Peer::Server(*server), key: self.key, bytes: end..end });
         }
     }
 
-    /// Has one of the clients seek a server. False if there is none.
-    fn seek(&mut self, out: &mut Outbox) -> bool {
-        let Some((&key, &tag)) = self.clients.iter().nth(self.passed_on).or(self.clients.iter().next()) else {
+    /// Has one of the clients request a server, after `declined` clients that were busy. Returns false if there are no
+    /// clients.
+    fn seek(&mut self, declined: usize, out: &mut Outbox) -> bool {
+        let Some((&key, &tag)) = self.clients.iter().nth(declined).or(self.clients.iter().next()) else {
             return false;
         };
-        self.home = Home::Sought(key);
-        self.notified = false;
-        post(tag, key, &[word::SEEK], out);
+        self.home = Home::Sought { by: key, declined };
+        post(tag, key, &[notice::SEEK], out);
         true
     }
 }
@@ -342,8 +265,8 @@ fn post(to: ClientTag, key: u64, bytes: &[u8], out: &mut Outbox) {
     out.push(Effect::Post { to: Peer::Client(to), key, bytes: start..out.inserted.len() });
 }
 
-fn post_with_reason(to: ClientTag, key: u64, word: u8, why: &[u8], out: &mut Outbox) {
-    post(to, key, &[&[word], why].concat(), out);
+fn post_with_reason(to: ClientTag, key: u64, notice: u8, why: &[u8], out: &mut Outbox) {
+    post(to, key, &[&[notice], why].concat(), out);
 }
 
 #[cfg(test)]

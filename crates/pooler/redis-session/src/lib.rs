@@ -1,11 +1,12 @@
-//! Redis through the seam: what a client of Redis may ask, what Poolhouse answers itself, and what goes to a server.
+//! Sessions of Redis: what a client may send, what Poolhouse answers itself, and what goes to a server.
 //!
-//! A client's state (who it is, its database, its version of the protocol, its name) lives with the client and is
-//! honoured on whatever server serves it. A server belongs to a client from its first unanswered command to its last
-//! reply; longer while the client has a transaction or watches keys; and for good once the client does what changes the
-//! connection itself, such as MONITOR. Subscriptions of all clients of a pool are held by one server (`hub`).
+//! A client's settings (user, database, version of the protocol, name) are kept with the client, and hold on any server
+//! that executes its commands. A server serves a client from its first unanswered command to its last reply; longer
+//! while the client is in a transaction or watches keys; and until the client goes once a command such as MONITOR has
+//! changed the connection itself. One server holds the subscriptions of all clients of a pool (`hub`).
 //!
-//! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
+//! This crate opens no connection and knows no configuration: [`Directory`] answers who may log in, and which pool serves
+//! whom.
 #![forbid(unsafe_code)]
 
 mod blocking_waits;
@@ -45,32 +46,30 @@ pub use self::{
     rest::rules::{Access, Fingerprint, Rules},
     server::Server,
 };
-/// What holds for the clients of a listener that speak HTTP.
+/// The rules of a listener whose clients speak HTTP.
 pub use http_sansio::{DEFAULT_MAX_REQUEST, Rules as HttpRules};
 
-/// Bytes that may wait for a client: what Redis itself lets wait for subscribers.
+/// Bytes that may wait for a client that does not read. Redis has the same limit for subscribers.
 const MAX_UNREAD: usize = 32 << 20;
 
 pub struct Redis {
     directory: Arc<dyn Directory>,
-    /// What CLIENT ID tells the next client.
+    /// The reply of CLIENT ID to the next client.
     next_id: AtomicU64,
-    /// Requests over HTTP that may have changed something.
+    /// The number of HTTP requests that may have written something.
     writes: AtomicU64,
-    /// Of each listener: whether its clients spoke HTTP at the start, and what those that do hold together.
+    /// By listener: whether its clients speak HTTP, and the memory that those which do hold together.
     rooms: Vec<(bool, Arc<Room>)>,
-    /// What clients have subscribed to.
     hubs: hub::Hubs,
-    /// Who hears messages over HTTP.
+    /// Clients of HTTP that hear messages.
     streams: client::Streams,
-    /// How long clients wait for a server for a command that blocks.
     blocking_waits: blocking_waits::BlockingWaits,
-    /// So many commands have a server of their own, because somebody has just paused Redis's clients: whoever was
-    /// behind a write on a shared one would wait with it.
-    apart: AtomicU32,
+    /// Commands that do not share a server, because a client has paused Redis's clients: behind a write, the commands of
+    /// other clients would wait for the end of the pause.
+    unshared_commands: AtomicU32,
 }
 
-/// What the clients of a listener hold that speak HTTP: bodies, requests, answers and messages that are not read.
+/// The memory that the clients of an HTTP listener hold: bodies, requests, and answers and messages that are not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HttpHeld {
     pub listener: u16,
@@ -79,11 +78,11 @@ pub struct HttpHeld {
     pub most: u64,
 }
 
-/// How many these are. There is no telling when a pause is over.
-const APART_AFTER_PAUSE: u32 = 10_000;
+/// Commands after CLIENT PAUSE that do not share a server. Poolhouse does not know when a pause ends.
+const UNSHARED_COMMANDS_AFTER_PAUSE: u32 = 10_000;
 
 impl Redis {
-    /// Asks `directory` who may do what.
+    /// Sessions that ask `directory` who may log in.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
         Self {
             directory,
@@ -93,18 +92,18 @@ impl Redis {
             hubs: hub::Hubs::default(),
             streams: client::Streams::default(),
             blocking_waits: blocking_waits::BlockingWaits::default(),
-            apart: AtomicU32::new(0),
+            unshared_commands: AtomicU32::new(0),
         }
     }
 
-    /// Of each listener, whether its clients speak HTTP.
+    /// Sets which listeners speak HTTP.
     pub fn with_http(mut self, listeners: &[bool]) -> Self {
         let count = listeners.iter().filter(|speaks| **speaks).count();
         self.rooms = listeners.iter().map(|speaks| (*speaks, Arc::new(Room::of_one_in(count)))).collect();
         self
     }
 
-    /// What clients of HTTP hold, at any time.
+    /// Returns a function that tells what clients of HTTP hold.
     pub fn http_held(&self) -> impl Fn() -> Vec<HttpHeld> + Send + Sync + 'static {
         let rooms = self.rooms.clone();
         move || {
@@ -121,18 +120,18 @@ impl Redis {
         Arc::clone(&self.rooms[usize::from(listener)].1)
     }
 
-    /// Whether the command at hand is one of those that have a server of their own after a pause.
+    /// Whether the next command must not share a server, because of a pause.
     fn avoids_sharing(&self) -> bool {
-        let left = self.apart.load(Relaxed);
+        let left = self.unshared_commands.load(Relaxed);
         if left > 0 {
-            self.apart.store(left - 1, Relaxed);
+            self.unshared_commands.store(left - 1, Relaxed);
         }
         left > 0
     }
 
-    /// A client has paused Redis's clients, or ended that.
+    /// CLIENT PAUSE or CLIENT UNPAUSE was executed.
     fn note_pause(&self, pauses: bool) {
-        self.apart.store(if pauses { APART_AFTER_PAUSE } else { 0 }, Relaxed);
+        self.unshared_commands.store(if pauses { UNSHARED_COMMANDS_AFTER_PAUSE } else { 0 }, Relaxed);
     }
 
     fn next_id(&self) -> u64 {
@@ -193,10 +192,10 @@ impl Protocol for Redis {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        if server.is_holding() {
-            self.hear_server(me, server, input, out)
+        if server.is_hub() {
+            self.read_hub_input(me, server, input, out)
         } else {
-            self.hear_replies(me, server, clients, input, out)
+            self.read_replies(me, server, clients, input, out)
         }
     }
 
@@ -206,17 +205,17 @@ impl Protocol for Redis {
 
     fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
         let words = refusal::of_failure(&why);
-        if !self.not_found(client, &words, out) && !self.goes_on_waiting(me, client, &why, out) {
+        if !self.on_no_hub_server(client, &words, out) && !self.goes_on_waiting(me, client, &why, out) {
             client.on_lease_failed(me, &words, out);
         }
     }
 
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
-        self.hear_post(me, client, key, bytes, out);
+        self.on_post(me, client, key, bytes, out);
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
-        self.on_notified(me, server, key, out);
+        self.on_hub_notified(me, server, key, out);
     }
 
     fn surveyed(
@@ -249,7 +248,7 @@ impl Protocol for Redis {
     }
 
     fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        self.holder_outdated(me, server, out);
+        self.hub_outdated(me, server, out);
     }
 
     fn server_gone(
@@ -259,7 +258,7 @@ impl Protocol for Redis {
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        if !self.holder_lost(server, out) {
+        if !self.hub_lost(server, out) {
             self.server_lost(server, clients, out);
         }
     }
@@ -297,11 +296,11 @@ impl Protocol for Redis {
         _waiting: bool,
         _out: &mut Outbox,
     ) {
-        unreachable!("nobody asks to cancel: the protocol has no such request");
+        unreachable!("the protocol has no request to cancel");
     }
 
     fn client_secured(&self, _me: ClientTag, _client: &mut Client, _secured: Secured, _out: &mut Outbox) {
-        // What a certificate says of the client is the listener's business; Redis knows users by their passwords.
+        // Users log in by password. The listener has checked the client's certificate.
     }
 
     fn server_secured(&self, me: ServerTag, server: &mut Server, _secured: Secured, out: &mut Outbox) {

@@ -1,9 +1,9 @@
-//! Logging in to a server: HELLO with AUTH, or AUTH alone where HELLO is not known, then SELECT, and PING: a server
-//! that still loads its data takes all of them but the last.
+//! The login to a server: HELLO with AUTH, or AUTH alone where HELLO is unknown; then SELECT; then PING, because a server
+//! that is still loading its data accepts all commands before.
 
 use crate::{
     ServerLogin, Version,
-    hello::{Hello, Outside},
+    hello::{Hello, Unselected},
     resp,
 };
 
@@ -23,20 +23,19 @@ pub struct Login {
 }
 
 pub enum Progress {
-    /// Say this next. `accepted`: who we are is settled with it.
+    /// Send these bytes. `accepted`: the server has accepted the login.
     Say { bytes: Vec<u8>, accepted: bool },
     /// The server may be used.
     Done { hello: Hello },
-    /// It is not what is looked for, but knows where that is.
+    /// It is a sentinel, and the master is at this address.
     Elsewhere { host: String, port: u16 },
-    /// It cannot be used. `permanent`: asking again is of no use.
+    /// It cannot be used. `permanent`: another try would fail, too.
     Failed { message: String, permanent: bool },
-    /// It works, and has no such database, or no such version of the protocol.
+    /// It works, but does not know the database or the version of the protocol.
     Unknown { message: String },
 }
 
 impl Login {
-    /// One that has not begun.
     pub fn new(login: ServerLogin) -> Self {
         Self { login, step: Step::Hello, hello: Hello::default() }
     }
@@ -46,7 +45,7 @@ impl Login {
         self.login.tls
     }
 
-    /// Begins: appends what is to be sent.
+    /// Appends the first command.
     pub fn begin(&self, to: &mut Vec<u8>) {
         let version = self.login.version.number().to_string();
         let mut words = vec![&b"HELLO"[..], version.as_bytes()];
@@ -78,15 +77,14 @@ impl Login {
             },
             (Step::Auth, None) => self.select(true),
             (Step::Select, None) => self.ping(false),
-            // A script runs, and nobody is let into another database meanwhile: what is asked there is what has to be
-            // told.
+            // While Redis executes a script for long, SELECT fails. The first command tries it again.
             (Step::Select, Some(error)) if error.starts_with("BUSY ") => {
-                self.hello.outside = Some(Outside { database: self.login.database, why: error.into() });
+                self.hello.unselected = Some(Unselected { database: self.login.database, error: error.into() });
                 self.ping(false)
             }
             (Step::Ping, error) => match error.filter(|error| error.starts_with("LOADING")) {
                 Some(message) => Progress::Failed { message, permanent: false },
-                // Users may be forbidden to ask.
+                // PING may be forbidden for this user.
                 None => Progress::Done { hello: std::mem::take(&mut self.hello) },
             },
             (_, Some(message)) => {
@@ -125,7 +123,7 @@ impl Login {
     }
 }
 
-/// Appends AUTH; false: there is no password.
+/// Appends AUTH. Returns false if there is no password.
 pub fn write_auth(login: &ServerLogin, to: &mut Vec<u8>) -> bool {
     let Some(password) = &login.password else { return false };
     let mut words = vec![&b"AUTH"[..]];
@@ -135,7 +133,7 @@ pub fn write_auth(login: &ServerLogin, to: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Appends SELECT; false: the database is the one that a connection begins in.
+/// Appends SELECT. Returns false if a connection begins in the database.
 pub fn write_select(login: &ServerLogin, to: &mut Vec<u8>) -> bool {
     if login.database > 0 {
         resp::command(to, &[b"SELECT", login.database.to_string().as_bytes()]);
@@ -143,7 +141,7 @@ pub fn write_select(login: &ServerLogin, to: &mut Vec<u8>) -> bool {
     login.database > 0
 }
 
-/// What a server has said to a login. Some repeat what they did not understand.
+/// A server's error to a login, without the password: some servers repeat what they did not understand.
 pub fn without_secret(message: String, login: &ServerLogin) -> String {
     match login.password.as_ref().is_some_and(|password| message.contains(&**password)) {
         true => "ERR the login failed, and the server's words hold the password".to_owned(),
@@ -151,14 +149,14 @@ pub fn without_secret(message: String, login: &ServerLogin) -> String {
     }
 }
 
-/// Whether a server that works has no such database, or no such version of the protocol: what one client asks for is no
+/// Whether a server that works does not know the database or the version of the protocol. One client's choice is no
 /// outage.
 fn is_unknown(error: &str) -> bool {
     ["NOPROTO", "ERR DB index", "ERR invalid DB index"].iter().any(|unknown| error.starts_with(unknown))
 }
 
-/// Whether a refusal holds until somebody changes something: wrong credentials, a database that does not exist. Not
-/// while a server loads its data, is full, or waits for its master.
+/// Whether a refusal lasts until something is changed, such as wrong credentials or an unknown database. A server that
+/// loads its data, is full, or waits for its master refuses for a while only.
 pub fn is_permanent(error: &str) -> bool {
     [
         "WRONGPASS",
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_who_it_is_and_where_it_wants_to_be() {
+    fn a_login_sends_hello_with_auth_then_select_then_ping() {
         let (mut login, mut first) = (Login::new(login(3, Some("secret"))), Vec::new());
         login.begin(&mut first);
         assert_eq!(first, b"*5\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$6\r\nsecret\r\n");
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_and_a_protocol_that_the_server_lacks_are_no_outage() {
+    fn an_unknown_database_or_protocol_is_no_outage() {
         let mut login = Login::new(login(99, None));
         login.reply(b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n");
         let Progress::Unknown { message } = login.reply(b"-ERR DB index is out of range\r\n") else {
@@ -213,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_server_is_logged_in_to_without_hello() {
+    fn the_login_to_an_old_server_does_without_hello() {
         let mut login = Login::new(login(0, Some("secret")));
         let Progress::Say { bytes, .. } = login.reply(b"-ERR unknown command `HELLO`\r\n") else { panic!("no AUTH") };
         assert_eq!(bytes, b"*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n");
@@ -222,16 +220,16 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_runs_a_script_is_logged_in_to_and_its_database_is_left_for_later() {
+    fn while_a_script_runs_the_login_leaves_the_database_for_later() {
         let mut login = Login::new(login(3, None));
         login.reply(b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n");
         assert!(matches!(login.reply(b"-BUSY a script\r\n"), Progress::Say { .. }));
         let Progress::Done { hello } = login.reply(b"-BUSY a script\r\n") else { panic!("it is not done") };
-        assert_eq!(hello.outside.map(|outside| outside.database), Some(3));
+        assert_eq!(hello.unselected.map(|unselected| unselected.database), Some(3));
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_words_of_the_server() {
+    fn a_refusal_has_the_server_s_words() {
         let refused = |reply: &str| match Login::new(login(0, None)).reply(reply.as_bytes()) {
             Progress::Failed { message, permanent } => (message, permanent),
             _ => panic!("{reply}"),

@@ -1,9 +1,9 @@
-//! What clients are told when they get no server, or must go: Redis's own words where it has some, and what to do.
+//! The errors for clients that get no server, or have to go. They begin as Redis's own, and say what to do.
 
 use seam::{LeaseFailure, Refusal};
 
-/// How the errors of commands begin that were not sent to a server. Of all codes that Redis has, this is the one that
-/// most client libraries take for a sign to connect again or to try again, and none for a mistake in the command.
+/// The beginning of the error for a command that no server got. Of Redis's error codes, this one makes most client
+/// libraries connect or try again, and none takes it for a mistake in the command.
 pub const NO_SERVER: &str = "LOADING Poolhouse";
 
 /// The error of a command for which there is no server.
@@ -39,8 +39,8 @@ pub fn of_failure(why: &LeaseFailure) -> String {
     format!("{NO_SERVER}: {words}")
 }
 
-/// How the errors begin that Redis gives to one that connects, and that clients understand. Any other word may be
-/// Poolhouse's own, as in `TLS with ... failed`.
+/// Codes of Redis's errors to a connection that begins. Clients understand them. An error with another first word is
+/// Poolhouse's own, such as `TLS with ... failed`.
 const CODES: [&str; 13] = [
     "ERR",
     "WRONGPASS",
@@ -57,10 +57,10 @@ const CODES: [&str; 13] = [
     "OOM",
 ];
 
-/// Those of them with which Redis refuses a login.
+/// Codes with which Redis refuses a login.
 const REFUSED: [&str; 2] = ["WRONGPASS", "NOAUTH"];
 
-/// Whether it is what Redis itself said: `WRONGPASS ...`, `ERR DB index ...`.
+/// Whether it is Redis's own error, such as `WRONGPASS ...` or `ERR DB index ...`.
 fn is_redis_error(text: &str) -> bool {
     CODES.contains(&code_of(text))
 }
@@ -69,7 +69,7 @@ fn code_of(text: &str) -> &str {
     text.split(' ').next().unwrap_or_default()
 }
 
-/// The last words to a client that has to go.
+/// The last error for a client that has to go.
 pub fn of_refusal(why: &Refusal) -> String {
     match why {
         Refusal::TooManyClients { limit } => {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_redis_said_is_passed_on_in_its_words() {
+    fn errors_of_redis_are_passed_on_unchanged() {
         let told = |said: &str| {
             of_failure(&LeaseFailure::Unavailable {
                 waited: Duration::from_secs(1),

@@ -1,4 +1,4 @@
-//! Brings what servers say to the clients for whom it is: replies, and the news that a server is lost.
+//! Brings replies from servers to clients, and tells clients that their server is lost.
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
@@ -10,8 +10,8 @@ use crate::{
 };
 
 impl Redis {
-    /// Takes what a server says that holds no subscriptions.
-    pub(crate) fn hear_replies(
+    /// Reads what a server sends that is no hub. Returns the number of bytes that were consumed.
+    pub(crate) fn read_replies(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -25,13 +25,13 @@ impl Redis {
             let used = match server.says() {
                 Says::Stream(holder) => {
                     if let Some(holder) = holder
-                        && !clients.get(holder).is_some_and(|client| client.hear_events(holder, bytes, out))
+                        && !clients.get(holder).is_some_and(|client| client.on_http_stream(holder, bytes, out))
                     {
                         out.span(Peer::Client(holder), at..input.bytes.len());
                     }
                     return input.bytes.len();
                 }
-                Says::Replies => self.pass_reply(me, server, clients, bytes, at, out),
+                Says::Replies => self.forward_reply(me, server, clients, bytes, at, out),
                 Says::Own => server.own_reply(me, bytes, out),
                 Says::Nothing => return input.bytes.len(),
             };
@@ -53,8 +53,8 @@ impl Redis {
         at
     }
 
-    /// Passes on a reply, or a part of one.
-    fn pass_reply(
+    /// Forwards a reply, or a part of one.
+    fn forward_reply(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -65,38 +65,40 @@ impl Redis {
     ) -> Result<usize, String> {
         let Some(part) = server.read_reply(me, bytes, out)? else { return Ok(0) };
         let reply = &bytes[..part.taken];
-        let mut counted = match part.due {
-            ReplyKind::MoreSubscribers(more) if part.begins && part.over => counted(reply, more),
-            ReplyKind::SubscriberCount(topic) if part.begins && part.over => audience(reply, topic, &self.hubs),
+        let mut changed = match part.kind {
+            ReplyKind::MoreSubscribers(more) if part.begins && part.over => with_more_subscribers(reply, more),
+            ReplyKind::SubscriberCount(topic) if part.begins && part.over => {
+                with_uncounted_subscribers(reply, topic, &self.hubs)
+            }
             _ => None,
         };
         let mut whom = part.whom.and_then(|whom| alive(clients, whom));
-        if part.due == ReplyKind::Unblock && whom.as_mut().is_some_and(|(_, client)| client.take_unblocked()) {
-            counted = self::counted(reply, 1);
+        if part.kind == ReplyKind::Unblock && whom.as_mut().is_some_and(|(_, client)| client.take_unblocked()) {
+            changed = with_more_subscribers(reply, 1);
         }
-        let is_whole = part.begins && part.over && part.due == ReplyKind::WithoutTimeout;
-        let goes = is_whole && whom.as_ref().is_some_and(|(_, client)| client.goes_at(reply));
+        let is_whole = part.begins && part.over && part.kind == ReplyKind::WithoutTimeout;
+        let goes = is_whole && whom.as_ref().is_some_and(|(_, client)| client.ends_by_giving_way(reply));
         if goes {
-            // An answer that its command never has, since it has no time-out.
+            // The reply is that of a time-out, which the command does not have.
         } else if let Some((tag, client)) = &mut whom
-            && let Some(counted) = &counted
+            && let Some(changed) = &changed
         {
-            if !client.hear(counted, true) {
-                out.insert(Peer::Client(*tag), |to| to.extend_from_slice(counted));
+            if !client.on_http_reply(changed, true) {
+                out.insert(Peer::Client(*tag), |to| to.extend_from_slice(changed));
                 client.on_reply_part(*tag, true, out);
             }
         } else if let Some((tag, client)) = &mut whom
-            && !client.hear(reply, part.over)
+            && !client.on_http_reply(reply, part.over)
         {
             out.span(Peer::Client(*tag), at..at + part.taken);
             client.on_reply_part(*tag, part.over, out);
         }
         if part.over {
             server.end_reply();
-            if let (ReplyKind::Pause(pauses), false) = (part.due, server.has_refused()) {
+            if let (ReplyKind::Pause(pauses), false) = (part.kind, server.has_refused()) {
                 self.note_pause(pauses);
             }
-            if part.due == ReplyKind::Select {
+            if part.kind == ReplyKind::Select {
                 let error = reply.strip_prefix(b"-");
                 let error = error.map(|error| String::from_utf8_lossy(error.trim_ascii_end()).into_owned());
                 self.on_database_selected(me, server, clients, error.as_deref(), out);
@@ -104,13 +106,13 @@ impl Redis {
                 if server.is_closing() {
                     let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
                     client.close(tag, reason, out);
-                } else if client.on_reply(tag, part.due, server.has_refused(), out) {
+                } else if client.on_reply(tag, part.kind, server.has_refused(), out) {
                     // Behind the last reply of all nothing can be meant for the next client.
                     let unasked = server.reply_runs() == 0 && part.taken < bytes.len();
                     client.give_back(tag, me, server, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
                 }
                 if goes {
-                    client.go_for_others(tag, out);
+                    client.close_to_give_way(tag, out);
                 }
                 client.answer(tag, out);
             }
@@ -119,8 +121,7 @@ impl Redis {
         Ok(part.taken)
     }
 
-    /// A server has answered whether its database is selected. Those who wait for it ask for a server anew, or have
-    /// their commands told why not.
+    /// A server has answered SELECT. The clients that wait for that request a server again, or get the error.
     fn on_database_selected(
         &self,
         me: ServerTag,
@@ -139,34 +140,34 @@ impl Redis {
         }
     }
 
-    /// A server is lost that held no subscriptions.
+    /// A server is lost that is no hub.
     pub(crate) fn server_lost(
         &self,
         server: &mut Server,
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        // Those who share it hear of it one by one.
+        // The driver tells clients that share it one by one.
         if let Some(tag) = server.lose() {
             clients.get(tag).expect("a holder lives").on_server_gone(tag, out);
         }
     }
 }
 
-/// The client that is meant, if it is still there and listens.
+/// The client, if it is connected and not closing.
 fn alive(clients: &mut dyn Sessions<ClientTag, Client>, (tag, id): Whom) -> Option<(ClientTag, &mut Client)> {
     let client = clients.get(tag)?;
     (client.id == id && !client.is_closing()).then_some((tag, client))
 }
 
-/// A number that is so much more, if the reply is one.
-fn counted(reply: &[u8], more: i32) -> Option<Vec<u8>> {
+/// Adds to a reply that is a number; `None` if it is something else.
+fn with_more_subscribers(reply: &[u8], more: i32) -> Option<Vec<u8>> {
     let number: i64 = std::str::from_utf8(reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?).ok()?.parse().ok()?;
     Some(format!(":{}\r\n", (number + i64::from(more)).max(0)).into_bytes())
 }
 
-/// Names and numbers, with those subscribers that Redis does not know of; `None` if it is something else.
-fn audience(reply: &[u8], topic: Topic, hubs: &Hubs) -> Option<Vec<u8>> {
+/// Adds the subscribers that Redis does not count to a reply of names and numbers; `None` if it is something else.
+fn with_uncounted_subscribers(reply: &[u8], topic: Topic, hubs: &Hubs) -> Option<Vec<u8>> {
     let line = |at: usize| {
         let length = reply.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
         Some((&reply[at..at + length], at + length + 2))
@@ -181,7 +182,7 @@ fn audience(reply: &[u8], topic: Topic, hubs: &Hubs) -> Option<Vec<u8>> {
         let name = reply.get(begin..end)?;
         let (count, next) = line(end + 2)?;
         told.extend_from_slice(&reply[at..end + 2]);
-        let count = number(count.strip_prefix(b":")?)? + i64::from(hubs.more_subscribed(topic, name));
+        let count = number(count.strip_prefix(b":")?)? + i64::from(hubs.uncounted_subscribers(topic, name));
         told.extend_from_slice(format!(":{}\r\n", count.max(0)).as_bytes());
         at = next;
     }

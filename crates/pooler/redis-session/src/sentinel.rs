@@ -1,5 +1,5 @@
 //! How a connection to a server begins: with a login; or, where the configured hosts are sentinels, with the question
-//! for the master, and on a connection to that one with a login and a look at whether it is the master.
+//! for the master. The connection to that master begins with a login and the check that it is the master.
 
 use crate::{
     ServerLogin,
@@ -12,20 +12,20 @@ use crate::{
 pub enum Start {
     Server(Login),
     Sentinel(Question),
-    /// It is what a sentinel called the master.
+    /// A server that a sentinel has named as the master.
     Master {
         login: Login,
-        /// What the login has brought: an old server is asked for its role by itself.
+        /// The login has succeeded, and an old server is asked for its role.
         asking: Option<hello::Hello>,
     },
 }
 
-/// The question for the master, under way.
+/// The question for the master, while it is asked.
 pub struct Question {
     sentinel: Sentinel,
     tls: bool,
-    /// We have logged in, or need not.
-    known: bool,
+    /// The login has succeeded, or is not needed.
+    logged_in: bool,
 }
 
 impl Start {
@@ -34,13 +34,13 @@ impl Start {
         match login.sentinel.take() {
             None => Self::Server(Login::new(login)),
             Some(sentinel) => {
-                let known = sentinel.password.is_none();
-                Self::Sentinel(Question { sentinel, tls: login.tls, known })
+                let logged_in = sentinel.password.is_none();
+                Self::Sentinel(Question { sentinel, tls: login.tls, logged_in })
             }
         }
     }
 
-    /// On a connection to where a sentinel has directed us.
+    /// On a connection to the master that a sentinel has named.
     pub fn at_master(login: ServerLogin) -> Self {
         Self::Master { login: Login::new(login), asking: None }
     }
@@ -53,7 +53,7 @@ impl Start {
         }
     }
 
-    /// Begins: appends what is to be sent.
+    /// Appends the first command.
     pub fn begin(&self, to: &mut Vec<u8>) {
         match self {
             Self::Server(login) | Self::Master { login, .. } => login.begin(to),
@@ -66,9 +66,9 @@ impl Start {
             Self::Server(login) => login.reply(reply),
             Self::Sentinel(question) => question.reply(reply),
             Self::Master { asking: Some(hello), .. } => {
-                // The first of what ROLE tells.
+                // The first element of the reply to ROLE.
                 hello.role = hello::strings(reply).first().cloned().unwrap_or_default();
-                judge(std::mem::take(hello))
+                check_role(std::mem::take(hello))
             }
             Self::Master { login, asking } => match login.reply(reply) {
                 Progress::Done { hello } if hello.role.is_empty() => {
@@ -77,15 +77,15 @@ impl Start {
                     resp::command(&mut bytes, &[b"ROLE"]);
                     Progress::Say { bytes, accepted: false }
                 }
-                Progress::Done { hello } => judge(hello),
+                Progress::Done { hello } => check_role(hello),
                 other => other,
             },
         }
     }
 }
 
-/// A server that is no master will not do, for now.
-fn judge(hello: hello::Hello) -> Progress {
+/// A server that is not the master is not used, for now.
+fn check_role(hello: hello::Hello) -> Progress {
     match hello.role.as_str() {
         "master" => Progress::Done { hello },
         role => {
@@ -97,7 +97,7 @@ fn judge(hello: hello::Hello) -> Progress {
 
 impl Question {
     fn say(&self, to: &mut Vec<u8>) {
-        match (&self.sentinel.password, self.known) {
+        match (&self.sentinel.password, self.logged_in) {
             (Some(password), false) => {
                 let mut words = vec![&b"AUTH"[..]];
                 words.extend(self.sentinel.user.as_deref().map(str::as_bytes));
@@ -113,12 +113,12 @@ impl Question {
             let said = String::from_utf8_lossy(error).trim_end().to_owned();
             let told = self.sentinel.password.as_ref().is_some_and(|password| said.contains(&**password));
             let said = if told { "its words hold the password".to_owned() } else { said };
-            // Another one may be what this one is not.
+            // Another configured host may be a sentinel.
             let permanent = is_permanent(&said) && !said.starts_with("ERR unknown command");
             return Progress::Failed { message: format!("the sentinel does not tell the master: {said}"), permanent };
         }
-        if !self.known {
-            self.known = true;
+        if !self.logged_in {
+            self.logged_in = true;
             let mut bytes = Vec::new();
             self.say(&mut bytes);
             return Progress::Say { bytes, accepted: false };
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_has_the_next_sentinel_asked() {
+    fn after_an_unusable_answer_the_next_sentinel_is_asked() {
         for reply in [
             "*-1\r\n",
             "*2\r\n$1\r\na\r\n$1\r\n0\r\n",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_called_the_master_must_say_so_too() {
+    fn the_named_master_must_say_that_it_is_the_master() {
         let hello = |role: &str| format!("*2\r\n$4\r\nrole\r\n${}\r\n{role}\r\n", role.len());
         for (role, good) in [("master", true), ("replica", false)] {
             let mut start = Start::at_master(login(None));

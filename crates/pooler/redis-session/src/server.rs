@@ -1,10 +1,9 @@
-//! The server's side: its login, and whose reply is due. It knows no client's session: `replies` brings replies to
-//! clients.
+//! A server's session: its login, and to which client each of its replies goes. It knows no client's session: `replies`
+//! brings the replies to clients.
 
-mod holding;
-mod outside;
-
-use std::collections::VecDeque;
+mod database;
+mod hub_connection;
+mod reply_queue;
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Verdict};
 
@@ -15,41 +14,37 @@ use crate::{
     resp::{self, ReplyScanner},
     sentinel::Start,
 };
-use holding::Holding;
+use hub_connection::HubConnection;
+pub(crate) use reply_queue::ReplyPart;
+use reply_queue::{ReplyQueue, Signs};
 
 pub struct Server {
     phase: Phase,
     hello: Hello,
+    /// The client that has the server for itself.
     holder: Option<ClientTag>,
-    /// The replies that are due, in order.
-    due: VecDeque<Run>,
-    /// Where the present reply is.
-    scanner: ReplyScanner,
-    /// It is none, but something that Redis says by itself.
-    pushed: bool,
-    /// What CLIENT GETNAME tells there.
+    /// The server stays with its holder until one of them goes. When no reply is pending, all bytes are the holder's.
+    pinned: bool,
+    replies: ReplyQueue,
+    /// The reply of CLIENT GETNAME on this connection.
     name: Option<Box<[u8]>>,
-    /// The server closes the connection next.
+    /// The server is about to close the connection.
     closing: bool,
-    /// Everything that comes once nothing is due is for the holder.
-    kept: bool,
-    /// The present reply says that nothing has changed: an error, or that the command is queued.
-    refused: bool,
     /// It holds the subscriptions of its pool.
-    holding: Option<Box<Holding>>,
-    /// Clients that wait for its database to be selected: those who have a share of it, or it.
-    entering: Vec<Whom>,
+    hub: Option<Box<HubConnection>>,
+    /// Clients that wait until its database is selected. They hold or share the server.
+    selecting_for: Vec<Whom>,
 }
 
 enum Phase {
     Starting(Box<Start>),
     Ready,
-    /// Given back by clients that went before their replies: it waits for those.
+    /// Clients went before their replies had come. The server is ready when these have.
     Draining,
-    /// Asked whether it still answers.
+    /// PING was sent to see whether the server answers.
     Checking,
-    /// Its login failed: whatever else it says is of no interest.
-    Ended,
+    /// The login failed. Whatever else the server sends is ignored.
+    Failed,
 }
 
 /// What a reply means to Poolhouse, known when its command is sent.
@@ -78,38 +73,18 @@ pub(crate) enum ReplyKind {
     MoreSubscribers(i32),
 }
 
-/// A client, and the number that CLIENT ID tells it: its tag alone may be another's by the time of the reply.
+/// A client, and the id that CLIENT ID tells it: by the time of a reply, its tag may be another client's.
 pub(crate) type Whom = (ClientTag, u64);
 
-/// Replies of one kind that are due to one client, one after another.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    /// `None`: Poolhouse asked by itself.
-    whom: Option<Whom>,
-    due: ReplyKind,
-    times: u32,
-}
-
-/// What a server's bytes are.
+/// What the bytes of a server are.
 pub(crate) enum Says {
-    /// All is for its holder, as it is.
+    /// The holder's, unchanged.
     Stream(Option<ClientTag>),
     Replies,
-    /// A reply to what Poolhouse asked while nobody held the server.
+    /// A reply to what Poolhouse sent while no client had the server.
     Own,
+    /// Of no interest.
     Nothing,
-}
-
-pub(crate) struct ReplyPart {
-    /// For whom it is, if for anybody.
-    pub whom: Option<Whom>,
-    pub due: ReplyKind,
-    /// Whether it is the beginning.
-    pub begins: bool,
-    /// Bytes of it.
-    pub taken: usize,
-    /// Whether the reply ends with it.
-    pub over: bool,
 }
 
 impl Server {
@@ -123,21 +98,18 @@ impl Server {
             phase: Phase::Starting(Box::new(start)),
             hello: Hello::default(),
             holder: None,
-            due: VecDeque::new(),
-            scanner: ReplyScanner::default(),
-            pushed: false,
+            pinned: false,
+            replies: ReplyQueue::default(),
             name: None,
             closing: false,
-            kept: false,
-            refused: false,
-            holding: None,
-            entering: Vec::new(),
+            hub: None,
+            selecting_for: Vec::new(),
         }
     }
 
     /// Whether it holds the subscriptions of its pool.
-    pub(crate) fn is_holding(&self) -> bool {
-        self.holding.is_some()
+    pub(crate) fn is_hub(&self) -> bool {
+        self.hub.is_some()
     }
 
     /// The connection is in TLS now.
@@ -146,7 +118,7 @@ impl Server {
         out.insert(Peer::Server(me), |to| start.begin(to));
     }
 
-    /// What it says of itself.
+    /// Its reply to HELLO.
     pub(crate) fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -157,21 +129,21 @@ impl Server {
 
     /// It belongs to this client now.
     pub(crate) fn lend(&mut self, client: ClientTag) {
-        assert!(self.holder.is_none() && self.due.is_empty(), "a server is lent that is not clean");
+        assert!(self.holder.is_none() && self.replies.is_empty(), "a server is lent that is not clean");
         self.holder = Some(client);
     }
 
-    /// It belongs to nobody any more. Returns the verdict that it deserves.
+    /// It belongs to no client any more. Returns the verdict on its state.
     pub(crate) fn take_back(&mut self, verdict: Verdict) -> Verdict {
         self.holder = None;
-        if verdict == Verdict::Clean && (self.kept || self.closing || !self.due.is_empty()) {
+        if verdict == Verdict::Clean && (self.pinned || self.closing || !self.replies.is_empty()) {
             Verdict::Discard
         } else {
             verdict
         }
     }
 
-    /// Has the connection called like its client, before commands that may ask.
+    /// Gives the connection the client's name, before a command whose effects may show it.
     pub(crate) fn set_name(&mut self, me: ServerTag, name: Option<&[u8]>, out: &mut Outbox) {
         if self.name.as_deref() != name {
             out.insert(Peer::Server(me), |to| resp::command(to, &[b"CLIENT", b"SETNAME", name.unwrap_or_default()]));
@@ -180,26 +152,24 @@ impl Server {
         }
     }
 
-    pub(crate) fn expect(&mut self, whom: Option<Whom>, due: ReplyKind) {
-        match self.due.back_mut() {
-            Some(last) if last.due == due && last.whom == whom => last.times += 1,
-            _ => self.due.push_back(Run { whom, due, times: 1 }),
-        }
+    /// A command is sent, whose reply is of this kind. `whom`: `None` if no client gets the reply.
+    pub(crate) fn expect(&mut self, whom: Option<Whom>, kind: ReplyKind) {
+        self.replies.push(whom, kind);
     }
 
-    /// How much memory the order of replies takes: changes of kind.
+    /// How much memory the order of pending replies takes, in runs of replies of one kind.
     pub(crate) fn reply_runs(&self) -> usize {
-        self.due.len()
+        self.replies.runs()
     }
 
-    /// All that comes is for its holder from here on.
+    /// The server stays with its holder from now on.
     pub(crate) fn pin(&mut self) {
-        self.kept = true;
+        self.pinned = true;
     }
 
-    /// It was given back by clients whose replies may not all have come.
+    /// Clients gave the server back before all their replies had come.
     pub(crate) fn reset(&mut self, me: ServerTag, out: &mut Outbox) {
-        if self.closing || self.kept {
+        if self.closing || self.pinned {
             let reason = CloseReason::Error(Blame::Server, "the server was about to close the connection".to_owned());
             return out.push(Effect::Close { peer: Peer::Server(me), reason });
         }
@@ -207,9 +177,9 @@ impl Server {
         self.end_draining(me, out);
     }
 
-    /// Where it was given back before all replies had come: it is free once they have.
+    /// Makes a draining server ready if no reply is pending.
     pub(crate) fn end_draining(&mut self, me: ServerTag, out: &mut Outbox) {
-        if matches!(self.phase, Phase::Draining) && self.due.is_empty() {
+        if matches!(self.phase, Phase::Draining) && self.replies.is_empty() {
             self.phase = Phase::Ready;
             out.push(Effect::Ready { server: me });
         }
@@ -220,13 +190,12 @@ impl Server {
         out.insert(Peer::Server(me), |to| resp::command(to, &[b"PING"]));
     }
 
-    /// What its bytes are now.
     pub(crate) fn says(&self) -> Says {
         match self.phase {
-            _ if self.kept && self.due.is_empty() => Says::Stream(self.holder),
+            _ if self.pinned && self.replies.is_empty() => Says::Stream(self.holder),
             Phase::Ready | Phase::Draining => Says::Replies,
             Phase::Starting(_) | Phase::Checking => Says::Own,
-            Phase::Ended => Says::Nothing,
+            Phase::Failed => Says::Nothing,
         }
     }
 
@@ -238,67 +207,32 @@ impl Server {
         bytes: &[u8],
         out: &mut Outbox,
     ) -> Result<Option<ReplyPart>, String> {
-        let begins = self.scanner.is_between();
-        if begins {
-            // Only who has a connection of its own can have asked for these.
-            self.pushed = bytes[0] == b'>';
+        let mut signs = Signs::default();
+        let part = self.replies.read(bytes, &mut signs)?;
+        if signs.demoted {
+            out.push(Effect::Outdated { server: me });
         }
-        if self.pushed {
-            let end = self.scanner.advance(bytes).map_err(|error| error.to_string())?;
-            let nobodys = ReplyPart { whom: None, due: ReplyKind::Plain, begins, taken: end.taken, over: false };
-            return Ok((end.taken > 0).then_some(nobodys));
-        }
-        let Some(&Run { whom, due, .. }) = self.due.front() else {
-            // Not what it is: it may be some client's data.
-            let (kind, length) = (bytes[0].escape_ascii(), bytes.len());
-            return Err(format!("the server said something unasked: {length} bytes that begin with `{kind}`"));
-        };
-        let mut scanner = self.scanner;
-        let end = scanner.advance(bytes).map_err(|error| error.to_string())?;
-        // What is to be changed is waited for, unless it is as long as nobody asks for.
-        let awaited =
-            matches!(due, ReplyKind::SubscriberCount(_)) && begins && !end.over && bytes.len() < MAX_COUNTED_REPLY;
-        if end.taken == 0 || awaited {
-            return Ok(None);
-        }
-        self.scanner = scanner;
-        if begins {
-            // A line is taken whole, so that these can be told from others by what is there.
-            self.refused = match bytes[0] {
-                b'-' => !bytes.starts_with(b"-EXECABORT"),
-                _ => bytes.starts_with(b"+QUEUED"),
-            };
-            if LOST_ITS_PLACE.iter().any(|words| bytes.starts_with(words)) {
-                out.push(Effect::Outdated { server: me });
-            }
-            // A script can say this, too. To a server that is shared only whole commands go, so there it can be nothing
-            // else.
-            self.closing |=
-                self.holder.is_some() && due != ReplyKind::Script && bytes.starts_with(b"-ERR Protocol error");
-        }
-        Ok(Some(ReplyPart { whom, due, begins, taken: end.taken, over: end.over }))
+        // A shared server gets only whole commands, so there it is a client's data.
+        self.closing |= signs.protocol_error && self.holder.is_some();
+        Ok(part)
     }
 
-    /// The reply that is next has come whole.
+    /// The first pending reply has come whole.
     pub(crate) fn end_reply(&mut self) {
-        let run = self.due.front_mut().expect("a reply that was due");
-        run.times -= 1;
-        if run.times == 0 {
-            self.due.pop_front();
-        }
+        self.replies.end_reply();
     }
 
-    /// Whether the present reply says that nothing has changed: it is an error, or says that the command is queued.
+    /// Whether the first pending reply says that nothing has changed: it is an error, or `QUEUED`.
     pub(crate) fn has_refused(&self) -> bool {
-        self.refused
+        self.replies.has_refused()
     }
 
-    /// Whether it closes the connection next.
+    /// Whether the server is about to close the connection.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
 
-    /// Takes a whole reply to what Poolhouse asked while nobody held the server.
+    /// Takes a whole reply to what Poolhouse sent while no client had the server.
     pub(crate) fn own_reply(&mut self, me: ServerTag, bytes: &[u8], out: &mut Outbox) -> Result<usize, String> {
         let end = ReplyScanner::default().advance(bytes).map_err(|error| format!("this is no Redis: {error}"))?;
         if !end.over {
@@ -306,7 +240,7 @@ impl Server {
         }
         let reply = &bytes[..end.taken];
         let Phase::Starting(start) = &mut self.phase else {
-            // Who is busy with a script, or does not allow the question, has answered it.
+            // A server that is busy with a script, or forbids PING, works.
             if reply[0] == b'-' && ![&b"-BUSY "[..], b"-NOPERM "].iter().any(|answers| reply.starts_with(answers)) {
                 return Err(format!("the server does not answer PING: {}", shown(reply)));
             }
@@ -327,16 +261,16 @@ impl Server {
                 out.push(Effect::Ready { server: me });
             }
             Progress::Elsewhere { host, port } => {
-                self.phase = Phase::Ended;
+                self.phase = Phase::Failed;
                 let reason = CloseReason::Elsewhere { host, port };
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
             Progress::Unknown { message } => {
-                self.phase = Phase::Ended;
+                self.phase = Phase::Failed;
                 out.push(Effect::Close { peer: Peer::Server(me), reason: CloseReason::Unknown { message } });
             }
             Progress::Failed { message, permanent } => {
-                self.phase = Phase::Ended;
+                self.phase = Phase::Failed;
                 let reason = CloseReason::StartFailed { permanent, message };
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
@@ -344,22 +278,15 @@ impl Server {
         Ok(end.taken)
     }
 
-    /// The connection is lost. Tells whose own it was.
+    /// The connection is lost. Returns its holder.
     pub(crate) fn lose(&mut self) -> Option<ClientTag> {
         self.holder.take()
     }
 }
 
-/// Bytes of names and numbers of subscribers that are changed. The driver holds more.
-const MAX_COUNTED_REPLY: usize = 32 * 1024;
-
-/// What a server says that was the master and is a replica now: another one takes the writes. Replicas and scripts say
-/// the first, too, which is why the driver makes servers anew only now and then on that account.
-const LOST_ITS_PLACE: [&[u8]; 2] = [b"-READONLY ", b"-UNBLOCKED force "];
-
 pub(crate) const LOST: &str = "the connection to Redis was lost";
 
-/// The beginning of what a server said, for people.
+/// The beginning of a reply, for error messages.
 fn shown(bytes: &[u8]) -> String {
     bytes[..bytes.len().min(80)].trim_ascii_end().escape_ascii().to_string()
 }

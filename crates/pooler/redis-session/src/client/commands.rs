@@ -166,7 +166,7 @@ impl Redis {
     pub(super) fn reply_kind(&self, client: &Client, kind: Kind, arguments: &[&[u8]]) -> ReplyKind {
         match (kind, arguments) {
             (Kind::Publish(topic), [_, name, ..]) if !client.needs_its_server() => {
-                match self.hubs.more_told(topic, name).unwrap_or(0) {
+                match self.hubs.uncounted_receivers(topic, name).unwrap_or(0) {
                     0 => ReplyKind::Plain,
                     more => ReplyKind::MoreSubscribers(more),
                 }

@@ -24,7 +24,7 @@ impl Redis {
         client.lease = lease;
         match purpose {
             Purpose::Command { .. } => return self.blocking_waits.end(client.id),
-            Purpose::Subscriptions => return self.found(me, client, tag, server, out),
+            Purpose::Subscriptions => return self.on_hub_server_found(me, client, tag, server, out),
             Purpose::Unblock { id, with_error } => {
                 // CLIENT UNBLOCK is sent when the clients have answered.
                 server.expect(Some((me, client.id)), ReplyKind::Unblock);
@@ -42,7 +42,7 @@ impl Redis {
                 if let Some(name) = name {
                     client.settings.set_name(name);
                 }
-                out.insert(Peer::Client(me), |to| server.hello().tell(version, client.id, to));
+                out.insert(Peer::Client(me), |to| server.hello().write(version, client.id, to));
             }
         }
         client.give_back(me, tag, server, Verdict::Clean, out);

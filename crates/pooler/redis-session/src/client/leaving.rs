@@ -102,7 +102,9 @@ impl Client {
             Lease::Held(_) => !self.needs_its_server() && self.partial.is_none(),
             Lease::None => false,
         };
-        self.replies.is_empty() && !self.lease.is_pinned() && (has_asked || self.survey.is_asking() || self.has_wish())
+        self.replies.is_empty()
+            && !self.lease.is_pinned()
+            && (has_asked || self.survey.is_asking() || self.awaits_change())
     }
 
     /// CLIENT REPLY got no server. The client expects fewer replies than it sends commands, so it would take an error for

@@ -1,5 +1,5 @@
-//! A client's subscriptions. They are held by a server for all clients of its pool (see [`crate::hub`]); here is what
-//! the client is told.
+//! A client's subscriptions. One server holds those of all clients of a pool (see [`crate::hub`]). Here is what the
+//! client is told.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Redis, Server, Version,
     command::{AboutSelf, Kind, Subscription, Topic},
-    hub::{Name, Wish, word},
+    hub::{Name, SubscriptionChange, notice},
     resp::{self, ReplyScanner},
     rest::messages::Made,
 };
@@ -21,31 +21,37 @@ use crate::{
 /// Most subscriptions of one client.
 const MAX_SUBSCRIPTIONS: usize = 1 << 16;
 
-/// Bytes of their names.
-const MAX_NAMES: usize = 16 << 20;
+/// Bytes of the names of one client's subscriptions.
+const MAX_NAME_BYTES: usize = 16 << 20;
 
-/// Bytes of messages that may wait for the end of a reply.
+/// Bytes of messages that are kept until a reply ends.
 const MAX_PENDING: usize = 32 << 20;
 
-/// What a client has subscribed to, or is about to.
-pub(crate) struct Subscriptions {
-    /// The pool whose server holds them, also if the client goes to another database meanwhile.
+/// The subscriptions of a client, or its first request for one.
+pub(super) struct Subscriptions {
+    /// The pool whose hub holds them, even if the client selects another database.
     pool: PoolId,
-    /// In which version messages come from there.
+    /// The version of the protocol in which that pool's servers send messages.
     version: Version,
+    /// The client's key in the hub.
     key: u64,
     /// By [`Topic`].
     names: [HashSet<Name>; 3],
-    /// Bytes of these.
-    bytes: usize,
-    /// The command that it has asked and waits for.
-    wish: Option<Wish>,
-    /// The client is not told what becomes of that: it is part of RESET.
-    quiet: bool,
-    /// It is to seek a server for all as soon as it has none itself.
+    /// The length of all names.
+    name_bytes: usize,
+    /// The change that the client waits for.
+    change: Option<PendingChange>,
+    /// The client is to request a server for the hub as soon as it has no lease.
     seeks: bool,
     /// Messages that came in the middle of a reply.
     pending: Vec<u8>,
+}
+
+/// A change that was requested of the hub.
+struct PendingChange {
+    requested: SubscriptionChange,
+    /// It is part of RESET, so the client gets no reply to it.
+    quiet: bool,
 }
 
 impl Subscriptions {
@@ -53,16 +59,29 @@ impl Subscriptions {
         self.names.iter().all(HashSet::is_empty)
     }
 
-    /// What confirmations count.
+    /// The number of subscriptions in a confirmation.
     fn count(&self, topic: Topic) -> usize {
         let [channels, patterns, shards] = &self.names;
         if topic == Topic::Shard { shards.len() } else { channels.len() + patterns.len() }
     }
 }
 
+/// Whether a client with these subscriptions may have these, too.
+fn check_limits(own: Option<&Subscriptions>, names: &[Name]) -> Result<(), String> {
+    let (count, bytes) = own.map_or((0, 0), |own| (own.names.iter().map(HashSet::len).sum(), own.name_bytes));
+    if count + names.len() > MAX_SUBSCRIPTIONS {
+        return Err(format!("ERR Poolhouse: a client can have {MAX_SUBSCRIPTIONS} subscriptions at most"));
+    }
+    if bytes + names.iter().map(|name| name.len()).sum::<usize>() > MAX_NAME_BYTES {
+        return Err(format!(
+            "ERR Poolhouse: the names of a client's subscriptions can have {MAX_NAME_BYTES} bytes at most"
+        ));
+    }
+    Ok(())
+}
+
 impl Redis {
-    /// Answers a command that begins or ends subscriptions, or that subscriptions rule out; `None` if it is none of
-    /// these.
+    /// Answers a command that changes subscriptions, or that subscriptions forbid. `None`: the command is another one.
     pub(super) fn answer_subscription_command(
         &self,
         me: ClientTag,
@@ -105,12 +124,12 @@ impl Redis {
         })
     }
 
-    /// Begins or ends subscriptions. No names: ends all of the kind. The client takes nothing more until it has been
-    /// told how that went.
+    /// Begins or ends subscriptions. Without names, all of the topic end. No more of the client's input is read until it
+    /// was told the outcome.
     ///
     /// # Errors
-    /// It cannot be tried, for this reason.
-    pub(crate) fn change_subscriptions(
+    /// The change is not possible.
+    pub(super) fn change_subscriptions(
         &self,
         me: ClientTag,
         client: &mut Client,
@@ -121,26 +140,18 @@ impl Redis {
         let own = client.subscriptions.as_ref().map(|own| &own.names[what.topic as usize]);
         let names: Arc<[Name]> = match own {
             Some(own) if names.is_empty() => own.iter().cloned().collect(),
-            // What it has already is not kept twice.
+            // A name that the client has already is shared.
             _ => {
                 names.iter().map(|name| own.and_then(|own| own.get(*name).cloned()).unwrap_or((*name).into())).collect()
             }
         };
         let concerned = || own.is_some_and(|own| names.iter().any(|name| own.contains(name)));
         if !what.begins && !concerned() {
-            client.confirm(me, what, &names, out);
+            client.confirm(me, what, &names, false, out);
             return Ok(());
         }
-        let (before, after) = (client.subscriptions.as_ref(), names.len());
-        if what.begins && before.map_or(0, |own| own.names.iter().map(HashSet::len).sum()) + after > MAX_SUBSCRIPTIONS {
-            return Err(format!("ERR Poolhouse: a client can have {MAX_SUBSCRIPTIONS} subscriptions at most"));
-        }
-        if what.begins
-            && before.map_or(0, |own| own.bytes) + names.iter().map(|name| name.len()).sum::<usize>() > MAX_NAMES
-        {
-            return Err(format!(
-                "ERR Poolhouse: the names of a client's subscriptions can have {MAX_NAMES} bytes at most"
-            ));
+        if what.begins {
+            check_limits(client.subscriptions.as_deref(), &names)?;
         }
         if client.subscriptions.is_none() {
             let pool = self.current_pool(client);
@@ -150,38 +161,37 @@ impl Redis {
                 version: client.settings.version(),
                 key: if client.rest.is_some() { self.hubs.key_of_events() } else { self.hubs.key() },
                 names: Default::default(),
-                bytes: 0,
-                wish: None,
-                quiet: false,
+                name_bytes: 0,
+                change: None,
                 seeks: false,
                 pending: Vec::new(),
             }));
         }
         let own = client.subscriptions.as_mut().expect("just made");
-        let wish = Wish { key: own.key, what, names };
-        own.wish = Some(wish.clone());
+        let requested = SubscriptionChange { key: own.key, what, names };
+        own.change = Some(PendingChange { requested: requested.clone(), quiet: false });
         let pool = own.pool;
         out.push(Effect::Standing { client: me, standing: Standing::Active });
-        if self.hubs.wish(pool, me, wish, out) {
+        if self.hubs.request(pool, me, requested, out) {
             client.seek(me, out);
         }
         Ok(())
     }
 
-    /// Ends the subscriptions of one kind without a word, as RESET does. False if the client has none at all.
+    /// Ends the subscriptions of one topic without a reply, as RESET does. Returns false if the client has none of any.
     pub(super) fn unsubscribe_quietly(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> bool {
         let has = |topic: &Topic| client.subscribed_to(*topic).next().is_some();
         let Some(topic) = Topic::ALL.into_iter().find(has) else { return false };
-        if let Some(own) = &mut client.subscriptions {
-            own.quiet = true;
-        }
-        // What is subscribed to can be ended.
+        // Subscriptions that exist can be ended.
         let _ = self.change_subscriptions(me, client, Subscription { begins: false, topic }, &[], out);
+        if let Some(change) = client.subscriptions.as_mut().and_then(|own| own.change.as_mut()) {
+            change.quiet = true;
+        }
         true
     }
 
-    /// The server that a client sought for all is there.
-    pub(super) fn found(
+    /// The client has the server that it requested for the hub.
+    pub(super) fn on_hub_server_found(
         &self,
         me: ClientTag,
         client: &mut Client,
@@ -189,30 +199,31 @@ impl Redis {
         server: &mut Server,
         out: &mut Outbox,
     ) {
-        let own = client.subscriptions.as_ref().expect("who seeks a server has subscriptions, or is about to");
-        match self.hubs.arrive(own.pool, own.key, tag) {
+        let own =
+            client.subscriptions.as_ref().expect("only a client with subscriptions requests a server for its hub");
+        match self.hubs.on_server_found(own.pool, own.key, tag) {
             Some(key) => {
                 client.lease.take();
-                self.hold(tag, server, own.pool, key, out);
+                self.begin_hub(tag, server, own.pool, key, out);
             }
             None => client.give_back(me, tag, server, Verdict::Clean, out),
         }
     }
 
-    /// There is none. False if that is not what the client waited for.
-    pub(crate) fn not_found(&self, client: &mut Client, why: &str, out: &mut Outbox) -> bool {
+    /// No server was found. Returns false if the client requested it for another purpose than the hub.
+    pub(crate) fn on_no_hub_server(&self, client: &mut Client, why: &str, out: &mut Outbox) -> bool {
         if !client.lease.is_requested_for_subscriptions() {
             return false;
         }
         client.lease.take();
         if let Some(own) = &client.subscriptions {
-            self.hubs.sought_in_vain(own.pool, own.key, why, out);
+            self.hubs.on_no_server(own.pool, own.key, why, out);
         }
         true
     }
 
-    /// Something was posted to a client that may be another by now.
-    pub(crate) fn hear_post(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+    /// A post has come. It may be for another client that had the same tag before.
+    pub(crate) fn on_post(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         if client.is_closing() {
             return;
         }
@@ -222,23 +233,23 @@ impl Redis {
         let Some(own) = client.subscriptions.as_mut().filter(|own| own.key == key) else { return };
         match bytes[0] {
             b'*' | b'>' => return client.pass_messages(me, bytes, out),
-            word::EVENTS => return client.hear_made(me, &Made::read(bytes), out),
-            // Who is busy, perhaps for long, leaves it to others.
-            word::SEEK if !client.lease.is_none() && self.hubs.pass_on(own.pool, key, out) => return,
-            word::SEEK => return client.seek(me, out),
-            word::LOST if !own.is_empty() => {
+            notice::EVENTS => return client.on_http_events(me, &Made::read(bytes), out),
+            // The client may be busy for long, so another one is to do it.
+            notice::SEEK if !client.lease.is_none() && self.hubs.decline(own.pool, key, out) => return,
+            notice::SEEK => return client.seek(me, out),
+            notice::LOST if !own.is_empty() => {
                 client.lose_subscriptions(me, &bytes[1..], out);
                 if client.is_closing() {
                     return;
                 }
                 self.leave_subscriptions(client, out);
             }
-            word::DONE => {
-                if let Some(Wish { what, names, .. }) = own.wish.take() {
-                    client.confirm(me, what, &names, out);
+            notice::CHANGED => {
+                if let Some(change) = own.change.take() {
+                    client.confirm(me, change.requested.what, &change.requested.names, change.quiet, out);
                 }
             }
-            _ if own.wish.take().is_some() => {
+            _ if own.change.take().is_some() => {
                 let mut told = Vec::new();
                 resp::error(&mut told, &String::from_utf8_lossy(&bytes[1..]));
                 client.deliver(me, &told, out);
@@ -253,49 +264,49 @@ impl Redis {
         out.push(Effect::Wake { client: me });
     }
 
-    /// The client goes, or begins anew.
+    /// The client goes, or was reset.
     pub(crate) fn leave_subscriptions(&self, client: &mut Client, out: &mut Outbox) {
         let Some(own) = client.subscriptions.take() else { return };
         let names = Topic::ALL.into_iter().zip(&own.names);
         let names = names.flat_map(|(topic, names)| names.iter().map(move |name| (topic, name)));
-        // A wish may be done there although the client has not heard of it.
-        let wished = own.wish.iter().flat_map(|wish| wish.names.iter().map(|name| (wish.what.topic, name)));
-        self.hubs.leave(own.pool, own.key, names.chain(wished), out);
+        // The hub may have made a pending change, of which the client has not heard.
+        let changed = own.change.iter().map(|change| &change.requested);
+        let changed = changed.flat_map(|change| change.names.iter().map(|name| (change.what.topic, name)));
+        self.hubs.leave(own.pool, own.key, names.chain(changed), out);
     }
 }
 
 impl Client {
-    /// Whether it has subscriptions that other clients' servers hold, too.
     pub(crate) fn has_subscriptions(&self) -> bool {
         self.subscriptions.as_ref().is_some_and(|own| !own.is_empty())
     }
 
-    /// How many of each [`Topic`] it has.
+    /// The number of its subscriptions of each [`Topic`].
     pub(super) fn subscribed(&self) -> [usize; 3] {
         self.subscriptions.as_ref().map_or([0; 3], |own| own.names.each_ref().map(HashSet::len))
     }
 
-    /// What it has subscribed to.
+    /// The names of its subscriptions.
     pub(super) fn subscribed_to(&self, topic: Topic) -> impl Iterator<Item = &Name> {
         self.subscriptions.iter().flat_map(move |own| &own.names[topic as usize])
     }
 
-    /// The pool that its messages come from.
+    /// The pool whose hub holds its subscriptions.
     pub(super) fn subscribed_in(&self) -> Option<PoolId> {
         self.subscriptions.as_ref().map(|own| own.pool)
     }
 
-    /// Whether it waits for what it has asked of its subscriptions.
-    pub(crate) fn has_wish(&self) -> bool {
-        self.subscriptions.as_ref().is_some_and(|own| own.wish.is_some())
+    /// Whether it waits for a change of its subscriptions.
+    pub(crate) fn awaits_change(&self) -> bool {
+        self.subscriptions.as_ref().is_some_and(|own| own.change.is_some())
     }
 
-    /// In RESP2, whatever comes to a subscriber is taken for a message: most commands are not to be had.
+    /// Whether most commands are forbidden: in RESP2, a subscriber takes any reply for a message.
     pub(super) fn is_restricted(&self) -> bool {
         self.settings.version() == Version::Resp2 && self.has_subscriptions()
     }
 
-    /// Where it stands while nothing is in progress.
+    /// Its standing while nothing is in progress.
     pub(crate) fn standing(&self) -> Standing {
         match &self.rest {
             _ if self.identity.is_logging_in() => Standing::Login,
@@ -325,12 +336,11 @@ impl Client {
         self.write_error(me, &error, out)
     }
 
-    /// Tells that a command on subscriptions has been done, and keeps the books.
-    fn confirm(&mut self, me: ClientTag, what: Subscription, names: &[Name], out: &mut Outbox) {
+    /// A change was made: the client has it from now on, and is told so unless `quiet`.
+    fn confirm(&mut self, me: ClientTag, what: Subscription, names: &[Name], quiet: bool, out: &mut Outbox) {
         let version = self.settings.version();
         let mark = if version == Version::Resp3 { '>' } else { '*' };
         let mut own = self.subscriptions.as_deref_mut();
-        let quiet = own.as_mut().is_some_and(|own| std::mem::take(&mut own.quiet));
         let mut told = Vec::new();
         {
             let to = &mut told;
@@ -347,9 +357,9 @@ impl Client {
                 if let Some(own) = &mut own {
                     let known = &mut own.names[what.topic as usize];
                     if !what.begins {
-                        own.bytes -= if known.remove(name) { name.len() } else { 0 };
+                        own.name_bytes -= if known.remove(name) { name.len() } else { 0 };
                     } else if known.insert(Arc::clone(name)) {
-                        own.bytes += name.len();
+                        own.name_bytes += name.len();
                     }
                     count = own.count(what.topic);
                 }
@@ -364,14 +374,14 @@ impl Client {
         }
     }
 
-    /// Tells something of subscriptions that is no message.
+    /// Sends a confirmation or an error.
     fn deliver(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) {
-        if !self.hear_events(me, bytes, out) {
+        if !self.on_http_stream(me, bytes, out) {
             out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
         }
     }
 
-    /// Asks for a server that is to hold the subscriptions of all, now or when it has none of its own.
+    /// Requests a server for the hub, now or when the client has no lease.
     fn seek(&mut self, me: ClientTag, out: &mut Outbox) {
         let Some(own) = &mut self.subscriptions else { return };
         own.seeks = !self.lease.is_none();
@@ -381,16 +391,17 @@ impl Client {
         }
     }
 
-    /// Whether it asks for nothing else before it has sought a server for all.
+    /// Whether it has to request a server for the hub before any other one.
     pub(super) fn is_to_seek(&self) -> bool {
         self.subscriptions.as_ref().is_some_and(|own| own.seeks)
     }
 
-    /// It has no server any more: it is reminded, once all that comes with that is done, to seek one for all.
+    /// The lease has ended. If the client is to request a server for the hub, it is reminded by a post, which comes after
+    /// what else follows from the end of the lease.
     pub(super) fn remind(&self, me: ClientTag, out: &mut Outbox) {
         if let Some(own) = self.subscriptions.as_ref().filter(|own| own.seeks) {
             let start = out.inserted.len();
-            out.inserted.push(word::SEEK);
+            out.inserted.push(notice::SEEK);
             out.push(Effect::Post { to: Peer::Client(me), key: own.key, bytes: start..out.inserted.len() });
         }
     }
@@ -415,7 +426,7 @@ impl Client {
         }
     }
 
-    /// A part of a reply has been passed on. Messages come behind its end.
+    /// A part of a reply was forwarded. Messages that came meanwhile follow its end.
     pub(crate) fn on_reply_part(&mut self, me: ClientTag, over: bool, out: &mut Outbox) {
         self.replies.set_mid_reply(!over);
         if let Some(own) = self.subscriptions.as_mut().filter(|own| over && !own.pending.is_empty()) {
@@ -424,8 +435,8 @@ impl Client {
         }
     }
 
-    /// Ends the connection, unless it has more than messages on it. The log has the reason: a subscriber takes an error
-    /// for the answer to what it asks next.
+    /// The subscriptions are lost. The client is closed, unless other requests share its connection (HTTP/2). The log has
+    /// the reason: a subscriber would take an error for the reply to its next command.
     fn lose_subscriptions(&mut self, me: ClientTag, why: &[u8], out: &mut Outbox) {
         let why = why.strip_prefix(b"LOADING Poolhouse: ").unwrap_or(why);
         let message = format!("its subscriptions are lost: {}", String::from_utf8_lossy(why));
@@ -439,13 +450,13 @@ impl Client {
     }
 }
 
-/// Commands that have subcommands: their whole names have both.
+/// Commands with subcommands. Redis names both in its errors.
 const CONTAINERS: [&str; 16] = [
     "acl", "client", "cluster", "command", "config", "function", "latency", "memory", "module", "object", "pubsub",
     "script", "slowlog", "xgroup", "xinfo", "sentinel",
 ];
 
-/// Messages of RESP3 as RESP2 has them: there they are arrays.
+/// Turns the push messages of RESP3 into the arrays of RESP2.
 fn in_resp2(messages: &[u8]) -> Vec<u8> {
     let (mut told, mut at) = (messages.to_vec(), 0);
     while at < messages.len() {

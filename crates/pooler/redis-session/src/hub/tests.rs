@@ -9,7 +9,7 @@ use crate::resp::{self, Limits, Request};
 const POOL: PoolId = PoolId(0);
 const SERVER: ServerTag = ServerTag(7);
 
-/// Redis, as far as subscriptions go, and clients that note what they are told.
+/// A model of Redis for subscriptions, with clients that record their posts.
 struct World {
     hubs: Hubs,
     key: Option<u64>,
@@ -79,9 +79,9 @@ impl World {
     fn wish(&mut self, client: u64, begins: bool, names: &[&str]) {
         let mut out = Outbox::new();
         let names = names.iter().map(|name| name.as_bytes().into()).collect();
-        let wish = Wish { key: client, what: Subscription { begins, topic: Topic::Channel }, names };
-        if self.hubs.wish(POOL, ClientTag(client as u32), wish, &mut out) {
-            self.told.entry(client).or_default().push(vec![word::SEEK]);
+        let wish = SubscriptionChange { key: client, what: Subscription { begins, topic: Topic::Channel }, names };
+        if self.hubs.request(POOL, ClientTag(client as u32), wish, &mut out) {
+            self.told.entry(client).or_default().push(vec![notice::SEEK]);
         }
         self.run(out);
     }
@@ -95,9 +95,9 @@ impl World {
 
     /// A client that was told to seek a server has it.
     fn arrive(&mut self, client: u64) {
-        assert!(self.told.get_mut(&client).is_some_and(|told| told.pop() == Some(vec![word::SEEK])));
+        assert!(self.told.get_mut(&client).is_some_and(|told| told.pop() == Some(vec![notice::SEEK])));
         let mut out = Outbox::new();
-        self.key = self.hubs.arrive(POOL, client, SERVER);
+        self.key = self.hubs.on_server_found(POOL, client, SERVER);
         assert!(self.key.is_some());
         self.look(&mut out);
         self.run(out);
@@ -105,7 +105,7 @@ impl World {
 
     fn look(&mut self, out: &mut Outbox) {
         let Some(key) = self.key else { return };
-        if !self.hubs.serve(POOL, key, |hub| hub.look_after(SERVER, out)) {
+        if !self.hubs.serve(POOL, key, |hub| hub.send_changes(SERVER, out)) {
             self.key = None;
             assert!(self.answers.is_empty(), "a server is given back that has been asked for something");
         }
@@ -135,7 +135,7 @@ impl World {
         let mut out = Outbox::new();
         let key = self.key.take().expect("there is a server");
         (self.answers, self.subscribed, self.notified) = (VecDeque::new(), BTreeSet::new(), 0);
-        self.hubs.serve(POOL, key, |hub| hub.lost(&mut out));
+        self.hubs.serve(POOL, key, |hub| hub.on_server_lost(&mut out));
         self.run(out);
     }
 
@@ -145,7 +145,7 @@ impl World {
             if hub.fan_out(Topic::Channel, channel.as_bytes(), b"*message", &mut out) {
                 let start = out.inserted.len();
                 out.inserted.extend_from_slice(b"dmade");
-                hub.fan_out_made(Topic::Channel, channel.as_bytes(), start..start + 5, &mut out);
+                hub.fan_out_events(Topic::Channel, channel.as_bytes(), start..start + 5, &mut out);
             }
             true
         });
@@ -159,7 +159,7 @@ impl World {
 }
 
 #[test]
-fn those_that_hear_events_are_posted_what_was_made_once_for_all() {
+fn events_are_made_once_for_all_their_subscribers() {
     let mut world = World::new();
     let hears = [1, 2, 3].map(|client| client | OF_EVENTS);
     for client in [1, hears[0], 2, hears[1], hears[2]] {
@@ -176,7 +176,7 @@ fn those_that_hear_events_are_posted_what_was_made_once_for_all() {
 }
 
 #[test]
-fn a_client_is_told_when_redis_has_confirmed_and_the_next_one_at_once() {
+fn the_first_subscriber_waits_for_redis_and_the_next_does_not() {
     let mut world = World::new();
     world.wish(1, true, &["a", "b"]);
     world.arrive(1);
@@ -194,7 +194,7 @@ fn a_client_is_told_when_redis_has_confirmed_and_the_next_one_at_once() {
 }
 
 #[test]
-fn the_last_who_leaves_unsubscribes_and_the_server_is_given_back() {
+fn the_hub_ends_when_its_last_client_leaves() {
     let mut world = World::new();
     world.wish(1, true, &["a"]);
     world.arrive(1);
@@ -214,7 +214,7 @@ fn the_last_who_leaves_unsubscribes_and_the_server_is_given_back() {
 }
 
 #[test]
-fn what_is_published_before_a_client_unsubscribes_is_for_it_still() {
+fn messages_published_before_an_unsubscribe_are_delivered() {
     let mut world = World::new();
     for client in [1, 2] {
         world.wish(client, true, &["a"]);
@@ -239,7 +239,7 @@ fn what_is_published_before_a_client_unsubscribes_is_for_it_still() {
 }
 
 #[test]
-fn a_client_that_unsubscribes_while_the_server_is_lost_is_told_by_the_next() {
+fn an_unsubscribe_survives_the_loss_of_the_server() {
     let mut world = World::new();
     world.wish(1, true, &["a"]);
     world.arrive(1);
@@ -257,7 +257,7 @@ fn a_client_that_unsubscribes_while_the_server_is_lost_is_told_by_the_next() {
 }
 
 #[test]
-fn a_refusal_reaches_only_who_asked() {
+fn a_refusal_reaches_only_the_client_that_subscribes() {
     let mut world = World::new();
     world.forbidden.insert(b"secret".to_vec());
     world.wish(1, true, &["a"]);
@@ -272,7 +272,7 @@ fn a_refusal_reaches_only_who_asked() {
 }
 
 #[test]
-fn after_a_loss_names_and_wishes_are_asked_for_anew() {
+fn after_a_loss_names_and_changes_are_sent_again() {
     let mut world = World::new();
     world.wish(1, true, &["a", "b"]);
     world.arrive(1);
@@ -281,7 +281,7 @@ fn after_a_loss_names_and_wishes_are_asked_for_anew() {
     world.step();
     world.forbidden.insert(b"b".to_vec());
     world.lose();
-    let seeker = if world.told[&1].last() == Some(&vec![word::SEEK]) { 1 } else { 2 };
+    let seeker = if world.told[&1].last() == Some(&vec![notice::SEEK]) { 1 } else { 2 };
     world.arrive(seeker);
     world.settle();
     assert_eq!(world.told(1), ["=", "!NOPERM no"], "what Redis does not allow any more is lost, and only that");
@@ -292,7 +292,7 @@ fn after_a_loss_names_and_wishes_are_asked_for_anew() {
 }
 
 #[test]
-fn who_seeks_a_server_and_goes_leaves_that_to_another() {
+fn another_client_seeks_the_server_when_the_seeker_leaves() {
     let mut world = World::new();
     world.wish(1, true, &["a"]);
     world.wish(2, true, &["b"]);
@@ -304,21 +304,21 @@ fn who_seeks_a_server_and_goes_leaves_that_to_another() {
 }
 
 #[test]
-fn where_no_server_is_to_be_had_all_are_told() {
+fn all_clients_are_told_that_there_is_no_server() {
     let mut world = World::new();
     world.wish(1, true, &["a"]);
     world.wish(2, true, &["b"]);
     let mut out = Outbox::new();
-    world.hubs.sought_in_vain(POOL, 2, "not the one who sought", &mut out);
+    world.hubs.on_no_server(POOL, 2, "not the one who sought", &mut out);
     assert!(out.effects.is_empty());
-    world.hubs.sought_in_vain(POOL, 1, "ERR no", &mut out);
+    world.hubs.on_no_server(POOL, 1, "ERR no", &mut out);
     world.run(out);
     assert_eq!((world.told(1).pop(), world.told(2).pop()), (Some("!ERR no".to_owned()), Some("!ERR no".to_owned())));
     world.wish(2, true, &["b"]);
     assert_eq!(world.told(2), ["?"], "the next one seeks anew");
 }
 
-/// What each client has, and what it waits for.
+/// The subscriptions of each client, and the change that it waits for.
 type Clients = BTreeMap<u64, (BTreeSet<&'static str>, Option<(bool, &'static str)>)>;
 
 /// A client hears what it is told, and seeks a server if it has to.
@@ -326,14 +326,14 @@ fn hear(world: &mut World, clients: &mut Clients, key: u64) {
     for told in world.told.remove(&key).unwrap_or_default() {
         let (has, waits) = clients.get_mut(&key).expect("only who is there is told");
         match told[0] {
-            word::DONE => match waits.take() {
+            notice::CHANGED => match waits.take() {
                 Some((true, name)) => _ = has.insert(name),
                 Some((false, name)) => _ = has.remove(name),
                 None => panic!("nothing was wished"),
             },
             // It has left since, and another seeks.
-            word::SEEK if has.is_empty() && waits.is_none() => {}
-            word::SEEK => {
+            notice::SEEK if has.is_empty() && waits.is_none() => {}
+            notice::SEEK => {
                 world.told.insert(key, vec![told]);
                 world.arrive(key);
             }
@@ -346,8 +346,7 @@ fn hear(world: &mut World, clients: &mut Clients, key: u64) {
 }
 
 proptest! {
-    /// Whatever clients wish and when they go, whoever has been told that it has subscribed is heard by Redis, and
-    /// Redis keeps nothing that nobody wants.
+    /// Redis is subscribed to all names whose subscription was confirmed to a client, and in the end to no others.
     #[test]
     fn redis_has_what_clients_have(steps in proptest::collection::vec((0u64..4, 0usize..3, 0u8..8, 0u8..16), 1..80)) {
         const NAMES: [&str; 3] = ["a", "b", "c"];

@@ -5,7 +5,7 @@ use http_sansio::{Denied, EventWriter};
 use super::{MAX_ANSWER, denied_by};
 use crate::{
     command::Topic,
-    hub::word,
+    hub::notice,
     resp::{ReplyScanner, parts},
 };
 
@@ -62,7 +62,7 @@ fn event(reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
     Ok(())
 }
 
-/// Messages that were made events once, for all who hear events of one name. See [`word::EVENTS`].
+/// Messages that were made events once, for all who hear events of one name. See [`notice::EVENTS`].
 pub(crate) struct Made<'p> {
     pub(crate) topic: Topic,
     pub(crate) name: &'p [u8],
@@ -72,7 +72,7 @@ pub(crate) struct Made<'p> {
 impl<'p> Made<'p> {
     /// Appends what is posted: the word, the topic, the name behind its length, and the events.
     pub(crate) fn write(topic: Topic, name: &[u8], messages: &[u8], to: &mut Vec<u8>) {
-        to.extend_from_slice(&[word::EVENTS, topic as u8]);
+        to.extend_from_slice(&[notice::EVENTS, topic as u8]);
         to.extend_from_slice(&(name.len() as u32).to_le_bytes());
         to.extend_from_slice(name);
         Messages::default().take(messages, to).expect("whole messages, which are no errors and not that long");

@@ -53,7 +53,7 @@ impl Redis {
         what: Subscription,
         out: &mut Outbox,
     ) -> bool {
-        if client.has_wish() {
+        if client.awaits_change() {
             return false;
         }
         let access = Arc::clone(&client.http().works[number].access);
@@ -79,7 +79,7 @@ impl Redis {
 
     /// Ends subscriptions of streams that have ended.
     pub(crate) fn tidy(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        if client.has_wish() || !client.rest.as_ref().is_some_and(|rest| rest.feeds.untidy) {
+        if client.awaits_change() || !client.rest.as_ref().is_some_and(|rest| rest.feeds.untidy) {
             return;
         }
         for topic in [Topic::Channel, Topic::Pattern] {

@@ -69,7 +69,7 @@ impl Redis {
             }
             if let Some(what) = work.call.subscription() {
                 let access = Arc::clone(&work.access);
-                if client.has_streams() && client.has_wish() {
+                if client.has_streams() && client.awaits_change() {
                     return;
                 }
                 match self.acts_as(me, client, &access, out) {
@@ -218,7 +218,7 @@ fn kind_of(bytes: &[u8]) -> Kind {
 
 impl Client {
     /// A part of a reply, if the client speaks HTTP. False if it does not: then the bytes are its own.
-    pub(crate) fn hear(&mut self, bytes: &[u8], over: bool) -> bool {
+    pub(crate) fn on_http_reply(&mut self, bytes: &[u8], over: bool) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         let Some(at) = rest.works.iter_mut().position(Work::is_waiting) else { return true };
         rest.works[at].hear(bytes, over);
@@ -246,7 +246,7 @@ impl Client {
 
     /// What comes from a server that is the client's own or holds its subscriptions, if the client speaks HTTP. False
     /// if it does not.
-    pub(crate) fn hear_events(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
+    pub(crate) fn on_http_stream(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         if self.closing {
             return true;
@@ -279,7 +279,7 @@ impl Client {
     }
 
     /// Messages have come to which its requests have subscribed.
-    pub(crate) fn hear_made(&mut self, me: ClientTag, made: &Made<'_>, out: &mut Outbox) {
+    pub(crate) fn on_http_events(&mut self, me: ClientTag, made: &Made<'_>, out: &mut Outbox) {
         let Some(rest) = self.rest.as_mut().filter(|_| !self.closing) else { return };
         match &mut rest.listening {
             Some(listening) => {
