@@ -19,6 +19,7 @@ mod leasing;
 mod leaving;
 mod long_commands;
 mod long_subscribe;
+mod outcome;
 mod pending;
 mod pinned;
 mod rest;
@@ -37,10 +38,11 @@ use crate::{
     resp::{self, Limits, Request},
 };
 use client_list::Survey;
-use commands::{Form, Outcome};
+use commands::Form;
 use identity::Identity;
 use lease::Lease;
 use long_commands::{MIN_STREAMED_LENGTH, PartialCommand};
+use outcome::Outcome;
 use pending::PendingReplies;
 use rest::Rest;
 pub(crate) use rest::Streams;

@@ -8,8 +8,8 @@ use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen,
 
 use super::{
     Client,
-    commands::Outcome,
     lease::{Held, LeaseRequest, Purpose},
+    outcome::Outcome,
 };
 use crate::{
     Redis,

@@ -7,6 +7,7 @@ use seam::{ClientTag, Effect, LeaseKind, Outbox, Peer, ServerTag, Sessions, Stan
 use super::{
     Client, connection_commands,
     lease::{Held, Lease, LeaseRequest, Purpose},
+    outcome::Outcome,
     pinned,
 };
 use crate::{
@@ -19,14 +20,6 @@ use crate::{
 
 /// Pending replies of a server beyond which a client that holds it is not read from, counted as runs of the same kind.
 const MAX_RUNS: usize = 100_000;
-
-/// What became of a command.
-pub(super) enum Outcome {
-    /// It was consumed.
-    Taken,
-    /// It stays in the input until something has happened.
-    Waits,
-}
 
 /// Where a command's bytes are.
 pub(super) enum Form {

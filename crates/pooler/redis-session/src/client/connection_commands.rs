@@ -6,8 +6,8 @@ use seam::{ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing};
 
 use super::{
     Client,
-    commands::Outcome,
     lease::{LeaseRequest, Purpose},
+    outcome::Outcome,
 };
 use crate::{
     Redis, Version,

@@ -3,7 +3,7 @@
 
 use seam::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
-use super::{Client, commands::Outcome, lease::Held, long_subscribe::SubscribedNames};
+use super::{Client, lease::Held, long_subscribe::SubscribedNames, outcome::Outcome};
 use crate::{
     Redis, Server,
     command::{Kind, kind},
@@ -155,7 +155,11 @@ impl Redis {
     ) -> Option<usize> {
         let (bytes, full) = (&input.bytes[at..], input.full && at == 0);
         match client.partial? {
-            PartialCommand::Subscription(names) => Some(self.read_names(me, client, names, bytes, full, out)),
+            PartialCommand::Subscription(names) => {
+                let (used, left) = self.read_names(me, client, names, bytes, full, out);
+                client.partial = left.map(PartialCommand::Subscription);
+                Some(used)
+            }
             PartialCommand::Streamed(command) => {
                 let used = client.stream(me, command, at, bytes, servers, out);
                 if used == 0 && full {

@@ -2,7 +2,7 @@
 
 use seam::{ClientTag, Outbox};
 
-use super::{Client, long_commands::PartialCommand};
+use super::Client;
 use crate::{Redis, command::Subscription, resp};
 
 /// How far the names of a command have been read.
@@ -20,23 +20,24 @@ impl SubscribedNames {
 }
 
 impl Redis {
-    /// Subscribes to the names that are there. Returns the number of bytes that were consumed.
+    /// Subscribes to the names that are there. Returns the number of bytes that were consumed, and the names that are to
+    /// come; `None` if there are none.
     pub(super) fn read_names(
         &self,
         me: ClientTag,
         client: &mut Client,
-        SubscribedNames { what, left }: SubscribedNames,
+        SubscribedNames { what, left: before }: SubscribedNames,
         bytes: &[u8],
         full: bool,
         out: &mut Outbox,
-    ) -> usize {
+    ) -> (usize, Option<SubscribedNames>) {
         let (mut rest, mut names) = (bytes, Vec::new());
         let begin = |rest: &mut &[u8]| {
             let words = resp::words(rest)?;
             resp::string(rest)?;
             words.checked_sub(1)
         };
-        let mut left = left.or_else(|| begin(&mut rest)).unwrap_or(0);
+        let mut left = before.or_else(|| begin(&mut rest)).unwrap_or(0);
         while left > 0
             && let Some(name) = resp::string(&mut rest)
         {
@@ -47,13 +48,11 @@ impl Redis {
             if full {
                 client.fail(me, "ERR Poolhouse: a name is too long for what Poolhouse has to read of it", out);
             }
-            return 0;
+            return (0, Some(SubscribedNames { what, left: before }));
         }
-        let names_left = SubscribedNames { what, left: Some(left) };
-        client.partial = (left > 0).then_some(PartialCommand::Subscription(names_left));
         if let Err(why) = self.change_subscriptions(me, client, what, &names, out) {
             client.write_error(me, &why, out);
         }
-        bytes.len() - rest.len()
+        (bytes.len() - rest.len(), (left > 0).then_some(SubscribedNames { what, left: Some(left) }))
     }
 }

@@ -7,8 +7,8 @@ use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, PoolI
 
 use super::{
     Client,
-    commands::Outcome,
     lease::{Lease, LeaseRequest, Purpose},
+    outcome::Outcome,
 };
 use crate::{
     Redis, Server, Version,
