@@ -30,7 +30,8 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "suites/hikaricp"
 OPTIONS = ("-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dcom.zaxxer.hikari.housekeeping.periodMs=200")
 # A login by SCRAM costs the client so much that connections would be late on a busy machine.
 USER = "md5user"
-# From here on the application has as much to do as it will have, in milliseconds, and the database is gone; and how long it is looked at, in seconds.
+# From here on the application has as much to do as it will have, in milliseconds, and the database is gone; and how
+# long it is looked at, in seconds.
 BUSY, WINDOW = 8_000, 16
 # What is called that no label would have by itself.
 ODD = 'ord"ers\\n}, é'
@@ -103,8 +104,10 @@ def application(cluster, tmp_path):
 
 
 class Between(http.server.BaseHTTPRequestHandler):
-    """Passes on what the application shows, and appends it to a file for each kind of text that Micrometer gives, with the time in front. Who asked for
-    these beside the doctor would have HikariCP count anew at other moments than it looks."""
+    """Passes on what the application shows, and appends it to a file for each kind of text that Micrometer gives, with
+    the time in front. Who asked for these beside the doctor would have HikariCP count anew at other moments than it
+    looks.
+    """
 
     application, files = None, {}
 
@@ -216,8 +219,9 @@ def test_an_application_with_a_little_to_do_is_healthy(application):
 
 
 def test_connections_that_are_handed_on_within_a_millisecond_are_neither_leaked_nor_limited(application):
-    """Whether the pool is too small or the machine has no more to give nothing tells: it was never less loaded. On a busy machine threads wait for a
-    processor and not for a connection, and four looks may miss those that do."""
+    """Whether the pool is too small or the machine has no more to give nothing tells: it was never less loaded. On a
+    busy machine threads wait for a processor and not for a connection, and four looks may miss those that do.
+    """
     made = application(*flags("fast", size=2, threads=24))
     said, done = look(made.url, window="4s")
     undecided = [one["between"] for one in said["undecided"]]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Hundreds of clients change their sessions in every way they can, and after every statement compare all that they can see with a
-reference session connected to PostgreSQL directly that was told the same.
+"""Hundreds of clients change their sessions in every way they can, and after every statement compare all that they can
+see with a reference session connected to PostgreSQL directly that was told the same.
 
     tests/hunts/adversary.py --statements 100000 --clients 200 --seed 7
     tests/hunts/adversary.py --without listen,temp --pinners 0
     tests/hunts/adversary.py --subject direct          PostgreSQL beside itself: what differs then is this program's mistake
 
-Starts a PostgreSQL of its own, and Poolhouse (POOLHOUSE=path names the binary). Exit status 0: no difference; 1: one was found, and
-is printed with the client's history and the command that plays it again; 2: wrong usage.
+Starts a PostgreSQL of its own, and Poolhouse (POOLHOUSE=path names the binary). Exit status 0: no difference; 1: one
+was found, and is printed with the client's history and the command that plays it again; 2: wrong usage.
 """
 
 import argparse
@@ -70,8 +70,8 @@ def make_cluster(directory, clients):
     cluster = Cluster(directory)
     cluster.make()
     with (cluster.data / "postgresql.conf").open("a") as conf:
-        # Temporary tables leave dead rows in the catalogs, which would slow down every look at them.
-        # Who switches sequential scans off makes plans look dear, and every new session would load the compiler for them.
+        # Temporary tables leave dead rows in the catalogs, which would slow down every look at them. Who switches
+        # sequential scans off makes plans look dear, and every new session would load the compiler for them.
         conf.write(f"max_connections = {2 * clients + 60}\nautovacuum = on\nautovacuum_naptime = 5s\nlog_min_messages = fatal\n"
                    f"log_min_error_statement = panic\njit_above_cost = -1\n")
     cluster.stop("immediate")

@@ -1,5 +1,7 @@
-"""Cases of doctor_matrix.py beside a MongoDB and a Redis alone, and with the events of a driver's pool: faults made on purpose, and healthy runs that
-resemble them. Each begins its load and returns what to look at, with which further arguments, for how long."""
+"""Cases of doctor_matrix.py beside a MongoDB and a Redis alone, and with the events of a driver's pool: faults made on
+purpose, and healthy runs that resemble them. Each begins its load and returns what to look at, with which further
+arguments, for how long.
+"""
 
 import contextlib
 import pathlib

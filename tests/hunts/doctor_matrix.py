@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What `poolhouse doctor` says of trouble that is made on purpose, and of healthy runs that resemble it: real servers, real clients, every case
-many times with other numbers each time. Prints the confusion matrix, and writes it.
+"""What `poolhouse doctor` says of trouble that is made on purpose, and of healthy runs that resemble it: real servers,
+real clients, every case many times with other numbers each time. Prints the confusion matrix, and writes it.
 
     tests/hunts/doctor_matrix.py --runs 20                       all cases
     tests/hunts/doctor_matrix.py --runs 5 postgres:leak          only these
     tests/hunts/doctor_matrix.py --render FILE.json              the tables of a result file
 
-A case draws its numbers (clients, pauses, sizes) from its name and a seed. `--first-seed` says where the seeds begin: thresholds were set on
-seeds below 1000, and what is committed was judged on those from 1000 on. Right is what names exactly the faults that were made: nothing on a
-healthy run, both on a run with two. Undetermined is wrong, except where a case is ambiguous by design. Exit status 0: no false alarm on a
-healthy run, and 95% right on the rest.
+A case draws its numbers (clients, pauses, sizes) from its name and a seed. `--first-seed` says where the seeds begin:
+thresholds were set on seeds below 1000, and what is committed was judged on those from 1000 on. Right is what names
+exactly the faults that were made: nothing on a healthy run, both on a run with two. Undetermined is wrong, except where
+a case is ambiguous by design. Exit status 0: no false alarm on a healthy run, and 95% right on the rest.
 
 Environment: POOLHOUSE=path of the binary, PGBOUNCER=path.
 """
@@ -200,7 +200,8 @@ def keep(load, connect, many, sql, **parameters):
     load.begin(work)
 
 
-# -- cases: each begins its load and returns what to look at, with which further arguments, for how long. `made` is the pooler, if there is one.
+# -- cases: each begins its load and returns what to look at, with which further arguments, for how long. `made` is the
+# pooler, if there is one.
 
 
 def too_small(lane, kind, rng, load, stack):
@@ -339,7 +340,9 @@ def crowded_out(lane, kind, rng, load, stack):
 
 
 def stampede(lane, kind, rng, load, stack):
-    """The database goes and comes back while it is looked at, and the pool makes all its connections at once. Each costs some work."""
+    """The database goes and comes back while it is looked at, and the pool makes all its connections at once. Each
+    costs some work.
+    """
     many = rng.randint(12, 18)
     bench = {"url": lane.cluster.url("bench"), "connect_query": f"SELECT count(*) FROM generate_series(1, {rng.randint(300_000, 500_000)})"}
     made = lane.pooler(stack, kind, max_size=20, max_connecting=20, max_wait_time="60s", unavailable_wait_time="60s", databases={"bench": bench})
@@ -550,7 +553,8 @@ def listeners(lane, kind, rng, load, stack):
 
 
 def monitors(lane, kind, rng, load, stack):
-    """Pools that ask each connection now and then whether it lives, and a monitoring that connects for each question."""
+    """Pools that ask each connection now and then whether it lives, and a monitoring that connects for each question.
+    """
     connect, look_at = place(lane, kind, stack)
 
     def alive(client):
@@ -771,7 +775,8 @@ def run_all(names, options, made):
 
 
 def judged(results):
-    """Right and all of healthy runs, of faults, of two faults and of what is ambiguous; broken runs count in neither."""
+    """Right and all of healthy runs, of faults, of two faults and of what is ambiguous; broken runs count in neither.
+    """
     counts = {kind: [0, 0] for kind in ("healthy", "one fault", "two faults", "ambiguous by design")}
     for result in results:
         if result["problems"]:

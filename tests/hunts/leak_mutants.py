@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Puts defects back, one at a time, and lets the leak hunter (tests/hunts/leaks.py) look for each: how many statements until it is found?
+"""Puts defects back, one at a time, and lets the leak hunter (tests/hunts/leaks.py) look for each: how many statements
+until it is found?
 
     tests/hunts/leak_mutants.py                              every mutant
     tests/hunts/leak_mutants.py stale-plan large-bind        only these; the other rows of the table stay as they are
     tests/hunts/leak_mutants.py --binary PATH                no patches: the hunter is let loose on this binary, with each mutant's features
     tests/hunts/leak_mutants.py --none                       the same with today's build, in which nothing may be found
 
-tests/hunts/leaking/mutants.json lists the defects with the features of the hunter that find them; crates/proof/mutants/leaks/NAME.patch puts one back (git
-apply). Where the hunter has none, the named test is run instead: it has to fail. All are built of HEAD, in one worktree of their own, so that
-only what a patch touches is built again; the next is built while the hunter looks for the one before. Exit status 0: all were found (--none: nothing was); 1: not so.
+tests/hunts/leaking/mutants.json lists the defects with the features of the hunter that find them;
+crates/proof/mutants/leaks/NAME.patch puts one back (git apply). Where the hunter has none, the named test is run
+instead: it has to fail. All are built of HEAD, in one worktree of their own, so that only what a patch touches is built
+again; the next is built while the hunter looks for the one before. Exit status 0: all were found (--none: nothing was);
+1: not so.
 """
 
 import argparse
@@ -48,7 +51,9 @@ def arguments(argv):
 
 
 class Mutant:
-    """One defect of the list. `note`: which other layer the patch takes away for that very way, because it would catch the defect."""
+    """One defect of the list. `note`: which other layer the patch takes away for that very way, because it would catch
+    the defect.
+    """
 
     def __init__(self, name, features, database, defect, test, mode="transaction", servers=1, settings=(), environment=None, note=""):
         self.name, self.features, self.database, self.defect, self.test = name, features, database, defect, test
@@ -88,7 +93,8 @@ def failed(problem):
 
 
 class Workshop:
-    """The worktree in which mutants are built, and the binaries that were. `package` is whose binary, under its name."""
+    """The worktree in which mutants are built, and the binaries that were. `package` is whose binary, under its name.
+    """
 
     def __init__(self, target, package="poolhouse"):
         self.package, self.target, self.tree = package, target.resolve(), target.resolve() / "tree"

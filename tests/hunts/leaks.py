@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Clients do to their sessions whatever may outlive a transaction, written in every way there is, and others who come to the same few
-servers look whether they can see it.
+"""Clients do to their sessions whatever may outlive a transaction, written in every way there is, and others who come
+to the same few servers look whether they can see it.
 
     tests/hunts/leaks.py --statements 100000 --seed 7
     tests/hunts/leaks.py --with temp,path --servers 1 --mode session
     tests/hunts/leaks.py --seed 7 --turns 12,80           only these turns of that run
 
-Starts a PostgreSQL of its own, and Poolhouse (POOLHOUSE=path names the binary). Exit status 0: nothing was found; 1: a leak was found,
-and is printed as a short history with the command that plays it again; 2: wrong usage.
+Starts a PostgreSQL of its own, and Poolhouse (POOLHOUSE=path names the binary). Exit status 0: nothing was found; 1: a
+leak was found, and is printed as a short history with the command that plays it again; 2: wrong usage.
 """
 
 import argparse
@@ -31,7 +31,8 @@ from hunts.leaking.shrink import shrink
 from support import pooler
 from support.postgres_cluster import PASSWORDS, Cluster
 
-# How many turns are played on one pooler before the next is started: what it has learnt by then may hide what it would do at first.
+# How many turns are played on one pooler before the next is started: what it has learnt by then may hide what it would
+# do at first.
 TURNS_OF_A_POOLER = 400
 
 

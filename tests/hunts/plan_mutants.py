@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Puts other rules into the pool, one at a time, and sees whether the planner's tests notice: the plan follows the real pool.
+"""Puts other rules into the pool, one at a time, and sees whether the planner's tests notice: the plan follows the real
+pool.
 
     tests/hunts/plan_mutants.py                       every mutant
     tests/hunts/plan_mutants.py equal-lives           only these
 
-crates/proof/mutants/plan/mutants.json lists the rules; NAME.patch beside it puts one in (git apply). All are built of HEAD, in a worktree of their
-own. Exit status 0: each made a test of the planner fail; 1: not so.
+crates/proof/mutants/plan/mutants.json lists the rules; NAME.patch beside it puts one in (git apply). All are built of
+HEAD, in a worktree of their own. Exit status 0: each made a test of the planner fail; 1: not so.
 """
 
 import argparse

@@ -4,8 +4,8 @@
     tests/hunts/sim_mutants.py                        every mutant
     tests/hunts/sim_mutants.py handed-on-dirty        only these; the other rows of the table stay as they are
 
-crates/proof/mutants/sim/mutants.json lists the defects; NAME.patch beside it puts one back (git apply). All are built of HEAD, in a worktree of their own.
-Exit status 0: all were found; 1: not so.
+crates/proof/mutants/sim/mutants.json lists the defects; NAME.patch beside it puts one back (git apply). All are built
+of HEAD, in a worktree of their own. Exit status 0: all were found; 1: not so.
 """
 
 import argparse
@@ -27,8 +27,9 @@ HEADING = ["# What the simulator finds", "", "Schedules until a defect is found 
 
 
 def hunt(binary, verb, most):
-    """(The number of schedules until something was found, or None; seconds; what was seen.) Which seed is found first depends on the processors
-    a little: they take turns."""
+    """(The number of schedules until something was found, or None; seconds; what was seen.) Which seed is found first
+    depends on the processors a little: they take turns.
+    """
     began = time.monotonic()
     ended = run(binary, verb, "--schedules", most, "--seed", 1)
     seconds = time.monotonic() - began

@@ -104,7 +104,9 @@ def test_making_tables_ends_on_ctrl_c(cluster):
 
 
 def counts(text):
-    """The counts of a histogram as HdrHistogram's V2 encoding has them, deflated: number of the bucket's place -> how many."""
+    """The counts of a histogram as HdrHistogram's V2 encoding has them, deflated: number of the bucket's place -> how
+    many.
+    """
     packed = base64.b64decode(text)
     cookie, length = struct.unpack(">II", packed[:8])
     assert cookie & ~0xF0 == 0x1C849304 and length == len(packed) - 8, hex(cookie)

@@ -104,7 +104,9 @@ def test_the_colours_follow_the_system(browser, pages):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["run", "variants", "sweep", "rising"])
 def test_text_has_contrast(browser, pages, name, dark):
-    """At least 4.5 to 1, as WCAG 2.1 (1.4.3) asks for text of ordinary size: https://www.w3.org/TR/WCAG21/#contrast-minimum"""
+    """At least 4.5 to 1, as WCAG 2.1 (1.4.3) asks for text of ordinary size:
+    https://www.w3.org/TR/WCAG21/#contrast-minimum
+    """
     browser.open(pages[name], dark=dark)
     weak = browser.run("""(() => {
         const parse = text => text.match(/[\\d.]+/g).map(Number);

@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 SHORT = ("--point-time", "500ms", "--warmup", "200ms", "--rounds", "3")
 # Where a measurement of a few hundred operations is enough.
 SHORTER = ("--point-time", "300ms", "--warmup", "100ms", "--rounds", "3")
-# Each operation sleeps longer the more clients there are: throughput is N / (0.02 + 0.0003 N^2), best at sqrt(0.02 / 0.0003) = 8.2.
+# Each operation sleeps longer the more clients there are: throughput is N / (0.02 + 0.0003 N^2), best at sqrt(0.02 /
+# 0.0003) = 8.2.
 PEAK = """SELECT pg_sleep(0.02 + 0.0003 * count(*) ^ 2) FROM pg_stat_activity WHERE application_name = 'poolhouse bench';
 """
 BEST = 8.2
@@ -52,7 +53,8 @@ def test_a_planted_peak_is_found_and_the_recommendation_keeps_its_promise(cluste
     def truth(n):
         return n / (0.02 + 0.0003 * n * n)
 
-    # What a busy machine adds to each operation moves the peak a little: the judge of 5% is the committed table of regret.
+    # What a busy machine adds to each operation moves the peak a little: the judge of 5% is the committed table of
+    # regret.
     assert truth(verdict["best_clients"]) >= 0.9 * truth(BEST), verdict
     assert truth(verdict["recommended_clients"]) >= 0.85 * truth(BEST), verdict
     assert verdict["recommended_clients"] <= verdict["best_clients"] and verdict["bracketed"]
@@ -60,7 +62,8 @@ def test_a_planted_peak_is_found_and_the_recommendation_keeps_its_promise(cluste
     assert len(verdict["because"]) == 3 and len(result["settings"]["because"]) == 3
     effort = result["direct"]["effort"]
     assert effort["visits"] == len(result["direct"]["visits"]) <= effort["exhaustive_visits"] / 4
-    # In a minute that is noisy enough the sweep leaves a range: then that is said, and the number is not called the one to use.
+    # In a minute that is noisy enough the sweep leaves a range: then that is said, and the number is not called the one
+    # to use.
     said = f"Use {verdict['recommended_clients']} connections." in done.stdout
     assert said == (verdict["advice"] == "use") == ("<- use this" in done.stdout), done.stdout
     assert "<svg" in page.read_text() or "<script" in page.read_text()

@@ -16,7 +16,8 @@ from support.waiting import eventually
 
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
-# One row that every transaction holds, for longer the more servers there are: throughput is at most 1 / (0.001 + 0.001 N).
+# One row that every transaction holds, for longer the more servers there are: throughput is at most 1 / (0.001 + 0.001
+# N).
 ROW = """BEGIN;
 UPDATE tuned SET n = n + 1;
 SELECT pg_sleep(0.001 + 0.001 * count(*)) FROM pg_stat_activity WHERE usename = 'app' AND backend_type = 'client backend';

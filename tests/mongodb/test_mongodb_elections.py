@@ -209,7 +209,8 @@ def test_a_member_that_says_one_thing_and_does_another_does_not_make_poolhouse_a
         with concurrent.futures.ThreadPoolExecutor(8) as threads:
             list(threads.map(annoy, range(8)))
     asked = [members.asked("isMaster").count(number) for number in range(3)]
-    # Ten times a second, and whose answer may be outdated already once more; twice, because that one was asked for itself.
+    # Ten times a second, and whose answer may be outdated already once more; twice, because that one was asked for
+    # itself.
     assert 3 <= min(asked) and max(asked[1:]) <= 45 and asked[0] <= 4 * 45, asked
 
 

@@ -99,7 +99,8 @@ def test_a_checksum_is_right_where_the_number_of_a_cursor_changes(poolhouse, mem
 
 
 def test_a_cursor_that_another_poolhouse_has_opened_is_found(workspace, members, poolhouse):
-    # Two in one URI, as behind a balancer: a driver asks either of them for the next batch. (Members' ids are random, and not used again.)
+    # Two in one URI, as behind a balancer: a driver asks either of them for the next batch. (Members' ids are random,
+    # and not used again.)
     for number, member in enumerate(members.members):
         member.next_cursor = 10_000 * (number + 1)
     second = MongoPoolhouse(directory(workspace, "mongo-set"), members).start()

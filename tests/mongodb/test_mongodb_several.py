@@ -64,7 +64,9 @@ class Balancer:
 
 
 class Work:
-    """Threads that read with cursors of many batches, and write within transactions and without, until they are told to end."""
+    """Threads that read with cursors of many batches, and write within transactions and without, until they are told to
+    end.
+    """
 
     def __init__(self, client, **session):
         self.client, self.session = client, session
@@ -145,7 +147,8 @@ def test_one_takes_over_while_cursors_are_open(workspace, members):
             eventually("the old one has ended", lambda: old.process.poll() is not None)
             reads = work.read
             eventually("the new one is asked", lambda: work.read > reads + THREADS)
-        # Those still with the old one when its time is over hear of a lost connection; nothing that was acknowledged is lost.
+        # Those still with the old one when its time is over hear of a lost connection; nothing that was acknowledged is
+        # lost.
         assert set(work.written) <= set(members.documents["kept"])
         assert all("connection" in wrong or "cursor" in wrong or "NoSuchTransaction" in wrong for wrong in work.wrong), work.wrong[:5]
         assert len(work.wrong) <= 3 * THREADS, work.wrong[:5]

@@ -42,8 +42,9 @@ def client(server, poolhouse, request):
 
 
 def through_elections(server, count, do):
-    """Has so many do something again and again while one primary after the other is elected; how often each has done it. Each has done it twice
-    before the next election: a driver tries only once more."""
+    """Has so many do something again and again while one primary after the other is elected; how often each has done
+    it. Each has done it twice before the next election: a driver tries only once more.
+    """
     done, over = [0] * count, threading.Event()
 
     def go_on(number):

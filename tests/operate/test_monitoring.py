@@ -84,8 +84,8 @@ OF_POOL = '{protocol="postgres", database="shop", user="app", instance="a"}'
 OF_LISTENER = '{listener="0.0.0.0:6432", protocol="postgres", reason="hard_limit", instance="a"}'
 OF_PROCESS = '{instance="a"}'
 BUCKETS = [OF_POOL.replace("}", f', le="{le}"}}') for le in ("1", "2", "+Inf")]
-# Series of one sample in 30 s, over 30 minutes: those at which an alert fires in the end, and those at which it does not. `a+bxn` is a, a+b,
-# and so on, n + 1 samples.
+# Series of one sample in 30 s, over 30 minutes: those at which an alert fires in the end, and those at which it does
+# not. `a+bxn` is a, a+b, and so on, n + 1 samples.
 ALWAYS, NEVER, ONCE, LONG_AGO = "1+0x60", "0+0x60", "0+0x55 1+0x5", "1+0x60"
 FIRES = [
     ("PoolhouseClientsWait", {f"poolhouse_waiters{OF_POOL}": ALWAYS}, {f"poolhouse_waiters{OF_POOL}": "0+0x58 3 0"}),

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.poolhouse_only
 
 @contextlib.contextmanager
 def successor(old):
-    """A process of the same configuration that takes over. It is stopped by the end, unless another one has followed it."""
+    """A process of the same configuration that takes over. It is stopped by the end, unless another one has followed
+    it.
+    """
     new = MixedPooler(old.directory, old.cluster, old.redis)
     for port in ("port", "redis_port", "http_port", "admin_port"):
         setattr(new, port, getattr(old, port))

@@ -123,7 +123,9 @@ class Terminal:
         ioctl(self.fd if fd is None else fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def shows(self, words, within=10):
-        """Reads until the words have been seen behind those of the last time; of what is drawn only changes arrive, so blanks do not count."""
+        """Reads until the words have been seen behind those of the last time; of what is drawn only changes arrive, so
+        blanks do not count.
+        """
         until, words = time.monotonic() + within, words.replace(" ", "")
         while words not in self.seen:
             left = until - time.monotonic()

@@ -45,7 +45,9 @@ def test_idle_clients_stay_where_they_are_and_new_ones_come_to_the_new_process(s
 @pytest.mark.skipif(os.getuid() != 0, reason="another user of the machine is needed")
 @contextlib.contextmanager
 def another_user_listens(name):
-    """A process of another user that has bound an abstract name first: forked, since that user need not reach this Python."""
+    """A process of another user that has bound an abstract name first: forked, since that user need not reach this
+    Python.
+    """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

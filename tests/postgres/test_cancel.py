@@ -55,7 +55,9 @@ WAYS = {"simple": [w.query(LONG)], "extended": [w.parse(LONG), w.bind(), w.descr
 @pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
 @pytest.mark.parametrize("way", WAYS)
 def test_the_first_query_on_a_server_that_was_another_clients_is_cancelled(start, cluster, way, kept):
-    """It is sent in one write with the cleaning of the server, whose answers the database keeps back until it has answered the query."""
+    """It is sent in one write with the cleaning of the server, whose answers the database keeps back until it has
+    answered the query.
+    """
     pooler = start(max_size=1, reset="always")
     prepared = (w.parse("SELECT 1", "s"), w.bind(name="s"), w.execute(), w.SYNC) if kept else (w.query("SELECT 1"),)
     with pooler.wire() as one, pooler.wire() as client:
@@ -76,7 +78,9 @@ def test_the_first_query_on_a_server_that_was_another_clients_is_cancelled(start
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_cancel_at_any_moment_of_a_change_of_hands_hits_its_query_or_nothing(start, way, workers):
-    """A cancel that comes during the cleaning ends the query that waits behind it, which is answered once; no other client is hit."""
+    """A cancel that comes during the cleaning ends the query that waits behind it, which is answered once; no other
+    client is hit.
+    """
     pooler = start(max_size=1, reset="always", workers=workers)
     outcomes = set()
     short = [part.replace(b"pg_sleep(20)", b"pg_sleep(.2)") for part in WAYS[way]]
@@ -201,7 +205,9 @@ def test_a_client_that_waits_for_a_server_can_be_cancelled(start, cluster):
 
 
 def test_the_statement_of_a_client_that_has_gone_at_once_is_cancelled(start, cluster):
-    """Its end arrives with its statement, so that a first cancel request may reach the server before it has read the statement."""
+    """Its end arrives with its statement, so that a first cancel request may reach the server before it has read the
+    statement.
+    """
     pooler = start(max_size=2)
     for _ in range(8):
         with pooler.wire() as client:

@@ -111,7 +111,8 @@ def test_a_pgbouncer_in_front_of_a_poolhouse(start, bouncer):
 
 
 def test_a_poolhouse_in_front_of_a_pgbouncer(start, cluster, bouncer):
-    """That has one server only for those that the one in front has: nothing may be left in it that the next would meet."""
+    """That has one server only for those that the one in front has: nothing may be left in it that the next would meet.
+    """
     back = bouncer(cluster.port)
     front = start(max_size=FRONT, databases={"bench": {"url": behind(back)}})
     play(front, front, prepares=False, follow=False)

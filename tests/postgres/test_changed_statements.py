@@ -186,7 +186,9 @@ def test_who_is_told_the_columns_each_time_writes_no_value_as_one_of_another_typ
 
 @pytest.mark.parametrize("used", [False, True], ids=["first", "behind one that was told"])
 def test_who_prepares_a_statement_is_told_what_it_is_now(start, cluster, table, used):
-    """Past the pooler a column has become wider: on a new server a new client hears of it, whatever others were told before."""
+    """Past the pooler a column has become wider: on a new server a new client hears of it, whatever others were told
+    before.
+    """
     pooler = start(max_size=2)
     insert = w.parse("INSERT INTO t_told VALUES ($1)", "s")
     types = lambda session: (session.send(insert, DESCRIBE, w.SYNC), [body for kind, body in session.until_ready()[0] if kind == b"t"])[1]  # noqa: E731

@@ -64,8 +64,9 @@ class Canceller:
 @pytest.mark.parametrize("seconds", [0, 0.002, 0.01])
 @pytest.mark.parametrize("reset", ["auto", "always"])
 def test_whatever_is_cancelled_no_client_meets_the_state_of_another(start, cluster, reset, seconds):
-    """pg_cancel_backend hits the cleaning as well as the clients' own statements: theirs may fail, but are never done in another's state
-    nor twice."""
+    """pg_cancel_backend hits the cleaning as well as the clients' own statements: theirs may fail, but are never done
+    in another's state nor twice.
+    """
     shared = Sharing(start, cluster, wait="8s", reset=reset)
     with cluster.superuser(world.QUIET) as db:
         db.execute("DROP TABLE IF EXISTS public.cancelled")
@@ -100,7 +101,9 @@ OURS, THEIRS, LAST = "/* one */", "/* other */", "/* last */"
 
 
 def is_cleaning(text):
-    """Whether it throws away all that a session may have: the whole of it in one text, so that it succeeds or fails as one."""
+    """Whether it throws away all that a session may have: the whole of it in one text, so that it succeeds or fails as
+    one.
+    """
     return "DISCARD ALL" in text or ("DISCARD TEMP" in text and "RESET ALL" in text and "pg_advisory_unlock_all" in text)
 
 
@@ -181,8 +184,9 @@ REQUESTS = {
 @pytest.mark.parametrize("which, outcome", [(0, "nothing"), *itertools.product([1, 2, 10], ["error", "fatal", "close", "late"])])
 @pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
 def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, which, outcome, request_of):
-    """The cleaning is carried out statement by statement, ahead of the next client's request; 0: nothing fails. Twice, since what a server keeps for
-    this is there the second time."""
+    """The cleaning is carried out statement by statement, ahead of the next client's request; 0: nothing fails. Twice,
+    since what a server keeps for this is there the second time.
+    """
     for again in range(2):
         own, turn = {}, []
 
@@ -235,7 +239,9 @@ def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, whi
 
 @pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
 def test_a_cleaning_by_steps_costs_no_server(start, kept):
-    """PostgreSQL carries out all steps, the first time and later, whatever each client has set; and what was prepared is there afterwards."""
+    """PostgreSQL carries out all steps, the first time and later, whatever each client has set; and what was prepared
+    is there afterwards.
+    """
     pooler = start(max_size=1, reset="always")
     ask = (w.parse("SELECT pg_backend_pid()::text, coalesce(current_setting('app.tenant', true), '')", "s"), w.bind(name="s"), w.execute(), w.SYNC)
     backends = set()

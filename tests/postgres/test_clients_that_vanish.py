@@ -233,7 +233,9 @@ def test_the_server_of_a_host_that_vanishes_does_not_count_for_long(start, clust
 
 @pytest.mark.poolhouse_only
 def test_logins_that_failed_do_not_crowd_out_clients_that_are_sent_away(start):
-    """A worker watches a limited number of connections for whether the client has heard: first those of clients that had logged in."""
+    """A worker watches a limited number of connections for whether the client has heard: first those of clients that
+    had logged in.
+    """
     pooler = start(client_idle_time="1s", workers=1)
     others = []
     with pooler.wire():

@@ -29,7 +29,8 @@ def run(sql, name=""):
 
 
 def told(client, readies):
-    """The answers up to the given number of ReadyForQuery: types, with the content of rows, tags and codes of errors."""
+    """The answers up to the given number of ReadyForQuery: types, with the content of rows, tags and codes of errors.
+    """
     lines = []
     for _ in range(readies):
         answers, status = client.until_ready()
@@ -101,7 +102,8 @@ def test_a_burst_behind_a_copy_that_fails_at_once_is_carried_out(start, cluster,
 
 @pytest.mark.parametrize("stray", [w.COPY_DONE, w.copy_data(b"x"), w.copy_fail("why")], ids="done data fail".split())
 def test_what_is_left_of_a_copy_never_has_a_timeout_answer_it(start, cluster, stray):
-    """A statement_timeout that is due when PostgreSQL reads a stray CopyDone has an answer that belongs to no request."""
+    """A statement_timeout that is due when PostgreSQL reads a stray CopyDone has an answer that belongs to no request.
+    """
     with both(start, cluster) as (direct, client, other):
         for _ in range(3):
             client.send(w.query("SET statement_timeout = '80ms'"))

@@ -1,4 +1,6 @@
-"""Short runs of the leak hunter (tests/hunts/leaks.py): no client meets what another client has done to its session, in whatever notation."""
+"""Short runs of the leak hunter (tests/hunts/leaks.py): no client meets what another client has done to its session, in
+whatever notation.
+"""
 
 import os
 

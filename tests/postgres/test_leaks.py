@@ -73,7 +73,9 @@ def test_what_is_left_by_a_request_that_comes_with_the_cleaning_reaches_no_other
 
 
 def test_a_setting_is_reset_by_the_statements_that_a_server_keeps_for_it(share):
-    """Where clients have prepared statements, those of the cleaning are prepared, too: the second time they are only executed."""
+    """Where clients have prepared statements, those of the cleaning are prepared, too: the second time they are only
+    executed.
+    """
     shared = share(reset="always")
     with shared.session() as one, shared.session() as other:
         for _ in range(3):
@@ -164,7 +166,9 @@ def test_a_setting_hidden_by_strings_that_do_not_conform_reaches_no_other_client
 
 
 def test_a_setting_hidden_by_them_in_the_text_that_switches_them_reaches_no_other_client(share):
-    """PostgreSQL reads a text as a whole before it carries out the first statement, so both ways to read it must be thought of."""
+    """PostgreSQL reads a text as a whole before it carries out the first statement, so both ways to read it must be
+    thought of.
+    """
     share().nobody_meets(r"SET standard_conforming_strings = off; select 'a\'; SET app.tenant = 'evil'; --'")
 
 
@@ -223,7 +227,8 @@ def test_a_setting_by_a_function_of_postgresql_that_runs_a_text_reaches_no_other
 @pytest.mark.parametrize("sql", [f"SET app.{'t' * 63} = 'evil'", f"SET app.{'t' * 64} = 'evil'", f"SET app.{'t' * 300} = 'evil'", f"SELECT set_config('app.{'n' * 300}', 'evil', false)",
                                  'SET "app"."länge" = 1', "SELECT set_config('app.länge', 'evil', false)"], ids=["63", "64", "300", "string of 300", "not ASCII", "string not ASCII"])
 def test_a_setting_with_an_unusual_name_reaches_no_other_client(share, sql):
-    """An identifier is cut after 63 bytes, a string is not, and a name of several identifiers may be longer than one."""
+    """An identifier is cut after 63 bytes, a string is not, and a name of several identifiers may be longer than one.
+    """
     share().nobody_meets(strictly(sql))
 
 

@@ -88,7 +88,9 @@ def own_names(session):
 @pytest.mark.parametrize("names", ["guessed", "read"])
 @pytest.mark.parametrize("tampering", TAMPERING)
 def test_a_statement_under_a_name_of_the_poolers_own_belongs_to_its_client_alone(share, tampering, names):
-    """Who has prepared a text keeps it, and who prepares it anew gets its answers, whatever others do under the names that the pooler uses."""
+    """Who has prepared a text keeps it, and who prepares it anew gets its answers, whatever others do under the names
+    that the pooler uses.
+    """
     shared = share(world.HIDDEN if "out of sight" in tampering else world.QUIET)
     with shared.session() as other:
         other.send(w.parse("SELECT 'kept'", "kept"), w.SYNC)

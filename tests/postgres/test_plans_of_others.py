@@ -100,7 +100,9 @@ def test_in_session_mode_a_function_reads_its_constants_anew_for_the_next_client
 
 
 def test_where_all_have_the_same_settings_plans_are_kept(start, made):
-    """Drivers set at connect what is set already; and work_mem, a role or a search_path do not change how constants are read."""
+    """Drivers set at connect what is set already; and work_mem, a role or a search_path do not change how constants are
+    read.
+    """
     made.execute("""CREATE OR REPLACE FUNCTION f_drawn() RETURNS float LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN random(); END $$;
         CREATE OR REPLACE FUNCTION f_planned() RETURNS float LANGUAGE plpgsql AS $$ BEGIN RETURN f_drawn(); END $$""")
     pooler = start(max_size=1)
@@ -161,7 +163,8 @@ def test_in_one_transaction_a_statement_is_about_the_temporary_table_too(pooler,
 
 
 def test_who_can_use_no_server_of_others_gets_the_next_connection(start, made):
-    """It is not given, again and again, a server that another client has used in the meantime and that must be closed."""
+    """It is not given, again and again, a server that another client has used in the meantime and that must be closed.
+    """
     pooler = start(max_size=3)
     requests, over = 30, threading.Event()
 

@@ -188,7 +188,9 @@ def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start
 
 @pytest.mark.timing
 def test_who_reads_slowly_is_not_taken_for_who_reads_nothing(start):
-    """It reads 20 KB a second, of which the socket's buffer, which holds megabytes, says nothing for more than a minute."""
+    """It reads 20 KB a second, of which the socket's buffer, which holds megabytes, says nothing for more than a
+    minute.
+    """
     pooler = start(max_size=1, max_wait_time="90s", query_time="off")
     with pooler.wire() as slow, pooler.wire() as other, concurrent.futures.ThreadPoolExecutor(1) as thread:
         slow.send(w.query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"))

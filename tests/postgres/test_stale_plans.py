@@ -56,7 +56,9 @@ def values(sql):
 
 
 def use(session, sql, name="s", prepare=True, told=True):
-    """Prepares under the name, if wanted, and executes; the rows, or the error is raised. `told`: asks for the columns beforehand."""
+    """Prepares under the name, if wanted, and executes; the rows, or the error is raised. `told`: asks for the columns
+    beforehand.
+    """
     data = b""
     if prepare:
         data = w.parse(sql, name) + (w.message(b"D", b"S" + w.cstr(name)) if told else b"")
@@ -143,7 +145,9 @@ def test_after_a_change_that_was_not_seen_who_prepares_anew_is_refused_once_at_m
 
 @pytest.mark.parametrize("told", [True, False], ids=["told the columns", "asking for them each time"])
 def test_a_client_that_goes_on_with_its_statement_is_refused_no_more_often_than_without_a_pooler(share, change, told):
-    """Without one it is refused each time if the columns differ, and never otherwise. So is who relies on the columns that it was told."""
+    """Without one it is refused each time if the columns differ, and never otherwise. So is who relies on the columns
+    that it was told.
+    """
     _, sql, changed, after = change
     shared = share()
 

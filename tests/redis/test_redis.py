@@ -312,7 +312,8 @@ def test_what_cannot_begin_is_not_gone_on_with(pool, server):
 
 @pytest.mark.parametrize("how", ["SKIP", "OFF"])
 def test_who_asks_for_no_answers_and_gets_no_server_gets_no_answer(pool, server, how):
-    """An error would be taken for the answer to what comes next, and every later answer for that of the command before."""
+    """An error would be taken for the answer to what comes next, and every later answer for that of the command before.
+    """
     poolhouse = pool(max_size=2, max_wait_time="200ms")
     with socket.create_connection(("127.0.0.1", poolhouse.port)) as holder:
         holder.sendall(b"BLPOP nothing 60\r\n")

@@ -89,8 +89,8 @@ def test_every_reply_is_what_redis_itself_replies(two):
 
 
 async def replies(wire, count):
-    """The next `count` replies. A command that ends all subscriptions of a client lists the names in any order; their counts
-    are in order.
+    """The next `count` replies. A command that ends all subscriptions of a client lists the names in any order; their
+    counts are in order.
     """
     got = [comparable(await wire.reply()) for _ in range(count)]
     if count > 1 and all(reply[0] in "*>" and b"unsubscribe" in reply[1][0][1] for reply in got):
@@ -112,7 +112,8 @@ async def subscribe_and_hear(number, ports, publishers):
             for command, count in commands:
                 expected, got = [await replies(wire, count) for wire in pair]
                 assert got == expected, f"{short(command)}\n  reference {expected}\n  subject   {got}\n{told()}"
-            # Its channels are its own: only it hears what is published there, once for the channel and once for each pattern.
+            # Its channels are its own: only it hears what is published there, once for the channel and once for each
+            # pattern.
             channel, heard = f"{number}:{chance.choice('abc')}", []
             for wire, publisher in zip(pair, publishers):
                 await publisher.send(encoded(("PUBLISH", channel, turn)))

@@ -131,7 +131,9 @@ def test_connections_to_redis_cut_at_random(serving, server, speech):
 
 
 def test_a_reply_that_is_cut_off_is_not_gone_on_with(pool, server):
-    """Its client has the beginning of its own reply and nothing else; who shared the server has nothing, and is closed, too."""
+    """Its client has the beginning of its own reply and nothing else; who shared the server has nothing, and is closed,
+    too.
+    """
     value = os.urandom(1 << 19).hex().encode()
     server.connect().set("large", value)
     with Relay(server.port) as relay:

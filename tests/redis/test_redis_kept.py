@@ -101,7 +101,8 @@ def test_a_logged_in_client_guesses_no_faster_than_others(shared_login):
 
 
 def test_a_connection_that_was_named_for_unblocking_serves_no_other_client(pool, server):
-    """Redis may hear late that it is to let the client of this connection go on: by then that must not be another one."""
+    """Redis may hear late that it is to let the client of this connection go on: by then that must not be another one.
+    """
     poolhouse, direct = pool(), server.connect()
     blocked, other = Raw(poolhouse), poolhouse.connect()
     number = int(line(blocked.say(command("CLIENT", "ID")))[1:])

@@ -204,8 +204,8 @@ def test_a_client_that_waits_for_a_server_to_block_on_is_let_go(pool, server, ve
 
 
 def test_a_client_that_is_closed_late_is_taken_for_no_other(pool, server):
-    """A client that unblocks another waits for a server itself. By then the other may have continued, and its server may
-    execute the command of a third client.
+    """A client that unblocks another waits for a server itself. By then the other may have continued, and its server
+    may execute the command of a third client.
     """
     poolhouse = pool(workers=1, max_size=4, max_wait_time="30s")
     blocked, others, third = Raw(poolhouse), [Raw(poolhouse) for _ in range(3)], Raw(poolhouse)

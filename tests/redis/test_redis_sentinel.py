@@ -110,8 +110,8 @@ def test_a_redis_is_no_sentinel_and_that_is_told(pool, server):
 
 
 class Oracle:
-    """A fake sentinel that gives each client the answer it was told to give, in TLS if it has a certificate. `None`: it does
-    not answer.
+    """A fake sentinel that gives each client the answer it was told to give, in TLS if it has a certificate. `None`: it
+    does not answer.
     """
 
     def __init__(self, *answers, certificate=None):
@@ -157,7 +157,8 @@ def test_the_next_sentinel_is_asked_when_one_errs(pool, server, workspace):
         replica.connect().replicaof("127.0.0.1", server.port)
         for wrong in (replica.port, free_port(), None):
             with Oracle(wrong) as errs, Oracle(server.port) as right:
-                # Who is silent has half of connect_time, and that once: the one that was of use is asked first from then on.
+                # Who is silent has half of connect_time, and that once: the one that was of use is asked first from
+                # then on.
                 poolhouse = pool(behind(errs, right), max_wait_time="8s")
                 assert poolhouse.connect().set("k", "v") and errs.asked == right.asked == 1
                 pinned = [poolhouse.connect().pipeline() for _ in range(3)]

@@ -160,7 +160,8 @@ def behind(others, reading):
     return max(slowest)
 
 
-# Bytes a second. At the second rate a reader on its own may go on; the third reads in bursts, so that it never seems to have stopped.
+# Bytes a second. At the second rate a reader on its own may go on; the third reads in bursts, so that it never seems to
+# have stopped.
 RATES = [(0, 0), (160_000, 8_000), (2_000_000, 400_000), (20_000_000, 1_000_000)]
 
 
@@ -189,8 +190,9 @@ def test_behind_a_large_value_of_a_slow_reader_no_client_waits_for_the_reader(po
                     break
                 time.sleep(burst / rate if burst else 0.1)
 
-    # The value itself has to come through, whoever reads it, and be kept: on a machine that is busy that alone takes long. How long, tell
-    # readers that are not slow, before and after. Who waits for a reader does so every time; a machine is not busy in the wrong moment only.
+    # The value itself has to come through, whoever reads it, and be kept: on a machine that is busy that alone takes
+    # long. How long, tell readers that are not slow, before and after. Who waits for a reader does so every time; a
+    # machine is not busy in the wrong moment only.
     itself, rounds = behind(others, quickly), []
     for _ in range(3):
         waited = behind(others, lambda: slowly(max(3, 6 * itself)))

@@ -33,7 +33,8 @@ def text(server, size, wait="10s"):
 
 @contextlib.contextmanager
 def smaller(poolhouse, server, how, size, wait="10s"):
-    """The pool has half of its servers from now on: because another process has the rest, or the configuration says so."""
+    """The pool has half of its servers from now on: because another process has the rest, or the configuration says so.
+    """
     if how == "reload":
         poolhouse.rewrite(text(server, size // 2, wait))
         poolhouse.signal(signal.SIGHUP)

@@ -114,7 +114,9 @@ def test_what_is_published_before_a_client_unsubscribes_reaches_it(pool, server)
 
 @pytest.mark.quick
 def test_nothing_is_missed_after_a_confirmation_and_nothing_comes_before_it(pool):
-    """Every client hears what is published after it was told so, though the channel comes and goes with its subscribers."""
+    """Every client hears what is published after it was told so, though the channel comes and goes with its
+    subscribers.
+    """
     poolhouse = pool(workers=2)
     publisher = poolhouse.connect()
     failures = []

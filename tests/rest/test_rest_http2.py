@@ -97,7 +97,8 @@ def test_all_requests_under_way_are_told_that_the_server_is_lost(rest, workspace
     lost.stop()
 
 
-# Keeps Redis busy for longer than a server is shared before it is given back: from then on it takes no more commands of clients that share it.
+# Keeps Redis busy for longer than a server is shared before it is given back: from then on it takes no more commands of
+# clients that share it.
 SLOW = "local t = redis.call('time'); local e = t[1] * 1000000 + t[2] + 1600000; repeat t = redis.call('time') until t[1] * 1000000 + t[2] > e; return 1"
 
 

@@ -197,7 +197,8 @@ def test_what_a_client_does_not_read_is_bounded(rest, server):
     raw.flush()
     while list(raw.statuses.values()).count(200) <= 8:
         raw.turn(lambda stream: False)
-    # Who has not read so much is not served before it reads: nothing else comes. A slow machine may only look too early.
+    # Who has not read so much is not served before it reads: nothing else comes. A slow machine may only look too
+    # early.
     late = raw.get("/ping")
     raw.socket.settimeout(0.5)
     with pytest.raises(TimeoutError):

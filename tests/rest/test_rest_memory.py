@@ -22,7 +22,8 @@ pytestmark = pytest.mark.poolhouse_only
 MB = 1_000_000
 HEAD = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"
 
-# All clients together hold 256 MB at most. What the allocator adds, and what is copied on its way, comes to about half as much.
+# All clients together hold 256 MB at most. What the allocator adds, and what is copied on its way, comes to about half
+# as much.
 MOST_MB = 440
 
 
@@ -50,7 +51,9 @@ class Crowd:
             connection.close()
 
     def send(self, data, seconds, look, settles=None):
-        """Sends all of it, if it is taken; `look` is called meanwhile, for so many seconds, or until it has been sent for `settles` seconds."""
+        """Sends all of it, if it is taken; `look` is called meanwhile, for so many seconds, or until it has been sent
+        for `settles` seconds.
+        """
         left = {connection: memoryview(data) for connection in self.sockets}
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -25,7 +25,9 @@ WIDE = 2**31 - 1
 
 
 class Client:
-    """A client that reads only when it is told to. `window`: so much of an answer may come before it says that it has read it."""
+    """A client that reads only when it is told to. `window`: so much of an answer may come before it says that it has
+    read it.
+    """
 
     def __init__(self, port, window=65_535):
         self.socket = socket.socket()

@@ -28,7 +28,9 @@ class MixedPooler(pooler.Poolhouse):
         return [pooler.BINARY, "serve", "--config", str(self.path)], {}
 
     def rewrite(self, limit=6, workers=2, kinds=("postgres", "redis", "http"), size=None, rules="", second=False, more=""):
-        """`size` and `rules` hold for all databases. `second`: there is another one of PostgreSQL, `other`; `more` is what else stands there."""
+        """`size` and `rules` hold for all databases. `second`: there is another one of PostgreSQL, `other`; `more` is
+        what else stands there.
+        """
         rules = f"max_size = {size or limit}\n{rules}"
         more += f'[[database]]\nname = "other"\nurl = "{self.cluster.url("other")}"\n{rules}' if second else ""
         sections = {

@@ -1,4 +1,6 @@
-"""Plays clients against two sides at once and compares everything that they can see. Knows nothing of how the sides are started."""
+"""Plays clients against two sides at once and compares everything that they can see. Knows nothing of how the sides are
+started.
+"""
 
 import asyncio
 import dataclasses
@@ -101,8 +103,8 @@ class Pair:
         """Compares the whole visible state. Not in a failed transaction, where nothing can be seen."""
         if self.reference.status == "E":
             return
-        # The word lastval is for the pooler to see, which does not look into functions.
-        # Who may keep a server of its own has locks, cursors and the like; others look for what was left of these now and then.
+        # The word lastval is for the pooler to see, which does not look into functions. Who may keep a server of its
+        # own has locks, cursors and the like; others look for what was left of these now and then.
         whole = str(full or self.client.pinner or self.client.chance.random() < 0.3).lower()
         await self.state("state", f"SELECT adv.state(true, {whole}) AS lastval" if self.client.counts else f"SELECT adv.state(false, {whole})")
         if full:
@@ -125,8 +127,10 @@ class Pair:
 
     @staticmethod
     def lines(answer):
-        """The lines of a state, and those with a colon by what stands before it. What the protocol has parsed is for the reference
-        only: under which names a pooler parsed it, is its own business. So is which of its servers listens: notifications are compared."""
+        """The lines of a state, and those with a colon by what stands before it. What the protocol has parsed is for
+        the reference only: under which names a pooler parsed it, is its own business. So is which of its servers
+        listens: notifications are compared.
+        """
         if isinstance(answer, BaseException):
             return [f"closed: {answer}"], {}
         rows = [body for kind, *rest in answer for body in rest if kind == "D"]
@@ -176,8 +180,9 @@ async def play(number, count, seed, features, pinners, sides, progress):
                 for request in requests:
                     left -= 1
                     progress.statements += 1
-                    # Now and then requests do not wait for the answers of those before them, which may be errors. (A step of several
-                    # may be of the unnamed statement, which is not to be bound long after its first time.)
+                    # Now and then requests do not wait for the answers of those before them, which may be errors. (A
+                    # step of several may be of the unnamed statement, which is not to be bound long after its first
+                    # time.)
                     if len(requests) == 1 and chance.random() < 0.1:
                         along = sent_along(client, pair.reference.status)
                         request = chance.choice([request + along, along + request])

@@ -1,5 +1,5 @@
-"""What widespread frameworks and drivers send when they connect, when they give a connection back to their own pools, and around
-a unit of work. The statements are theirs in shape; whatever has no constant answer is left out.
+"""What widespread frameworks and drivers send when they connect, when they give a connection back to their own pools,
+and around a unit of work. The statements are theirs in shape; whatever has no constant answer is left out.
 """
 
 from .requests import Batch, simple
@@ -141,5 +141,7 @@ PINNING_HABITS = [django_iterator, asyncpg_reset, npgsql_reset]
 
 
 def in_between(chance, pinner, key):
-    """`pinner`: whether it may use what needs a server of its own. `key` is that of an advisory lock which no other client takes."""
+    """`pinner`: whether it may use what needs a server of its own. `key` is that of an advisory lock which no other
+    client takes.
+    """
     return chance.choice([*HABITS, *PINNING_HABITS, lambda: rails_migration_lock(key)] if pinner else HABITS)()

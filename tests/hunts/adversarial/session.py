@@ -112,8 +112,8 @@ class Session(asyncio.Protocol):
                 self.messages = []
         elif kind in "EN":
             fields = w.error_fields(body)
-            # Of a statement that means something else now, the types of its parameters are told before it is found out that it means
-            # nothing any more. A pooler that has to parse it first finds out a message earlier.
+            # Of a statement that means something else now, the types of its parameters are told before it is found out
+            # that it means nothing any more. A pooler that has to parse it first finds out a message earlier.
             if self.messages and self.messages[-1][0] == "t" and kind == "E":
                 self.messages.pop()
             self.messages.append((kind, fields.get("S"), *told(fields.get("C"), fields.get("M")), fields.get("P")))
@@ -167,8 +167,9 @@ class Session(asyncio.Protocol):
 
 
 def told(code, text):
-    """What an error says. A session that has never had a temporary table lacks the schema for them, one that had one before it was
-    handed on still has it, empty: no difference worth speaking of."""
+    """What an error says. A session that has never had a temporary table lacks the schema for them, one that had one
+    before it was handed on still has it, empty: no difference worth speaking of.
+    """
     if text == 'schema "pg_temp" does not exist' or (code == "42P01" and NO_TEMPORARY_TABLE.fullmatch(text)):
         return "3F000 or 42P01", "no such temporary table"
     return code, text

@@ -1,5 +1,5 @@
-"""A random client's next step: one request or several that belong together. What comes next depends on the seed, on the client's
-number and on the transaction status only, so that a client's history can be played again.
+"""A random client's next step: one request or several that belong together. What comes next depends on the seed, on the
+client's number and on the transaction status only, so that a client's history can be played again.
 
 A new kind of step is a function with the decorator `step`; FEATURES says what can be switched off.
 """
@@ -54,7 +54,9 @@ STEPS = []
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """`states`: the transaction statuses in which it makes sense. It fails in others, which is sense enough now and then."""
+    """`states`: the transaction statuses in which it makes sense. It fails in others, which is sense enough now and
+    then.
+    """
 
     make: object
     feature: str
@@ -75,7 +77,9 @@ class Client:
     """What a client of a number does, one step after the other."""
 
     def __init__(self, chance, number, features, pinner, looks=False):
-        """`features` are the names of the features that it may use; a pinner may use those that need a server of its own, too."""
+        """`features` are the names of the features that it may use; a pinner may use those that need a server of its
+        own, too.
+        """
         self.chance, self.number, self.pinner = chance, number, pinner
         self.features = {name for name in features if pinner or name not in PINNING}
         if not pinner:
@@ -83,8 +87,9 @@ class Client:
             self.features.discard("role" if number % 2 else "authorization")
         # Looks at lastval, too. One does who never advances a sequence: it must not see what others did.
         self.counts = "sequences" in features and (pinner or looks)
-        # A session's first temporary table makes it plan anew, and a server that had one before it was handed on has none that is the
-        # first: what PostgreSQL then makes of an old plan differs. So who makes temporary tables keeps to plans that cannot mean one.
+        # A session's first temporary table makes it plan anew, and a server that had one before it was handed on has
+        # none that is the first: what PostgreSQL then makes of an old plan differs. So who makes temporary tables keeps
+        # to plans that cannot mean one.
         self.replans = "replanned" in self.features and "temp" not in self.features
         self.user = ADMIN if "authorization" in self.features and number % 4 == 3 else APP
         # Counts this client's connections, so that what one leaves behind does not stand in the way of the next.
@@ -147,7 +152,8 @@ class Client:
         scope = "LOCAL " if local else self.chance.choice(["", "", "SESSION "])
         verb = self.chance.choice(["SET", "set", "Set", "/* why */ SET", "-- why\nSET"])
         if name == "TimeZone" and self.chance.random() < 0.5:
-            # RESET ALL does not touch what SET LOCAL has set to its start: only the transaction knew of that. Behind a pooler it does.
+            # RESET ALL does not touch what SET LOCAL has set to its start: only the transaction knew of that. Behind a
+            # pooler it does.
             return f"{verb} {scope}TIME ZONE {value if local else self.chance.choice([value, 'LOCAL', 'DEFAULT'])}"
         if name == "client_encoding" and value.startswith("'") and self.chance.random() < 0.5:
             return f"{verb} {scope}NAMES {value}"
@@ -211,7 +217,9 @@ def set_by_a_named_statement(c):
 
 @step("set", 0.7, "T")
 def transaction_mode(c):
-    """Behind a query if it may stand behind DEALLOCATE: Poolhouse answers that itself, and then it is no query of its transaction."""
+    """Behind a query if it may stand behind DEALLOCATE: Poolhouse answers that itself, and then it is no query of its
+    transaction.
+    """
     first, c.gave_up = [simple("SELECT 1")] if c.gave_up else [], False
     return [*first, c.sql(c.chance.choice(["SET TRANSACTION READ ONLY", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
                                            "SET transaction_read_only = off", "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"]))]
@@ -278,8 +286,9 @@ def odd_literals(c):
 
 @step("escapes", 0.5)
 def change_what_literals_mean(c):
-    """Some clients only, and seldom for long: a server that was used so is closed, and one that is always new would show nothing of what others
-    leave."""
+    """Some clients only, and seldom for long: a server that was used so is closed, and one that is always new would
+    show nothing of what others leave.
+    """
     back = [c.sql("SET standard_conforming_strings = on")] if c.chance.random() < 0.9 else []
     return [c.sql(f"SET standard_conforming_strings = {c.chance.choice(['off', 'on', 'on'] if c.number % 5 == 0 else ['on'])}"),
             c.sql(r"SET app.user = 'back\\slash'"), c.sql(r"SELECT 'it\'; SET app.depth = 77 --'"), *back]
@@ -529,7 +538,9 @@ def discard(c):
 
 @step("discard", 0.3, "T")
 def discard_in_a_transaction(c):
-    """RESET ALL as a simple query: a prepared one is a query of its transaction behind a pooler, and SET TRANSACTION may not come after it."""
+    """RESET ALL as a simple query: a prepared one is a query of its transaction behind a pooler, and SET TRANSACTION
+    may not come after it.
+    """
     sql = thrown_away(c)
     return simple(sql) if sql == "RESET ALL" else c.sql(sql)
 

@@ -69,8 +69,9 @@ def make_objects(clients):
     yield "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA adv TO PUBLIC"
 
 
-# Of a custom setting that was set and reset, a session keeps an empty string, which SQL cannot turn into NULL again: both count
-# as the same. No backslash and no unqualified name here, for they mean what the caller's session says they mean.
+# Of a custom setting that was set and reset, a session keeps an empty string, which SQL cannot turn into NULL again:
+# both count as the same. No backslash and no unqualified name here, for they mean what the caller's session says they
+# mean.
 def watched():
     """Each of these settings with its value, as one expression: PostgreSQL plans that sooner than a query."""
     return ", ".join(f"'{name} = ' || coalesce(pg_catalog.current_setting('{name}', true), '')" for name in WATCHED)
@@ -82,8 +83,8 @@ def temporary():
 
 
 STATE_FUNCTIONS = (
-    # What is looked at after every statement. `counters`: also lastval, which needs a subtransaction. `whole`: also what has to be looked for by queries,
-    # which a pooler's cleaning has PostgreSQL plan anew each time.
+    # What is looked at after every statement. `counters`: also lastval, which needs a subtransaction. `whole`: also
+    # what has to be looked for by queries, which a pooler's cleaning has PostgreSQL plan anew each time.
     f"""CREATE FUNCTION adv.state(counters bool, whole bool) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE last text := ''; rest text;
 BEGIN

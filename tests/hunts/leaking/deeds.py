@@ -1,5 +1,6 @@
-"""What a client does to its session: one deed is a few requests that belong together, out of which, sooner or later, nothing may be
-left for others. A deed is made from the random source alone, so that any of a run's deeds can be made again without the others.
+"""What a client does to its session: one deed is a few requests that belong together, out of which, sooner or later,
+nothing may be left for others. A deed is made from the random source alone, so that any of a run's deeds can be made
+again without the others.
 
 A new kind of deed is a function with the decorator `deed`; FEATURES says what can be switched off.
 """
@@ -355,7 +356,8 @@ def make_a_table_while_the_search_path_is_temporary(d):
                             [Batch().run("BEGIN").run(to).run(make).run("COMMIT").sync()]])
 
 
-# What acts behind a text, by what the text uses. `{n}` is a name, `{call}` an expression that leaves something, of type text.
+# What acts behind a text, by what the text uses. `{n}` is a name, `{call}` an expression that leaves something, of type
+# text.
 IMMUTABLE = "CREATE OR REPLACE FUNCTION pg_temp.f(a int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $f$ BEGIN PERFORM {call}; RETURN a; END $f$"
 ACTING = (
     (("CREATE TEMP VIEW {n} AS SELECT {call} AS a",), "TABLE {n}"),
@@ -441,8 +443,9 @@ OWN = 12
 
 @deed("own", 2)
 def tamper_with_the_poolers_statements(d):
-    """All names that it may have, as one would guess them or read them in pg_prepared_statements: the texts are few, so that they are used
-    soon after."""
+    """All names that it may have, as one would guess them or read them in pg_prepared_statements: the texts are few, so
+    that they are used soon after.
+    """
     prefix = d.chance.choice(["poolhouse_", world.OWN_NAMES])
     shape = d.chance.randrange(8)
     if d.hidden and d.chance.random() < 0.3:

@@ -1,8 +1,9 @@
-"""Plays turns: a client does something to its session, others look whether they can see it. Knows what is looked for, not how the pooler
-is started.
+"""Plays turns: a client does something to its session, others look whether they can see it. Knows what is looked for,
+not how the pooler is started.
 
-What a turn does follows from the seed and the turn's number alone, never from what happened before, so that any of a run's turns can be
-played again without the others; and one request is answered before the next is sent, also to another client.
+What a turn does follows from the seed and the turn's number alone, never from what happened before, so that any of a
+run's turns can be played again without the others; and one request is answered before the next is sent, also to another
+client.
 """
 
 import contextlib
@@ -43,8 +44,9 @@ class Leak(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
-    """`scene` is (database, user); `kind` is what it does: deed, own, newcomer or bystander; `leaving`: stay, quit, vanish, or vanish
-    with that many requests unanswered."""
+    """`scene` is (database, user); `kind` is what it does: deed, own, newcomer or bystander; `leaving`: stay, quit,
+    vanish, or vanish with that many requests unanswered.
+    """
 
     number: int
     scene: tuple
@@ -93,7 +95,9 @@ def make_turn(seed, number, features, databases):
 
 
 def promised(number):
-    """What a client sets in the turn of that number; some of it are letters that mean something else in another encoding."""
+    """What a client sets in the turn of that number; some of it are letters that mean something else in another
+    encoding.
+    """
     return f"own {number}" + (" é表" if number % 2 else "")
 
 
@@ -105,7 +109,8 @@ class Client:
     small: bool = False
     # Whether it has prepared the statement that it keeps.
     kept: bool = False
-    # It has done something under the names of the pooler's own statements, and what it meets of that itself is its own fault.
+    # It has done something under the names of the pooler's own statements, and what it meets of that itself is its own
+    # fault.
     tampers: bool = False
 
 

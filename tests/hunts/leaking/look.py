@@ -1,5 +1,5 @@
-"""What a session can see of itself, in one query, to be compared with what a fresh session sees that is connected directly. Knows
-neither what was done before, nor by whom.
+"""What a session can see of itself, in one query, to be compared with what a fresh session sees that is connected
+directly. Knows neither what was done before, nor by whom.
 
 The query has no backslash in it and calls everything by its full name, so that no setting changes what it means.
 """
@@ -12,7 +12,8 @@ from .world import CUSTOM, TABLES
 
 # Differs between sessions although no client has set it.
 INCOMPARABLE = ("in_hot_standby",)
-# What setseed(0.25), which is what the tests call it with, makes of the next calls of random(); filled in by `learn_seed`.
+# What setseed(0.25), which is what the tests call it with, makes of the next calls of random(); filled in by
+# `learn_seed`.
 SEED = 0.25
 
 
@@ -28,7 +29,8 @@ def temporary(catalog, name, namespace):
 PARTS = (
     "SELECT 'users', current_user || ' as ' || session_user",
     "SELECT 'role', pg_catalog.current_setting('role')",
-    # A change of a parameter shows as another value, or as none where a fresh session has one. What a library brought along, stays.
+    # A change of a parameter shows as another value, or as none where a fresh session has one. What a library brought
+    # along, stays.
     f"SELECT 'setting ' || name, setting FROM pg_catalog.pg_settings WHERE setting IS DISTINCT FROM boot_val AND name <> ALL ({array(INCOMPARABLE)})",
     f"SELECT 'custom ' || n, pg_catalog.current_setting(n, true) FROM pg_catalog.unnest({array(CUSTOM)}) AS n "
     "WHERE pg_catalog.current_setting(n, true) <> ''",

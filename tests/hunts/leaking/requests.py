@@ -1,4 +1,6 @@
-"""What a client sends at once, as bytes of any encoding, with a line that a person can read in a history. Knows the wire protocol only."""
+"""What a client sends at once, as bytes of any encoding, with a line that a person can read in a history. Knows the
+wire protocol only.
+"""
 
 import dataclasses
 import struct
@@ -11,7 +13,9 @@ SHOWN = 300
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """`data` causes `syncs` ReadyForQuery messages; `statements` counts what was asked for in it; `aside`: another client sends it."""
+    """`data` causes `syncs` ReadyForQuery messages; `statements` counts what was asked for in it; `aside`: another
+    client sends it.
+    """
 
     data: bytes
     text: str

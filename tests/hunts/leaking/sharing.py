@@ -1,4 +1,5 @@
-"""One server, or a few, and the sessions that share them; tells what a newcomer meets there that a fresh session would not see.
+"""One server, or a few, and the sessions that share them; tells what a newcomer meets there that a fresh session would
+not see.
 
 Knows neither what is done to the server, nor what the pooler does about it.
 """
@@ -27,7 +28,8 @@ class Sharing:
         self.pooler = start(users=users, databases=databases, mode=mode, max_size=max_size, max_wait_time=wait)
 
     def session(self, user=world.APP, **parameters):
-        """A new client of the pooler, logged in. On a busy machine a first server takes longer than others are to wait."""
+        """A new client of the pooler, logged in. On a busy machine a first server takes longer than others are to wait.
+        """
         deadline = time.monotonic() + 10
         while True:
             try:
@@ -64,7 +66,9 @@ class Sharing:
                 return [f"its first query ends the connection: {closed}"]
 
     def written(self, session):
-        """What is wrong with a row that a session writes: it has to be in public's table, and everything about it plain."""
+        """What is wrong with a row that a session writes: it has to be in public's table, and everything about it
+        plain.
+        """
         wrong = []
         with self.cluster.superuser(self.database) as db:
             for table in world.TABLES:
@@ -75,8 +79,9 @@ class Sharing:
         return wrong
 
     def nobody_meets(self, *acts, user=world.APP, **parameters):
-        """A client that comes after one that does this, while it stays and when it has left, sees nothing of it. An act is SQL, or a
-        function of the session."""
+        """A client that comes after one that does this, while it stays and when it has left, sees nothing of it. An act
+        is SQL, or a function of the session.
+        """
         with self.session(user, **parameters) as one:
             for act in acts:
                 do(one, act)

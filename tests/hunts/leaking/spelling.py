@@ -1,5 +1,7 @@
-"""The many ways to write one and the same thing in SQL: identifiers, strings, the space between words, texts around a statement. What is
-written means the same to PostgreSQL each time (with standard_conforming_strings on, unless said). Knows no statement."""
+"""The many ways to write one and the same thing in SQL: identifiers, strings, the space between words, texts around a
+statement. What is written means the same to PostgreSQL each time (with standard_conforming_strings on, unless said).
+Knows no statement.
+"""
 
 # Characters that start or end something to who reads carelessly.
 NOISE = ("'", '"', "$$", "--", ";", "/*x*/", "\\", "select", "set x = 1", "$1", "")
@@ -97,7 +99,8 @@ class Speller:
                          f"(SELECT {self.string(value)})", f"reverse({self.string(value[::-1])})", f"coalesce(NULL, {self.string(value)})")
 
     def trap(self):
-        """A statement without effect whose strings and comments mislead who does not read exactly as PostgreSQL does."""
+        """A statement without effect whose strings and comments mislead who does not read exactly as PostgreSQL does.
+        """
         return self.some(
             "select 'O''Brien'", r"select E'O\'Brien'", r"select 'back\', 1", "select E'a'\n'b\\''", "select $$ ' $$", "select $a$ $$ ' $a$", "select 1 as \"it's\"",
             "select /* ' */ 1", "select 1 -- '\n", "select /* /* */ ' */ 1", "select U&'\\0027'", 'select 1 as U&"\\0022"', "select 1 as a$b$c", r"select e'\\'",

@@ -1,5 +1,6 @@
-"""The databases in which sessions leave things behind: `QUIET` has no function of its own, `HIDDEN` has functions, triggers, views,
-rules, defaults, operators, casts and policies that change the session of a client that uses them. Knows no pooler.
+"""The databases in which sessions leave things behind: `QUIET` has no function of its own, `HIDDEN` has functions,
+triggers, views, rules, defaults, operators, casts and policies that change the session of a client that uses them.
+Knows no pooler.
 
 Every name that the leak hunter and the tests use is written down here.
 """
@@ -30,7 +31,8 @@ CUSTOM = ("app.tenant", "app.person", "app.depth", "other.thing", NOT_ASCII, "ap
 # How many views prepared transactions make, at most.
 PHASES = 4
 
-# Stands in a request for what the names of the pooler's own statements begin with, which only the run itself can tell; as long as that is.
+# Stands in a request for what the names of the pooler's own statements begin with, which only the run itself can tell;
+# as long as that is.
 OWN_NAMES = "poolhouse_" + "_" * 16 + "_"
 
 
@@ -57,8 +59,8 @@ def make_common():
     yield f"ALTER TABLE public.changing OWNER TO {APP}"
 
 
-# Objects that change sessions without any function of the database's own: they use PostgreSQL's under another name. Name -> how it is
-# made (by an ordinary role in public), how it is used, how it is dropped.
+# Objects that change sessions without any function of the database's own: they use PostgreSQL's under another name.
+# Name -> how it is made (by an ordinary role in public), how it is used, how it is dropped.
 BUILT_IN = {
     "a view": ("CREATE VIEW public.b_view AS SELECT set_config('app.tenant', 'view', false)", "SELECT * FROM public.b_view", "DROP VIEW public.b_view"),
     "a materialized view": ("CREATE MATERIALIZED VIEW public.b_mat AS SELECT set_config('app.tenant', 'materialized', true) AS a", "SELECT 1", "DROP MATERIALIZED VIEW public.b_mat"),
@@ -107,8 +109,9 @@ BUILT_IN = {
 
 
 def make_hidden(port):
-    """SQL for the database whose objects change sessions in ways that the texts of statements do not show. Each sets app.tenant to a
-    word of its own, so that what is found tells which one it was."""
+    """SQL for the database whose objects change sessions in ways that the texts of statements do not show. Each sets
+    app.tenant to a word of its own, so that what is found tells which one it was.
+    """
     yield "CREATE EXTENSION dblink"
     yield f"CREATE SERVER itself FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '127.0.0.1', port '{port}', dbname '{HIDDEN}')"
     yield "GRANT USAGE ON FOREIGN SERVER itself TO PUBLIC"

@@ -8,7 +8,8 @@ import threading
 import uuid
 
 CONNECTIONS = int(os.environ.get("CONNECTIONS", "8"))
-# The certificate is for TLS_HOST, not for PGHOST, which is the same machine; TLS_CA signed it, and TLS_OTHER_CA did not.
+# The certificate is for TLS_HOST, not for PGHOST, which is the same machine; TLS_CA signed it, and TLS_OTHER_CA did
+# not.
 TLS_HOST, TLS_CA, TLS_OTHER_CA = (os.environ.get(name) for name in ("TLS_HOST", "TLS_CA", "TLS_OTHER_CA"))
 
 
@@ -36,7 +37,9 @@ def failing(error, *words):
 
 @contextlib.contextmanager
 def cancelling(cancel, *arguments, **more):
-    """Meanwhile another thread keeps asking to cancel. The first wish may come before the query does; then it is meant for nothing."""
+    """Meanwhile another thread keeps asking to cancel. The first wish may come before the query does; then it is meant
+    for nothing.
+    """
     over = threading.Event()
 
     def keep_asking():

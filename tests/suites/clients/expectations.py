@@ -1,5 +1,5 @@
-"""Which programs there are, how each is built, and what is expected of it behind Poolhouse. The only place to change when Poolhouse
-learns something: take the check's name out of NOT_YET.
+"""Which programs there are, how each is built, and what is expected of it behind Poolhouse. The only place to change
+when Poolhouse learns something: take the check's name out of NOT_YET.
 """
 
 import dataclasses
@@ -17,7 +17,8 @@ NOT_YET_OF = {}
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """`needs`: what must be on PATH. `build`: commands run once before. Everything runs in the program's own directory."""
+    """`needs`: what must be on PATH. `build`: commands run once before. Everything runs in the program's own directory.
+    """
 
     name: str
     language: str

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the programs of this directory, each in its own language, through a Poolhouse with a pool of two servers, and writes
-docs/clients.md from what they said.
+"""Runs the programs of this directory, each in its own language, through a Poolhouse with a pool of two servers, and
+writes docs/clients.md from what they said.
 
     tests/suites/clients/run.py [NAME ...] [--all] [--only CHECK,...] [--direct] [--no-table]
 

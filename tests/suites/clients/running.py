@@ -1,4 +1,6 @@
-"""Builds and runs the programs of this directory against a pooler, and reads what they say. Knows no pooler's configuration."""
+"""Builds and runs the programs of this directory against a pooler, and reads what they say. Knows no pooler's
+configuration.
+"""
 
 import dataclasses
 import os
@@ -43,7 +45,8 @@ def build(program):
 
 
 def checks_of(program):
-    """The names of a program's checks, read from its source: those it prints are found in no other way before it runs."""
+    """The names of a program's checks, read from its source: those it prints are found in no other way before it runs.
+    """
     source = next(path for path in (program.directory / name for name in ("main.py", "main.mjs", "main.go", "Main.java", "src/main.rs")) if path.exists())
     text = source.read_text()
     pattern = {".mjs": r"^  async (\w+)\(\)", ".go": r'^\t\{"(\w+)", \w+\}', ".java": r'checks\.put\("(\w+)"', ".rs": None, ".py": None}[source.suffix]
@@ -54,8 +57,9 @@ def checks_of(program):
 
 
 def run(program, target, checks, certificates):
-    """Runs these checks. `target`: keywords host, port, user, password, dbname. What listens there shows `certificates.by_name_only`, and
-    lets clients in without TLS, too."""
+    """Runs these checks. `target`: keywords host, port, user, password, dbname. What listens there shows
+    `certificates.by_name_only`, and lets clients in without TLS, too.
+    """
     environment = {**os.environ, "PGHOST": target["host"], "PGPORT": str(target["port"]), "PGUSER": target["user"], "PGPASSWORD": target["password"],
                    "PGDATABASE": target["dbname"], "CONNECTIONS": str(CONNECTIONS), "CHECKS": ",".join(checks), "PGCONNECT_TIMEOUT": "20",
                    # Drivers of libpq's kind would use TLS everywhere; the checks that want it say so.

@@ -3,10 +3,10 @@
 
     tests/suites/mongodb_clients/run.py [NAME ...] [--direct] [--options TEXT]
 
-Each program reads HOST, PORT and OPTIONS (what stands behind the `?` of a URL) from its environment, does what its checks are called,
-on many connections at once, and prints `version X`, and `ok CHECK` or `failed CHECK: why` for each. Downloads what the programs and the
-server are built with. A run through Poolhouse brings results.json and the table in docs/mongodb.md up to date. Exit status 1: something
-failed.
+Each program reads HOST, PORT and OPTIONS (what stands behind the `?` of a URL) from its environment, does what its
+checks are called, on many connections at once, and prints `version X`, and `ok CHECK` or `failed CHECK: why` for each.
+Downloads what the programs and the server are built with. A run through Poolhouse brings results.json and the table in
+docs/mongodb.md up to date. Exit status 1: something failed.
 """
 
 import argparse

@@ -1,4 +1,6 @@
-"""Fetches pymongo's own tests, which come with its source package, into /regress, and makes them an environment of their own."""
+"""Fetches pymongo's own tests, which come with its source package, into /regress, and makes them an environment of
+their own.
+"""
 
 import hashlib
 import pathlib

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The tests of MongoDB's driver teams, first against a stand-in for MongoDB and then through a Poolhouse in front of it.
+"""The tests of MongoDB's driver teams, first against a stand-in for MongoDB and then through a Poolhouse in front of
+it.
 
     tests/suites/mongodb_suite/run.py [WAY ...] [--files transactions_unified ...] [--only PATTERN] [--logs FOLDER] [--no-table]
 
-They are the tests of pymongo, with the specifications' own files that all drivers share. Each file of tests has a fresh server and a fresh
-Poolhouse. What passes directly has to pass through Poolhouse, except for what `reasons.py` explains. Exit status 1: something else fails;
-77: what this needs is not installed, or cannot be fetched.
+They are the tests of pymongo, with the specifications' own files that all drivers share. Each file of tests has a fresh
+server and a fresh Poolhouse. What passes directly has to pass through Poolhouse, except for what `reasons.py` explains.
+Exit status 1: something else fails; 77: what this needs is not installed, or cannot be fetched.
 """
 
 import argparse
@@ -31,8 +32,8 @@ import table
 from support.mongodb_server import JavaServer, MongoPoolhouse, StandIn
 
 RESULTS = HERE / "results.json"
-# Each way through Poolhouse: what stands behind it, how drivers come, and what it is compared with: the same drivers directly, in front of a mongos,
-# for which they take Poolhouse.
+# Each way through Poolhouse: what stands behind it, how drivers come, and what it is compared with: the same drivers
+# directly, in front of a mongos, for which they take Poolhouse.
 WAYS = {"replica-set": "direct", "sharded": "direct", "load-balanced": "load-balanced-direct"}
 # Files that ask a server, and nothing that the stand-in has not: encryption, TLS, logins, search, several data centres.
 FILES = """

@@ -3,8 +3,9 @@
 
     tests/suites/redis_clients/run.py [NAME ...] [--direct]
 
-Each program reads HOST, PORT and RESP from its environment, does what its checks are called, on 8 connections at once, and prints
-`version X`, and `ok CHECK` or `failed CHECK: why` for each. Downloads what the programs are built with. Exit status 1: something failed.
+Each program reads HOST, PORT and RESP from its environment, does what its checks are called, on 8 connections at once,
+and prints `version X`, and `ok CHECK` or `failed CHECK: why` for each. Downloads what the programs are built with. Exit
+status 1: something failed.
 """
 
 import argparse

@@ -3,8 +3,9 @@
 
     tests/suites/redis_regress/run.py [UNIT ...] [--write]        UNIT: type/list
 
-Each file has a fresh Redis, and a fresh Poolhouse. What passes directly has to pass through Poolhouse, except for what `known.json`
-names, with the reason. Exit status 1: something else failed, or passes though it is named. The tests are fetched by `fetch.sh`.
+Each file has a fresh Redis, and a fresh Poolhouse. What passes directly has to pass through Poolhouse, except for what
+`known.json` names, with the reason. Exit status 1: something else failed, or passes though it is named. The tests are
+fetched by `fetch.sh`.
 """
 
 import argparse

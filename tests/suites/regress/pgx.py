@@ -3,8 +3,8 @@
 
     tests/suites/regress/pgx.py [VARIANT ...] [--only PATTERN] [--log FILE] [--no-table]
 
-Its module, of the version that tests/suites/clients/pgx uses, is downloaded and copied into /regress. Exit status 1: a test fails through Poolhouse only, and
-tests/suites/regress/pgx_reasons.py does not say why.
+Its module, of the version that tests/suites/clients/pgx uses, is downloaded and copied into /regress. Exit status 1: a
+test fails through Poolhouse only, and tests/suites/regress/pgx_reasons.py does not say why.
 """
 
 import argparse

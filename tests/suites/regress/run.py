@@ -3,7 +3,8 @@
 
     tests/suites/regress/run.py [VARIANT ...] [--only FILE,...] [--diffs FOLDER] [--no-table]
 
-Downloads the suite into /regress. Exit status 1: a file fails through Poolhouse only, and tests/suites/regress/reasons.py does not say why.
+Downloads the suite into /regress. Exit status 1: a file fails through Poolhouse only, and
+tests/suites/regress/reasons.py does not say why.
 """
 
 import argparse

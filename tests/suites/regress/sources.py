@@ -1,7 +1,8 @@
-"""Fetches PostgreSQL's own regression suite into /regress, which is never committed, and builds the library its tests load.
+"""Fetches PostgreSQL's own regression suite into /regress, which is never committed, and builds the library its tests
+load.
 
-The version is that of the installed server. Debian's source package is fetched with lists of its own, so nothing of the machine's
-set-up changes, and nothing is installed. Knows nothing of poolers.
+The version is that of the installed server. Debian's source package is fetched with lists of its own, so nothing of the
+machine's set-up changes, and nothing is installed. Knows nothing of poolers.
 """
 
 import pathlib

@@ -1,6 +1,8 @@
-"""PostgreSQL's regression suite: which files in which order, how psql is run with one, and whether it said what is expected.
+"""PostgreSQL's regression suite: which files in which order, how psql is run with one, and whether it said what is
+expected.
 
-Does what pg_regress does, with one difference: where the server listens, and with which password, is an argument. Knows nothing of poolers.
+Does what pg_regress does, with one difference: where the server listens, and with which password, is an argument. Knows
+nothing of poolers.
 """
 
 import concurrent.futures

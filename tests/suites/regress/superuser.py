@@ -1,4 +1,6 @@
-"""A fresh cluster whose superuser comes in over TCP, and a pooler before it if one is wanted: suites others wrote need a superuser."""
+"""A fresh cluster whose superuser comes in over TCP, and a pooler before it if one is wanted: suites others wrote need
+a superuser.
+"""
 
 import contextlib
 import pathlib
@@ -29,7 +31,9 @@ class SuperuserCluster(Cluster):
 def way_to_a_server(database, kind, settings, entry, prepare):
     """Keywords of a connection, and a directory that the server can read.
 
-    `kind`: a class of tests/support/pooler.py or None; `settings`: its own; `entry`: those of the database's entry; `prepare`: is given the cluster."""
+    `kind`: a class of tests/support/pooler.py or None; `settings`: its own; `entry`: those of the database's entry;
+    `prepare`: is given the cluster.
+    """
     directory = pathlib.Path(tempfile.mkdtemp(prefix="poolhouse-suite-"))
     directory.chmod(0o755)
     for part in ("pg", "work", "pooler"):

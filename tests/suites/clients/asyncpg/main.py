@@ -1,4 +1,5 @@
-"""Real use of asyncpg, each check on many connections at once. What is asked holds a nonce that the answer must echo."""
+"""Real use of asyncpg, each check on many connections at once. What is asked holds a nonce that the answer must echo.
+"""
 
 import asyncio
 import datetime

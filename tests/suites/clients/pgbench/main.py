@@ -38,7 +38,8 @@ END;
 
 
 def bench(*arguments, script=None, status=0, **environment):
-    # A thread for each client: pgbench prepares without returning to the others of its thread, which would then never give their servers back.
+    # A thread for each client: pgbench prepares without returning to the others of its thread, which would then never
+    # give their servers back.
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
         if script:
             file.write(script)

@@ -1,4 +1,5 @@
-"""Real use of psycopg2, each check on many connections at once. What is asked holds a nonce that the answer must echo."""
+"""Real use of psycopg2, each check on many connections at once. What is asked holds a nonce that the answer must echo.
+"""
 
 import contextlib
 import io

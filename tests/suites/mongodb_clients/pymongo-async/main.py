@@ -1,5 +1,6 @@
-"""pymongo's asynchronous client: what an application does with MongoDB, many tasks at once. What a task reads must hold the nonce that it
-alone wrote, so an answer that reached another client is noticed."""
+"""pymongo's asynchronous client: what an application does with MongoDB, many tasks at once. What a task reads must hold
+the nonce that it alone wrote, so an answer that reached another client is noticed.
+"""
 
 import asyncio
 import os
