@@ -3,7 +3,9 @@
 
 use std::{io::IsTerminal, process::ExitCode, time::Duration};
 
+use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -129,7 +131,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
         return Ok(if answer.status == 400 { BAD_USAGE.into() } else { ExitCode::FAILURE });
     }
     if args.json.is_none() {
-        show(&args.order, &body, answer.is_done());
+        show(&args.order, body, answer.is_done())?;
     }
     Ok(if answer.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -167,11 +169,11 @@ fn request(order: &Order) -> Request {
 }
 
 /// The answer for people.
-fn show(order: &Order, body: &Value, is_done: bool) {
+fn show(order: &Order, body: Value, is_done: bool) -> anyhow::Result<()> {
     match order {
-        Order::Show { what: What::Pools, .. } => print!("{}", table::pools(body)),
-        Order::Show { what: What::Clients, .. } => print!("{}", table::clients(body)),
-        Order::Show { what: What::Servers, .. } => print!("{}", table::servers(body)),
+        Order::Show { what: What::Pools, .. } => print!("{}", table::pools(&read(body)?)),
+        Order::Show { what: What::Clients, .. } => print!("{}", table::clients(&read(body)?)),
+        Order::Show { what: What::Servers, .. } => print!("{}", table::servers(&read(body)?)),
         Order::Reload => {
             let count = |name: &str| body["pools"][name].as_u64().unwrap_or(0);
             let (followed, gone) = (count("followed"), count("left_behind"));
@@ -193,16 +195,15 @@ fn show(order: &Order, body: &Value, is_done: bool) {
             let state = if is_done { "" } else { "not yet " };
             let waited = body["waited_ms"].as_f64().unwrap_or(0.0) / 1e3;
             println!("{state}{} after {waited:.1} s", word.unwrap_or("done"));
-            print!("{}", table::states(body));
+            print!("{}", table::states(&body));
             if !is_done && std::io::stderr().is_terminal() {
                 eprintln!("the order stands: it goes on, or `resume` takes it back");
             }
         }
     }
+    Ok(())
 }
 
-/// The entries of a list in an answer, as many as a Poolhouse lists at most: each takes more room as a line than it
-/// does in the answer.
-fn entries<'v>(body: &'v Value, list: &str) -> impl Iterator<Item = &'v Value> {
-    body[list].as_array().into_iter().flatten().take(serve::MAX_LIMIT)
+fn read<T: DeserializeOwned>(body: Value) -> anyhow::Result<T> {
+    serde_json::from_value(body).context("this is no answer of a Poolhouse")
 }

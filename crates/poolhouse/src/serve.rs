@@ -236,7 +236,9 @@ fn log_format() -> impl TypedValueParser<Value = LogFormat> {
 pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let log = LogOptions { format: args.log_format, level: args.log_level.clone() };
     let take_over = args.take_over;
-    let served = configuration(args).map_err(ServeError::from).and_then(|config| serve::serve(config, &log, take_over));
+    let served = configuration(args)
+        .map_err(ServeError::from)
+        .and_then(|config| serve::serve(config, &log, take_over, || Box::<doctor::Window>::default()));
     match served {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(ServeError::Configuration(problems)) => {

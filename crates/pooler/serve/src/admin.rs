@@ -10,6 +10,7 @@ use std::{
     time::Instant,
 };
 
+use admin_api::NewExaminer;
 use axum::{
     Router,
     body::Body,
@@ -33,7 +34,7 @@ use tokio::{
 
 use self::{
     body::Pieces,
-    findings::{Findings, Seen, Unseen},
+    findings::{Findings, Seen},
     gzip::Packed,
     history::History,
     metrics::{Metrics, Process},
@@ -95,9 +96,13 @@ impl Inner {
 
     /// `/api/pools`, in pieces.
     fn told(&self) -> impl Iterator<Item = Vec<u8>> + Send + Unpin + use<> {
+        api::pools(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.about())
+    }
+
+    /// What a pool shows beside its snapshot.
+    fn about(&self) -> impl Fn(PoolId) -> api::About + Send + Unpin + use<> {
         let (reloader, tuners) = (Arc::clone(&self.control.reloader), self.control.tuning.tuners());
-        let about = move |id| (reloader.suspicious(id), tuners.get(&id).map(tuned::shown));
-        api::pools(self.handle.snapshot(), (&self.instance, self.began.elapsed()), about)
+        move |id| (reloader.suspicious(id), tuners.get(&id).map(tuned::shown))
     }
 
     /// `/metrics`, in pieces.
@@ -116,20 +121,16 @@ impl Inner {
         Metrics::new(snapshot, self.config().admin.user_label, process)
     }
 
-    /// What the doctor looks at, as it would be told to one outside.
-    fn seen(&self) -> Result<Seen, Unseen> {
-        let clients = |which, most| {
-            let told = api::clients(self.handle.clients(which, most)).collect::<Vec<_>>().concat();
-            serde_json::from_slice::<admin_api::Clients>(&told).map_err(|_| Unseen::Unread)
-        };
+    /// A look for the doctor; `None` if there are too many pools.
+    fn seen(&self) -> Option<Seen> {
         if self.handle.pool_count() > findings::MAX_POOLS {
-            return Err(Unseen::TooManyPools);
+            return None;
         }
-        let told = self.told().collect::<Vec<_>>().concat();
-        Ok(Seen {
-            look: serde_json::from_slice(&told).map_err(|_| Unseen::Unread)?,
-            holders: clients(Which::Holders, findings::MAX_HOLDERS)?.clients,
-            clients: clients(Which::All, findings::MAX_CLIENTS)?.clients,
+        let clients = |which, max| self.handle.clients(which, max).into_iter().map(api::client).collect();
+        Some(Seen {
+            look: api::look(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.about()),
+            holders: clients(Which::Holders, findings::MAX_HOLDERS),
+            clients: clients(Which::All, findings::MAX_CLIENTS),
         })
     }
 
@@ -141,10 +142,11 @@ impl Inner {
 }
 
 impl Admin {
-    /// Looks at a driver, and steers it through `control`.
+    /// Looks at a driver, and steers it through `control`. `new_examiner` makes what answers `/api/findings`.
     pub fn new(
         handle: driver::Handle,
         control: Control,
+        new_examiner: NewExaminer,
         dropped_log_lines: impl Fn() -> u64 + Send + Sync + 'static,
         held: impl Fn() -> Held + Send + Sync + 'static,
     ) -> Self {
@@ -158,7 +160,7 @@ impl Admin {
             draining: AtomicBool::new(false),
             questions: Semaphore::new(MAX_QUESTIONS),
             long_answers: Arc::new(Semaphore::new(MAX_LONG_ANSWERS)),
-            findings: Findings::default(),
+            findings: Findings::new(new_examiner),
             history: History::default(),
         }))
     }

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use admin_api::NewExaminer;
 use driver::{Driver, DriverConfig, Handle};
 use mongodb_session::MongoDb;
 use postgres_session::Postgres;
@@ -65,11 +66,11 @@ impl ServeError {
 
 /// Serves until a signal ends the process. SIGTERM and SIGINT let transactions finish; a second one does not. SIGHUP
 /// reloads the configuration. With `take_over`, the process that now serves this configuration hands over its sockets;
-/// if there is no such process, this one opens its own.
+/// if there is no such process, this one opens its own. `new_examiner` makes what answers `/api/findings`.
 ///
 /// # Errors
 /// When the configuration is wrong, a system call fails, or a worker panics.
-pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), ServeError> {
+pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: NewExaminer) -> Result<(), ServeError> {
     let config = resolved(config, None)?;
     let problems = check(&config, Machine::here());
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
@@ -134,6 +135,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool) -> Result<(), Se
     let admin = Admin::new(
         driver.handle(),
         control,
+        new_examiner,
         move || dropped.dropped_lines() as u64,
         move || Held { statements: statements(), http: http() },
     );

@@ -1,8 +1,9 @@
-//! Lists of the admin address as tables for people.
+//! Lists of the admin address as tables for people. Of a list that is longer than a Poolhouse makes it, the rest is not
+//! shown: a line takes more room than its entry in the answer.
 
+use admin_api::{Clients, Look, Servers};
 use serde_json::Value;
-
-use super::entries;
+use serve::MAX_LIMIT;
 
 /// Lines of cells, the first of them the head.
 struct Table(Vec<Vec<String>>);
@@ -31,7 +32,7 @@ impl Table {
 }
 
 /// `show pools`.
-pub fn pools(body: &Value) -> String {
+pub fn pools(look: &Look) -> String {
     let mut table = Table::new(&[
         "PROTOCOL",
         "DATABASE",
@@ -46,61 +47,40 @@ pub fn pools(body: &Value) -> String {
         "MAX",
         "TRANSACTIONS",
     ]);
-    for pool in entries(body, "pools") {
-        let servers = &pool["servers"];
-        let cells = [
-            &pool["protocol"],
-            &pool["database"],
-            &pool["user"],
-            &pool["address"],
-            &Value::from(state(pool)),
-            &pool["clients"],
-            &pool["waiters"],
-            &servers["in_use"],
-            &servers["idle"],
-            &servers["connecting"],
-            &pool["max_size"],
-            &pool["transactions"],
-        ];
-        table.row(cells.map(cell));
+    for pool in look.pools.iter().take(MAX_LIMIT) {
+        let servers = &pool.servers;
+        let names = [&pool.protocol, &pool.database, &pool.user, &pool.address].map(String::clone);
+        let counts = [pool.clients, pool.waiters, servers.in_use, servers.idle, servers.connecting, pool.max_size];
+        let state = std::iter::once(pool.state().to_owned());
+        let counts = counts.into_iter().chain([pool.transactions]).map(|count| count.to_string());
+        table.row(names.into_iter().chain(state).chain(counts));
     }
     table.show()
 }
 
-/// What an operator sees first of a pool.
-fn state(pool: &Value) -> &'static str {
-    let is = |key: &str| pool[key].as_bool() == Some(true);
-    match () {
-        () if is("paused") => "paused",
-        () if is("drained") => "drained",
-        () if !pool["unavailable_ms"].is_null() => "unavailable",
-        () => "ready",
-    }
-}
-
 /// `show clients`.
-pub fn clients(body: &Value) -> String {
+pub fn clients(clients: &Clients) -> String {
     let mut table =
         Table::new(&["ID", "ADDRESS", "PROTOCOL", "DATABASE", "USER", "STATE", "FOR", "CONNECTED", "SERVER", "PINNED"]);
-    for client in entries(body, "clients") {
-        let own = |key: &str| cell(&client[key]);
-        let (state_for, connected) = (time(&client["state_ms"]), time(&client["connected_ms"]));
-        let [id, address, protocol, database, user] = ["id", "address", "protocol", "database", "user"].map(own);
-        let [state, server, pinned] = ["state", "server", "pinned"].map(own);
+    for client in clients.clients.iter().take(MAX_LIMIT) {
+        let names = [&client.address, &client.protocol, &client.database, &client.user, &client.state];
+        let [address, protocol, database, user, state] = names.map(String::clone);
+        let (id, state_for, connected) = (client.id.to_string(), time(client.state_ms), time(client.connected_ms));
+        let (server, pinned) = (known(client.server), known(client.pinned.as_ref()));
         table.row([id, address, protocol, database, user, state, state_for, connected, server, pinned]);
     }
     table.show()
 }
 
 /// `show servers`.
-pub fn servers(body: &Value) -> String {
+pub fn servers(servers: &Servers) -> String {
     let mut table =
         Table::new(&["ID", "ADDRESS", "PROTOCOL", "DATABASE", "USER", "STATE", "FOR", "AGE", "PID", "CLIENT"]);
-    for server in entries(body, "servers") {
-        let own = |key: &str| cell(&server[key]);
-        let (state_for, age) = (time(&server["state_ms"]), time(&server["age_ms"]));
-        let [id, address, protocol, database, user] = ["id", "address", "protocol", "database", "user"].map(own);
-        let [state, backend, client] = ["state", "backend", "client"].map(own);
+    for server in servers.servers.iter().take(MAX_LIMIT) {
+        let names = [&server.address, &server.protocol, &server.database, &server.user, &server.state];
+        let [address, protocol, database, user, state] = names.map(String::clone);
+        let (id, state_for, age) = (server.id.to_string(), time(server.state_ms), time(server.age_ms));
+        let (backend, client) = (known(server.backend), known(server.client));
         table.row([id, address, protocol, database, user, state, state_for, age, backend, client]);
     }
     table.show()
@@ -109,7 +89,7 @@ pub fn servers(body: &Value) -> String {
 /// The pools that an order concerned.
 pub fn states(body: &Value) -> String {
     let mut table = Table::new(&["PROTOCOL", "DATABASE", "USER", "CLIENTS", "WAITERS", "SERVERS", "IN USE"]);
-    for pool in entries(body, "pools") {
+    for pool in body["pools"].as_array().into_iter().flatten().take(MAX_LIMIT) {
         let servers = &pool["servers"];
         let cells = [
             &pool["protocol"],
@@ -133,9 +113,12 @@ fn cell(value: &Value) -> String {
     }
 }
 
+fn known(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
 /// Milliseconds as people say them.
-fn time(ms: &Value) -> String {
-    let Some(ms) = ms.as_f64() else { return "-".to_owned() };
+fn time(ms: f64) -> String {
     match ms / 1e3 {
         s if s < 1.0 => format!("{ms:.0}ms"),
         s if s < 120.0 => format!("{s:.1}s"),
@@ -146,8 +129,10 @@ fn time(ms: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use admin_api::Pool;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
@@ -175,13 +160,13 @@ mod tests {
 
     #[test]
     fn a_table_has_no_more_lines_than_a_poolhouse_lists() {
-        let lines = pools(&json!({ "pools": vec![0; serve::MAX_LIMIT + 9] }));
-        assert_eq!(lines.lines().count(), serve::MAX_LIMIT + 1);
+        let lines = pools(&Look { pools: vec![Pool::default(); MAX_LIMIT + 9], ..Look::default() });
+        assert_eq!(lines.lines().count(), MAX_LIMIT + 1);
     }
 
     #[test]
     fn times_are_short() {
-        let shown = [12.0, 1500.0, 600_000.0, 10_800_000.0].map(|ms| time(&json!(ms)));
+        let shown = [12.0, 1500.0, 600_000.0, 10_800_000.0].map(time);
         assert_eq!(shown, ["12ms", "1.5s", "10m", "3h"]);
     }
 }

@@ -146,7 +146,8 @@ mod tests {
     fn look(transactions: u64, created: u64, idle_closed: u64) -> Look {
         let closed = Counts::from([("idle".to_owned(), idle_closed), ("life".to_owned(), 1)]);
         let pool = Pool { id: 3, transactions, created, closed, ..Pool::default() };
-        Look { pools: vec![pool], workers: vec![Worker { cpu_ms: transactions as f64, clients: 1 }], ..Look::default() }
+        let worker = Worker { cpu_ms: transactions as f64, ..Worker::default() };
+        Look { pools: vec![pool], workers: vec![worker], ..Look::default() }
     }
 
     #[test]

@@ -237,7 +237,7 @@ impl Console {
                 state_ms: ago("request_time"),
                 connected_ms: ago("connect_time"),
                 pool: self.pools.get(&pool).map(|known| known.id),
-                pinned: None,
+                ..Client::default()
             };
             clients.insert(text(row, "ptr").to_owned(), client);
         }

@@ -13,6 +13,19 @@ pub struct Times {
     pub sum_ms: f64,
 }
 
+/// A histogram as `/api/pools` writes it: with figures for readers that do not add up buckets.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summarized {
+    pub buckets: Vec<u64>,
+    pub count: u64,
+    pub mean_ms: Option<f64>,
+    /// The upper bound of the bucket that has the quantile; `None` in the last bucket, which has none.
+    pub p50_below_ms: Option<f64>,
+    pub p95_below_ms: Option<f64>,
+    pub p99_below_ms: Option<f64>,
+    pub sum_ms: f64,
+}
+
 impl Times {
     pub fn count(&self) -> u64 {
         sum(&self.buckets)

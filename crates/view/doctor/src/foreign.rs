@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use admin_api::{Cmap, CmapEvent, Hikari, Look, Scrape, Taken};
+use admin_api::{Cmap, CmapEvent, Hikari, Look, Observation, Scrape, Taken};
 use serde_json::{Map, Value};
 
 use crate::{
     recording::{Damage, MAX_LOOKS, Patient, Reading},
-    window::{MAX_STEPS, Observation, Window},
+    window::{MAX_STEPS, Window},
 };
 
 /// Lines of a file that are none of what it has; more are a file of something else.

@@ -11,6 +11,7 @@
 //! forecast   what is asked of whoever can predict what a pool does
 //! values     values of settings, computed with such a forecast
 //! diagnosis  all of that together, as text and as JSON; databases examines those that are no pooler and no PostgreSQL
+//! findings   the answer of a Poolhouse that examines itself
 //! recording  looks as lines of a file, and back; foreign reads what others recorded of drivers' own pools
 //! ```
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ mod database;
 mod databases;
 mod diagnosis;
 mod finding;
+mod findings;
 mod forecast;
 mod foreign;
 mod mongodb;
@@ -38,4 +40,4 @@ pub use foreign::{FileReading, NOT_WHOLE};
 pub use mongodb::MongoWindow;
 pub use recording::{Damage, Line, MAX_LINE, MAX_LOOKS, MAX_RECORDING, Patient, Reading};
 pub use redis::RedisWindow;
-pub use window::{Observation, Window};
+pub use window::Window;

@@ -7,7 +7,7 @@
 
 use std::{fmt, time::Duration};
 
-use admin_api::{Activity, Client, Look, Mongo, Redis};
+use admin_api::{Activity, Client, Look, Mongo, Observation, Redis};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use crate::{
     forecast::Forecast,
     mongodb::MongoWindow,
     redis::RedisWindow,
-    window::{MAX_POOLS, Observation, Window},
+    window::{MAX_POOLS, Window},
 };
 
 /// Bytes of a recording.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use admin_api::{Change, Client, Look, Pool, PoolChange, Pooler, Times, Work};
+use admin_api::{Change, Client, Look, Observation, Pool, PoolChange, Pooler, Times, Work};
 
 use crate::{
     course::Course,
@@ -21,16 +21,6 @@ pub(crate) const MAX_POOLS: usize = 1_000;
 pub(crate) const MAX_STEPS: usize = 500_000;
 /// Holders of servers that take as much room as a step.
 const HOLDERS_OF_A_STEP: usize = 16;
-
-#[derive(Clone, Debug)]
-pub struct Observation {
-    /// When, from the beginning of the window.
-    pub at: Duration,
-    /// `/api/pools`.
-    pub look: Look,
-    /// `/api/clients?holders=true`: those that hold a server.
-    pub holders: Vec<Client>,
-}
 
 /// All looks at one process, in order.
 #[derive(Clone, Debug, Default)]

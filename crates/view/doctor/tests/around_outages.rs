@@ -4,9 +4,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use admin_api::{
-    Activity, Backend, Client, Counts, Listener, ListenerClients, Look, Pool, PoolServers, PoolSettings, Times,
+    Activity, Backend, Client, Counts, Listener, ListenerClients, Look, Observation, Pool, PoolServers, PoolSettings,
+    Times,
 };
-use doctor::{DatabaseWindow, Diagnosis, Observation, Symptom, Window, examine, examine_database};
+use doctor::{DatabaseWindow, Diagnosis, Symptom, Window, examine, examine_database};
 
 const EVERY_MS: u64 = 200;
 

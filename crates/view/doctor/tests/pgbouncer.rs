@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use admin_api::{Client, Listener, Look, Pool, PoolServers, Pooler, Times};
-use doctor::{Diagnosis, Observation, Symptom, Window, examine};
+use admin_api::{Client, Listener, Look, Observation, Pool, PoolServers, Pooler, Times};
+use doctor::{Diagnosis, Symptom, Window, examine};
 
 const EVERY_MS: u64 = 500;
 

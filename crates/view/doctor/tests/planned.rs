@@ -3,8 +3,8 @@
 
 use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
-use admin_api::{Client, Counts, Look, Pool, PoolServers, PoolSettings, Times};
-use doctor::{Begins, Diagnosis, Effect, Forecast, Load, Observation, Sizes, Symptom, Window, examine, examine_with};
+use admin_api::{Client, Counts, Look, Observation, Pool, PoolServers, PoolSettings, Times};
+use doctor::{Begins, Diagnosis, Effect, Forecast, Load, Sizes, Symptom, Window, examine, examine_with};
 
 const BOUNDS: [f64; 6] = [1.0, 2.0, 5.0, 10.0, 50.0, 100.0];
 

@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use admin_api::{Activity, Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, Times};
-use doctor::{DatabaseWindow, Diagnosis, Observation, Window, examine, examine_database};
+use admin_api::{Activity, Backend, Client, Listener, ListenerClients, Look, Observation, Pool, PoolServers, Times};
+use doctor::{DatabaseWindow, Diagnosis, Window, examine, examine_database};
 
 const SEEDS: u64 = 300;
 const WINDOW_MS: f64 = 30_000.0;

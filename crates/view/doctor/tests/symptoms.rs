@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use admin_api::{Client, Listener, ListenerClients, Look, Pool, PoolServers, Times, Tuned, Work};
-use doctor::{Diagnosis, Observation, Symptom, Window, examine};
+use admin_api::{Client, Listener, ListenerClients, Look, Observation, Pool, PoolServers, Times, Tuning, Work};
+use doctor::{Diagnosis, Symptom, Window, examine};
 
 /// Bounds of the buckets, in milliseconds.
 const BOUNDS: [f64; 4] = [1.0, 10.0, 100.0, 1_000.0];
@@ -622,13 +622,13 @@ fn what_is_in_force_is_not_proposed() {
 
 #[test]
 fn a_size_that_is_tuned_is_not_set() {
-    let busy = |tuning: Option<Tuned>| {
+    let busy = |tuning: Option<Tuning>| {
         let quiet = [QUIET; 20];
         let full = [Moment { in_use: 10, waiters: 8, transactions: 500, ..QUIET }; 20];
-        let diagnosis = examine(&window(&[quiet, full].concat(), |look| look.pools[0].tuning = tuning));
+        let diagnosis = examine(&window(&[quiet, full].concat(), |look| look.pools[0].tuning = tuning.clone()));
         let [finding] = &diagnosis.findings[..] else { panic!("{}", diagnosis.text(str::to_owned)) };
         (finding.symptom, finding.setting.is_some(), finding.advice.contains("is in force"))
     };
     assert_eq!(busy(None), (Symptom::PoolTooSmall, true, false));
-    assert_eq!(busy(Some(Tuned {})), (Symptom::PoolTooSmall, false, true));
+    assert_eq!(busy(Some(Tuning::default())), (Symptom::PoolTooSmall, false, true));
 }

@@ -1,135 +1,92 @@
-//! The JSON views. Times are in milliseconds, counters count from the start; what is not known is null.
+//! A snapshot of the driver as the values that `admin-api` defines, and as their JSON. Times are in milliseconds,
+//! counters count from the start; what is not known is null.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use admin_api::{
+    Client, Counts, Listener, ListenerClients, Look, Pool, PoolServers, PoolSettings, Server, Summarized, Times,
+    Tuning, Worker,
+};
 use driver::{
     BUCKET_BOUNDS_US, ClientInfo, DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolTimes, ServerInfo, Snapshot,
 };
 use pool::PoolConfig;
 use seam::PoolId;
-use serde::Serialize;
-use serde_json::Value;
 
 use super::listed::{Listed, write};
 
-/// Bytes of JSON that a pool takes in the answer of [`pools`] at most, and values in it: who asks needs no room for
-/// more.
+/// Bytes of JSON that a pool takes at most in the answer of [`pools`], and values in it: the room that a reader needs.
 pub const POOL_BYTES: usize = 9 * 1024 + 256;
 /// See [`POOL_BYTES`].
 pub const POOL_VALUES: usize = 480;
 
-/// What is told of a pool beside its snapshot: what is suspicious about its database, and its tuner if it has one.
-pub type About = (Arc<[String]>, Option<Value>);
+/// What a pool shows beside its snapshot: functions that change sessions of its database, and its tuner if it has one.
+pub type About = (Arc<[String]>, Option<Tuning>);
 
 /// `/api/pools` of this process, in pieces.
 pub fn pools<A: Fn(PoolId) -> About>(
-    snapshot: Snapshot,
+    mut snapshot: Snapshot,
     (instance, uptime): (&str, Duration),
     about: A,
 ) -> impl Iterator<Item = Vec<u8>> + use<A> {
-    let mut begin = text(&Begin {
-        auth_failures: snapshot.auth_failures,
-        bucket_bounds_ms: BUCKET_BOUNDS_US.map(|us| us as f64 / 1e3),
-        draining: snapshot.draining,
-        instance,
-        listeners: snapshot.listeners.iter().map(listener).collect(),
+    let pools = std::mem::take(&mut snapshot.pools);
+    let around = serde_json::to_string(&process(snapshot, (instance, uptime))).expect("it has text keys");
+    // In a text within it, the quotation marks would be escaped.
+    let (begin, end) = around.split_once("\"pools\":[]").expect("it lists no pool");
+    let write_pool = move |text: &mut Vec<u8>, shown: PoolSnapshot| {
+        let about = about(shown.id);
+        write(text, &pool(shown, about, summarized));
+    };
+    Listed::new(format!("{begin}\"pools\":[").into_bytes(), pools, write_pool, format!("]{end}").into_bytes())
+}
+
+/// The same as values.
+pub fn look(mut snapshot: Snapshot, process_id: (&str, Duration), about: impl Fn(PoolId) -> About) -> Look {
+    let pools = std::mem::take(&mut snapshot.pools).into_iter();
+    let pools = pools.map(|shown| {
+        let about = about(shown.id);
+        pool(shown, about, times)
     });
-    // Of its three parts the outer two are objects of their own, opened and closed here.
-    begin.pop();
-    begin.extend_from_slice(b",\"pools\":[");
+    Look { pools: pools.collect(), ..process(snapshot, process_id) }
+}
+
+/// `/api/clients`, in pieces.
+pub fn clients(clients: Vec<ClientInfo>) -> impl Iterator<Item = Vec<u8>> {
+    Listed::alone("clients", clients, |text, shown| write(text, &client(shown)))
+}
+
+/// `/api/servers`, in pieces.
+pub fn servers(servers: Vec<ServerInfo>) -> impl Iterator<Item = Vec<u8>> {
+    Listed::alone("servers", servers, |text, shown| write(text, &server(shown)))
+}
+
+/// All but the pools.
+fn process(snapshot: Snapshot, (instance, uptime): (&str, Duration)) -> Look {
     let workers = snapshot.workers.iter().map(|worker| Worker {
         clients: worker.clients,
         cpu_ms: ms(worker.cpu),
         moves: worker.moves,
         transactions: worker.transactions,
     });
-    let behind = text(&End {
-        reactor: snapshot.reactor,
+    Look {
+        auth_failures: snapshot.auth_failures,
+        bucket_bounds_ms: BUCKET_BOUNDS_US.map(|us| us as f64 / 1e3).to_vec(),
+        draining: snapshot.draining,
+        instance: instance.to_owned(),
+        listeners: snapshot.listeners.iter().map(listener).collect(),
+        reactor: snapshot.reactor.to_owned(),
         uptime_ms: ms(uptime),
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         workers: workers.collect(),
-    });
-    let end = [&b"],"[..], &behind[1..]].concat();
-    let write_pool = move |text: &mut Vec<u8>, shown: &PoolSnapshot| write(text, &pool(shown, &about(shown.id)));
-    Listed::new(begin, snapshot.pools, write_pool, end)
+        ..Look::default()
+    }
 }
 
-/// `/api/clients`, in pieces.
-pub fn clients(clients: Vec<ClientInfo>) -> impl Iterator<Item = Vec<u8>> {
-    Listed::alone("clients", clients, |text, client| write(text, &self::client(client)))
-}
-
-/// `/api/servers`, in pieces.
-pub fn servers(servers: Vec<ServerInfo>) -> impl Iterator<Item = Vec<u8>> {
-    Listed::alone("servers", servers, |text, server| write(text, &self::server(server)))
-}
-
-// ---- writing ----
-
-fn text(shown: &impl Serialize) -> Vec<u8> {
-    let mut text = Vec::new();
-    write(&mut text, shown);
-    text
-}
-
-// ---- what is told, by the names that it has there, in the order of the alphabet ----
-
-type Counts = BTreeMap<&'static str, u64>;
-
-#[derive(Serialize)]
-struct Begin<'s> {
-    auth_failures: u64,
-    bucket_bounds_ms: [f64; BUCKET_BOUNDS_US.len()],
-    draining: bool,
-    instance: &'s str,
-    listeners: Vec<Listener<'s>>,
-}
-
-#[derive(Serialize)]
-struct End<'s> {
-    reactor: &'s str,
-    uptime_ms: f64,
-    version: &'static str,
-    workers: Vec<Worker>,
-}
-
-#[derive(Serialize)]
-struct Worker {
-    clients: u64,
-    cpu_ms: f64,
-    moves: u64,
-    transactions: u64,
-}
-
-#[derive(Serialize)]
-struct Listener<'s> {
-    accepted: u64,
-    accepts_failed: u64,
-    clients: ListenerClients,
-    eviction_loops: u64,
-    evictions: Counts,
-    hard_limit: u32,
-    logins: u64,
-    name: &'s str,
-    protocol: &'static str,
-    rejections: Counts,
-    soft_limit: u32,
-    unanswered: Counts,
-}
-
-#[derive(Serialize)]
-struct ListenerClients {
-    active: u64,
-    idle: u64,
-    login: u64,
-    subscribed: u64,
-    waiting: u64,
-}
-
-fn listener(listener: &ListenerSnapshot) -> Listener<'_> {
+fn listener(listener: &ListenerSnapshot) -> Listener {
     Listener {
         accepted: listener.accepted,
         accepts_failed: listener.accepts_failed,
+        brief: None,
         clients: ListenerClients {
             active: listener.active,
             idle: listener.idle,
@@ -139,198 +96,111 @@ fn listener(listener: &ListenerSnapshot) -> Listener<'_> {
         },
         eviction_loops: listener.eviction_loops,
         evictions: counted(&listener.evictions),
-        hard_limit: listener.limits.1,
+        hard_limit: listener.limits.1.into(),
         logins: listener.logins,
-        name: &listener.name,
-        protocol: listener.protocol,
+        name: listener.name.clone(),
+        protocol: listener.protocol.to_owned(),
         rejections: counted(&listener.rejections),
-        soft_limit: listener.limits.0,
+        soft_limit: listener.limits.0.into(),
         unanswered: counted(&listener.unanswered),
     }
 }
 
-#[derive(Serialize)]
-struct Client<'c> {
-    address: &'c str,
-    connected_ms: f64,
-    database: &'c str,
-    id: u64,
-    listener: &'c str,
-    pinned: Option<&'static str>,
-    pool: Option<u32>,
-    protocol: &'static str,
-    server: Option<u32>,
-    state: &'static str,
-    state_ms: f64,
-    user: &'c str,
-}
-
-fn client(client: &ClientInfo) -> Client<'_> {
+pub fn client(client: ClientInfo) -> Client {
     Client {
-        address: &client.address,
+        address: client.address,
         connected_ms: ms(client.connected_for),
-        database: &client.database,
+        database: client.database,
         id: client.id,
-        listener: &client.listener,
-        pinned: client.pinned,
-        pool: client.pool.map(|pool| pool.0),
-        protocol: client.protocol,
-        server: client.server,
-        state: client.state,
+        listener: client.listener,
+        pinned: client.pinned.map(str::to_owned),
+        pool: client.pool.map(|pool| pool.0.into()),
+        protocol: client.protocol.to_owned(),
+        server: client.server.map(u64::from),
+        state: client.state.to_owned(),
         state_ms: ms(client.state_for),
-        user: &client.user,
+        user: client.user,
     }
 }
 
-#[derive(Serialize)]
-struct Server<'s> {
-    address: &'s str,
-    age_ms: f64,
-    backend: Option<u32>,
-    client: Option<u64>,
-    database: &'s str,
-    id: u32,
-    pinned: Option<&'static str>,
-    protocol: &'static str,
-    state: &'static str,
-    state_ms: f64,
-    user: &'s str,
-    worker: u8,
-}
-
-fn server(server: &ServerInfo) -> Server<'_> {
+fn server(server: ServerInfo) -> Server {
     Server {
-        address: &server.address,
+        address: server.address,
         age_ms: ms(server.age),
         backend: server.backend,
         client: server.client,
-        database: &server.database,
-        id: server.id,
-        pinned: server.pinned,
-        protocol: server.protocol,
-        state: server.state,
+        database: server.database,
+        id: server.id.into(),
+        pinned: server.pinned.map(str::to_owned),
+        protocol: server.protocol.to_owned(),
+        state: server.state.to_owned(),
         state_ms: ms(server.state_for),
-        user: &server.user,
-        worker: server.worker,
+        user: server.user,
+        worker: server.worker.into(),
     }
 }
 
-#[derive(Serialize)]
-struct Pool<'p> {
-    address: &'p str,
-    checkout: BTreeMap<&'static str, Histogram<'p>>,
-    checkout_failed: Counts,
-    clients: u64,
-    closed: Counts,
-    connect: BTreeMap<&'static str, Histogram<'p>>,
-    created: u64,
-    database: &'p str,
-    drained: bool,
-    hold: Histogram<'p>,
-    id: u32,
-    last_error: Option<&'p str>,
-    limited_by: Option<&'static str>,
-    max_size: u32,
-    min_size: u32,
-    oldest_hold_ms: Option<f64>,
-    oldest_wait_ms: Option<f64>,
-    paused: bool,
-    pinned: Counts,
-    pins_refused: Counts,
-    protocol: &'static str,
-    servers: Servers,
-    settings: Settings,
-    suspicious: &'p [String],
-    transactions: u64,
-    tuning: Option<&'p Value>,
-    unavailable_ms: Option<f64>,
-    user: &'p str,
-    waiters: u32,
-}
-
-#[derive(Serialize)]
-struct Servers {
-    checking: u32,
-    closing: u32,
-    connecting: u32,
-    idle: u32,
-    in_use: u32,
-    total: u32,
-}
-
-fn pool<'p>(pool: &'p PoolSnapshot, (suspicious, tuning): &'p About) -> Pool<'p> {
+/// `histogram` makes a pool's histograms.
+fn pool<H>(pool: PoolSnapshot, (suspicious, tuning): About, histogram: fn(&DurationHistogram) -> H) -> Pool<H> {
+    let histograms = |named: &[(&'static str, DurationHistogram)]| -> BTreeMap<String, H> {
+        named.iter().map(|(name, times)| ((*name).to_owned(), histogram(times))).collect()
+    };
     Pool {
-        address: &pool.address,
+        address: pool.address,
+        busy_ms: None,
         checkout: histograms(&pool.checkout),
         checkout_failed: counted(&pool.checkout_failed),
         clients: pool.clients,
         closed: counted(&pool.closed),
         connect: histograms(&pool.connect),
         created: pool.created,
-        database: &pool.database,
+        database: pool.database,
         drained: pool.drained,
         hold: histogram(&pool.hold),
-        id: pool.id.0,
-        last_error: pool.last_error.as_deref(),
-        limited_by: pool.limited_by,
-        max_size: pool.config.max_size,
-        min_size: pool.config.min_size,
+        id: pool.id.0.into(),
+        keeps_servers: None,
+        last_error: pool.last_error.as_deref().map(str::to_owned),
+        limited_by: pool.limited_by.map(str::to_owned),
+        max_size: pool.config.max_size.into(),
+        min_size: pool.config.min_size.into(),
         oldest_hold_ms: pool.oldest_hold.map(ms),
         oldest_wait_ms: pool.oldest_wait.map(ms),
         paused: pool.paused,
         pinned: counted(&pool.pinned),
         pins_refused: counted(&pool.pins_refused),
-        protocol: pool.protocol,
-        servers: Servers {
-            checking: pool.counts.checking,
-            closing: pool.counts.closing,
-            connecting: pool.counts.connecting,
-            idle: pool.counts.idle,
-            in_use: pool.counts.in_use,
-            total: pool.counts.total,
+        protocol: pool.protocol.to_owned(),
+        servers: PoolServers {
+            checking: pool.counts.checking.into(),
+            closing: pool.counts.closing.into(),
+            connecting: pool.counts.connecting.into(),
+            idle: pool.counts.idle.into(),
+            in_use: pool.counts.in_use.into(),
+            total: pool.counts.total.into(),
         },
         settings: settings(&pool.config, pool.timeouts),
-        suspicious,
+        suspicious: suspicious.to_vec(),
         transactions: pool.transactions,
-        tuning: tuning.as_ref(),
+        tuning,
         unavailable_ms: pool.unavailable_for.map(ms),
-        user: &pool.user,
-        waiters: pool.counts.waiters,
+        user: pool.user,
+        waiters: pool.counts.waiters.into(),
+        work: None,
     }
 }
 
-/// The rules of a pool that are in force, by the names that they have in the configuration; times in milliseconds, null
-/// is off or unlimited.
-#[derive(Serialize)]
-struct Settings {
-    check_after_idle: Option<f64>,
-    client_idle_time: Option<f64>,
-    connect_time: f64,
-    max_connecting: u32,
-    max_idle_time: Option<f64>,
-    max_life_time: Option<f64>,
-    max_size: Option<u32>,
-    max_wait_time: Option<f64>,
-    max_waiters: Option<u32>,
-    min_size: u32,
-    query_time: Option<f64>,
-    transaction_idle_time: Option<f64>,
-    unavailable_wait_time: Option<f64>,
-}
-
-fn settings(config: &PoolConfig, times: PoolTimes) -> Settings {
-    let unlimited = |most: u32| (most > 0).then_some(most);
-    Settings {
+fn settings(config: &PoolConfig, times: PoolTimes) -> PoolSettings {
+    let unlimited = |max: u32| (max > 0).then_some(max.into());
+    PoolSettings {
         check_after_idle: config.check_after_idle.map(ms),
         client_idle_time: times.client_idle.map(ms),
-        connect_time: ms(config.connect_timeout),
-        max_connecting: config.max_connecting,
+        connect_time: Some(ms(config.connect_timeout)),
+        max_connecting: Some(config.max_connecting.into()),
         max_idle_time: config.max_idle_time.map(ms),
         max_life_time: config.max_life_time.map(ms),
         max_size: unlimited(config.max_size),
         max_wait_time: config.max_wait_time.map(ms),
         max_waiters: unlimited(config.max_waiters),
-        min_size: config.min_size,
+        min_size: Some(config.min_size.into()),
         query_time: times.query.map(ms),
         transaction_idle_time: times.transaction_idle.map(ms),
         unavailable_wait_time: config.unavailable_wait_time.map(ms),
@@ -338,33 +208,19 @@ fn settings(config: &PoolConfig, times: PoolTimes) -> Settings {
 }
 
 fn counted(counts: &[(&'static str, u64)]) -> Counts {
-    counts.iter().copied().collect()
+    counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect()
 }
 
-/// Count, mean, for a few percentiles the bucket bound that they lie below, and all buckets, so that who asks twice can
-/// tell what happened in between.
-#[derive(Serialize)]
-struct Histogram<'h> {
-    buckets: &'h [u64],
-    count: u64,
-    mean_ms: Option<f64>,
-    p50_below_ms: Option<f64>,
-    p95_below_ms: Option<f64>,
-    p99_below_ms: Option<f64>,
-    sum_ms: f64,
+fn times(times: &DurationHistogram) -> Times {
+    Times { buckets: times.buckets.to_vec(), sum_ms: times.sum_ns as f64 / 1e6 }
 }
 
-fn histograms<'h>(histograms: &'h [(&'static str, DurationHistogram)]) -> BTreeMap<&'static str, Histogram<'h>> {
-    histograms.iter().map(|(name, times)| (*name, histogram(times))).collect()
-}
-
-fn histogram(times: &DurationHistogram) -> Histogram<'_> {
+fn summarized(times: &DurationHistogram) -> Summarized {
     let count: u64 = times.buckets.iter().sum();
-    let mean = (count > 0).then(|| times.sum_ns as f64 / count as f64 / 1e6);
-    Histogram {
-        buckets: &times.buckets,
+    Summarized {
+        buckets: times.buckets.to_vec(),
         count,
-        mean_ms: mean,
+        mean_ms: (count > 0).then(|| times.sum_ns as f64 / count as f64 / 1e6),
         p50_below_ms: below(times, count, 0.5),
         p95_below_ms: below(times, count, 0.95),
         p99_below_ms: below(times, count, 0.99),
@@ -388,7 +244,8 @@ fn ms(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde::Serialize;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::admin::body::PIECE;
@@ -400,17 +257,17 @@ mod tests {
     #[test]
     fn unknown_values_are_null_and_percentiles_are_bounds() {
         let mut times = DurationHistogram::default();
-        assert_eq!(tree(&histogram(&times))["mean_ms"], Value::Null);
-        assert_eq!(tree(&histogram(&times))["p99_below_ms"], Value::Null);
+        assert_eq!(tree(&summarized(&times))["mean_ms"], Value::Null);
+        assert_eq!(tree(&summarized(&times))["p99_below_ms"], Value::Null);
         times.buckets[0] = 99;
         times.buckets[4] = 1;
         times.sum_ns = 100_000_000;
-        let shown = tree(&histogram(&times));
+        let shown = tree(&summarized(&times));
         assert_eq!(shown["mean_ms"], json!(1.0));
         assert_eq!(shown["p50_below_ms"], json!(0.05));
         assert_eq!(shown["p99_below_ms"], json!(0.05));
         *times.buckets.last_mut().unwrap() = 10;
-        assert_eq!(tree(&histogram(&times))["p99_below_ms"], Value::Null);
+        assert_eq!(tree(&summarized(&times))["p99_below_ms"], Value::Null);
     }
 
     fn values(value: &Value) -> usize {
@@ -469,23 +326,36 @@ mod tests {
             ..super::super::metrics::tests::pool(&name, &name)
         };
         let about = (Arc::from([]), None);
-        let (shown, bytes) = (tree(&pool(&shown, &about)), text(&pool(&shown, &about)).len());
+        let shown = pool(shown, about, summarized);
+        let (shown, bytes) = (tree(&shown), serde_json::to_string(&shown).unwrap().len());
         // A tuner and a few suspicious functions come besides.
         assert!(bytes + 1_400 <= POOL_BYTES, "{bytes}");
         assert!(values(&shown) + 60 <= POOL_VALUES, "{}", values(&shown));
     }
 
-    fn pieces(count: u32) -> Vec<Vec<u8>> {
+    fn snapshot(count: u32) -> Snapshot {
         let pool =
             |n: u32| PoolSnapshot { id: PoolId(n), ..super::super::metrics::tests::pool("d", &format!("u\"{n}")) };
-        let snapshot = Snapshot {
+        Snapshot {
             listeners: vec![ListenerSnapshot::default(); 2],
             pools: (0..count).map(pool).collect(),
             workers: vec![driver::WorkerSnapshot::default(); 2],
             ..Snapshot::default()
-        };
-        let about = |id: PoolId| (Arc::from([]), (id.0 % 2 == 1).then(|| json!({ "state": "searching", "min": 1 })));
-        pools(snapshot, ("i", Duration::from_millis(1_500)), about).collect()
+        }
+    }
+
+    fn about(id: PoolId) -> About {
+        (Arc::from([]), (id.0 % 2 == 1).then(|| Tuning { state: "searching".to_owned(), ..Tuning::default() }))
+    }
+
+    fn pieces(count: u32) -> Vec<Vec<u8>> {
+        pools(snapshot(count), ("i", Duration::from_millis(1_500)), about).collect()
+    }
+
+    #[test]
+    fn the_doctor_of_this_process_gets_the_values_that_one_outside_reads() {
+        let outside: Look = serde_json::from_slice(&pieces(3).concat()).unwrap();
+        assert_eq!(tree(&look(snapshot(3), ("i", Duration::from_millis(1_500)), about)), tree(&outside));
     }
 
     #[test]

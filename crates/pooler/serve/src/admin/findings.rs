@@ -6,8 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admin_api::{Client, Look};
-use doctor::{Diagnosis, Observation, Window, examine};
+use admin_api::{Client, Examiner, Look, NewExaminer, Observation};
 use serde_json::{Value, json};
 
 /// Looks are so far apart at least, however often it is asked.
@@ -33,24 +32,16 @@ pub struct Seen {
     pub clients: Vec<Client>,
 }
 
-/// Why there is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unseen {
-    /// There are more than [`MAX_POOLS`]: of thousands, to read what would not be kept takes long.
-    TooManyPools,
-    /// The doctor does not understand what it is shown.
-    Unread,
+/// Looks that were taken while clients asked for findings.
+pub struct Findings {
+    new_examiner: NewExaminer,
+    watched: Mutex<Watched>,
 }
 
-/// What was seen while somebody asked.
-#[derive(Default)]
-pub struct Findings(Mutex<Watched>);
-
-/// Two windows, of which the elder is examined. When it is old the younger takes its place: a window only grows.
-#[derive(Default)]
+/// Two examiners, of which the elder answers. When it is old the younger takes its place: an examiner only grows.
 struct Watched {
-    elder: Window,
-    younger: Window,
+    elder: Box<dyn Examiner>,
+    younger: Box<dyn Examiner>,
     /// When the first look was, and the last.
     looked: Option<(Instant, Instant)>,
     /// When the look was that was added last.
@@ -59,14 +50,19 @@ struct Watched {
 }
 
 impl Findings {
-    /// Looks, if the last look was some time ago, and says what all looks tell. The second value is false if it did not
-    /// look.
-    pub fn answer(&self, now: Instant, look: impl FnOnce() -> Result<Seen, Unseen>) -> (Value, bool) {
+    pub fn new(new_examiner: NewExaminer) -> Self {
+        Self { new_examiner, watched: Mutex::new(Watched::new(new_examiner)) }
+    }
+
+    /// Takes a look unless the last one was a moment ago, and answers what all looks tell. `look` gives `None` if there
+    /// are more than [`MAX_POOLS`]: the doctor would take long, and keep too much. The second value is false if no look
+    /// was taken.
+    pub fn answer(&self, now: Instant, look: impl FnOnce() -> Option<Seen>) -> (Value, bool) {
         // Others who ask meanwhile do not look as well, and do not wait.
-        let begun = self.watched().begin(now);
+        let begun = self.watched().begin(now, self.new_examiner);
         if let Some(at) = begun {
             let seen = look();
-            self.watched().add(at, seen);
+            self.watched().add(at, seen, self.new_examiner);
         }
         (self.watched().tell(), begun.is_some())
     }
@@ -75,25 +71,30 @@ impl Findings {
     pub fn tidy(&self, now: Instant) {
         let mut watched = self.watched();
         if watched.looked.is_some_and(|(_, last)| now.saturating_duration_since(last) >= FORGETS_AFTER) {
-            *watched = Watched::default();
+            *watched = Watched::new(self.new_examiner);
         }
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Watched {
-    /// It is time for a look: when that is, from the first look on.
-    fn begin(&mut self, now: Instant) -> Option<Duration> {
+    fn new(new_examiner: NewExaminer) -> Self {
+        let (elder, younger) = (new_examiner(), new_examiner());
+        Self { elder, younger, looked: None, added: Duration::ZERO, has_too_many: false }
+    }
+
+    /// If it is time for a look: the time from the first look to this one.
+    fn begin(&mut self, now: Instant, new_examiner: NewExaminer) -> Option<Duration> {
         if let Some((_, last)) = self.looked {
             let since = now.saturating_duration_since(last);
             if since < PACE {
                 return None;
             }
             if since >= FORGETS_AFTER {
-                *self = Self::default();
+                *self = Self::new(new_examiner);
             }
         }
         let (first, last) = self.looked.get_or_insert((now, now));
@@ -101,26 +102,25 @@ impl Watched {
         Some(now.saturating_duration_since(*first))
     }
 
-    fn add(&mut self, at: Duration, seen: Result<Seen, Unseen>) {
+    fn add(&mut self, at: Duration, seen: Option<Seen>, new_examiner: NewExaminer) {
         // A look that took so long that another was faster tells of a past that counts already.
         if at < self.added {
             return;
         }
         self.added = at;
-        self.has_too_many = matches!(seen, Err(Unseen::TooManyPools));
+        self.has_too_many = seen.is_none();
         if self.has_too_many {
-            (self.elder, self.younger) = Default::default();
+            (self.elder, self.younger) = (new_examiner(), new_examiner());
         }
-        let Ok(Seen { look, holders, clients }) = seen else { return };
+        let Some(Seen { look, holders, clients }) = seen else { return };
         let observation = Observation { at, look, holders };
         if self.elder.lasts() >= HALF {
-            self.younger.add(observation.clone());
+            self.younger.add(observation.clone(), clients.clone());
         }
-        self.elder.add(observation);
+        self.elder.add(observation, clients);
         if self.elder.lasts() >= 2 * HALF {
-            self.elder = std::mem::take(&mut self.younger);
+            self.elder = std::mem::replace(&mut self.younger, new_examiner());
         }
-        self.elder.clients = clients;
     }
 
     fn tell(&self) -> Value {
@@ -133,66 +133,72 @@ impl Watched {
                 "state": "looking", "window_s": lasts, "needs_s": LEAST.as_secs_f64(), "looks": looks, "needs_looks": LEAST_LOOKS,
             });
         }
-        told(&examine(&self.elder))
+        self.elder.findings()
     }
-}
-
-/// A diagnosis, with the names that people have for symptoms.
-fn told(diagnosis: &Diagnosis) -> Value {
-    let mut told = serde_json::to_value(diagnosis).expect("it has text keys and finite numbers");
-    told["state"] = json!("examined");
-    for (shown, finding) in told["findings"].as_array_mut().into_iter().flatten().zip(&diagnosis.findings) {
-        shown["name"] = json!(finding.symptom.name());
-    }
-    for (shown, undecided) in told["undecided"].as_array_mut().into_iter().flatten().zip(&diagnosis.undecided) {
-        shown["names"] = undecided.between.iter().map(|symptom| symptom.name()).collect();
-    }
-    told
 }
 
 #[cfg(test)]
 mod tests {
-    use driver::Snapshot;
-
     use super::*;
-    use crate::admin::{api, metrics};
 
-    /// What a pool shows whose database cannot be reached, as the doctor reads it.
-    fn unreachable() -> Result<Seen, Unseen> {
-        let mut pool = metrics::tests::pool("d", "u");
-        pool.unavailable_for = Some(Duration::from_secs(90));
-        let snapshot = Snapshot { pools: vec![pool], ..Snapshot::default() };
-        let shown = api::pools(snapshot, ("i", Duration::from_secs(100)), |_| ([].into(), None));
-        let look = serde_json::from_slice(&shown.collect::<Vec<_>>().concat()).expect("the doctor reads what is shown");
-        Ok(Seen { look, holders: Vec::new(), clients: Vec::new() })
+    /// Counts looks.
+    #[derive(Default)]
+    struct Counting {
+        looks: usize,
+        ends: Option<(Duration, Duration)>,
+    }
+
+    impl Examiner for Counting {
+        fn add(&mut self, observation: Observation, _clients: Vec<Client>) {
+            self.looks += 1;
+            self.ends = Some((self.ends.map_or(observation.at, |(first, _)| first), observation.at));
+        }
+
+        fn looks(&self) -> usize {
+            self.looks
+        }
+
+        fn lasts(&self) -> Duration {
+            self.ends.map_or(Duration::ZERO, |(first, last)| last - first)
+        }
+
+        fn findings(&self) -> Value {
+            json!({ "state": "examined", "window_s": self.lasts().as_secs_f64() })
+        }
+    }
+
+    fn findings() -> (Findings, Instant) {
+        (Findings::new(|| Box::new(Counting::default())), Instant::now())
+    }
+
+    fn look() -> Option<Seen> {
+        Some(Seen { look: Look::default(), holders: Vec::new(), clients: Vec::new() })
     }
 
     fn after(findings: &Findings, began: Instant, seconds: u64) -> Value {
-        findings.answer(began + Duration::from_secs(seconds), unreachable).0
+        findings.answer(began + Duration::from_secs(seconds), look).0
     }
 
     #[test]
-    fn it_says_nothing_before_it_has_looked_for_a_while_and_then_names_what_it_sees() {
-        let (findings, began) = (Findings::default(), Instant::now());
+    fn it_answers_only_after_enough_looks_over_enough_time() {
+        let (findings, began) = findings();
         assert_eq!(after(&findings, began, 0)["state"], json!("looking"));
         assert_eq!(after(&findings, began, 4)["state"], json!("looking"));
         assert_eq!(after(&findings, began, 8)["state"], json!("looking"));
         let told = after(&findings, began, 12);
         assert_eq!((&told["state"], &told["window_s"]), (&json!("examined"), &json!(12.0)));
-        assert_eq!(told["findings"][0]["symptom"], json!("out_of_reach"));
-        assert_eq!(told["findings"][0]["name"], json!("the database is out of reach"));
     }
 
     #[test]
     fn however_often_it_is_asked_it_looks_once_a_second() {
-        let (findings, began) = (Findings::default(), Instant::now());
-        let looks = (0..100).filter(|tenth| findings.answer(began + Duration::from_millis(tenth * 100), unreachable).1);
+        let (findings, began) = findings();
+        let looks = (0..100).filter(|tenth| findings.answer(began + Duration::from_millis(tenth * 100), look).1);
         assert_eq!(looks.count(), 10);
     }
 
     #[test]
     fn the_past_that_counts_is_bounded_and_forgotten_when_nobody_asks() {
-        let (findings, began) = (Findings::default(), Instant::now());
+        let (findings, began) = findings();
         let mut longest = 0.0_f64;
         for second in (0..2_000).step_by(5) {
             let window = after(&findings, began, second)["window_s"].as_f64().unwrap();
@@ -209,11 +215,11 @@ mod tests {
 
     #[test]
     fn a_look_that_ends_after_a_later_one_is_left_out() {
-        let (findings, began) = (Findings::default(), Instant::now());
+        let (findings, began) = findings();
         after(&findings, began, 0);
         let slow = || {
             after(&findings, began, 9);
-            unreachable()
+            look()
         };
         findings.answer(began + Duration::from_secs(3), slow);
         let watched = findings.watched();
@@ -222,9 +228,9 @@ mod tests {
 
     #[test]
     fn of_too_many_pools_nothing_is_kept() {
-        let (findings, began) = (Findings::default(), Instant::now());
+        let (findings, began) = findings();
         after(&findings, began, 0);
-        let told = findings.answer(began + Duration::from_secs(2), || Err(Unseen::TooManyPools)).0;
+        let told = findings.answer(began + Duration::from_secs(2), || None).0;
         assert_eq!((&told["state"], findings.watched().elder.looks()), (&json!("too many pools"), 0));
         assert_eq!(after(&findings, began, 4)["state"], json!("looking"), "there are fewer again");
     }

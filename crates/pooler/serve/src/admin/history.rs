@@ -118,7 +118,7 @@ impl History {
         let mut begin = begin.to_string().into_bytes();
         begin.pop();
         begin.extend_from_slice(b",\"pools\":[");
-        let write_pool = |text: &mut Vec<u8>, told: &Told| {
+        let write_pool = |text: &mut Vec<u8>, told: Told| {
             write(text, &Shown { id: told.id.0, labels: &told.labels, points: &told.points });
         };
         Listed::new(begin, self.kept().of(only), write_pool, b"]}".to_vec())

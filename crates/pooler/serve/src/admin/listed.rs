@@ -17,7 +17,7 @@ pub struct Listed<T, W> {
     end: Option<Vec<u8>>,
 }
 
-impl<T, W: Fn(&mut Vec<u8>, &T)> Listed<T, W> {
+impl<T, W: Fn(&mut Vec<u8>, T)> Listed<T, W> {
     /// `write` writes an entry behind what is there.
     pub fn new(begin: Vec<u8>, entries: Vec<T>, write: W, end: Vec<u8>) -> Self {
         Self { begin, entries: entries.into_iter(), write, follows: false, end: Some(end) }
@@ -29,7 +29,7 @@ impl<T, W: Fn(&mut Vec<u8>, &T)> Listed<T, W> {
     }
 }
 
-impl<T, W: Fn(&mut Vec<u8>, &T)> Iterator for Listed<T, W> {
+impl<T, W: Fn(&mut Vec<u8>, T)> Iterator for Listed<T, W> {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
@@ -43,7 +43,7 @@ impl<T, W: Fn(&mut Vec<u8>, &T)> Iterator for Listed<T, W> {
             if std::mem::replace(&mut self.follows, true) {
                 piece.push(b',');
             }
-            (self.write)(&mut piece, &entry);
+            (self.write)(&mut piece, entry);
         }
         Some(piece)
     }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn pieces(count: u32) -> Vec<Vec<u8>> {
-        Listed::alone("numbers", (0..count).collect(), write).collect()
+        Listed::alone("numbers", (0..count).collect(), |text, number: u32| write(text, &number)).collect()
     }
 
     #[test]

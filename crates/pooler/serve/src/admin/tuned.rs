@@ -1,59 +1,66 @@
-//! A tuner, as JSON for `/api/pools`. Numbers that nobody has measured are null.
+//! A tuner as `/api/pools` shows it.
 
-use serde_json::{Map, Value, json};
+use admin_api::{Tuning, TuningEvidence, TuningStep, TuningTrial};
 use tuner::{Evidence, Step, Tuner};
 
 /// `tuning` of a pool.
-pub fn shown(tuner: &Tuner) -> Value {
+pub fn shown(tuner: &Tuner) -> Tuning {
     let limits = tuner.limits();
-    let steps: Map<_, _> = tuner.steps().map(|(reason, count)| (reason.as_str().to_owned(), json!(count))).collect();
-    json!({
-        "state": tuner.standing().as_str(),
-        "min": limits.least,
-        "max": limits.most,
-        "window_ms": limits.window.as_secs_f64() * 1e3,
-        "trial": tuner.trial().map(|(candidate, present)| json!({ "candidate": candidate, "present": present })),
-        "changes": tuner.changes(),
-        "steps": steps,
-        "last": tuner.last().map(step),
-    })
+    let trial = |(candidate, present): (u32, u32)| TuningTrial { candidate: candidate.into(), present: present.into() };
+    Tuning {
+        changes: tuner.changes(),
+        last: tuner.last().map(step),
+        max: limits.most.into(),
+        min: limits.least.into(),
+        state: tuner.standing().as_str().to_owned(),
+        steps: tuner.steps().map(|(reason, count)| (reason.as_str().to_owned(), count)).collect(),
+        trial: tuner.trial().map(trial),
+        window_ms: limits.window.as_secs_f64() * 1e3,
+    }
 }
 
-fn step(step: &Step) -> Value {
-    json!({
-        "from": step.from,
-        "to": step.to,
-        "reason": step.reason.as_str(),
-        "text": step.to_string(),
-        "evidence": step.evidence.as_ref().map(evidence),
-    })
+fn step(step: &Step) -> TuningStep {
+    TuningStep {
+        evidence: step.evidence.as_ref().map(evidence),
+        from: step.from.into(),
+        reason: step.reason.as_str().to_owned(),
+        text: step.to_string(),
+        to: step.to.into(),
+    }
 }
 
-fn evidence(evidence: &Evidence) -> Value {
+fn evidence(evidence: &Evidence) -> TuningEvidence {
     let Evidence { present, candidate, pairs, gain, interval, at_present, at_candidate, .. } = evidence;
     let ms = |window: &tuner::Window| (window.completed > 0).then(|| window.hold().as_secs_f64() * 1e3);
-    json!({
-        "present": present,
-        "candidate": candidate,
-        "pairs": pairs,
-        "gain": gain,
-        "gain_low": interval.map(|(low, _)| low),
-        "gain_high": interval.map(|(_, high)| high),
-        "present_tps": at_present.throughput(),
-        "candidate_tps": at_candidate.throughput(),
-        "present_hold_ms": ms(at_present),
-        "candidate_hold_ms": ms(at_candidate),
-        "present_errors": at_present.errors,
-        "candidate_errors": at_candidate.errors,
-    })
+    TuningEvidence {
+        candidate: (*candidate).into(),
+        candidate_errors: at_candidate.errors,
+        candidate_hold_ms: ms(at_candidate),
+        candidate_tps: at_candidate.throughput(),
+        gain: *gain,
+        gain_high: interval.map(|(_, high)| high),
+        gain_low: interval.map(|(low, _)| low),
+        pairs: (*pairs).into(),
+        present: (*present).into(),
+        present_errors: at_present.errors,
+        present_hold_ms: ms(at_present),
+        present_tps: at_present.throughput(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use pool::Time;
     use std::time::Duration;
+
+    use pool::Time;
+    use serde_json::{Value, json};
     use tuner::{Limits, Look};
+
+    use super::*;
+
+    fn shown(tuner: &Tuner) -> Value {
+        serde_json::to_value(super::shown(tuner)).unwrap()
+    }
 
     #[test]
     fn a_tuner_is_shown_with_its_steps_and_their_evidence() {

@@ -1,6 +1,11 @@
-//! Sums of counts that somebody else tells: no count is too large for them.
+//! Counts that another process tells, which may be of any size.
 
-/// All of them together; what is more than a count can be is told as the largest that it can be.
+use std::collections::BTreeMap;
+
+/// Counts by reason.
+pub type Counts = BTreeMap<String, u64>;
+
+/// The sum, or `u64::MAX` where it is larger.
 pub fn sum<'c>(counts: impl IntoIterator<Item = &'c u64>) -> u64 {
     counts.into_iter().fold(0, |all, count| all.saturating_add(*count))
 }
