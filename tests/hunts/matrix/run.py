@@ -33,11 +33,11 @@ VERSIONS = {"14": "14.20.0", "15": "15.15.0", "16": "16.11.0", "17": "17.7.0", "
 SUBJECTS = {
     "logins and start-up": ("test_authentication.py", "test_scram_pass_through.py", "test_auth_query.py", "test_startup.py", "test_startup_parameters_and_reset.py"),
     "TLS and channel binding": ("test_tls_binding.py", "test_tls_clients.py", "test_tls_servers.py"),
-    "transactions, COPY, modes": ("test_transaction_mode.py", "test_copy_by_the_extended_protocol.py", "test_copy_that_fails.py", "test_session_and_statement_mode.py"),
-    "prepared statements": ("test_statement_names.py", "test_unnamed_statement.py", "test_deallocate.py", "test_stale_plans.py", "test_plans_of_others.py"),
+    "transactions, COPY, modes": ("test_transaction_mode.py", "test_copy_by_extended_protocol.py", "test_failed_copy.py", "test_session_and_statement_mode.py"),
+    "prepared statements": ("test_statement_names.py", "test_unnamed_statement.py", "test_deallocate.py", "test_stale_plans.py", "test_cached_plans.py"),
     "session state": ("test_session_state.py", "test_parameters.py", "test_discard_in_a_pipeline.py"),
-    "clean servers": ("test_leaks.py", "test_leaks_of_sessions.py", "test_leaks_out_of_sight.py", "test_leaks_by_notation.py", "test_leaks_by_reading.py",
-                      "test_leaks_beyond_cleaning.py", "test_cleaning_that_fails.py"),
+    "clean servers": ("test_leaks.py", "test_leaks_of_sessions.py", "test_leaks_by_database_objects.py", "test_leaks_by_notation.py", "test_leaks_by_parser_settings.py",
+                      "test_leaks_of_random_seed.py", "test_failed_cleaning.py"),
     "LISTEN": ("test_listen.py", "test_notifications_in_time.py"),
     "cancelling": ("test_cancel.py", "test_cancel_exactness.py"),
 }
