@@ -28,7 +28,7 @@ METRICS = {
     "poolhouse_session_panics_total": set(),
     "poolhouse_build_info": {"version", "reactor"},
 }
-# These have samples once it happened.
+# These metrics have samples only after the event has happened once.
 HAPPENINGS = {
     "poolhouse_client_rejections_total": {"listener", "protocol", "reason"},
     "poolhouse_client_evictions_total": {"listener", "protocol", "reason"},
@@ -42,7 +42,7 @@ HAPPENINGS = {
 }
 
 
-# What goes up by one with each transaction.
+# Each transaction increments these by one.
 ENDED = ["poolhouse_transactions_total", "poolhouse_checkout_seconds_count", "poolhouse_hold_seconds_count"]
 
 
@@ -75,7 +75,7 @@ def test_metrics_have_the_promised_names_and_labels(start):
 def test_metrics_count_what_happened(start, cluster):
     pooler = start(max_size=2, max_wait_time="300ms")
     with pooler.wire() as one, pooler.wire() as two, pooler.wire() as three:
-        # A login may need a server too.
+        # A login may need a server, too.
         before = {name: pooler.metric(name) for name in ENDED}
         for _ in range(10):
             one.query("SELECT 1")
@@ -92,7 +92,7 @@ def test_metrics_count_what_happened(start, cluster):
         assert pooler.metric("poolhouse_servers_created_total") == 2
         one.query("COMMIT")
         two.query("COMMIT")
-        # What has ended is counted after it was told.
+        # A transaction is counted after its client has the answer.
         eventually("all are counted", lambda: {name: pooler.metric(name) - before[name] for name in ENDED} == dict.fromkeys(ENDED, 12))
     cluster.terminate()
     eventually("the loss is counted", lambda: pooler.metric("poolhouse_servers_closed_total") == 2)

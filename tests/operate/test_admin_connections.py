@@ -42,7 +42,7 @@ def test_a_connection_may_ask_one_thing_after_the_other(start):
 
 
 def asks(connection):
-    """The answer to a question; nothing if the connection has ended."""
+    """The answer to a request, or nothing if the connection has ended."""
     try:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         return connection.recv(4096)
@@ -72,7 +72,7 @@ def test_connections_that_are_kept_give_way_to_new_ones(start):
         finally:
             over.set()
             asking.join()
-        # Those that gave way were told so in order, between two answers.
+        # The connections that were evicted were closed in order, between two answers.
         ended = [connection for connection in kept if asks(connection) == b""]
         assert len(ended) >= 5
 
@@ -89,7 +89,7 @@ def test_a_connection_that_does_not_read_its_answers_keeps_no_new_one_out(start)
 
         def read_a_little_and_keep_the_others():
             while not over.wait(0.1):
-                # So the system does not give it up.
+                # Reading keeps the kernel from giving the connection up.
                 lazy.recv(100)
                 for connection in kept:
                     asks(connection)

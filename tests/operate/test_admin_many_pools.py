@@ -18,15 +18,15 @@ pytestmark = pytest.mark.poolhouse_only
 
 DATABASES, USERS = 100, 40
 POOLS = DATABASES * USERS
-# Bytes of text that a pool has in /metrics at least, and of memory that it takes at most while an answer is on its way.
+# The least text that a pool takes in /metrics, and the most memory that it takes while an answer is sent, in bytes.
 TEXT, MEMORY = 20_000, 5_000
-# Long answers that may be on their way at once.
+# The most long answers that are sent at the same time.
 PLACES = 8
 
 
 @pytest.fixture
 def crowded(start):
-    """All pools are there from the start, because each is to have a server; only one may connect, and waits in vain."""
+    """All pools exist from the start because each has a min_size of 1. Only one server may connect; the others wait."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgres://127.0.0.1:{silent.getsockname()[1]}"
         pooler = start(
@@ -40,14 +40,14 @@ def crowded(start):
 
 @contextlib.contextmanager
 def asked(pooler, path, method="GET", **headers):
-    """The beginning of an answer: the rest is read as the test likes."""
+    """The beginning of an answer. The test reads the rest at its own pace."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", pooler.admin_port, timeout=60)) as connection:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         yield connection.getresponse()
 
 
 def peak_kib(pooler):
-    """The most memory that it ever had."""
+    """The process's peak memory."""
     status = pathlib.Path(f"/proc/{pooler.process.pid}/status").read_text()
     return int(re.search(r"^VmHWM:\s+(\d+)", status, re.MULTILINE)[1])
 

@@ -30,7 +30,7 @@ def browser():
 
 
 class Traffic:
-    """Clients that work, one that holds a server, one that waits for long."""
+    """Clients that work, one that holds a server, and one that waits for long."""
 
     def __init__(self, pooler):
         self.over, self.pooler = threading.Event(), pooler
@@ -53,7 +53,7 @@ class Traffic:
 
 
 class Waiting(Traffic):
-    """Clients that want a server, and are told that there is none."""
+    """Clients that want a server and get an error."""
 
     def work(self):
         while not self.over.is_set():
@@ -79,7 +79,7 @@ def test_the_page_lives_and_fits(start, browser, width, dark):
         holders = cells(browser, "holders", ["state"])
         assert {"state": "transaction"} in holders
         assert browser.run("[...document.querySelectorAll('.axis')].every(axis => axis.lastChild.textContent === 'now' && axis.children.length === 5)")
-        # What an operator looks for first is not beyond the edge of a phone.
+        # The most important columns must be visible on a phone.
         assert browser.run("""(() => {
             const edge = document.querySelector('#pools').parentElement.getBoundingClientRect().right;
             return [...document.querySelectorAll('#pools th')].filter(head => ['waiting', 'longest', 'in use'].includes(head.textContent))
@@ -87,7 +87,7 @@ def test_the_page_lives_and_fits(start, browser, width, dark):
         })()"""), "the columns of waiters are cut off"
         (listener,) = cells(browser, "listeners", ["clients", "protocol"])
         assert listener == {"clients": "4", "protocol": "postgres"}
-        # Two points make a line.
+        # A line needs two points.
         eventually("curves", lambda: browser.run("[...document.querySelectorAll('.chart path')].some(path => path.getAttribute('d').includes('L') && !path.closest('.keys'))"))
         assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), "the page is wider than the window"
         assert browser.complaints() == []
@@ -98,7 +98,7 @@ def test_the_page_lives_and_fits(start, browser, width, dark):
 
 
 def red(browser, table):
-    """The cells of a table that are an alarm: head and text."""
+    """The cells of a table that are marked as an alarm: head and text."""
     return browser.run(f"""[...document.querySelectorAll('#{table} td.bad')].map(cell => [
         document.querySelectorAll('#{table} th')[cell.cellIndex].textContent, cell.textContent])""")
 

@@ -40,7 +40,7 @@ def test_a_slow_server_has_rates_and_they_are_by_its_own_clock(browser):
 
 
 def test_after_a_pause_the_curves_have_a_gap_and_what_is_kept_stays_bounded(browser):
-    # A machine that slept: its own clock stood still.
+    # The machine was suspended: its own clock stood still.
     with Admin(lambda n: {"pools": [pool(transactions=1000 * n)], "uptime_ms": 60_000.0 * n if n > 3 else 2000.0 * n}) as admin:
         browser.open(admin.url)
         eventually("looks before and after", lambda: admin.asked > 5)
@@ -118,7 +118,7 @@ def test_the_page_can_be_made_to_stand_still_and_everything_reached_by_keyboard(
 
 
 def hour(path, uptime_ms, number):
-    """An hour of points each ten seconds, of one pool: a wave with a pause of five minutes in it."""
+    """An hour of points every ten seconds, of one pool: a wave with a gap of five minutes."""
     assert path == f"/api/history?pool={number}", path
     at = [uptime_ms - 10_000 * back for back in range(360, 0, -1)]
     points = [[then, 500 + i % 60 * 10, i % 7, 4, 8, 12.5, None, 80.0, 6, 6, 0] for i, then in enumerate(at) if not 100 <= i < 130]
@@ -133,7 +133,7 @@ def test_a_page_that_was_just_opened_shows_the_last_hour(browser, width, dark):
         browser.open(admin.url, width=width, dark=dark)
         path = "document.querySelector('#charts svg[role=img] path.k1').getAttribute('d')"
         eventually("curves", lambda: browser.run(f"(document.querySelector('#charts svg[role=img] path.k1') && {path}) || ''").count("L") > 300)
-        # The hour fills the chart, and the pause is no line.
+        # The hour fills the chart, and no line crosses the gap.
         assert browser.run(path).startswith("M0.0 ") and browser.run(path).count("M") == 2
         axis = "[...document.querySelector('.axis').children].map(tick => tick.textContent)"
         assert browser.run(axis) == ["−60 min", "−45 min", "−30 min", "−15 min", "now"]

@@ -28,21 +28,21 @@ OTHERS = {
     "set_config",
     "statement_timeout", "track_activities", "transaction_timeout",
 }
-# How many descriptors there are is this machine's affair; of the other one the page tells itself.
-# The last: examples that are a part of a file name no users.
+# The first depends on this machine's limit of descriptors; the page explains the second.
+# The last: examples that are a part of a file have no users.
 EXPECTED_WARNINGS = ("descriptor", "in session mode each client of `billing` keeps a server", "every program on this machine gets in at")
-# Options of programs that are not Poolhouse.
+# Options of programs other than Poolhouse.
 OTHER_OPTIONS = {"--example", "--release", "--quick", "--render", "--rounds", "--search", "--seconds", "--warmup", "--json", "--only", "--targets"}
 
 
 def fenced(text, language):
-    """The blocks of a language: (line, text)."""
+    """The fenced blocks of a language: (line, text)."""
     found = re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [(text[: match.start()].count("\n") + 1, match[1]) for match in found]
 
 
 def spans(text):
-    """What stands in `backticks`, outside of fenced blocks."""
+    """The content of `backticks` outside of fenced blocks."""
     return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
 
 
@@ -57,7 +57,7 @@ CONFIGURATIONS = [example for example in examples("toml") if "[scenario]" not in
 
 @pytest.fixture
 def check(tmp_path, certificates):
-    """Runs `poolhouse check` where every file and variable that the documentation names is there."""
+    """Runs `poolhouse check` with all files and variables that the documentation names."""
     for name, source in {"server.pem": certificates.server.certificate, "server.key": certificates.server.key,
                          "clients.pem": certificates.authority.certificate, "ca.pem": certificates.authority.certificate}.items():
         (tmp_path / name).write_bytes(source.read_bytes())
@@ -90,7 +90,7 @@ def test_an_example_is_accepted_without_an_unexpected_warning(check, text):
 
 @pytest.mark.parametrize("text", CONFIGURATIONS)
 def test_what_is_commented_out_in_an_example_could_stand_there(check, text):
-    """One line at a time: some exclude each other."""
+    """One line at a time, because some exclude each other."""
     for line in re.findall(r"^# \w+ = .*$", text, re.MULTILINE):
         done = check(text.replace(line, line.removeprefix("# ")))
         assert "unknown key" not in done.stdout and "no TOML" not in done.stdout, f"{line}\n{done.stdout}"
@@ -125,21 +125,21 @@ def scenario_keys():
 
 @functools.cache
 def literals():
-    """Every word that is a string of the program by itself: reasons, states, methods."""
+    """Every string literal of the program that is one word: reasons, states, methods."""
     return {word for path in SOURCES for word in re.findall(r'"([a-z]+(?:_[a-z]+)+)"', path.read_text())}
 
 
 @functools.cache
 def fields():
     """The fields of result files, and of the JSON at the admin address."""
-    files = [path for path in SOURCES if path.name == "result.rs" and "load" in path.parts or path.parts[-2:] == ("admin", "api.rs")]
+    files = [path for path in SOURCES if path.name == "result.rs" and "load" in path.parts or "admin-api" in path.parts]
     found = {name for path in files for name in re.findall(r"^    (?:pub )?(\w+):", path.read_text(), re.MULTILINE)}
     assert {"response_ms", "created_for", "in_use", "bucket_bounds_ms"} <= found
     return found
 
 
 def of_pgbouncer(text):
-    """The words of the first column of its page's tables, and of its own files there."""
+    """The words in the first column of the page's tables, and in PgBouncer's own files there."""
     columns = " ".join(re.findall(r"^\| (.*?) \|", text, re.MULTILINE))
     return set(re.findall(r"\w+", columns)) | set(re.findall(r"\w+", " ".join(block for _, block in fenced(text, "ini"))))
 
@@ -149,7 +149,7 @@ def without_first_columns(text):
 
 
 def unknown_words(text, allowed):
-    """Words with an underscore, and keys of `key = value`, that are nothing we know."""
+    """Words with an underscore, and keys of `key = value`, that are not known."""
     found = set()
     for span in spans(text):
         words = set(re.findall(r"(?<![\w/.$-])[a-z]+(?:_[a-z]+)+(?![\w/(.-])", span)) | set(re.findall(r"^(?:\[.*\] )?([a-z_]+) = ", span))
@@ -177,7 +177,7 @@ def test_every_key_is_explained_in_the_guide():
 
 @pytest.fixture
 def families(start):
-    """Families of metrics of one that has served: name -> labels that its samples have, if there are any."""
+    """Metric families of a Poolhouse that has served clients: name -> labels of its samples, if it has samples."""
     made = start()
     with made.connect() as connection:
         connection.execute("SELECT 1")
@@ -218,13 +218,13 @@ def test_every_option_that_is_named_exists():
 
 
 def test_every_error_of_the_guides_table_is_in_the_program():
-    """What stands in backticks behind an SQLSTATE, or by itself with more than one word; `…` is anything."""
+    """Text in backticks after an SQLSTATE, or with more than one word; `…` matches anything."""
     guide = (pooler.ROOT / "docs/guide.md").read_text()
     table = guide.split("| what a client sees |")[1].split("\n\n")[0]
     texts = [re.sub(r"^[0-9A-Z]{5} ?", "", span) for line in table.splitlines() for span in re.findall(r"`([^`]+)`", line.split(" | ")[0])]
     parts = [part.strip() for text in texts if " " in text for part in text.split("…") if part.strip()]
     program = " ".join(re.sub(r"\\\n\s*", "", path.read_text()).replace('\\"', '"') for path in SOURCES)
-    # PostgreSQL's own words.
+    # messages of PostgreSQL
     parts.remove("is not yet defined in this session")
     assert len(parts) >= 4 and not [part for part in parts if part not in program]
 
@@ -240,7 +240,7 @@ def test_every_log_line_that_is_shown_is_in_the_program():
 
 @functools.cache
 def rendered(result):
-    """What the program that wrote a result prints of it."""
+    """The output of the program that wrote a result file."""
     program = json.loads((pooler.ROOT / result).read_text())["command"].split()[0]
     return subprocess.run([sys.executable, program, "--render", result], cwd=pooler.ROOT, text=True, stdout=subprocess.PIPE, check=True, timeout=60).stdout
 
@@ -260,7 +260,7 @@ def figures(text):
 
 
 def test_the_readmes_figures_are_those_of_their_result_files():
-    """Each row of the table beside others names its source last: a result file, or a page that is written from one."""
+    """Each row of the comparison table names its source last: a result file, or a page that is generated from one."""
     rows = re.findall(r"^\| (.*) \| (.*) \| (.*) \| \[`make [\w-]+`\]\(([\w./-]+)(?:#[\w-]+)?\) \|$", PAGES[0].read_text(), re.MULTILINE)
     for what, ours, theirs, source in rows:
         text = rendered(source) if source.endswith(".json") else (pooler.ROOT / source).read_text()
@@ -277,7 +277,7 @@ def test_the_readme_asks_for_the_rust_that_is_needed():
 
 
 def anchors(path):
-    """As GitHub makes them from headings."""
+    """The anchors that GitHub makes from headings."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -42,7 +42,7 @@ def test_above_the_soft_limit_the_longest_idle_is_evicted(start):
     clients[0].query("SELECT 1")
     time.sleep(0.7)
     fresh = pooler.wire()
-    # The second has been idle longest.
+    # The second client has been idle longest.
     gone = clients.pop(1)
     error = gone.error()
     assert error.sqlstate in ("57P05", "57P01", "53300"), error
@@ -107,10 +107,10 @@ def test_clients_that_never_log_in_count_too_and_give_way(start):
 
 def test_silent_clients_in_all_places_lock_no_client_out(start):
     pooler = start(soft_limit=10, hard_limit=10, login_time="60s", newcomer_wait_time="off", max_size=2)
-    # Ten of them hear at once that there is no room, when they say something.
+    # Ten clients get the error at once, when they send something.
     with silent_clients(pooler, 20):
         eventually("all places are taken", lambda: pooler.metric("poolhouse_clients", state="login") >= 20)
-        # The last one has as many as the newcomer then, and would have to be there for a while.
+        # The last one has as many clients as the new one, and would have to be connected for a while.
         clients = [pooler.wire() for _ in range(9)]
         assert all(client.query("SELECT 1") == [["1"]] for client in clients)
         eventually("nine have heard of it", lambda: pooler.metric("poolhouse_client_evictions_total", reason="not_logged_in") == 9)
@@ -199,7 +199,7 @@ def test_more_waiters_than_max_waiters_are_refused_at_once(start):
 
 
 def test_the_servers_own_limit_is_not_the_end(start, cluster):
-    """PostgreSQL refuses further connections; those that exist serve all clients."""
+    """PostgreSQL refuses further connections; the existing ones serve all clients."""
     pooler = start(max_size=150, max_connecting=10, max_wait_time="20s", unavailable_wait_time="20s")
 
     def work(n):

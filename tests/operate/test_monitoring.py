@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ALERTS, DASHBOARD = ROOT / "monitoring/alerts.yml", ROOT / "monitoring/grafana.json"
-# Of the system, or what `make setup` took out of Debian's package.
+# The installed promtool, or the one that `make setup` has fetched.
 PROMTOOL = shutil.which("promtool") or shutil.which(ROOT / ".venv/bin/promtool")
 RULES = re.findall(r"- alert: (\w+)\n\s+expr: (.*)\n", ALERTS.read_text())
 pytestmark = pytest.mark.poolhouse_only
@@ -26,15 +26,15 @@ def expressions():
     return [expr for _, expr in RULES] + [target["expr"] for target in targets()]
 
 
-# Labels that Prometheus gives to whatever it scrapes.
+# Labels that Prometheus adds itself.
 ON_TARGETS = {"instance", "job"}
-# How labels are named in what is told of an expression, and by which expression that is.
+# The name of a label in an alert's text, and the expression that it comes from.
 TEMPLATE = r"\$labels\.(\w+)", lambda: re.findall(r"expr: (.*)\n(?:.*\n)*?\s+summary: (.*)\n", ALERTS.read_text())
 LEGEND = r"\{\{(\w+)\}\}", lambda: [(target["expr"], target["legendFormat"]) for target in targets()]
 
 
 def grouped(expression):
-    """The labels that an expression adds up by, or joins on."""
+    """The labels that an expression aggregates by or joins on."""
     return {label for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression) for label in re.split(r",\s*", labels)}
 
 
@@ -84,8 +84,8 @@ OF_POOL = '{protocol="postgres", database="shop", user="app", instance="a"}'
 OF_LISTENER = '{listener="0.0.0.0:6432", protocol="postgres", reason="hard_limit", instance="a"}'
 OF_PROCESS = '{instance="a"}'
 BUCKETS = [OF_POOL.replace("}", f', le="{le}"}}') for le in ("1", "2", "+Inf")]
-# Series of one sample in 30 s, over 30 minutes: those at which an alert fires in the end, and those at which it does
-# not. `a+bxn` is a, a+b, and so on, n + 1 samples.
+# Series with a sample every 30 s, over 30 minutes: those that make an alert fire at the end, and those that do not.
+# `a+bxn` is a, a+b, and so on, n + 1 samples.
 ALWAYS, NEVER, ONCE, LONG_AGO = "1+0x60", "0+0x60", "0+0x55 1+0x5", "1+0x60"
 FIRES = [
     ("PoolhouseClientsWait", {f"poolhouse_waiters{OF_POOL}": ALWAYS}, {f"poolhouse_waiters{OF_POOL}": "0+0x58 3 0"}),
@@ -96,19 +96,19 @@ FIRES = [
     ("PoolhouseServersComeAndGo",
      {f"poolhouse_servers_created_total{OF_POOL}": "0+30x60", f"poolhouse_transactions_total{OF_POOL}": "0+300x60"},
      {f"poolhouse_servers_created_total{OF_POOL}": "0+30x60", f"poolhouse_transactions_total{OF_POOL}": "0+3000x60"}),
-    # Ten warm servers that live for half an hour, and a check every ten seconds whether the database answers.
+    # Ten warm servers with a life of half an hour, and a check every ten seconds whether the database answers.
     ("PoolhouseServersComeAndGo",
      {f"poolhouse_servers_created_total{OF_POOL}": "0+30x60", f"poolhouse_transactions_total{OF_POOL}": "0+30x60"},
      {f"poolhouse_servers_created_total{OF_POOL}": "0+1x60", f"poolhouse_transactions_total{OF_POOL}": "0+3x60"}),
     ("PoolhouseTransactionsAreLeftOpen",
      {f"poolhouse_hold_seconds_bucket{of}": series for of, series in zip(BUCKETS, ("0+10x60", "0+20x60", "0+20x60"))},
      {f"poolhouse_hold_seconds_bucket{of}": "0+20x60" for of in BUCKETS}),
-    # One that goes on, and one after another of nine minutes and a half.
+    # One transaction that continues, and a sequence of transactions of nine minutes and a half.
     ("PoolhouseTransactionDoesNotEnd", {f"poolhouse_oldest_hold_seconds{OF_POOL}": "0+30x60"},
      {f"poolhouse_oldest_hold_seconds{OF_POOL}": "0+30x19 0+30x19 0+30x20"}),
     ("PoolhouseClientsVanish", {f"poolhouse_client_closes_unanswered_total{OF_LISTENER}": "0+12x60"},
      {f"poolhouse_client_closes_unanswered_total{OF_LISTENER}": "0+1x60"}),
-    # One that failed long ago, and one that failed ten minutes ago, with one since that did not.
+    # One failure long ago, and one ten minutes ago that was followed by a success.
     ("PoolhouseReloadFailed", {f"poolhouse_last_reload_successful{OF_PROCESS}": NEVER, 'poolhouse_reloads_total{result="failed"}': ALWAYS},
      {f"poolhouse_last_reload_successful{OF_PROCESS}": "1+0x39 0+0x9 1+0x10", 'poolhouse_reloads_total{result="failed"}': "0+0x39 1+0x20",
       'poolhouse_reloads_total{result="done"}': "0+0x49 1+0x10"}),

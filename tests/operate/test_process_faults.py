@@ -18,7 +18,7 @@ def cpu_seconds(pid):
 
 
 def launch(pooler, shell, **settings):
-    """Starts it from a shell command that ends with exec "$@"."""
+    """Starts the pooler from a shell command that ends with exec "$@"."""
     command, extra = pooler.command(settings)
     pooler.launch(["sh", "-c", f'{shell} exec "$@"', "sh", *command], **extra)
     return pooler
@@ -32,7 +32,7 @@ def test_killed_under_load_and_started_again(start, cluster):
         for _ in range(3):
             pooler.process.kill()
             pooler.process.wait()
-            # What was open is rolled back, and nothing of it is left.
+            # Open transactions are rolled back.
             eventually("the servers are gone", lambda: not cluster.backends(), 10)
             pooler.launch(command)
             load.flows()
@@ -43,7 +43,7 @@ def test_killed_under_load_and_started_again(start, cluster):
 def test_descriptors_run_out_and_come_back(start, cluster):
     pooler = launch(start.unstarted(), "ulimit -n 80;", max_size=5, max_wait_time="5s", hard_limit=1000, login_time="60s")
     with load_during_faults.load(cluster, pooler.port, clients=5) as load:
-        # The kernel accepts them, Poolhouse cannot.
+        # The kernel accepts these connections; Poolhouse cannot.
         crowd = [pooler.open() for _ in range(150)]
         time.sleep(0.5)
         before = cpu_seconds(pooler.process.pid)
@@ -97,7 +97,7 @@ def test_a_full_disk_under_the_log_disturbs_no_client(start, cluster):
     pooler = launch(start.unstarted(), "exec 2>/dev/full >/dev/full;", max_size=5, max_wait_time="8s", workers=2)
     with load_during_faults.load(cluster, pooler.port) as load:
         for _ in range(10):
-            # Each is something to log.
+            # Each failed login is logged.
             with pytest.raises((w.ServerError, w.Closed)):
                 pooler.wire(user="nobody", password="wrong")
             cluster.terminate()

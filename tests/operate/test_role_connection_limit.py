@@ -13,7 +13,7 @@ LIMIT = 4
 
 @pytest.fixture
 def limited(cluster):
-    """A role that may have LIMIT sessions, and no more."""
+    """A role that may have LIMIT sessions."""
     with cluster.superuser() as db:
         db.execute(f"ALTER ROLE app2 CONNECTION LIMIT {LIMIT}")
         yield "app2"
@@ -35,7 +35,7 @@ def assert_no_refusal(pooler):
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_servers_that_change_hands_are_never_too_many_for_their_role(start, cluster, limited, mode):
-    """Clients of two databases, in turns: servers of the one are closed for the other all the time."""
+    """Clients of two databases in turns, so that servers of one are constantly closed for the other."""
     pooler = serve(start, cluster, limited, mode=mode)
 
     def work(n):
@@ -50,7 +50,7 @@ def test_servers_that_change_hands_are_never_too_many_for_their_role(start, clus
 
 
 def test_servers_that_are_made_anew_are_never_too_many_for_their_role(start, cluster, limited):
-    """Clients that leave in the middle of a transaction's request, and an operator who has all servers made anew."""
+    """Clients that leave in the middle of a transaction's request, and an operator who replaces all servers."""
     pooler = serve(start, cluster, limited, on_session_state="pin")
 
     def work(n):

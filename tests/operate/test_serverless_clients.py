@@ -21,7 +21,8 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
-# Connects as often as it is told, logs in, says so, and reads until it is closed; then it ends all of its connections.
+# A client that opens the given number of connections, logs in, reports that, and reads until one is closed; then it
+# closes all.
 CLIENT = """
 import socket, sys
 host, port, password, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
@@ -40,7 +41,7 @@ for connection in connections:
 
 @pytest.fixture
 def client():
-    """Starts such a client, in a network namespace or not; returns its process."""
+    """Starts such a client, in a network namespace or not, and returns its process."""
     started = []
 
     def start(port, count=1, host="127.0.0.1", password="", namespace=None):

@@ -18,7 +18,7 @@ PASSWORD = urllib.parse.quote(PASSWORDS["app"])
 
 
 def handler(word):
-    """The names of the Python example that has this word."""
+    """The names that the Python example with this word defines."""
     text = (pooler.ROOT / "docs/serverless.md").read_text()
     (code,) = [block for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if word in block]
     names = {}
@@ -37,7 +37,7 @@ def test_the_handler_for_postgresql_answers_and_keeps_its_connection(start, clus
     names = handler("psycopg")
     assert [names["handler"]({"id": which}, None) for which in (7, 8, 7)] == ["lamp", None, "lamp"]
     kept = names["connection"]
-    # Between two calls Poolhouse has it go, as one that was idle for too long.
+    # Between two calls Poolhouse closes the connection, because it was idle for too long.
     (client,) = [client["id"] for client in json.loads(made.get("/api/clients")[1])["clients"] if client["user"] == "app"]
     assert made.ctl("kill", client).returncode == 0
     eventually("it has gone", lambda: made.metric("poolhouse_clients") == 0)

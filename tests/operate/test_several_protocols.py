@@ -14,7 +14,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 def all_at_once(*calls):
-    """Runs each call in a thread of its own; what they raised is raised."""
+    """Runs each call in a thread of its own, and raises what they raise."""
     failures = []
 
     def run(call):
@@ -119,7 +119,7 @@ def test_clients_of_redis_see_each_other_and_no_other_clients(start_mixed):
 
 
 def test_a_cancel_key_of_postgresql_means_no_client_of_redis(start_mixed):
-    """Clients of all kinds have places in one table of a worker."""
+    """A worker keeps the clients of all protocols in one table."""
     served = start_mixed(workers=1)
     waiting = served.redis_client()
     heard = []

@@ -15,12 +15,12 @@ from support.waiting import eventually
 
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
-# Rather than the 2 s that are usual: the machine may be slow, but who starves waits for ever.
+# Longer than the default of 2 s, because the machine may be slow. A starved client waits for ever.
 PATIENT = 'max_wait_time = "8s"\n'
 
 
 class Busy:
-    """Clients of one kind that ask as fast as they are answered."""
+    """Clients of one protocol that send as fast as they are answered."""
 
     def __init__(self, connect, ask, clients=4):
         self.connect, self.ask = connect, ask
@@ -143,7 +143,7 @@ def test_unused_servers_go_to_the_pool_that_waits_and_come_back_when_they_are_ne
     reclaimed = lambda: served.metric("poolhouse_servers_closed_total", reason="reclaimed")
 
     def work(database):
-        """More clients than there could be servers, and the servers are what takes time."""
+        """More clients than servers, and the servers are the bottleneck."""
         return Busy(lambda: served.wire(database=database, timeout=20), lambda client: client.query("SELECT pg_sleep(0.02)"), clients=12)
 
     with contextlib.ExitStack() as open_clients:

@@ -20,9 +20,8 @@ pytestmark = pytest.mark.poolhouse_only
 
 @contextlib.contextmanager
 def successor(old):
-    """A process of the same configuration that takes over. It is stopped by the end, unless another one has followed
-    it.
-    """
+    """A process with the same configuration that takes over. The fixture stops it unless another process has followed
+    it."""
     new = MixedPooler(old.directory, old.cluster, old.redis)
     for port in ("port", "redis_port", "http_port", "admin_port"):
         setattr(new, port, getattr(old, port))
@@ -39,7 +38,7 @@ def successor(old):
 
 
 class Comers:
-    """Clients of one kind that come, count up, and leave; each of their counts was acknowledged."""
+    """Clients of one protocol that connect, increment a counter, and leave. Each increment was acknowledged."""
 
     def __init__(self, visit, comers=2):
         self.visit, self.over, self.done, self.failures, self.lock = visit, threading.Event(), 0, [], threading.Lock()

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 
 def refuses(pooler):
-    """Whether new clients are turned away, by whatever means."""
+    """Whether new clients are refused in any way."""
     try:
         with pooler.wire() as client:
             client.query("SELECT 1")
@@ -140,7 +140,7 @@ def test_waiters_are_not_forgotten(start):
         pooler.signal()
         time.sleep(0.2)
         holder.query("COMMIT")
-        # Served, or told that it is over; not left hanging.
+        # Each client is served or gets an error; none hangs.
         try:
             assert waiter.rows() == [["served"]]
         except w.ServerError as error:

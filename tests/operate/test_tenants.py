@@ -134,7 +134,7 @@ url = "redis://127.0.0.1:{with_users.port}"
         with pytest.raises(redis.RedisError, match="max number of clients reached for user .bob. .hard_limit"):
             second.execute_command(*hello)
         eventually("it is gone", lambda: inside() == [0, 1])
-        # A password that is wrong moves none: its client goes.
+        # A wrong password evicts no client: its own client is closed.
         with pytest.raises(redis.AuthenticationError):
             first.execute_command("AUTH", "alice", "wrong")
         eventually("it is gone", lambda: inside() == [0, 0])
@@ -160,7 +160,7 @@ def test_over_http_a_request_is_told_to_come_later(rest):
 
 @pytest.fixture
 def mongodb(workspace):
-    """Starts a Poolhouse in front of a MongoDB, with this file."""
+    """Starts a Poolhouse in front of a MongoDB with this file."""
     JavaServer.prepare()
     made = JavaServer(directory(workspace, "mongodb")).start()
     poolhouse = MongoPoolhouse(directory(workspace, "mongo-pool"), made)
@@ -186,7 +186,7 @@ password = "bob"
 """)
 
     def asks(client):
-        # As this user, whom MongoDB does not know here: Poolhouse has let it in.
+        # MongoDB does not know this user here, but Poolhouse has let it in.
         with pytest.raises(pymongo.errors.OperationFailure) as told:
             client.app.things.insert_one({"_id": 1})
         return told.value

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timing
 
 
 def ends_between(client, low, high):
-    """The other side closes within these seconds; returns the error it gave before, if any."""
+    """The other side closes within these seconds. Returns the error before that, if any."""
     began = time.monotonic()
     error = None
     client.socket.settimeout(high + 5)
@@ -74,7 +74,7 @@ def test_a_client_waits_for_a_busy_server_no_longer_than_max_wait_time(start):
         assert 0.7 < time.monotonic() - began < 4
         if pooler.is_poolhouse:
             assert error.sqlstate.startswith("53") or error.sqlstate in ("57014", "08000", "55000"), error
-            # The connection itself stays: the client may try again.
+            # The connection stays open: the client may try again.
             waiter.expect(b"Z")
             holder.query("COMMIT")
             assert waiter.query("SELECT 2") == [["2"]]
@@ -195,7 +195,7 @@ def make_copy_tables(cluster):
 
 
 def told_at_last(client):
-    """The error that ends a connection, whatever answers stand before it."""
+    """The error that ends a connection, after any other answers."""
     client.socket.settimeout(20)
     while True:
         kind, body = client.message()
@@ -206,7 +206,7 @@ def told_at_last(client):
 @pytest.mark.parametrize("name", HALF)
 @pytest.mark.poolhouse_only
 def test_a_client_that_leaves_its_request_half_sent_keeps_no_server(start, cluster, name):
-    """Nothing comes from it while its server waits for the rest: that is idle, as in an open transaction."""
+    """The client sends nothing while its server waits for the rest. That counts as idle, as in an open transaction."""
     make_copy_tables(cluster)
     pooler = start(transaction_idle_time="1s", max_size=1, max_wait_time="20s")
     with pooler.wire() as client, pooler.wire() as other:

@@ -109,7 +109,7 @@ def test_nothing_that_an_admin_address_answers_steers_the_terminal():
 
 
 class Terminal:
-    """A terminal of 80 columns and 24 rows with a program in it."""
+    """A terminal of 80 columns and 24 rows that runs a program."""
 
     def __init__(self, command, **environment):
         self.seen = self.raw = ""
@@ -123,9 +123,8 @@ class Terminal:
         ioctl(self.fd if fd is None else fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def shows(self, words, within=10):
-        """Reads until the words have been seen behind those of the last time; of what is drawn only changes arrive, so
-        blanks do not count.
-        """
+        """Reads until the words have appeared after those of the last call. Only changes are drawn, so blanks do not
+        count."""
         until, words = time.monotonic() + within, words.replace(" ", "")
         while words not in self.seen:
             left = until - time.monotonic()
@@ -139,7 +138,7 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def ends(self, again=""):
-        """Its exit status. These keys are pressed again while it says nothing."""
+        """Its exit status. The keys are pressed again until the program reacts."""
         until = time.monotonic() + 5
         while time.monotonic() < until:
             if select.select([self.fd], [], [], 0.1)[0]:
@@ -258,5 +257,5 @@ def test_a_window_that_changes_its_size_again_and_again_is_drawn_in_the_end():
         terminal.resize(200, 50)
         terminal.shows("database25")
         terminal.press("q")
-        # crossterm forgets a key that comes together with a change of size, until the next one comes.
+        # crossterm loses a key that arrives together with a change of size, until the next key.
         assert terminal.ends(again="q") == 0

@@ -18,7 +18,7 @@ def names(pooler):
 
 
 def only(pooler, *pools):
-    """All other pools are gone, and so are their metrics."""
+    """Waits until all other pools and their metrics are gone."""
     eventually(f"there is no pool but {pools}", lambda: names(pooler) == set(pools), every=0.1)
     labelled = [dict(labels) for name, labels in pooler.metrics() if name == "poolhouse_servers_created_total"]
     assert {(labels["database"], labels["user"]) for labels in labelled} <= set(pools)
@@ -41,7 +41,7 @@ def test_names_that_clients_made_up_are_forgotten_and_what_is_used_stays(start, 
     only(pooler, ("bench", "app"), ("template1", "app"))
     assert accepted(pooler) >= before, "what the process counts goes on"
     assert held.execute("SELECT current_database()").fetchone() == ("template1",)
-    # As if it had never been.
+    # The pool is gone without a trace.
     with pooler.connect(database="postgres") as connection:
         assert connection.execute("SELECT current_database()").fetchone() == ("postgres",)
     held.close()
@@ -84,7 +84,7 @@ def test_a_database_that_is_configured_no_more_goes_with_its_last_client(start, 
         connection.execute("SELECT 1")
     only(pooler, ("bench", "app"))
     eventually("what is configured keeps its min_size", lambda: pooler.metric("poolhouse_servers", state="idle") == 1)
-    # It comes back.
+    # The pool is created again.
     pooler.rewrite(databases=databases, min_size=1, pool_idle_time="1s")
     assert pooler.ctl("reload").returncode == 0
     with pooler.connect(database="old", password=PASSWORDS["app"]) as connection:

@@ -45,9 +45,8 @@ def test_idle_clients_stay_where_they_are_and_new_ones_come_to_the_new_process(s
 @pytest.mark.skipif(os.getuid() != 0, reason="another user of the machine is needed")
 @contextlib.contextmanager
 def another_user_listens(name):
-    """A process of another user that has bound an abstract name first: forked, since that user need not reach this
-    Python.
-    """
+    """A process of another user that has bound an abstract socket name first. It is forked, because that user may not
+    be able to run this Python."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -74,7 +73,7 @@ def another_user_listens(name):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
 def test_another_user_who_waits_where_processes_meet_stops_no_take_over(start):
-    """Any user may bind a name of the abstract namespace, and this one can be guessed."""
+    """Any user may bind a name in the abstract namespace, and this name can be guessed."""
     pooler = start.unstarted()
     with another_user_listens(f"@poolhouse.{os.getuid()}.127.0.0.1:{pooler.port}"):
         pooler.start(max_size=4)
@@ -170,12 +169,12 @@ def test_both_together_stay_within_the_limits(start, cluster):
     finally:
         ending.set()
         watcher.join(10)
-    # One that is closing may still be seen while its successor is opened.
+    # A server that is closing may still be visible while its successor is opened.
     assert most[0] <= 7, f"{most[0]} servers of 6"
 
 
 def test_three_together_stay_within_the_limits(start, cluster):
-    """The third hears from the first what that still holds, also when the second has ended."""
+    """The third process hears from the first what that still holds, also after the second has ended."""
     def servers():
         with cluster.superuser() as db:
             return db.execute("SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'").fetchone()[0]
@@ -191,7 +190,7 @@ def test_three_together_stay_within_the_limits(start, cluster):
             with contextlib.suppress(w.ServerError):
                 client.query("BEGIN")
             most = max(most, servers())
-        # Each process may have one in any case.
+        # Each process may have one server in any case.
         assert most <= 5, f"{most} servers of 4"
         for client in held + newcomers:
             client.close()
@@ -294,7 +293,7 @@ def test_socket_files_are_the_successors_as_soon_as_it_has_the_sockets(start, wo
         meeting.sendall(b'{"take_over":1}\n')
         _, given, _, _ = socket.recv_fds(meeting, 1, 8)
         assert len(given) == 3
-        # It never hears that the successor serves, which has only begun to.
+        # The process never hears that the successor serves, because the successor has only begun to.
         pooler.signal()
         assert pooler.wait(5) == 0
         assert path.exists()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 @contextlib.contextmanager
 def most_servers(cluster):
-    """How many servers there were at once, at most, while the body ran."""
+    """The largest number of servers at one time while the body ran."""
     most, ending = [0], threading.Event()
 
     def watch():
@@ -74,7 +74,7 @@ def test_limits_hold_when_the_second_of_three_processes_ends_first(start, cluste
 
 @pytest.mark.parametrize("is_ending", [False, True], ids=["says nothing", "is ending"])
 def test_limits_hold_before_the_process_before_says_that_it_has_left(start, cluster, is_ending):
-    """One that is ending already tells what it holds at a place of its own, too. That is held once."""
+    """A process that is ending also reports what it holds at an address of its own. That must not count twice."""
     first = start(max_size=8, max_server_connections=8, max_wait_time="1s")
     held = begin(first, 2)
     with FakeProcess(first) as second:
@@ -101,7 +101,8 @@ def test_limits_hold_before_the_process_before_says_that_it_has_left(start, clus
 @pytest.mark.parametrize("flags", [["--take-over"], []], ids=["taking over", "started as usual"])
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_limits_hold_when_another_follows_one_that_ended(start, cluster, end, flags):
-    """The first has clients and no listening socket, and the second has gone: the third must know of the first."""
+    """The first process has clients and no listening socket, and the second has ended: the third must know of the
+    first."""
     first = start(max_size=4, max_server_connections=4, max_wait_time="10s")
     with Load(first, clients=8, sql="SELECT pg_sleep(0.05)") as old:
         with successor(start, first) as second:
@@ -109,13 +110,13 @@ def test_limits_hold_when_another_follows_one_that_ended(start, cluster, end, fl
             second.expected_status = -end if end == signal.SIGKILL else 0
             second.signal(end)
             assert second.wait(15) == second.expected_status
-            # Time for the first to see that.
+            # The first process needs time to see that.
             time.sleep(1)
             third = start_next(start, second, *flags)
             with most_servers(cluster) as most, no_failure(third, clients=8, sql="SELECT pg_sleep(0.05)"):
                 time.sleep(2)
                 assert third.pools()[0]["servers"]["total"] <= 2
-            # One that is closing may still be seen while its successor is opened.
+            # A server that is closing may still be visible while its successor is opened.
             assert most[0] <= 5, f"{most[0]} servers of 4"
             assert f"pid={first.process.pid}" in third.log()
         assert old.done and not old.failures, old.failures[:5]
@@ -161,10 +162,10 @@ def test_one_takes_over_from_the_process_that_serves_beside_one_that_drains(star
 
 
 def drain(pooler):
-    """It listens no longer, and its clients stay for as long as they are in a transaction."""
+    """Stops listening. Its clients stay until the end of their transactions."""
     pooler.signal()
     eventually("it listens no longer", lambda: refused(pooler.port))
-    # Its admin address it has to its end.
+    # The process keeps its admin address to its end.
     text, port = pooler.config_path.read_text(), free_port()
     pooler.config_path.write_text(text.replace(str(pooler.admin_port), str(port)))
     pooler.admin_port = port
