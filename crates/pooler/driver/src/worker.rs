@@ -61,6 +61,7 @@ mod evicting;
 mod farewells;
 mod gathering;
 mod held;
+mod ids;
 mod inspect;
 mod lease;
 mod leases;
@@ -92,19 +93,14 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckOutFailed, Grant, ServerId, Time, WaiterId};
+use pool::{CheckOutFailed, Grant, Home, ServerId, Time, WaiterId};
 use seam::{CloseReason, Outbox, Peer, PoolId, Protocol, Refusal};
 use slab::Slab;
 
 pub(crate) use self::turns::{Sleep, TICK};
 use self::{
-    clients::ClientConn,
-    dials::Dial,
-    farewells::Farewell,
-    lines::Lines,
-    pools::{Local, Waiter},
-    servers::ServerConn,
-    sides::Side,
+    clients::ClientConn, dials::Dial, farewells::Farewell, ids::Waiter, lines::Lines, pools::Pools,
+    servers::ServerConn, sides::Side, unused_pools::UnusedPools,
 };
 use crate::{
     by_pool::ByPool,
@@ -113,7 +109,6 @@ use crate::{
     mailbox::{Asker, Command, Message, Post, Survey},
     pace::Pace,
     reactor::{Completion, ConnId, Owner, Reactor},
-    registry::Demand,
     shared::Shared,
     shared_pool::SharedPool,
     tenants::TenantId,
@@ -151,12 +146,8 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     probes: Vec<(u32, ServerId)>,
     /// How long answers of shared servers take.
     round_trips: silence::RoundTrips,
-    /// Pools this worker has used.
-    pools: ByPool<Arc<SharedPool>>,
-    /// Per pool and slot of the pool: where the connection is here.
-    local: ByPool<Vec<Local>>,
-    /// Which pools are looked at next, whether they are unused.
-    unused_pools: unused_pools::Look,
+    pools: Pools,
+    unused_pools: UnusedPools,
     listening: Vec<(u32, ConnId)>,
     /// Listeners whose accepting failed, until the next tick.
     accept_later: Vec<ConnId>,
@@ -182,8 +173,6 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     sent: Vec<(u32, u32)>,
     mail: VecDeque<Message<P, R>>,
     work: VecDeque<Work>,
-    actions: VecDeque<(Arc<SharedPool>, Action)>,
-    demands: Vec<Demand>,
     /// Outboxes not in use. One call at a time needs one; a call within a call another.
     outboxes: Vec<Outbox>,
     scratch: Vec<u8>,
@@ -197,12 +186,6 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     next_tick: Time,
     /// When idle clients are looked through, if pools have an idle time of their own.
     next_idle_look: Time,
-    /// Which time-outs pools used here have of their own.
-    own_times: upkeep::OwnTimes,
-    /// How often pools had been configured anew when that was found out.
-    configured: u64,
-    /// Pools that are due, while they are looked at.
-    due_pools: Vec<(PoolId, Time)>,
     transactions: u64,
     moves: u64,
     draining: bool,
@@ -337,9 +320,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             unread: unread::AllUnread::new(),
             probes: Vec::new(),
             round_trips: silence::RoundTrips::default(),
-            pools: ByPool::default(),
-            local: ByPool::default(),
-            unused_pools: unused_pools::Look::default(),
+            pools: Pools::new(Arc::clone(&shared.host), Home(number)),
+            unused_pools: UnusedPools::default(),
             listening: Vec::new(),
             accept_later: Vec::new(),
             newcomers: newcomers::Newcomers::new(listeners),
@@ -355,8 +337,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             sent: Vec::new(),
             mail: VecDeque::new(),
             work: VecDeque::new(),
-            actions: VecDeque::new(),
-            demands: Vec::new(),
             outboxes: Vec::new(),
             scratch: Vec::new(),
             prelude: prelude::Prelude::default(),
@@ -365,9 +345,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             next_serial: 0,
             next_tick: Time(0),
             next_idle_look: Time(0),
-            own_times: upkeep::OwnTimes::default(),
-            configured: 0,
-            due_pools: Vec::new(),
             transactions: 0,
             moves: 0,
             draining: false,
@@ -457,9 +434,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Act(pool, action) => self.actions.push_back((pool, action)),
+            Command::Act(pool, action) => self.pools.push_action(pool, action),
             Command::Forget(pool) => self.forget_pool(pool),
-            Command::Meet(demand) => self.demands.push(demand),
+            Command::Meet(demand) => self.pools.push_demand(demand),
             Command::Clients { which, limit, reply } => {
                 let _ = reply.try_send(self.inspect_clients(which, limit));
             }
@@ -478,9 +455,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Does what has been put off until nothing is left.
     fn settle(&mut self) {
         loop {
-            if let Some((pool, action)) = self.actions.pop_front() {
+            if let Some((pool, action)) = self.pools.next_action() {
                 self.perform(pool, action);
-            } else if let Some(demand) = self.demands.pop() {
+            } else if let Some(demand) = self.pools.next_demand() {
                 self.meet(demand);
             } else if let Some(work) = self.work.pop_front() {
                 self.handle_work(work);
@@ -566,6 +543,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Waiter::Client(slot, number) => self.on_client_lease_failed(pool, (slot, number), reason, waited),
             Waiter::Mux(number) => self.on_mux_failed(pool, number, reason, waited),
         }
+    }
+
+    /// Nothing of a pool is here any more. (A mux that waits for its answer gets that, and goes by itself.)
+    fn forget_pool(&mut self, id: PoolId) {
+        self.pools.forget(id);
+        self.round_trips.forget(id);
     }
 
     fn publish(&mut self) {

@@ -195,8 +195,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.reactor.close(conn);
             return self.never_came(listener, admitted);
         };
-        let serial = self.next_serial;
-        self.next_serial = self.next_serial.wrapping_add(1);
+        let serial = self.new_serial();
         let place = self.lines[listener as usize].join(Line::Login, slot, self.now);
         self.clients.insert(ClientConn {
             session,
@@ -261,7 +260,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.push_crowded(slot);
         }
         let pool = self.clients[slot].pool.expect("it has logged in");
-        let shared = Arc::clone(&self.pools[&pool]);
+        let shared = Arc::clone(&self.pools.used(pool));
         self.follow_pool(slot, &shared, None);
         if shared.drained.load(Relaxed) {
             let why = Refusal::Drained { at_login: self.clients[slot].on_doorstep };
@@ -273,12 +272,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Its session uses another pool from now on. False if that is drained: then the client has to go, and nothing is
     /// to be done for it there.
     pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) -> bool {
-        let shared = self.pool(pool);
+        let shared = self.pools.find(pool, self.now);
         let Some(client) = self.clients.get_mut(slot) else { return true };
         // It stays with the one before if this one is forgotten: its session hears of that when it asks for a server.
         let Some(shared) = shared.filter(|shared| shared.enter()) else { return true };
         let before = client.pool.replace(pool).expect("a client that has logged in uses a pool");
-        let before = Arc::clone(&self.pools[&before]);
+        let before = Arc::clone(&self.pools.used(before));
         before.clients.fetch_sub(1, Relaxed);
         self.follow_pool(slot, &shared, Some(&before));
         let stays = !shared.drained.load(Relaxed);
@@ -499,5 +498,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 false => self.push_client_gone(slot),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::servers::ServerConn;
+
+    /// Bytes of a client's entry and of a server's, each without its session.
+    #[test]
+    fn the_entries_of_connections_stay_small() {
+        assert!(size_of::<ClientConn<()>>() <= 192, "{}", size_of::<ClientConn<()>>());
+        assert!(size_of::<ServerConn<()>>() <= 200, "{}", size_of::<ServerConn<()>>());
     }
 }

@@ -18,7 +18,7 @@ use super::{
     calls::{Source, call},
     farewells::StillOpen,
     held::Held,
-    pools::Local,
+    pools::Location,
     servers::{Phase, ServerConn},
 };
 use crate::{
@@ -45,7 +45,7 @@ pub(super) struct Dial {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Begins a connection for a slot of the pool.
     pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
-        self.enter_pool(&pool);
+        self.pools.enter(&pool);
         let attempts = Attempts::new(pool.spec(), pool.host.load(Relaxed), self.now);
         self.dial_again(pool, id, attempts, None);
     }
@@ -60,7 +60,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     ) {
         pool.host.store(attempts.place(), Relaxed);
         let Some((address, demand)) = attempts.next() else {
-            self.set_whereabouts(pool.id, id, Local::None);
+            self.pools.set_location(pool.id, id, Location::None);
             return self.connect_failed(&pool, id, attempts.errors(), Fault::Passing, open);
         };
         self.dial_host(pool, id, attempts, address, demand);
@@ -88,7 +88,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             since: self.now,
         };
         let slot = self.dials.insert(dial);
-        self.set_whereabouts(pool_id, id, Local::Dial(slot as u32));
+        self.pools.set_location(pool_id, id, Location::Dial(slot as u32));
         match address {
             Address::Unix(path) => {
                 let conn = self.reactor.connect_unix(&path, Owner::Dial(slot as u32));
@@ -168,7 +168,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(session) = session else {
             self.discard(out);
             self.reactor.close(conn);
-            self.set_whereabouts(dial.pool.id, dial.id, Local::None);
+            self.pools.set_location(dial.pool.id, dial.id, Location::None);
             return self.connect_failed(
                 &dial.pool,
                 dial.id,
@@ -177,7 +177,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 None,
             );
         };
-        self.set_whereabouts(dial.pool.id, dial.id, Local::Server(server_slot as u32));
+        self.pools.set_location(dial.pool.id, dial.id, Location::Server(server_slot as u32));
         self.servers.insert(ServerConn {
             session,
             conn,
@@ -239,7 +239,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn drop_dial(&mut self, slot: usize) {
         let dial = self.dials.remove(slot);
-        self.set_whereabouts(dial.pool.id, dial.id, Local::None);
+        self.pools.set_location(dial.pool.id, dial.id, Location::None);
         if let Some(conn) = dial.conn {
             self.reactor.close(conn);
         }

@@ -11,7 +11,7 @@ use super::{
     calls::{ClientSessions, Source, call},
     farewells::StillOpen,
     lease::Lease,
-    pools::Local,
+    pools::Location,
     servers::{Phase, ServerConn},
 };
 use crate::{config::Address, reactor::Reactor};
@@ -36,7 +36,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             server.holder.is_none() && server.share.is_none() && !server.kept,
             "a server that is held is not retired"
         );
-        self.set_whereabouts(server.pool.id, server.id, Local::None);
+        self.pools.set_location(server.pool.id, server.id, Location::None);
         let open = self.still_open(&server);
         match (open, server.cancel_again) {
             (Some(open), Some(request)) => self.begin_cancelled_farewell(open, server.pool, server.id, request),
@@ -81,7 +81,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
         }
         let server = self.servers.remove(slot);
-        self.set_whereabouts(server.pool.id, server.id, Local::None);
+        self.pools.set_location(server.pool.id, server.id, Location::None);
         if let Some(pinned) = server.pinned {
             server.pool.lock().stats.on_pinned(pinned, -1);
         }

@@ -7,7 +7,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use pool::{Closed, Fault, ServerId, Time};
 use seam::{PoolId, Protocol};
 
-use super::{Worker, attempts::Attempts, cancel_request::CancelRequest, pools::Local};
+use super::{Worker, attempts::Attempts, cancel_request::CancelRequest, pools::Location};
 use crate::{
     reactor::{ConnId, Owner, Reactor},
     shared_pool::SharedPool,
@@ -85,7 +85,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         next: Option<Box<Attempts>>,
     ) {
         let slot = self.farewells.vacant_key();
-        self.set_whereabouts(pool.id, id, Local::Farewell(slot as u32));
+        self.pools.set_location(pool.id, id, Location::Farewell(slot as u32));
         self.farewells.insert(Farewell { conn, pool, id, next, since: self.now, time, cancel_again: None });
         self.reactor.set_owner(conn, Owner::Farewell(slot as u32));
         self.reactor.part(conn);
@@ -140,7 +140,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn end_farewell(&mut self, slot: usize) {
         let Farewell { conn, pool, id, next, .. } = self.farewells.remove(slot);
         self.reactor.close(conn);
-        self.set_whereabouts(pool.id, id, Local::None);
+        self.pools.set_location(pool.id, id, Location::None);
         match next {
             Some(attempts) => self.dial_again(pool, id, *attempts, None),
             None => self.server_gone(&pool, id),
@@ -169,14 +169,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A server's connection has ended on both sides, and its pool knows already that the server ends.
     fn server_gone(&mut self, pool: &Arc<SharedPool>, id: ServerId) {
         let now = self.now;
-        self.operate(pool, |guarded| guarded.pool.closed(id, now));
-        self.host.registry.release(pool, &mut self.demands);
+        self.pools.operate(pool, self.now, |guarded| guarded.pool.closed(id, now));
+        self.pools.budget(|registry, demands| registry.release(pool, demands));
     }
 
     /// A server is no more, and its pool did not close it. `open` is its connection, if that has yet to end.
     pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<StillOpen>) {
         let now = self.now;
-        let since = self.operate(pool, |guarded| {
+        let since = self.pools.operate(pool, self.now, |guarded| {
             guarded.stats.on_closed(Closed::Error);
             guarded.pool.given_up(id, now);
             guarded.pool.is_unavailable()
@@ -188,7 +188,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A server has not got through its start, and no other host is tried.
     pub(super) fn forget_start(&mut self, pool: &Arc<SharedPool>, id: ServerId, fault: Fault, open: Option<StillOpen>) {
         let now = self.now;
-        let since = self.operate(pool, |guarded| {
+        let since = self.pools.operate(pool, self.now, |guarded| {
             guarded.stats.on_closed(Closed::Error);
             guarded.pool.connect_given_up(id, fault, now);
             guarded.pool.is_unavailable()

@@ -12,7 +12,7 @@ use super::{
     Work, Worker,
     calls::{Source, call},
     lease::Lease,
-    pools::Local,
+    pools::Location,
     servers::Phase,
 };
 use crate::{
@@ -49,7 +49,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return false;
         }
         let home = self.home();
-        let ticket = match self.ask_for(pool, waiter, wish) {
+        let ticket = match self.pools.check_out(pool, waiter, wish, self.now) {
             Some(CheckOut::Granted(grant)) if grant.home == home => {
                 if self.server_usable(pool, grant.server) {
                     self.attach(slot, pool, &grant);
@@ -98,14 +98,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let number = client.waiter;
         let waiter = self.client_waiter(slot, number);
         // A pool that is forgotten has no queue.
-        let (shared, now) = (self.pool(pool), self.now);
-        let waited = ticket
-            .zip(shared)
-            .and_then(|(ticket, pool)| self.operate(&pool, |guarded| guarded.pool.cancel(ticket, waiter, now)));
+        let (shared, now) = (self.pools.find(pool, self.now), self.now);
+        let waited = ticket.zip(shared).and_then(|(ticket, pool)| {
+            self.pools.operate(&pool, self.now, |guarded| guarded.pool.cancel(ticket, waiter, now))
+        });
         if waited.is_none() {
             // A server is on its way to it. When that arrives it must not be taken for the answer to a later wish.
-            self.clients[slot].waiter = self.next_serial;
-            self.next_serial = self.next_serial.wrapping_add(1);
+            self.clients[slot].waiter = self.new_serial();
         }
         self.refresh_state(slot);
         waited
@@ -186,7 +185,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A check-out failed at once.
     pub(super) fn push_failed(&mut self, pool: PoolId, waiter: WaiterId, reason: CheckOutFailed) {
-        let pool = Arc::clone(self.pools.get(&pool).expect("it was just asked"));
+        let pool = Arc::clone(self.pools.used(pool));
         self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited: Duration::ZERO });
     }
 
@@ -387,7 +386,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.servers[slot].phase = Phase::Cleaning;
         }
         let (home, now) = (self.home(), self.now);
-        let grant = self.operate_known(pool, |guarded| {
+        let grant = self.pools.operate_used(pool, self.now, |guarded| {
             if served {
                 guarded.stats.on_hold_ended(held);
             }
@@ -413,8 +412,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         while self.soiled.front().is_some_and(|(due, ..)| *due <= now) {
             let (_, pool, id) = self.soiled.pop_front().expect("just seen");
-            if self.pools.contains_key(&pool) {
-                self.operate_known(pool, |guarded| guarded.pool.reset_idle(id, now));
+            if self.pools.known(pool).is_some() {
+                self.pools.operate_used(pool, self.now, |guarded| guarded.pool.reset_idle(id, now));
             }
         }
     }
@@ -422,20 +421,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A server of a pool is to see to what no client waits for.
     pub(super) fn send_on_errand(&mut self, pool: PoolId) {
         let now = self.now;
-        if let Some(shared) = self.pool(pool) {
-            self.operate(&shared, |guarded| guarded.pool.errand(now));
+        if let Some(shared) = self.pools.find(pool, self.now) {
+            self.pools.operate(&shared, self.now, |guarded| guarded.pool.errand(now));
         }
     }
 
     /// Whether a server that is about to be checked in is to be closed for another pool: the budget has asked for one.
     #[cold]
     fn gives_up(&mut self, pool: PoolId, server: ServerId) -> bool {
-        let pool = self.pool(pool).expect("it has a server here");
+        let pool = self.pools.find(pool, self.now).expect("it has a server here");
         if !pool.lock().pool.may_spare(server, self.now) {
             return false;
         }
         pool.awaits_idle.store(false, Relaxed);
-        self.host.registry.comes_free(&pool, &mut self.demands)
+        self.pools.budget(|registry, demands| registry.comes_free(&pool, demands))
     }
 
     /// Sends a server that lives here to the worker of the client it was granted to.
@@ -465,13 +464,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.mailbox(place).send(message);
         }
         match action {
-            Action::AskPermit => self.host.registry.request(&pool, &mut self.demands),
-            Action::WithdrawPermit => self.host.registry.withdraw(&pool, &mut self.demands),
-            Action::Insist => self.host.registry.insist(&pool, &mut self.demands),
-            Action::Press => self.host.registry.press(&pool, &mut self.demands),
+            Action::AskPermit => self.pools.budget(|registry, demands| registry.request(&pool, demands)),
+            Action::WithdrawPermit => self.pools.budget(|registry, demands| registry.withdraw(&pool, demands)),
+            Action::Insist => self.pools.budget(|registry, demands| registry.insist(&pool, demands)),
+            Action::Press => self.pools.budget(|registry, demands| registry.press(&pool, demands)),
             Action::Spare => {
                 pool.awaits_idle.store(false, Relaxed);
-                self.host.registry.has_idle(&pool, &mut self.demands);
+                self.pools.budget(|registry, demands| registry.has_idle(&pool, demands));
             }
             Action::Connect { server, .. } => {
                 // An order to close it may have come from another worker, and overtaken this one.
@@ -509,33 +508,33 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let since = pool.lock().pool.is_unavailable();
             self.tell_lost(pool, since);
         }
-        match self.whereabouts(pool.id, server) {
+        match self.locate(pool.id, server) {
             // It was lost, or the order to connect it is yet to come from another worker, and will be void.
-            Local::None if pool.lock().pool.is_closing(server) != Some(true) => return,
+            Location::None if pool.lock().pool.is_closing(server) != Some(true) => return,
             // It ends already.
-            Local::Farewell(slot) if !self.stays_ended(slot as usize) => return,
-            Local::Farewell(_) => return pool.lock().stats.on_closed(reason),
-            Local::None => {}
-            Local::Dial(slot) => self.drop_dial(slot as usize),
-            Local::Server(slot) => {
+            Location::Farewell(slot) if !self.stays_ended(slot as usize) => return,
+            Location::Farewell(_) => return pool.lock().stats.on_closed(reason),
+            Location::None => {}
+            Location::Dial(slot) => self.drop_dial(slot as usize),
+            Location::Server(slot) => {
                 pool.lock().stats.on_closed(reason);
                 return self.retire(slot as usize);
             }
         }
         let now = self.now;
-        self.operate(pool, |guarded| {
+        self.pools.operate(pool, self.now, |guarded| {
             guarded.stats.on_closed(reason);
             guarded.pool.closed(server, now);
         });
-        self.host.registry.release(pool, &mut self.demands);
+        self.pools.budget(|registry, demands| registry.release(pool, demands));
     }
 
     /// Says what a server did not do in time.
     fn tell_given_up(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
-        let what = match self.whereabouts(pool.id, server) {
-            Local::None | Local::Farewell(_) => return,
-            Local::Dial(_) => "no connection",
-            Local::Server(slot) => match self.servers[slot as usize].phase {
+        let what = match self.locate(pool.id, server) {
+            Location::None | Location::Farewell(_) => return,
+            Location::Dial(_) => "no connection",
+            Location::Server(slot) => match self.servers[slot as usize].phase {
                 Phase::Starting => "no answer to the login",
                 Phase::Cleaning => "no answer to a check or a reset",
                 Phase::Live | Phase::Probing => return,
@@ -554,30 +553,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         match demand {
             Demand::Permit(pool) => {
-                if !self.operate(&pool, |guarded| guarded.pool.permit(now)) {
-                    self.host.registry.decline(&pool, &mut self.demands);
+                if !self.pools.operate(&pool, self.now, |guarded| guarded.pool.permit(now)) {
+                    self.pools.budget(|registry, demands| registry.decline(&pool, demands));
                 }
             }
             Demand::Reclaim(pool) => {
-                let (host, mut demands) = (Arc::clone(&self.host), Vec::new());
-                // Both under the pool's lock: else another worker could tell in between of a server to spare, which
-                // would be no news yet.
-                self.operate(&pool, |guarded| {
+                self.pools.operate_with_budget(&pool, now, |guarded, registry, demands| {
                     if !guarded.pool.reclaim(now) {
-                        host.registry.reclaim_failed(&pool, &mut demands);
+                        registry.reclaim_failed(&pool, demands);
                     }
                 });
-                self.demands.append(&mut demands);
             }
             Demand::ReclaimUnused(pool) => {
-                let (host, mut demands) = (Arc::clone(&self.host), Vec::new());
-                // Both under the pool's lock, as above.
-                self.operate(&pool, |guarded| {
+                self.pools.operate_with_budget(&pool, now, |guarded, registry, demands| {
                     if !guarded.pool.reclaim_unused(now) {
-                        host.registry.unused_failed(&pool, &mut demands);
+                        registry.unused_failed(&pool, demands);
                     }
                 });
-                self.demands.append(&mut demands);
             }
         }
     }
@@ -598,6 +590,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (spec, address) = (pool.spec(), server.address.to_string());
         let (database, user) = (&spec.database, &spec.user);
         tracing::warn!(%database, %user, %address, "the server takes no writes any more: connecting anew");
-        self.operate(&pool, |guarded| guarded.pool.clear(Clear::default(), now));
+        self.pools.operate(&pool, self.now, |guarded| guarded.pool.clear(Clear::default(), now));
     }
 }

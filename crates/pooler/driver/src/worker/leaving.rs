@@ -280,7 +280,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         self.close_connection(&client);
         if let Some(pool) = client.pool {
-            self.pools[&pool].clients.fetch_sub(1, Relaxed);
+            self.pools.used(pool).clients.fetch_sub(1, Relaxed);
         }
         let rules = &self.host.listeners[listener];
         if client.admitted == Admitted::Welcome {
@@ -374,7 +374,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let to_go = |client: &ClientConn<P::Client>| {
             client.state != State::Login
                 && client.has_no_work()
-                && client.pool.is_some_and(|pool| self.pools[&pool].drained.load(Relaxed))
+                && client.pool.is_some_and(|pool| self.pools.used(pool).drained.load(Relaxed))
         };
         let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
         for slot in idle {

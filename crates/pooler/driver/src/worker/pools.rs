@@ -1,48 +1,259 @@
-//! Asking pools under their locks, where their servers are on this worker, and how pools, workers and sessions are
-//! named. Calls no session: what comes of a question is left as actions and work, or told to another worker.
+//! The pools that a worker uses: which it knows, where their connections are on this worker, and what they want done.
+//! Calls no session and sends nothing: an answer to the caller, an action or a demand is all that comes of a question.
 
 use std::{
     collections::{VecDeque, hash_map::Entry},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use pool::{Action, CheckOut, Grant, Home, ServerId, Time, WaiterId, Wish};
-use seam::{ClientTag, PoolId, Protocol, ServerTag};
+use pool::{Action, CheckOut, Clear, Home, ServerId, Time, WaiterId, Wish};
+use seam::PoolId;
 
-use super::{Work, Worker};
 use crate::{
     alarms::Alarms,
-    mailbox::{Mailbox, Message},
-    reactor::Reactor,
+    by_pool::ByPool,
+    config::PoolTimeouts,
+    host::Host,
+    registry::{Demand, Registry},
     shared_pool::{Guarded, SharedPool},
 };
 
-/// The slot by which pools know a mux as a waiter; no client has it.
-const MUX: u32 = (1 << (u32::BITS - seam::WORKER_BITS)) - 1;
-
-/// Who waits under a pool's number for it.
-pub(super) enum Waiter {
-    /// The client in this slot, under this number of its own.
-    Client(u32, u32),
-    /// A mux, under this number of its own.
-    Mux(u32),
-}
-
-impl From<WaiterId> for Waiter {
-    fn from(id: WaiterId) -> Self {
-        let (slot, number) = (ClientTag(id.0 as u32).slot() as u32, (id.0 >> 32) as u32);
-        if slot == MUX { Self::Mux(number) } else { Self::Client(slot, number) }
-    }
-}
-
 /// Where a pool's connection is on this worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Local {
+pub(super) enum Location {
     None,
     Dial(u32),
     Server(u32),
-    /// It has been ended here, and not yet by the database.
+    /// The worker has ended the connection, and the database has not.
     Farewell(u32),
+}
+
+/// Which time-outs any of the pools overrides.
+#[derive(Default)]
+struct Overrides {
+    client_idle: bool,
+    /// The time-outs of clients that hold a server.
+    held: bool,
+}
+
+impl Overrides {
+    fn add(&mut self, timeouts: &PoolTimeouts) {
+        self.client_idle |= timeouts.client_idle.is_some();
+        self.held |= timeouts.query.is_some() || timeouts.transaction_idle.is_some();
+    }
+}
+
+pub(super) struct Pools {
+    host: Arc<Host>,
+    home: Home,
+    /// The pools that the worker has used, so that it need not ask the registry again.
+    known: ByPool<Arc<SharedPool>>,
+    /// By slot of the pool.
+    locations: ByPool<Vec<Location>>,
+    actions: VecDeque<(Arc<SharedPool>, Action)>,
+    demands: Vec<Demand>,
+    overrides: Overrides,
+    /// The count of configurations for which `overrides` holds.
+    configured: u64,
+    /// Empty between calls of `handle_alarms`.
+    due: Vec<(PoolId, Time)>,
+}
+
+impl Pools {
+    pub(super) fn new(host: Arc<Host>, home: Home) -> Self {
+        Self {
+            host,
+            home,
+            known: ByPool::default(),
+            locations: ByPool::default(),
+            actions: VecDeque::new(),
+            demands: Vec::new(),
+            overrides: Overrides::default(),
+            configured: 0,
+            due: Vec::new(),
+        }
+    }
+
+    // ---- which are known ----
+
+    /// The pool behind an id; `None` if it is forgotten.
+    pub(super) fn find(&mut self, id: PoolId, now: Time) -> Option<Arc<SharedPool>> {
+        self.learn(id, now).cloned()
+    }
+
+    /// The pool of a client or a server of this worker.
+    pub(super) fn used(&self, id: PoolId) -> &Arc<SharedPool> {
+        self.known.get(&id).expect("a pool that has a client or a server here is known")
+    }
+
+    /// The pool behind an id, if this worker has used it.
+    pub(super) fn known(&self, id: PoolId) -> Option<&Arc<SharedPool>> {
+        self.known.get(&id)
+    }
+
+    fn learn(&mut self, id: PoolId, now: Time) -> Option<&Arc<SharedPool>> {
+        match self.known.entry(id) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(place) => {
+                let pool = self.host.registry.pool(id, now).filter(|pool| !pool.is_gone())?;
+                self.overrides.add(&pool.spec().timeouts);
+                Some(place.insert(pool))
+            }
+        }
+    }
+
+    /// Notes a pool of which a connection is about to be here.
+    pub(super) fn enter(&mut self, pool: &Arc<SharedPool>) {
+        if let Entry::Vacant(place) = self.known.entry(pool.id) {
+            self.overrides.add(&pool.spec().timeouts);
+            place.insert(Arc::clone(pool));
+        }
+    }
+
+    /// Forgets a pool of which there is nothing here.
+    pub(super) fn forget(&mut self, id: PoolId) {
+        self.known.remove(&id);
+        self.locations.remove(&id);
+    }
+
+    // ---- asking them ----
+
+    /// Asks a pool's state machine something under its lock, and queues what it wants done.
+    pub(super) fn operate<T>(&mut self, pool: &Arc<SharedPool>, now: Time, f: impl FnOnce(&mut Guarded) -> T) -> T {
+        operate(pool, &mut self.actions, &self.host.registry.alarms, now, f)
+    }
+
+    /// As [`operate`](Self::operate), for a pool that this worker knows. Does not touch the reference count, which all
+    /// workers share and would pass from core to core.
+    pub(super) fn operate_used<T>(&mut self, pool: PoolId, now: Time, f: impl FnOnce(&mut Guarded) -> T) -> T {
+        let pool = self.known.get(&pool).expect("a pool that has a client or a server here is known");
+        operate(pool, &mut self.actions, &self.host.registry.alarms, now, f)
+    }
+
+    /// Asks a pool for a server. `None`: the pool is forgotten.
+    pub(super) fn check_out(&mut self, pool: PoolId, waiter: WaiterId, wish: Wish, now: Time) -> Option<CheckOut> {
+        self.learn(pool, now)?;
+        let (home, pool) = (self.home, self.known.get(&pool).expect("just learnt"));
+        operate(pool, &mut self.actions, &self.host.registry.alarms, now, |guarded| {
+            if !pool.admits(guarded) {
+                return None;
+            }
+            let outcome = guarded.pool.check_out_for(waiter, home, wish, now);
+            match &outcome {
+                CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
+                CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
+                CheckOut::Queued(_) => {}
+            }
+            Some(outcome)
+        })
+    }
+
+    /// Has the pools whose alarms have gone off handle their deadlines.
+    pub(super) fn handle_alarms(&mut self, now: Time) {
+        let mut due = std::mem::take(&mut self.due);
+        self.host.registry.alarms.take_due(usize::from(self.home.0), now, &mut due);
+        for (pool, at) in due.drain(..) {
+            if let Some(pool) = self.find(pool, now) {
+                self.handle_alarm(&pool, at, now);
+            }
+        }
+        self.due = due;
+    }
+
+    fn handle_alarm(&mut self, pool: &Arc<SharedPool>, at: Time, now: Time) {
+        let drained = pool.drained.load(Relaxed);
+        self.operate(pool, now, |guarded| {
+            if !pool.end_alarm(at) {
+                return;
+            }
+            if drained && guarded.pool.counts().idle > 0 {
+                guarded.pool.clear(Clear::default(), now);
+            }
+            if guarded.pool.poll_deadline().is_some_and(|deadline| deadline <= now) {
+                guarded.pool.handle_timeout(now);
+            }
+        });
+    }
+
+    // ---- what they and their budget want done ----
+
+    /// An action that another worker has passed on.
+    pub(super) fn push_action(&mut self, pool: Arc<SharedPool>, action: Action) {
+        self.actions.push_back((pool, action));
+    }
+
+    pub(super) fn next_action(&mut self) -> Option<(Arc<SharedPool>, Action)> {
+        self.actions.pop_front()
+    }
+
+    /// Calls the budget, which leaves demands on pools.
+    pub(super) fn budget<T>(&mut self, f: impl FnOnce(&Registry, &mut Vec<Demand>) -> T) -> T {
+        f(&self.host.registry, &mut self.demands)
+    }
+
+    /// Calls a pool's state machine under its lock, and the budget under that lock, too: another worker cannot report a
+    /// spare server in between, before the budget knows that it lacks one.
+    pub(super) fn operate_with_budget(
+        &mut self,
+        pool: &Arc<SharedPool>,
+        now: Time,
+        f: impl FnOnce(&mut Guarded, &Registry, &mut Vec<Demand>),
+    ) {
+        let (registry, demands) = (&self.host.registry, &mut self.demands);
+        operate(pool, &mut self.actions, &registry.alarms, now, |guarded| f(guarded, registry, demands));
+    }
+
+    pub(super) fn push_demand(&mut self, demand: Demand) {
+        self.demands.push(demand);
+    }
+
+    pub(super) fn next_demand(&mut self) -> Option<Demand> {
+        self.demands.pop()
+    }
+
+    // ---- where their connections are ----
+
+    /// Where a connection was noted to be. It may have ended since, and another one have its place.
+    pub(super) fn location(&self, pool: PoolId, server: ServerId) -> Location {
+        let slots = self.locations.get(&pool);
+        slots.and_then(|slots| slots.get(server.slot())).copied().unwrap_or(Location::None)
+    }
+
+    pub(super) fn set_location(&mut self, pool: PoolId, server: ServerId, location: Location) {
+        if location == Location::None {
+            // The pool may be forgotten.
+            if let Some(slot) = self.locations.get_mut(&pool).and_then(|slots| slots.get_mut(server.slot())) {
+                *slot = location;
+            }
+            return;
+        }
+        let slots = self.locations.entry(pool).or_default();
+        if server.slot() >= slots.len() {
+            slots.resize(server.slot() + 1, Location::None);
+        }
+        slots[server.slot()] = location;
+    }
+
+    // ---- which time-outs they override ----
+
+    /// Looks which time-outs the known pools override, if any pool has been configured anew.
+    pub(super) fn refresh_overrides(&mut self) {
+        let configured = self.host.registry.configured.load(Relaxed);
+        if std::mem::replace(&mut self.configured, configured) != configured {
+            self.overrides = Overrides::default();
+            self.known.values().for_each(|pool| self.overrides.add(&pool.spec().timeouts));
+        }
+    }
+
+    /// Whether a pool overrides the idle time of its clients.
+    pub(super) fn override_client_idle(&self) -> bool {
+        self.overrides.client_idle
+    }
+
+    /// Whether a pool overrides a time-out of clients that hold a server.
+    pub(super) fn override_held(&self) -> bool {
+        self.overrides.held
+    }
 }
 
 fn operate<T>(
@@ -59,158 +270,4 @@ fn operate<T>(
     }
     pool.set_alarm(&guarded, alarms, now);
     result
-}
-
-impl<P: Protocol, R: Reactor> Worker<P, R> {
-    // ---- asking ----
-
-    /// A client as its pool knows it: its worker and its slot there, since clients of several workers wait in one
-    /// queue, and a number that is new for each wish that could be confused with another.
-    pub(super) fn client_waiter(&self, slot: usize, number: u32) -> WaiterId {
-        WaiterId(u64::from(number) << 32 | u64::from(self.client_tag(slot).0))
-    }
-
-    pub(super) fn mux_waiter(&self, number: u32) -> WaiterId {
-        self.client_waiter(MUX as usize, number)
-    }
-
-    /// Asks a pool's state machine something under its lock, and queues what it wants done.
-    pub(super) fn operate<T>(&mut self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> T) -> T {
-        operate(pool, &mut self.actions, &self.host.registry.alarms, self.now, f)
-    }
-
-    /// The same for a pool that this worker knows. What all workers share is not counted up and down for it: that would
-    /// go from core to core.
-    pub(super) fn operate_known<T>(&mut self, pool: PoolId, f: impl FnOnce(&mut Guarded) -> T) -> T {
-        let pool = self.pools.get(&pool).expect("it has a server, or a client that asks for one, here");
-        operate(pool, &mut self.actions, &self.host.registry.alarms, self.now, f)
-    }
-
-    /// Asks a pool for a server. `None`: the pool is forgotten.
-    pub(super) fn ask(&mut self, pool: PoolId, waiter: WaiterId) -> Option<CheckOut> {
-        self.ask_for(pool, waiter, Wish::Any)
-    }
-
-    pub(super) fn ask_for(&mut self, pool: PoolId, waiter: WaiterId, wish: Wish) -> Option<CheckOut> {
-        self.know_pool(pool)?;
-        let (home, now) = (self.home(), self.now);
-        let pool = self.pools.get(&pool).expect("just seen");
-        operate(pool, &mut self.actions, &self.host.registry.alarms, now, |guarded| {
-            if !pool.admits(guarded) {
-                return None;
-            }
-            let outcome = guarded.pool.check_out_for(waiter, home, wish, now);
-            match &outcome {
-                CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
-                CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
-                CheckOut::Queued(_) => {}
-            }
-            Some(outcome)
-        })
-    }
-
-    /// A grant of a server: brings it and its client together, wherever they live.
-    pub(super) fn deliver(&mut self, pool: PoolId, grant: Grant) {
-        match (grant.home == self.home(), grant.waiter_home == self.home()) {
-            (true, true) => self.work.push_back(Work::Granted(pool, grant)),
-            // Not before the outbox at hand is done: it may yet close the server.
-            (true, false) => self.work.push_back(Work::Bring(pool, grant)),
-            (false, _) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
-        }
-    }
-
-    // ---- where servers are ----
-
-    pub(super) fn whereabouts(&self, pool: PoolId, server: ServerId) -> Local {
-        let here = self.local.get(&pool).and_then(|slots| slots.get(server.slot())).copied();
-        match here {
-            Some(Local::Server(slot)) if self.servers.get(slot as usize).is_some_and(|s| s.id == server) => {
-                Local::Server(slot)
-            }
-            Some(Local::Dial(slot)) if self.dials.get(slot as usize).is_some_and(|d| d.id == server) => {
-                Local::Dial(slot)
-            }
-            Some(Local::Farewell(slot)) if self.farewells.get(slot as usize).is_some_and(|f| f.is_of(pool, server)) => {
-                Local::Farewell(slot)
-            }
-            _ => Local::None,
-        }
-    }
-
-    pub(super) fn set_whereabouts(&mut self, pool: PoolId, server: ServerId, place: Local) {
-        if place == Local::None {
-            // The pool may be forgotten.
-            if let Some(slot) = self.local.get_mut(&pool).and_then(|slots| slots.get_mut(server.slot())) {
-                *slot = place;
-            }
-            return;
-        }
-        let slots = self.local.entry(pool).or_default();
-        if server.slot() >= slots.len() {
-            slots.resize(server.slot() + 1, Local::None);
-        }
-        slots[server.slot()] = place;
-    }
-
-    pub(super) fn server_here(&self, pool: PoolId, server: ServerId) -> Option<usize> {
-        match self.whereabouts(pool, server) {
-            Local::Server(slot) => Some(slot as usize),
-            Local::Dial(_) | Local::Farewell(_) | Local::None => None,
-        }
-    }
-
-    /// Whether a server lives here and its end has not been seen.
-    pub(super) fn server_usable(&self, pool: PoolId, server: ServerId) -> bool {
-        self.server_here(pool, server).is_some_and(|slot| !self.servers[slot].ending)
-    }
-
-    // ---- names ----
-
-    pub(super) fn home(&self) -> Home {
-        Home(self.number)
-    }
-
-    pub(super) fn client_tag(&self, slot: usize) -> ClientTag {
-        ClientTag::new(self.number, slot)
-    }
-
-    pub(super) fn server_tag(&self, slot: usize) -> ServerTag {
-        ServerTag::new(self.number, slot)
-    }
-
-    pub(super) fn mailbox(&self, home: Home) -> &Mailbox<P, R> {
-        &self.shared.mailboxes[usize::from(home.0)]
-    }
-
-    /// The pool behind an id, from this worker's own list; `None` if it is forgotten.
-    pub(super) fn pool(&mut self, id: PoolId) -> Option<Arc<SharedPool>> {
-        self.know_pool(id).cloned()
-    }
-
-    /// Enters a pool in this worker's own list if that does not have it.
-    pub(super) fn know_pool(&mut self, id: PoolId) -> Option<&Arc<SharedPool>> {
-        match self.pools.entry(id) {
-            Entry::Occupied(known) => Some(known.into_mut()),
-            Entry::Vacant(place) => {
-                let pool = self.host.registry.pool(id, self.now).filter(|pool| !pool.is_gone())?;
-                self.own_times.note(&pool.spec().timeouts);
-                Some(place.insert(pool))
-            }
-        }
-    }
-
-    /// A connection of this pool is about to be here.
-    pub(super) fn enter_pool(&mut self, pool: &Arc<SharedPool>) {
-        if let Entry::Vacant(place) = self.pools.entry(pool.id) {
-            self.own_times.note(&pool.spec().timeouts);
-            place.insert(Arc::clone(pool));
-        }
-    }
-
-    /// A pool is forgotten, and nothing of it is here. (A mux that waits for its answer gets that, and goes by itself.)
-    pub(super) fn forget_pool(&mut self, id: PoolId) {
-        self.pools.remove(&id);
-        self.local.remove(&id);
-        self.round_trips.forget(id);
-    }
 }

@@ -12,7 +12,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use pool::{CheckOut, CheckOutFailed, ServerId, Time};
+use pool::{CheckOut, CheckOutFailed, ServerId, Time, Wish};
 use seam::{Blame, CloseReason, PoolId, Protocol, Verdict};
 
 use super::{
@@ -66,11 +66,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn ask_relief(&mut self, pool: &Arc<SharedPool>) {
-        let waiter = self.next_serial;
-        self.next_serial = self.next_serial.wrapping_add(1);
+        let waiter = self.new_serial();
         self.mux(pool.id).expect("seen by the caller").relief = Relief::Asked(waiter);
         let id = self.mux_waiter(waiter);
-        match self.ask(pool.id, id).expect("it has a server here") {
+        match self.pools.check_out(pool.id, id, Wish::Any, self.now).expect("it has a server here") {
             CheckOut::Granted(grant) if grant.home == self.home() => {
                 self.work.push_back(Work::Granted(pool.id, grant));
             }

@@ -11,7 +11,7 @@ use super::{
     calls::{ClientSessions, HasSession, Source, call},
     cancel_request::CancelRequest,
     held::Held,
-    pools::Local,
+    pools::Location,
     sharing::Share,
 };
 use crate::{
@@ -268,7 +268,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (pool, id, phase) = (Arc::clone(&server.pool), server.id, server.phase);
         let (took, last) = server.end_phase(self.now);
         let (home, now, mut reached) = (self.home(), self.now, false);
-        let grant = self.operate(&pool, |guarded| {
+        let grant = self.pools.operate(&pool, self.now, |guarded| {
             let grant = match phase {
                 Phase::Starting => {
                     reached = is_news(guarded);
@@ -300,7 +300,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (pool, id) = (Arc::clone(&server.pool), server.id);
         let (took, last) = server.end_phase(self.now);
         let (home, now, mut reached) = (self.home(), self.now, false);
-        self.servers[slot].kept = self.operate(&pool, |guarded| {
+        self.servers[slot].kept = self.pools.operate(&pool, self.now, |guarded| {
             reached = is_news(guarded);
             guarded.stats.on_created(last, took);
             guarded.pool.connected_for_itself(id, home, now)
@@ -318,7 +318,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             && let Some(pool) = self.host.registry.outages.take_one(&self.servers[slot].address)
         {
             if let Some(pool) = self.host.registry.known(pool) {
-                tries += u32::from(self.operate(&pool, |guarded| guarded.pool.upstream_is_back(now)));
+                tries += u32::from(self.pools.operate(&pool, self.now, |guarded| guarded.pool.upstream_is_back(now)));
             }
         }
     }
@@ -379,7 +379,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client may not keep a server: as many of its pool are kept as may be.
     pub(super) fn on_pin_refused(&mut self, slot: usize, pool: PoolId, reason: &'static str) {
-        let Some(pool) = self.pool(pool) else { return };
+        let Some(pool) = self.pools.find(pool, self.now) else { return };
         pool.lock().stats.on_pin_refused(reason);
         // Where its session ends with it, the line of that says the same.
         let goes_on = self.clients.get(slot).is_some_and(|client| !client.closing);
@@ -405,7 +405,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return None;
         }
         let server = self.servers.remove(slot);
-        self.set_whereabouts(server.pool.id, server.id, Local::None);
+        self.pools.set_location(server.pool.id, server.id, Location::None);
         match self.reactor.detach(server.conn) {
             Ok(connection) => {
                 let ServerConn { session, pool, id, address, soiled, born, .. } = server;
@@ -422,7 +422,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Takes a server in that was granted to a client of this worker. False if that cannot be done, and it is lost.
     pub(super) fn take_in(&mut self, moving: MovingServer<P, R>) -> bool {
         let MovingServer { session, connection, pool, id, address, soiled, born } = moving;
-        self.enter_pool(&pool);
+        self.pools.enter(&pool);
         let slot = self.servers.vacant_key();
         let conn = match self.reactor.attach_moved(connection, Owner::Server(slot as u32)) {
             Ok(conn) => conn,
@@ -433,7 +433,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
         };
         self.moves += 1;
-        self.set_whereabouts(pool.id, id, Local::Server(slot as u32));
+        self.pools.set_location(pool.id, id, Location::Server(slot as u32));
         self.servers.insert(ServerConn {
             session,
             conn,

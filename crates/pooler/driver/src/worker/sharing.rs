@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{CheckOut, CheckOutFailed, Grant, Time};
+use pool::{CheckOut, CheckOutFailed, Grant, Time, Wish};
 use seam::{Blame, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 use super::{
@@ -124,7 +124,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.mux(pool).expect("just seen").joining.push(joiner);
         } else {
             let (waiter, reason) = (self.client_waiter(slot, joiner.waiter), CheckOutFailed::QueueFull);
-            self.pools[&pool].lock().stats.on_failed(reason);
+            self.pools.used(pool).lock().stats.on_failed(reason);
             self.push_failed(pool, waiter, reason);
         }
         // Whatever it waits for, it is not idle.
@@ -136,7 +136,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// forgotten first.
     fn has_room(&mut self, pool: PoolId) -> bool {
         // A pool that is forgotten tells those who wait for it, in time.
-        let most = self.pool(pool).map_or(0, |pool| pool.spec().config.max_waiters as usize);
+        let most = self.pools.find(pool, self.now).map_or(0, |pool| pool.spec().config.max_waiters as usize);
         let (clients, mux) = (self.clients.len(), self.mux(pool).expect("somebody waits with a mux"));
         if mux.joining.len() >= clients || (most > 0 && mux.joining.len() >= most) {
             let mut joining = std::mem::take(&mut mux.joining);
@@ -157,12 +157,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Asks the pool for a server for those who wait.
     fn start_sharing(&mut self, pool: PoolId, joining: Vec<Joiner>) {
-        let waiter = self.next_serial;
-        self.next_serial = self.next_serial.wrapping_add(1);
+        let waiter = self.new_serial();
         let mux = Mux { waiter, place: Place::Waiting, joining, relief: Relief::None };
         self.muxes.insert(pool, Box::new(mux));
         let id = self.mux_waiter(waiter);
-        match self.ask(pool, id) {
+        match self.pools.check_out(pool, id, Wish::Any, self.now) {
             Some(CheckOut::Granted(grant)) if grant.home == self.home() => self.on_mux_granted(pool, waiter, &grant),
             Some(CheckOut::Granted(grant)) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
             // Nobody leaves the queue for a mux: a server that comes when all have gone is simply given back.

@@ -218,6 +218,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn spec_of(&self, slot: usize) -> Option<Arc<PoolSpec>> {
         let pool = self.clients[slot].pool?;
-        self.pools.get(&pool).map(|pool| pool.spec())
+        self.pools.known(pool).map(|pool| pool.spec())
     }
 }

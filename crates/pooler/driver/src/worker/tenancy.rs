@@ -44,7 +44,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Its session knows which pool it belongs to.
     fn on_logged_in(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) {
-        let shared = self.pool(pool);
+        let shared = self.pools.find(pool, self.now);
         let Some(shared) = shared.filter(|shared| shared.enter()) else { return self.on_forgotten(slot) };
         let client = &mut self.clients[slot];
         client.pool = Some(pool);
@@ -92,7 +92,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.admitted == Admitted::Welcome && !client.closing {
             let host = Arc::clone(&self.host);
             let limits = |tenant: &Tenant| host.registry.limits(tenant);
-            let Some(shared) = self.pool(pool) else {
+            let Some(shared) = self.pools.find(pool, self.now) else {
                 self.on_forgotten(slot);
                 return false;
             };

@@ -13,62 +13,78 @@ use super::{Worker, calls::call};
 use crate::{
     mailbox::{Command, Message},
     reactor::Reactor,
+    registry::Registry,
     shared_pool::SharedPool,
 };
 
-/// Most pools that are looked at in one tick: 3,200 a second.
-const MAX_LOOKS_A_TICK: usize = 64;
+/// Most pools that are examined in one tick: 3,200 a second.
+const MAX_EXAMINED_A_TICK: usize = 64;
 
-/// All pools are looked at no more often than that, unless one of them is to be forgotten sooner.
-const LAP: Duration = Duration::from_secs(1);
+/// The worker examines all pools no more often than this, unless one of them is to be forgotten sooner.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How far a look has come.
+/// A sweep over all pools of the process, a few at a time.
 #[derive(Default)]
-pub(super) struct Look {
+pub(super) struct UnusedPools {
+    /// The first pool that the sweep has yet to examine.
     from: PoolId,
-    /// When the next one may begin at the first pool.
-    again: Time,
-    /// The shortest time after which a pool that was looked at is to be forgotten.
+    /// When the next sweep may begin.
+    next_sweep: Time,
+    /// The shortest `unused_after` of the pools in this sweep.
     shortest: Option<Duration>,
-    /// The pools at hand; empty between looks.
-    some: Vec<Arc<SharedPool>>,
+    /// Empty between calls.
+    batch: Vec<Arc<SharedPool>>,
+}
+
+impl UnusedPools {
+    fn is_due(&self, now: Time) -> bool {
+        self.from != PoolId::default() || now >= self.next_sweep
+    }
+
+    /// The next pools to examine.
+    fn next_batch(&mut self, registry: &Registry, now: Time) -> Vec<Arc<SharedPool>> {
+        let mut batch = std::mem::take(&mut self.batch);
+        registry.some_from(self.from, MAX_EXAMINED_A_TICK, &mut batch);
+        match batch.last().filter(|_| batch.len() == MAX_EXAMINED_A_TICK) {
+            Some(last) => self.from = PoolId(last.id.0 + 1),
+            None => {
+                self.from = PoolId::default();
+                self.next_sweep = now + SWEEP_INTERVAL.min(self.shortest.take().unwrap_or(SWEEP_INTERVAL));
+            }
+        }
+        batch
+    }
+
+    fn note_unused_after(&mut self, after: Duration) {
+        self.shortest = Some(self.shortest.map_or(after, |shortest| shortest.min(after)));
+    }
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Goes on looking for pools to forget.
-    pub(super) fn look_for_unused_pools(&mut self) {
-        if self.number != 0 || (self.unused_pools.from == PoolId::default() && self.now < self.unused_pools.again) {
+    /// Goes on with the sweep over all pools.
+    pub(super) fn forget_unused_pools(&mut self) {
+        if self.number != 0 || !self.unused_pools.is_due(self.now) {
             return;
         }
-        let mut some = std::mem::take(&mut self.unused_pools.some);
-        self.host.registry.some_from(self.unused_pools.from, MAX_LOOKS_A_TICK, &mut some);
-        let look = &mut self.unused_pools;
-        match some.last().filter(|_| some.len() == MAX_LOOKS_A_TICK) {
-            Some(last) => look.from = PoolId(last.id.0 + 1),
-            None => {
-                look.from = PoolId::default();
-                look.again = self.now + LAP.min(look.shortest.take().unwrap_or(LAP));
-            }
-        }
-        for pool in some.drain(..) {
+        let mut batch = self.unused_pools.next_batch(&self.host.registry, self.now);
+        for pool in batch.drain(..) {
             if let Some(after) = pool.spec().unused_after {
-                let shortest = &mut self.unused_pools.shortest;
-                *shortest = Some(shortest.map_or(after, |shortest| shortest.min(after)));
-                self.look_whether_unused(&pool, after);
+                self.unused_pools.note_unused_after(after);
+                self.forget_if_unused(&pool, after);
             }
         }
-        self.unused_pools.some = some;
+        self.unused_pools.batch = batch;
     }
 
-    fn look_whether_unused(&mut self, pool: &Arc<SharedPool>, after: Duration) {
+    fn forget_if_unused(&mut self, pool: &Arc<SharedPool>, after: Duration) {
         let (host, now) = (Arc::clone(&self.host), self.now);
-        let counted = self.operate(pool, |guarded| {
+        let counted = self.pools.operate(pool, now, |guarded| {
             let may = || host.registry.may_forget(pool.id);
             let gone = pool.look_whether_unused(guarded, &host.registry.alarms, after, now, may);
             gone.then(|| guarded.stats.clone())
         });
         let Some(counted) = counted else { return };
-        host.registry.forget(pool, &counted, &mut self.demands);
+        self.pools.budget(|registry, demands| registry.forget(pool, &counted, demands));
         let _ = call(|| self.shared.protocol.pool_forgotten(pool.id));
         for mailbox in &self.shared.mailboxes {
             mailbox.send(Message::Command(Command::Forget(pool.id)));

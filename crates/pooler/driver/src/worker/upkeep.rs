@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{CheckOutFailed, Clear, Time};
+use pool::CheckOutFailed;
 use seam::{Blame, CloseReason, LeaseFailure, Outage, Protocol, Refusal};
 
 use super::{
@@ -18,32 +18,11 @@ use super::{
     lines::Line,
     servers::ServerConn,
 };
-use crate::{
-    client_state::State,
-    config::{PoolTimeouts, Timeouts},
-    listener::Sent,
-    reactor::Reactor,
-    shared_pool::SharedPool,
-};
+use crate::{client_state::State, config::Timeouts, listener::Sent, reactor::Reactor, shared_pool::SharedPool};
 
 /// How often pools are asked for time-outs of their own, and idle clients are looked through where there are such: idle
 /// times of pools are this exact.
 const IDLE_LOOK: Duration = Duration::from_millis(250);
-
-/// Which time-outs any pool has of its own.
-#[derive(Default)]
-pub(super) struct OwnTimes {
-    client_idle: bool,
-    /// Those of clients that hold a server.
-    held: bool,
-}
-
-impl OwnTimes {
-    pub(super) fn note(&mut self, timeouts: &PoolTimeouts) {
-        self.client_idle |= timeouts.client_idle.is_some();
-        self.held |= timeouts.query.is_some() || timeouts.transaction_idle.is_some();
-    }
-}
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn upkeep(&mut self) {
@@ -73,8 +52,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.host.any_drained.load(Relaxed) {
             self.send_drained_away();
         }
-        self.look_after_pools();
-        self.look_for_unused_pools();
+        self.pools.handle_alarms(self.now);
+        self.forget_unused_pools();
         let board = &self.host.board[usize::from(self.number)];
         board.cpu_ns.store(self.host.clock.cpu_time(), Relaxed);
     }
@@ -98,12 +77,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if self.now >= self.next_idle_look {
             self.next_idle_look = self.now + IDLE_LOOK;
-            let configured = self.host.registry.configured.load(Relaxed);
-            if std::mem::replace(&mut self.configured, configured) != configured {
-                self.own_times = OwnTimes::default();
-                self.pools.values().for_each(|pool| self.own_times.note(&pool.spec().timeouts));
-            }
-            if self.own_times.client_idle {
+            self.pools.refresh_overrides();
+            if self.pools.override_client_idle() {
                 self.look_through_idle();
             }
             self.look_for_awaited();
@@ -112,7 +87,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.look_at_unread();
             self.renew_kept();
         }
-        if !self.own_times.client_idle {
+        if !self.pools.override_client_idle() {
             self.expire_idle();
         }
     }
@@ -120,7 +95,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A login takes too long. If it waits for a server, the client is told why there is none.
     fn end_login(&mut self, slot: usize) {
         let pool = match self.clients[slot].lease {
-            Lease::Waiting { pool, .. } => self.pool(pool),
+            Lease::Waiting { pool, .. } => self.pools.find(pool, self.now),
             _ => None,
         };
         let waits = pool.is_some();
@@ -207,14 +182,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The time-outs of a client: its listener's, or its pool's own.
     fn timeouts_of(&self, client: &ClientConn<P::Client>) -> Timeouts {
         let timeouts = self.host.listeners[usize::from(client.listener)].timeouts();
-        let pool = client.pool.and_then(|id| self.pools.get(&id));
+        let pool = client.pool.and_then(|id| self.pools.known(id));
         pool.map_or(timeouts, |pool| pool.spec().timeouts.over(timeouts))
     }
 
     /// Clients that hold a server for too long.
     fn expire_holders(&mut self) {
         let endless = |times: Timeouts| times.query.is_none() && times.transaction_idle.is_none();
-        if !self.own_times.held && self.host.listeners.iter().all(|listener| endless(listener.timeouts())) {
+        if !self.pools.override_held() && self.host.listeners.iter().all(|listener| endless(listener.timeouts())) {
             return;
         }
         let mut late = Vec::new();
@@ -272,34 +247,5 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Some(()) => self.execute(out, Source::NONE),
             None => self.on_server_defect(slot, None, out),
         }
-    }
-
-    /// Looks at the pools that are due.
-    pub(super) fn look_after_pools(&mut self) {
-        let mut due = std::mem::take(&mut self.due_pools);
-        self.host.registry.alarms.take_due(usize::from(self.number), self.now, &mut due);
-        for (pool, at) in due.drain(..) {
-            if let Some(pool) = self.pool(pool) {
-                self.look_after_pool(&pool, at);
-            }
-        }
-        self.due_pools = due;
-    }
-
-    /// Whatever a pool's deadlines bring, for which an alarm was set.
-    fn look_after_pool(&mut self, pool: &Arc<SharedPool>, at: Time) {
-        let now = self.now;
-        let drained = pool.drained.load(Relaxed);
-        self.operate(pool, |guarded| {
-            if !pool.end_alarm(at) {
-                return;
-            }
-            if drained && guarded.pool.counts().idle > 0 {
-                guarded.pool.clear(Clear::default(), now);
-            }
-            if guarded.pool.poll_deadline().is_some_and(|deadline| deadline <= now) {
-                guarded.pool.handle_timeout(now);
-            }
-        });
     }
 }
