@@ -86,6 +86,7 @@ mod turns;
 mod unread;
 mod unused_pools;
 mod upkeep;
+mod usage;
 
 use std::{
     collections::{HashMap, VecDeque},

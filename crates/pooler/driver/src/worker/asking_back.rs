@@ -18,10 +18,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn ask_back(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
         // Otherwise it has just moved, or ended.
         let Some(slot) = self.server_here(pool.id, server) else { return };
-        if self.servers[slot].kept {
+        if self.servers[slot].usage.is_kept() {
             return self.tell_outdated(slot);
         }
-        let Some(holder) = self.servers[slot].holder.map(|holder| holder as usize) else { return };
+        let Some(holder) = self.servers[slot].usage.holder() else { return };
         if self.clients[holder].closing || self.clients[holder].broken {
             return;
         }

@@ -57,7 +57,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     #[cold]
     pub(super) fn on_server_defect(&mut self, slot: usize, shown: Option<usize>, out: Outbox) {
         self.discard(out);
-        let holder = self.servers[slot].holder.map(|holder| holder as usize);
+        let holder = self.servers[slot].usage.holder();
         // First the server: whoever has it is told that it is gone.
         self.end_server(slot, CloseReason::Error(Blame::Ours, WHY.to_owned()));
         if let Some(client) = holder.or(shown) {
@@ -75,7 +75,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (serial, lease) = (client.serial, client.lease);
         let why = || CloseReason::Error(Blame::Ours, WHY.to_owned());
         if let Lease::Held { server } | Lease::Shared { server, .. } = lease
-            && !self.servers[server as usize].ending
+            && !self.servers[server as usize].link.is_ending()
         {
             self.end_server(server as usize, why());
         }

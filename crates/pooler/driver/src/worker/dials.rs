@@ -19,7 +19,8 @@ use super::{
     farewells::StillOpen,
     held::Held,
     pools::Location,
-    servers::{Phase, ServerConn},
+    servers::{Link, Phase, ServerConn},
+    usage::Usage,
 };
 use crate::{
     config::Address,
@@ -184,26 +185,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             pool: dial.pool,
             id: dial.id,
             address: dial.address,
-            attempts: Some(Box::new(dial.attempts)),
-            phase: Phase::Starting,
+            phase: Phase::Starting(Box::new(dial.attempts)),
             authenticated: false,
-            ending: false,
-            over: false,
+            link: Link::Up,
             tainted: false,
             soiled: false,
             served: false,
-            holder: None,
-            share: None,
-            kept: false,
+            usage: Usage::Free,
             held: Held::default(),
             unconsumed: false,
             since: self.now,
             born: self.now,
-            moved: self.now,
-            awaits_holder: None,
             pinned: None,
             sides: 0,
-            after_side: None,
             cancel_again: None,
         });
         self.execute(out, Source::NONE);
@@ -261,13 +255,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.next_address(slot, &io::ErrorKind::TimedOut.into());
         }
         let slow = |server: &ServerConn<P::Server>| {
-            let attempts = server.attempts.as_ref().filter(|attempts| attempts.left() > 0);
-            attempts.is_some_and(|attempts| !server.ending && self.now - server.born >= attempts.share())
+            let Phase::Starting(attempts) = &server.phase else { return false };
+            attempts.left() > 0 && !server.link.is_ending() && self.now - server.born >= attempts.share()
         };
         let slow: Vec<usize> = self.servers.iter().filter(|(_, s)| slow(s)).map(|(slot, _)| slot).collect();
         for slot in slow {
             // Another host is not kept waiting for the end of a connection to one that is silent.
-            self.servers[slot].over = true;
+            self.servers[slot].link = Link::Down;
             let message = "its login takes too long".to_owned();
             self.end_server(slot, CloseReason::StartFailed { permanent: false, message });
         }

@@ -3,7 +3,7 @@
 use pool::Wish;
 use seam::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol};
 
-use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost, tenancy::drop_behind};
+use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost, servers::Link, tenancy::drop_behind};
 use crate::reactor::{Data, Reactor, Submitted};
 
 /// Bytes of memory that are kept for joining sends.
@@ -115,7 +115,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Peer::Server(tag) => {
                 let Some(server) = self.servers.get(tag.slot()) else { return };
-                if server.share.is_some() {
+                if server.usage.is_shared() {
                     return self.collect(tag.slot(), &data);
                 }
                 if self.prelude.is_for(tag.slot()) {
@@ -128,7 +128,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn send_to_server(&mut self, slot: usize, data: Data<'_>) {
         if let Submitted::Broken(error) = self.reactor.send(self.servers[slot].conn, data) {
-            self.servers[slot].over = true;
+            self.servers[slot].link = Link::Down;
             self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));
         }
     }

@@ -7,19 +7,20 @@ use seam::{CloseReason, Protocol};
 
 use super::{
     Worker,
-    attempts::Demand,
+    attempts::{Attempts, Demand},
     calls::{ClientSessions, Source, call},
     farewells::StillOpen,
     lease::Lease,
     pools::Location,
-    servers::{Phase, ServerConn},
+    servers::{Link, Phase, ServerConn},
+    sharing::Share,
 };
 use crate::{config::Address, reactor::Reactor};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Says goodbye and closes; the pool has given it up already.
     pub(super) fn retire(&mut self, slot: usize) {
-        if self.servers[slot].phase != Phase::Starting {
+        if !matches!(self.servers[slot].phase, Phase::Starting(_)) {
             let mut out = self.outbox();
             let tag = self.server_tag(slot);
             let protocol = Arc::clone(&self.shared.protocol);
@@ -32,10 +33,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
         }
         let server = self.servers.remove(slot);
-        assert!(
-            server.holder.is_none() && server.share.is_none() && !server.kept,
-            "a server that is held is not retired"
-        );
+        assert!(!server.usage.is_in_use(), "a server that is held is not retired");
         self.pools.set_location(server.pool.id, server.id, Location::None);
         let open = self.still_open(&server);
         match (open, server.cancel_again) {
@@ -46,70 +44,26 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The connection has ended, or its session gave it up. Its holder is told.
     pub(super) fn remove_server(&mut self, slot: usize, reason: CloseReason) {
-        let holder = self.servers[slot].holder;
-        let share = self.servers[slot].share.take();
+        let share = self.servers[slot].usage.take_share();
         let mux = share.as_ref().and_then(|_| self.end_mux(slot));
-        if self.servers[slot].phase == Phase::Probing {
+        if matches!(self.servers[slot].phase, Phase::Probing) {
             self.on_probe_gone(slot);
         }
-        if holder.is_some() || share.is_some() || self.servers[slot].kept {
-            let mut out = self.outbox();
-            let tag = self.server_tag(slot);
-            let protocol = Arc::clone(&self.shared.protocol);
-            let mut clients = ClientSessions::new(&mut self.clients);
-            let session = &mut self.servers[slot].session;
-            let told = call(|| protocol.server_gone(tag, session, &mut clients, &mut out)).is_some();
-            // The lease is over before what the session makes of it, which may be asking for another.
-            let holders = holder.iter().chain(share.iter().flat_map(|share| &share.sharers));
-            for slot in holders.clone() {
-                self.clients[*slot as usize].lease = Lease::None;
-            }
-            if told {
-                self.execute(out, Source::NONE);
-            } else {
-                // Nobody knows what they were told.
-                self.discard(out);
-                holders.for_each(|slot| self.end_broken_client(*slot as usize));
-            }
-            if let Some(holder) = holder {
-                self.refresh_state(holder as usize);
-                self.push_feed(holder as usize);
-            }
-            if let Some(share) = &share {
-                self.servers[slot].pool.lock().stats.transactions += share.served;
-                self.end_share(share);
-            }
+        if share.is_some() || self.servers[slot].usage.is_in_use() {
+            self.tell_server_gone(slot, share.as_deref());
         }
-        let server = self.servers.remove(slot);
+        let mut server = self.servers.remove(slot);
         self.pools.set_location(server.pool.id, server.id, Location::None);
         if let Some(pinned) = server.pinned {
             server.pool.lock().stats.on_pinned(pinned, -1);
         }
-        let message = match &reason {
-            CloseReason::StartFailed { message, .. }
-            | CloseReason::Unknown { message }
-            | CloseReason::Error(_, message) => message.as_str(),
-            CloseReason::Goodbye | CloseReason::Done => "the server ended the connection",
-            CloseReason::Elsewhere { .. } => "the upstream is elsewhere",
-        };
-        if server.phase == Phase::Starting {
-            if let CloseReason::Elsewhere { host, port } = reason {
-                self.reactor.close(server.conn);
-                let attempts = server.attempts.expect("it is starting");
-                let address = Address::Tcp { host, port };
-                return self.dial_host(server.pool, server.id, *attempts, address, Demand::Directed);
-            }
-            let fault = match reason {
-                CloseReason::Unknown { .. } => Fault::Unknown,
-                CloseReason::StartFailed { permanent: true, .. } => Fault::Lasting,
-                _ => Fault::Passing,
-            };
-            return self.start_failed(server, message, fault);
+        if let Phase::Starting(attempts) = std::mem::replace(&mut server.phase, Phase::Live) {
+            return self.end_start(server, *attempts, reason);
         }
-        let spec = server.pool.spec();
+        let (spec, message) = (server.pool.spec(), message_of(&reason));
         let (database, user) = (&spec.database, &spec.user);
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {
-            let held = server.holder.is_some() || share.is_some();
+            let held = server.usage.holder().is_some() || share.is_some();
             tracing::warn!(withheld, %database, %user, held, "server lost: {message}");
         }
         server.pool.set_last_error(message);
@@ -120,25 +74,84 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// A server did not get through its start. Another host may do, unless this one said that asking again is useless.
-    fn start_failed(&mut self, server: ServerConn<P::Server>, message: &str, fault: Fault) {
-        let open = self.still_open(&server);
-        let (pool, id) = (server.pool, server.id);
-        let Some(mut attempts) = server.attempts.filter(|_| fault == Fault::Passing) else {
-            return self.connect_failed(&pool, id, message, fault, open);
+    /// Tells the session of a server that it is gone, and ends the leases of its clients.
+    fn tell_server_gone(&mut self, slot: usize, share: Option<&Share>) {
+        let holder = self.servers[slot].usage.holder();
+        let mut out = self.outbox();
+        let tag = self.server_tag(slot);
+        let protocol = Arc::clone(&self.shared.protocol);
+        let mut clients = ClientSessions::new(&mut self.clients);
+        let session = &mut self.servers[slot].session;
+        let told = call(|| protocol.server_gone(tag, session, &mut clients, &mut out)).is_some();
+        // The lease is over before what the session makes of it, which may be asking for another.
+        let sharers = share.into_iter().flat_map(|share| share.sharers.iter().map(|slot| *slot as usize));
+        let holders = holder.into_iter().chain(sharers);
+        for slot in holders.clone() {
+            self.clients[slot].lease = Lease::None;
+        }
+        if told {
+            self.execute(out, Source::NONE);
+        } else {
+            // What the clients' sessions were shown is in doubt.
+            self.discard(out);
+            holders.for_each(|slot| self.end_broken_client(slot));
+        }
+        if let Some(holder) = holder {
+            self.refresh_state(holder);
+            self.push_feed(holder);
+        }
+        if let Some(share) = share {
+            self.servers[slot].pool.lock().stats.transactions += share.served;
+            self.end_share(share);
+        }
+    }
+
+    /// A server has ended before it was ready.
+    fn end_start(&mut self, server: ServerConn<P::Server>, attempts: Attempts, reason: CloseReason) {
+        if let CloseReason::Elsewhere { host, port } = reason {
+            self.reactor.close(server.conn);
+            let address = Address::Tcp { host, port };
+            return self.dial_host(server.pool, server.id, attempts, address, Demand::Directed);
+        }
+        let fault = match reason {
+            CloseReason::Unknown { .. } => Fault::Unknown,
+            CloseReason::StartFailed { permanent: true, .. } => Fault::Lasting,
+            _ => Fault::Passing,
         };
+        self.start_failed(&server, attempts, message_of(&reason), fault);
+    }
+
+    /// A server did not get through its start. Another host may do, unless this one said that asking again is useless.
+    fn start_failed(&mut self, server: &ServerConn<P::Server>, mut attempts: Attempts, message: &str, fault: Fault) {
+        let open = self.still_open(server);
+        let (pool, id) = (Arc::clone(&server.pool), server.id);
+        if fault != Fault::Passing {
+            return self.connect_failed(&pool, id, message, fault, open);
+        }
         attempts.note(message);
         match open {
-            Some(open) if attempts.left() > 0 => self.begin_farewell(open, pool, id, Some(attempts)),
-            open => self.dial_again(pool, id, *attempts, open),
+            Some(open) if attempts.left() > 0 => self.begin_farewell(open, pool, id, Some(Box::new(attempts))),
+            open => self.dial_again(pool, id, attempts, open),
         }
     }
 
     /// The connection of a server that was just removed, if the database has not ended it: then it is closed.
     fn still_open(&mut self, server: &ServerConn<P::Server>) -> Option<StillOpen> {
-        if server.over {
+        if server.link == Link::Down {
             self.reactor.close(server.conn);
+            return None;
         }
-        (!server.over).then(|| StillOpen::new(server.conn, server.authenticated))
+        Some(StillOpen::new(server.conn, server.authenticated))
+    }
+}
+
+/// What the log is told of the end of a server.
+fn message_of(reason: &CloseReason) -> &str {
+    match reason {
+        CloseReason::StartFailed { message, .. }
+        | CloseReason::Unknown { message }
+        | CloseReason::Error(_, message) => message,
+        CloseReason::Goodbye | CloseReason::Done => "the server ended the connection",
+        CloseReason::Elsewhere { .. } => "the upstream is elsewhere",
     }
 }

@@ -83,7 +83,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Whether a server lives here and its end has not been seen.
     pub(super) fn server_usable(&self, pool: PoolId, server: ServerId) -> bool {
-        self.server_here(pool, server).is_some_and(|slot| !self.servers[slot].ending)
+        self.server_here(pool, server).is_some_and(|slot| !self.servers[slot].link.is_ending())
     }
 
     /// A pool has granted a server: brings it and its client together, wherever they live.

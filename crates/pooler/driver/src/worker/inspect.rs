@@ -57,17 +57,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             database: server.pool.spec().database.clone(),
             user: server.pool.spec().user.clone(),
             address: server.address.to_string(),
-            state: match (server.phase, server.holder) {
-                (Phase::Starting, _) => "connecting",
-                (Phase::Cleaning | Phase::Probing, _) => "checking",
-                (Phase::Live, Some(_)) => "in_use",
-                (Phase::Live, None) if server.kept || server.share.is_some() => "in_use",
-                (Phase::Live, None) => "idle",
+            state: match server.phase {
+                Phase::Starting(_) => "connecting",
+                Phase::Cleaning | Phase::Probing => "checking",
+                Phase::Live if server.usage.is_in_use() => "in_use",
+                Phase::Live => "idle",
             },
             state_for: self.now - server.since,
             age: self.now - server.born,
             backend: self.backend(slot),
-            client: server.holder.map(|client| self.client_id(&self.clients[client as usize])),
+            client: server.usage.holder().map(|client| self.client_id(&self.clients[client])),
             pinned: server.pinned,
             worker: self.number,
         };

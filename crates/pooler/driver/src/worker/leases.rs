@@ -14,6 +14,7 @@ use super::{
     lease::Lease,
     pools::Location,
     servers::Phase,
+    usage::{Hold, Usage},
 };
 use crate::{
     client_state::State,
@@ -134,11 +135,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn attach(&mut self, slot: usize, pool: PoolId, grant: &Grant) {
         let server_slot = self.server_here(pool, grant.server).expect("a granted server lives where the pool says");
         let server = &mut self.servers[server_slot];
-        let free = server.holder.is_none() && server.share.is_none() && server.phase == Phase::Live;
+        let free = server.usage.is_free() && matches!(server.phase, Phase::Live);
         assert!(free, "an exclusive server has one holder");
-        server.holder = Some(slot as u32);
+        server.usage = Usage::Held(Hold::new(slot, self.now));
         server.soiled = false;
-        (server.since, server.moved) = (self.now, self.now);
+        server.since = self.now;
         self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
         self.refresh_state(slot);
         if grant.waited >= self.host.config.slow_wait
@@ -309,13 +310,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.prelude.is_for(slot) {
             self.send_prelude();
         }
-        if !std::mem::take(&mut self.servers[slot].kept) {
-            self.part(slot);
+        match self.servers[slot].usage.is_kept() {
+            true => self.servers[slot].usage = Usage::Free,
+            false => self.part(slot),
         }
         let server = &mut self.servers[slot];
         if server.sides > 0 {
             // A cancel request is under way that must not meet the next one's query.
-            server.after_side = Some(verdict);
+            server.usage = Usage::AwaitsCancels(verdict);
             return;
         }
         self.check_in(slot, verdict);
@@ -323,12 +325,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A session is done with a server, which goes on on its own account, perhaps only for an answer.
     pub(super) fn keep(&mut self, slot: usize, briefly: bool) {
-        if self.servers[slot].phase == Phase::Starting {
+        if matches!(self.servers[slot].phase, Phase::Starting(_)) {
             return self.keep_from_start(slot);
         }
         self.part(slot);
         let server = &mut self.servers[slot];
-        server.kept = true;
+        server.usage = Usage::Kept;
         let served = std::mem::take(&mut server.served);
         self.transactions += u64::from(served);
         {
@@ -348,8 +350,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Ends the lease of a server's holder.
     fn part(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
-        let holder = server.holder.take().expect("a server is released once, by its holder") as usize;
-        server.awaits_holder = None;
+        let holder = server.usage.end_hold();
         let client = &mut self.clients[holder];
         assert!(client.lease == Lease::Held { server: slot as u32 });
         client.lease = Lease::None;
@@ -535,7 +536,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Location::None | Location::Farewell(_) => return,
             Location::Dial(_) => "no connection",
             Location::Server(slot) => match self.servers[slot as usize].phase {
-                Phase::Starting => "no answer to the login",
+                Phase::Starting(_) => "no answer to the login",
                 Phase::Cleaning => "no answer to a check or a reset",
                 Phase::Live | Phase::Probing => return,
             },

@@ -97,7 +97,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 }
             }
             Peer::Server(tag) => {
-                if let Some(server) = self.servers.get_mut(tag.slot()).filter(|server| !server.ending) {
+                if let Some(server) = self.servers.get_mut(tag.slot()).filter(|server| !server.link.is_ending()) {
                     let session = &mut server.session;
                     if call(|| protocol.posted_to_server(tag, session, post.key, &post.bytes, &mut out)).is_none() {
                         return self.on_server_defect(tag.slot(), None, out);

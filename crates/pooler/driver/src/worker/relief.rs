@@ -44,7 +44,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn heard_from(&mut self, slot: usize) -> bool {
         let now = self.now;
         let server = &mut self.servers[slot];
-        let share = server.share.as_deref_mut().expect("a server of a mux is shared");
+        let share = server.usage.share_mut().expect("a server of a mux is shared");
         let (took, long) = share.silence.end(now);
         if let Some(took) = took {
             self.round_trips.note(server.pool.id, took);
@@ -146,7 +146,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The other server answers.
     pub(super) fn on_probe_answered(&mut self, slot: usize, id: ServerId) {
-        let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id && !server.ending) else {
+        let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id && !server.link.is_ending())
+        else {
             return;
         };
         server.phase = Phase::Live;
@@ -174,7 +175,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         for (slot, id) in std::mem::take(&mut self.probes) {
             let here = |server: &&mut super::servers::ServerConn<P::Server>| {
-                server.id == id && server.phase == Phase::Probing && !server.ending
+                server.id == id && matches!(server.phase, Phase::Probing) && !server.link.is_ending()
             };
             let Some(server) = self.servers.get_mut(slot as usize).filter(here) else { continue };
             let (pool, since) = (server.pool.id, server.since);

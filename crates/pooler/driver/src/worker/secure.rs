@@ -48,7 +48,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 }
             }
             Peer::Server(tag) => {
-                let Some(server) = self.servers.get_mut(tag.slot()).filter(|server| !server.ending) else { return };
+                let Some(server) = self.servers.get_mut(tag.slot()).filter(|server| !server.link.is_ending()) else {
+                    return;
+                };
                 let conn = server.conn;
                 let reason = match connect(&server.pool.spec(), &server.address) {
                     Ok(channel) => match self.reactor.start_tls(conn, channel, received) {
@@ -80,7 +82,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn on_server_secured(&mut self, slot: usize, secured: Secured) {
         let server = &mut self.servers[slot];
-        if server.ending {
+        if server.link.is_ending() {
             return;
         }
         server.pool.lock().stats.on_phase(shared_pool::Phase::Tls, self.now - server.since);
@@ -109,7 +111,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// What it means that the connection to a server broke, if that was a handshake that failed.
     pub(super) fn tls_failure(&mut self, slot: usize, error: &io::Error) -> Option<CloseReason> {
         let failure = Failed::of(error)?.clone();
-        let server = self.servers.get_mut(slot).filter(|server| server.phase == Phase::Starting)?;
+        let server = self.servers.get_mut(slot).filter(|server| matches!(server.phase, Phase::Starting(_)))?;
         let protocol = Arc::clone(&self.shared.protocol);
         let message = format!("TLS with {} failed: {}", server.address, failure.message);
         let failure = TlsFailure { message, ..failure };

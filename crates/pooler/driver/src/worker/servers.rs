@@ -3,7 +3,7 @@
 use std::{io, rc::Rc, sync::Arc, time::Duration};
 
 use pool::{ServerId, Time};
-use seam::{Blame, CloseReason, Input, Peer, PoolId, Protocol, Verdict};
+use seam::{Blame, CloseReason, Input, Peer, PoolId, Protocol};
 
 use super::{
     Work, Worker,
@@ -12,7 +12,7 @@ use super::{
     cancel_request::CancelRequest,
     held::Held,
     pools::Location,
-    sharing::Share,
+    usage::Usage,
 };
 use crate::{
     config::Address,
@@ -25,14 +25,30 @@ use crate::{
 const MAX_HELD: usize = 64 << 10;
 
 /// What a server is doing, beyond being held or not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
-    Starting,
+    /// It logs in. If that fails, these hosts are tried next.
+    Starting(Box<Attempts>),
     Live,
     /// Being reset or checked.
     Cleaning,
     /// Asked whether it answers, for those who share one that does not.
     Probing,
+}
+
+/// What is known of a server's connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Link {
+    Up,
+    /// The server is removed as soon as the work at hand is done.
+    Ending,
+    /// The same, and the connection has ended or is broken.
+    Down,
+}
+
+impl Link {
+    pub(super) fn is_ending(self) -> bool {
+        self != Self::Up
+    }
 }
 
 pub(super) struct ServerConn<S> {
@@ -42,27 +58,17 @@ pub(super) struct ServerConn<S> {
     pub(super) id: ServerId,
     /// Which of the upstream's hosts it is.
     pub(super) address: Address,
-    /// While it logs in: the hosts to try if it will not do.
-    pub(super) attempts: Option<Box<Attempts>>,
     pub(super) phase: Phase,
     /// Its login was accepted.
     pub(super) authenticated: bool,
-    /// Its end has been seen, and is dealt with as soon as the work at hand is done.
-    pub(super) ending: bool,
-    /// Its connection has ended or is broken.
-    pub(super) over: bool,
+    pub(super) link: Link,
     /// A cancel request for it got lost and may still arrive: it must not be lent again.
     pub(super) tainted: bool,
     /// It was given back soiled, and nobody has had it since.
     pub(super) soiled: bool,
     /// The lease that is ending was for a transaction.
     pub(super) served: bool,
-    /// The client that holds it.
-    pub(super) holder: Option<u32>,
-    /// Or those who share it.
-    pub(super) share: Option<Box<Share>>,
-    /// Nobody holds it and its pool does not have it back: its session keeps it.
-    pub(super) kept: bool,
+    pub(super) usage: Usage,
     /// Input that its session has not consumed: an incomplete message.
     pub(super) held: Held,
     /// The same of the input that its session is being handed.
@@ -70,27 +76,23 @@ pub(super) struct ServerConn<S> {
     /// Since when it is held, idle or in its phase.
     pub(super) since: Time,
     pub(super) born: Time,
-    /// Something last came from it or from its holder at this time.
-    pub(super) moved: Time,
-    /// A request of its holder has been under way since then, and the server waits for the rest of that.
-    pub(super) awaits_holder: Option<Time>,
     pub(super) pinned: Option<&'static str>,
     /// Cancel requests under way for it.
     pub(super) sides: u32,
-    /// The verdict of a release that waits for those to end.
-    pub(super) after_side: Option<Verdict>,
     /// The cancel request that was sent because its client has gone: it is repeated until the server has ended.
     pub(super) cancel_again: Option<Rc<CancelRequest>>,
 }
 
 impl<S> ServerConn<S> {
-    /// It may be used from now on. Says how long its last phase took, and which part of a start-up that was if it was
-    /// one.
-    fn end_phase(&mut self, now: Time) -> (Duration, shared_pool::Phase) {
-        self.phase = Phase::Live;
-        self.attempts = None;
+    /// The server may be used from now on. Returns the phase that has ended, and how long it took.
+    fn end_phase(&mut self, now: Time) -> (Phase, Duration) {
         let took = now - std::mem::replace(&mut self.since, now);
-        (took, if self.authenticated { shared_pool::Phase::Ready } else { shared_pool::Phase::Auth })
+        (std::mem::replace(&mut self.phase, Phase::Live), took)
+    }
+
+    /// The last part of a start-up: what follows the login, if the session told of the end of that.
+    fn last_part_of_start(&self) -> shared_pool::Phase {
+        if self.authenticated { shared_pool::Phase::Ready } else { shared_pool::Phase::Auth }
     }
 
     /// Whether it has said something that its session has not consumed.
@@ -124,11 +126,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn on_server_received(&mut self, slot: usize, buffer: &Rc<Buffer>, length: usize) {
         if length == 0 {
-            self.servers[slot].over = true;
+            self.servers[slot].link = Link::Down;
             return self.push_server_gone(slot, "the server closed the connection".into());
         }
         self.note_moved(slot);
-        let shared = self.servers[slot].share.is_some();
+        let shared = self.servers[slot].usage.is_shared();
         let was_silent = shared && self.heard_from(slot);
         let server = &mut self.servers[slot];
         let id = server.id;
@@ -206,33 +208,30 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Receives from the server if its bytes can go anywhere.
     pub(super) fn rearm_server(&mut self, slot: usize) {
         let Some(server) = self.servers.get(slot) else { return };
-        if let Some(holder) = server.holder
-            && self.is_behind_its_server(holder as usize)
-        {
-            return;
-        }
-        if server.share.as_ref().is_some_and(|share| share.stalled.is_any()) {
-            return;
-        }
-        if server.kept && self.posts_wait() {
-            if !self.posters.contains(&(slot as u32)) {
-                self.posters.push(slot as u32);
+        match &server.usage {
+            Usage::Held(hold) if self.is_behind_its_server(hold.client()) => return,
+            Usage::Shared(share) if share.stalled.is_any() => return,
+            Usage::Kept if self.posts_wait() => {
+                if !self.posters.contains(&(slot as u32)) {
+                    self.posters.push(slot as u32);
+                }
+                return;
             }
-            return;
+            _ => {}
         }
         self.reactor.receive(server.conn);
     }
 
     pub(super) fn on_server_sent(&mut self, slot: usize) {
-        if let Some(holder) = self.servers[slot].holder {
-            self.rearm_client(holder as usize);
-        } else if self.servers[slot].share.is_some() {
-            self.on_shared_sent(slot);
+        match &self.servers[slot].usage {
+            Usage::Held(hold) => self.rearm_client(hold.client()),
+            Usage::Shared(_) => self.on_shared_sent(slot),
+            Usage::Free | Usage::Kept | Usage::AwaitsCancels(_) => {}
         }
     }
 
     pub(super) fn on_server_broken(&mut self, slot: usize, error: &io::Error) {
-        self.servers[slot].over = true;
+        self.servers[slot].link = Link::Down;
         if let Some(reason) = self.tls_failure(slot, error) {
             return self.end_server(slot, reason);
         }
@@ -246,7 +245,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Has a server removed once the work at hand is done.
     pub(super) fn end_server(&mut self, slot: usize, reason: CloseReason) {
         let Some(server) = self.servers.get_mut(slot) else { return };
-        server.ending = true;
+        if server.link == Link::Up {
+            server.link = Link::Ending;
+        }
         let (server, id) = (slot as u32, server.id);
         self.work.push_back(Work::ServerGone { server, id, reason });
     }
@@ -262,15 +263,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn on_server_ready(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
-        if server.phase == Phase::Probing {
+        if matches!(server.phase, Phase::Probing) {
             return self.work.push_back(Work::ProbeAnswered { server: slot as u32, id: server.id });
         }
-        let (pool, id, phase) = (Arc::clone(&server.pool), server.id, server.phase);
-        let (took, last) = server.end_phase(self.now);
+        let (pool, id, last) = (Arc::clone(&server.pool), server.id, server.last_part_of_start());
+        let (phase, took) = server.end_phase(self.now);
         let (home, now, mut reached) = (self.home(), self.now, false);
         let grant = self.pools.operate(&pool, self.now, |guarded| {
-            let grant = match phase {
-                Phase::Starting => {
+            let grant = match &phase {
+                Phase::Starting(_) => {
                     reached = is_news(guarded);
                     guarded.stats.on_created(last, took);
                     guarded.pool.connected(id, home, now)
@@ -283,7 +284,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             grant
         });
-        if phase == Phase::Starting {
+        if matches!(phase, Phase::Starting(_)) {
             self.tell_back(&pool);
         }
         if reached {
@@ -297,14 +298,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A server whose start-up is done is kept by its session: no client has asked for it.
     pub(super) fn keep_from_start(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
-        let (pool, id) = (Arc::clone(&server.pool), server.id);
-        let (took, last) = server.end_phase(self.now);
+        let (pool, id, last) = (Arc::clone(&server.pool), server.id, server.last_part_of_start());
+        let (_, took) = server.end_phase(self.now);
         let (home, now, mut reached) = (self.home(), self.now, false);
-        self.servers[slot].kept = self.pools.operate(&pool, self.now, |guarded| {
+        let kept = self.pools.operate(&pool, self.now, |guarded| {
             reached = is_news(guarded);
             guarded.stats.on_created(last, took);
             guarded.pool.connected_for_itself(id, home, now)
         });
+        self.servers[slot].usage = if kept { Usage::Kept } else { Usage::Free };
         self.tell_back(&pool);
         if reached {
             self.end_outage(slot);
@@ -361,16 +363,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if let Some(new) = reason {
                 guarded.stats.on_pinned(new, 1);
             }
-            guarded.pool.set_kept(server.id, server.kept || reason.is_some());
+            guarded.pool.set_kept(server.id, server.usage.is_kept() || reason.is_some());
         }
         server.pinned = reason;
-        let (holder, spec) = (server.holder, server.pool.spec());
+        let (holder, spec) = (server.usage.holder(), server.pool.spec());
         if let (Some(reason), Some(client)) = (reason, holder)
             && let Some(withheld) = self.paces.pinned.permits(self.now)
         {
             tracing::info!(
                 withheld,
-                client = %self.client_address(client as usize), database = %spec.database, user = %spec.user,
+                client = %self.client_address(client), database = %spec.database, user = %spec.user,
                 server = self.backend(slot), reason,
                 "a client keeps its server beyond its transaction"
             );
@@ -397,7 +399,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Takes a granted server out of this worker. `None` if it cannot leave: then it is closed.
     pub(super) fn move_out(&mut self, slot: usize) -> Option<MovingServer<P, R>> {
-        if self.servers[slot].ending {
+        if self.servers[slot].link.is_ending() {
             return None;
         }
         if self.reactor.is_sending(self.servers[slot].conn) || self.servers[slot].has_input() {
@@ -440,26 +442,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             pool,
             id,
             address,
-            attempts: None,
             phase: Phase::Live,
             authenticated: true,
-            ending: false,
-            over: false,
+            link: Link::Up,
             tainted: false,
             soiled,
             served: false,
-            holder: None,
-            share: None,
-            kept: false,
+            usage: Usage::Free,
             held: Held::default(),
             unconsumed: false,
             since: self.now,
             born,
-            moved: self.now,
-            awaits_holder: None,
             pinned: None,
             sides: 0,
-            after_side: None,
             cancel_again: None,
         });
         true

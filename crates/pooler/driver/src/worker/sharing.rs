@@ -21,8 +21,10 @@ use super::{
     TICK, Work, Worker,
     calls::{Source, call},
     lease::Lease,
+    servers::Link,
     silence::Silence,
     stalls::Stalled,
+    usage::Usage,
 };
 use crate::{
     mailbox::Message,
@@ -99,7 +101,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn share(&mut self, server: usize) -> &mut Share {
-        self.servers[server].share.as_deref_mut().expect("a server of a mux is shared")
+        self.servers[server].usage.share_mut().expect("a server of a mux is shared")
     }
 
     // ---- joining ----
@@ -149,10 +151,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Whether more clients may join those of a shared server.
     pub(super) fn takes_more(&self, slot: usize) -> bool {
         let server = &self.servers[slot];
-        let share = server.share.as_deref().expect("a server of a mux is shared");
+        let share = server.usage.share().expect("a server of a mux is shared");
         let open =
             !share.yielding && share.worst != Verdict::Discard && !share.silence.is_long() && !share.stalled.ever();
-        open && !server.ending && !self.reactor.is_sending(server.conn)
+        open && !server.link.is_ending() && !self.reactor.is_sending(server.conn)
     }
 
     /// Asks the pool for a server for those who wait.
@@ -173,7 +175,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The server that was granted to a mux lives here.
     pub(super) fn on_mux_granted(&mut self, pool: PoolId, waiter: u32, grant: &Grant) {
-        let slot = self.server_here(pool, grant.server).filter(|slot| !self.servers[*slot].ending);
+        let slot = self.server_here(pool, grant.server).filter(|slot| !self.servers[*slot].link.is_ending());
         if !self.mux_waits(pool, waiter) {
             return self.on_relief_granted(pool, waiter, slot);
         }
@@ -207,9 +209,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         self.mux(pool).expect("a server is for a mux").place = Place::Serving(slot as u32);
         let server = &mut self.servers[slot];
-        assert!(server.holder.is_none() && server.share.is_none(), "a server has one holder");
+        assert!(server.usage.is_free(), "a server has one holder");
         server.since = now;
-        server.share = Some(Box::new(Share {
+        server.usage = Usage::Shared(Box::new(Share {
             sharers: Vec::new(),
             worst: Verdict::Clean,
             since: now,
@@ -343,7 +345,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.gathering.end(1);
         let serial = client.serial;
         let sending = self.reactor.is_sending(self.servers[server].conn) || self.reactor.is_sending(client.conn);
-        let share = self.servers[server].share.as_deref_mut().expect("a server of a mux is shared");
+        let share = self.servers[server].usage.share_mut().expect("a server of a mux is shared");
         share.sharers.swap_remove(place as usize);
         if let Some(moved) = share.sharers.get(place as usize)
             && let Lease::Shared { place: its, .. } = &mut self.clients[*moved as usize].lease
@@ -385,11 +387,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.flush_server(slot);
         let server = &mut self.servers[slot];
         let pool = Arc::clone(&server.pool);
-        let share = server.share.take().expect("a server of a mux is shared");
+        let share = server.usage.take_share().expect("a server of a mux is shared");
         assert!(share.sharers.is_empty(), "a shared server is given back by the last one");
         pool.lock().stats.transactions += share.served;
         let mux = self.take_mux(slot);
-        if !self.servers[slot].ending {
+        if !self.servers[slot].link.is_ending() {
             self.check_in(slot, share.worst);
         }
         if let Some(mux) = mux {
@@ -438,7 +440,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// given back.
     pub(super) fn is_share_withheld(&self, server: usize, heard: bool) -> bool {
         let server = &self.servers[server];
-        let yielding = server.share.as_ref().is_some_and(|share| share.yielding);
+        let yielding = server.usage.share().is_some_and(|share| share.yielding);
         (yielding && heard) || self.reactor.is_sending(server.conn)
     }
 
@@ -461,7 +463,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Sends what was collected for shared servers.
     pub(super) fn flush(&mut self) {
         while let Some(slot) = self.unflushed.pop() {
-            if self.servers.get(slot as usize).is_some_and(|server| server.share.is_some()) {
+            if self.servers.get(slot as usize).is_some_and(|server| server.usage.is_shared()) {
                 self.flush_server(slot as usize);
             }
         }
@@ -469,7 +471,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn flush_server(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
-        let share = server.share.as_deref_mut().expect("a server of a mux is shared");
+        let share = server.usage.share_mut().expect("a server of a mux is shared");
         if share.collected.is_empty() {
             return;
         }
@@ -477,7 +479,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         share.collected.clear();
         share.silence.begin(self.now);
         if let Submitted::Broken(error) = sent {
-            server.over = true;
+            server.link = Link::Down;
             self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));
         }
     }

@@ -17,6 +17,7 @@ use super::{
     cancel_request::{CancelRequest, Upgrade},
     lease::Lease,
     servers::ServerConn,
+    usage::Usage,
 };
 use crate::{
     config::Address,
@@ -53,6 +54,13 @@ enum Step {
     Handshake,
     /// What was to be said is said, or can be said at once.
     Plain,
+}
+
+/// What the end of the last cancel request for a server lets happen.
+enum Freed {
+    CheckIn(Verdict),
+    /// The input of the server's holder was held back.
+    Feed(usize),
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
@@ -237,7 +245,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn end_side(&mut self, slot: usize) {
         let freed = self.server_of_side(slot).and_then(|server| {
             server.sides -= 1;
-            (server.sides == 0).then(|| (server.holder, server.after_side.take()))
+            (server.sides == 0).then(|| match server.usage {
+                Usage::AwaitsCancels(verdict) => {
+                    server.usage = Usage::Free;
+                    Some(Freed::CheckIn(verdict))
+                }
+                Usage::Held(ref hold) => Some(Freed::Feed(hold.client())),
+                Usage::Free | Usage::Shared(_) | Usage::Kept => None,
+            })?
         });
         let side = self.sides.remove(slot);
         self.reactor.close(side.conn);
@@ -247,14 +262,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.tell_asker(asker);
         }
         match freed {
-            Some((_, Some(verdict))) => {
+            Some(Freed::CheckIn(verdict)) => {
                 if repeats && verdict == Verdict::Discard {
                     self.servers[side.server as usize].cancel_again = Some(side.request);
                 }
                 self.check_in(side.server as usize, verdict);
             }
-            Some((Some(holder), None)) => self.push_feed(holder as usize),
-            Some((None, None)) | None => {}
+            Some(Freed::Feed(holder)) => self.push_feed(holder),
+            None => {}
         }
     }
 

@@ -131,7 +131,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !std::mem::take(&mut self.stalls[at].holds) {
             return;
         }
-        if self.servers[server].share.is_some() {
+        if self.servers[server].usage.is_shared() {
             self.count_waiting(server);
             self.share(server).stalled.clients -= 1;
         }

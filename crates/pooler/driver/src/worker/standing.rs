@@ -9,7 +9,7 @@ use std::{
 use pool::Time;
 use seam::{Protocol, Standing};
 
-use super::{Work, Worker, calls::call, lease::Lease, lines::Line, servers::ServerConn};
+use super::{Work, Worker, calls::call, lease::Lease, lines::Line, servers::ServerConn, usage::Hold};
 use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
 
 /// A server and its holder are silent for this long before the worker finds out which of them waits for the other.
@@ -42,10 +42,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Something has come from a server or from the client that holds it: neither waits for the other any more, as far
     /// as can be told.
     pub(super) fn note_moved(&mut self, slot: usize) {
-        let server = &mut self.servers[slot];
-        server.moved = self.now;
-        if let Some(since) = server.awaits_holder.take() {
-            let holder = server.holder.expect("it waits for its holder") as usize;
+        let Some(hold) = self.servers[slot].usage.hold_mut() else { return };
+        if let Some(since) = hold.note_activity(self.now) {
+            let holder = hold.client();
             self.refresh_state(holder);
             let client = &mut self.clients[holder];
             if client.state == State::Active {
@@ -60,13 +59,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// tells that it has said all.
     pub(super) fn look_for_awaited(&mut self) {
         let quiet = |(slot, server): (usize, &ServerConn<P::Server>)| {
-            let holder =
-                server.holder.filter(|_| server.awaits_holder.is_none() && self.now - server.moved >= QUIET)?;
-            let client = &self.clients[holder as usize];
+            let is_quiet = |hold: &&Hold| hold.awaited_since().is_none() && self.now - hold.last_activity() >= QUIET;
+            let holder = server.usage.hold().filter(is_quiet)?.client();
+            let client = &self.clients[holder];
             let stuck =
                 server.sides > 0 || [server.conn, client.conn].iter().any(|conn| self.reactor.is_sending(*conn));
             let may_wait = client.state == State::Active || client.half_closed;
-            (may_wait && !stuck && !client.broken).then_some((slot, holder as usize))
+            (may_wait && !stuck && !client.broken).then_some((slot, holder))
         };
         let quiet: Vec<_> = self.servers.iter().filter_map(quiet).collect();
         for (slot, holder) in quiet {
@@ -77,10 +76,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             } else if client.state == State::Active
                 && call(|| protocol.awaits_client(&client.session, &server.session)).unwrap_or(false)
             {
-                server.awaits_holder = Some(client.since);
-                let moved = server.moved;
+                let hold = server.usage.hold_mut().expect("its holder was just seen");
+                hold.await_rest(client.since);
+                let last_activity = hold.last_activity();
                 self.refresh_state(holder);
-                self.clients[holder].since = moved;
+                self.clients[holder].since = last_activity;
             }
         }
     }
@@ -90,7 +90,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         let awaited = |lease| match lease {
             Lease::Held { server } => {
-                self.servers.get(server as usize).is_some_and(|server| server.awaits_holder.is_some())
+                let hold = self.servers.get(server as usize).and_then(|server| server.usage.hold());
+                hold.is_some_and(|hold| hold.awaited_since().is_some())
             }
             _ => false,
         };

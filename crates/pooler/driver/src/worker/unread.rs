@@ -31,20 +31,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let before = std::mem::take(&mut self.unread);
         let (now, mut late) = (self.now, Vec::new());
         for (_, server) in &self.servers {
-            let Some(slot) = server.holder else { continue };
-            let client = &self.clients[slot as usize];
-            if client.closing || !self.is_behind_its_server(slot as usize) {
+            let Some(slot) = server.usage.holder() else { continue };
+            let client = &self.clients[slot];
+            if client.closing || !self.is_behind_its_server(slot) {
                 continue;
             }
             let (serial, conn) = (client.serial, client.conn);
             self.reactor.try_to_send(conn);
             let taken = self.reactor.left_late(conn);
-            let known = before.get(&slot).filter(|seen| seen.serial == serial && seen.taken == taken);
+            let known = before.get(&(slot as u32)).filter(|seen| seen.serial == serial && seen.taken == taken);
             let since = known.map_or(now, |seen| seen.since);
             if now - since >= UNREAD_TIME {
-                late.push((slot as usize, Arc::clone(&server.pool)));
+                late.push((slot, Arc::clone(&server.pool)));
             }
-            self.unread.insert(slot, Unread { serial, taken, since });
+            self.unread.insert(slot as u32, Unread { serial, taken, since });
         }
         for (slot, pool) in late {
             // One that goes may make room enough.

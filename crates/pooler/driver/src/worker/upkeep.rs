@@ -194,13 +194,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let mut late = Vec::new();
         for (_, server) in &self.servers {
-            let Some(slot) = server.holder else { continue };
-            let client = &self.clients[slot as usize];
+            let Some(hold) = server.usage.hold() else { continue };
+            let slot = hold.client();
+            let client = &self.clients[slot];
             debug_assert!(matches!(client.lease, Lease::Held { .. }));
             let timeouts = self.timeouts_of(client);
             let is_late = |limit: Option<Duration>, since| limit.is_some_and(|limit| self.now - since >= limit);
             // While the server waits for the rest of a request, the time of that goes on.
-            let asked = server.awaits_holder.or((client.state == State::Active).then_some(client.since));
+            let asked = hold.awaited_since().or((client.state == State::Active).then_some(client.since));
             if client.state == State::Transaction && is_late(timeouts.transaction_idle, client.since) {
                 late.push((slot, Refusal::TransactionIdleTimeout));
             } else if asked.is_some_and(|since| is_late(timeouts.query, since)) {
@@ -208,7 +209,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
         }
         for (slot, why) in late {
-            self.refuse(slot as usize, why);
+            self.refuse(slot, why);
         }
     }
 
@@ -216,7 +217,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn expire_kept(&mut self) {
         for (slot, id, since) in std::mem::take(&mut self.answers_due) {
             let Some(server) = self.servers.get(slot as usize) else { continue };
-            if server.id != id || !server.kept || server.since != since {
+            if server.id != id || !server.usage.is_kept() || server.since != since {
                 continue;
             }
             let limit = server.pool.spec().config.connect_timeout;
@@ -231,7 +232,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Tells servers that go on on their own account of a pool that makes its servers anew: no client gives them back.
     fn renew_kept(&mut self) {
-        let outdated = |server: &ServerConn<P::Server>| server.kept && server.pool.lock().pool.is_outdated(server.id);
+        let outdated =
+            |server: &ServerConn<P::Server>| server.usage.is_kept() && server.pool.lock().pool.is_outdated(server.id);
         let outdated: Vec<usize> =
             self.servers.iter().filter(|(_, server)| outdated(server)).map(|(slot, _)| slot).collect();
         outdated.into_iter().for_each(|slot| self.tell_outdated(slot));
