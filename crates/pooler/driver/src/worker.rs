@@ -59,7 +59,6 @@ mod ending;
 mod entrance;
 mod evicting;
 mod farewells;
-mod gathering;
 mod held;
 mod ids;
 mod inspect;
@@ -72,13 +71,10 @@ mod partings;
 mod pools;
 mod posts;
 mod prelude;
-mod relief;
 mod secure;
 mod servers;
 mod sharing;
 mod sides;
-mod silence;
-mod stalls;
 mod standing;
 mod surveys;
 mod tenancy;
@@ -101,10 +97,9 @@ use slab::Slab;
 pub(crate) use self::turns::{Sleep, TICK};
 use self::{
     clients::ClientConn, dials::Dial, farewells::Farewell, ids::Waiter, lines::Lines, pools::Pools,
-    servers::ServerConn, sides::Side, unused_pools::UnusedPools,
+    servers::ServerConn, sharing::Sharing, sides::Side, unused_pools::UnusedPools,
 };
 use crate::{
-    by_pool::ByPool,
     client_state::STATES,
     host::Host,
     mailbox::{Asker, Command, Message, Post, Survey},
@@ -130,23 +125,13 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     farewells: Slab<Farewell>,
     /// The client that asked for the cancel at hand, until a side connection is opened for it.
     asker: Option<Asker>,
-    /// Those who share a server, by pool.
-    muxes: ByPool<Box<sharing::Mux>>,
-    /// Shared servers for which bytes have been collected.
-    unflushed: Vec<u32>,
-    gathering: gathering::Gathering,
+    sharing: Sharing,
     /// Servers given back soiled, and when they are to be cleaned if nobody takes them.
     soiled: VecDeque<(Time, PoolId, ServerId)>,
     /// Servers that are kept only for an answer, and since when.
     answers_due: Vec<(u32, ServerId, Time)>,
-    /// Clients that keep others waiting.
-    stalls: Vec<stalls::Stall>,
     /// Clients that hold a server and do not read.
     unread: unread::AllUnread,
-    /// Servers that were asked whether they answer.
-    probes: Vec<(u32, ServerId)>,
-    /// How long answers of shared servers take.
-    round_trips: silence::RoundTrips,
     pools: Pools,
     unused_pools: UnusedPools,
     listening: Vec<(u32, ConnId)>,
@@ -312,15 +297,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             sides: Slab::new(),
             farewells: Slab::new(),
             asker: None,
-            muxes: ByPool::default(),
-            unflushed: Vec::new(),
-            gathering: gathering::Gathering::new(),
+            sharing: Sharing::default(),
             soiled: VecDeque::new(),
             answers_due: Vec::new(),
-            stalls: Vec::new(),
             unread: unread::AllUnread::new(),
-            probes: Vec::new(),
-            round_trips: silence::RoundTrips::default(),
             pools: Pools::new(Arc::clone(&shared.host), Home(number)),
             unused_pools: UnusedPools::default(),
             listening: Vec::new(),
@@ -549,7 +529,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Nothing of a pool is here any more. (A mux that waits for its answer gets that, and goes by itself.)
     fn forget_pool(&mut self, id: PoolId) {
         self.pools.forget(id);
-        self.round_trips.forget(id);
+        self.sharing.forget_pool(id);
     }
 
     fn publish(&mut self) {

@@ -20,7 +20,7 @@ use super::{
     lease::Lease,
     lines::{InLine, Line},
     newcomers::Newcomer,
-    stalls::MAX_BEHIND,
+    sharing::MAX_UNREAD,
 };
 use crate::{
     client_state::State,
@@ -438,7 +438,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             && match client.lease {
                 Lease::Held { .. } => true,
                 // What is answered here is not the upstream's to keep.
-                Lease::None => client.state != State::Login && self.reactor.unsent(client.conn) < MAX_BEHIND,
+                Lease::None => client.state != State::Login && self.reactor.unsent(client.conn) < MAX_UNREAD,
                 Lease::Shared { .. } | Lease::Waiting { .. } | Lease::Joining { .. } => false,
             }
     }

@@ -44,13 +44,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The connection has ended, or its session gave it up. Its holder is told.
     pub(super) fn remove_server(&mut self, slot: usize, reason: CloseReason) {
-        let share = self.servers[slot].usage.take_share();
-        let mux = share.as_ref().and_then(|_| self.end_mux(slot));
+        let mut share = self.servers[slot].usage.take_share();
+        let joining = share.as_ref().and_then(|_| self.end_mux(slot));
         if matches!(self.servers[slot].phase, Phase::Probing) {
             self.on_probe_gone(slot);
         }
         if share.is_some() || self.servers[slot].usage.is_in_use() {
-            self.tell_server_gone(slot, share.as_deref());
+            self.tell_server_gone(slot, share.as_deref_mut());
         }
         let mut server = self.servers.remove(slot);
         self.pools.set_location(server.pool.id, server.id, Location::None);
@@ -69,13 +69,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         server.pool.set_last_error(message);
         let open = self.still_open(&server);
         self.forget_server(&server.pool, server.id, open);
-        if let Some(mux) = mux {
-            self.share_anew(server.pool.id, mux.joining);
+        if let Some(joining) = joining {
+            self.share_anew(server.pool.id, joining);
         }
     }
 
     /// Tells the session of a server that it is gone, and ends the leases of its clients.
-    fn tell_server_gone(&mut self, slot: usize, share: Option<&Share>) {
+    fn tell_server_gone(&mut self, slot: usize, share: Option<&mut Share>) {
         let holder = self.servers[slot].usage.holder();
         let mut out = self.outbox();
         let tag = self.server_tag(slot);
@@ -84,9 +84,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let session = &mut self.servers[slot].session;
         let told = call(|| protocol.server_gone(tag, session, &mut clients, &mut out)).is_some();
         // The lease is over before what the session makes of it, which may be asking for another.
-        let sharers = share.into_iter().flat_map(|share| share.sharers.iter().map(|slot| *slot as usize));
-        let holders = holder.into_iter().chain(sharers);
-        for slot in holders.clone() {
+        let sharers = share.iter().flat_map(|share| share.clients());
+        let holders: Vec<usize> = holder.into_iter().chain(sharers).collect();
+        for slot in holders.iter().copied() {
             self.clients[slot].lease = Lease::None;
         }
         if told {
@@ -94,14 +94,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         } else {
             // What the clients' sessions were shown is in doubt.
             self.discard(out);
-            holders.for_each(|slot| self.end_broken_client(slot));
+            holders.into_iter().for_each(|slot| self.end_broken_client(slot));
         }
         if let Some(holder) = holder {
             self.refresh_state(holder);
             self.push_feed(holder);
         }
         if let Some(share) = share {
-            self.servers[slot].pool.lock().stats.transactions += share.served;
+            self.servers[slot].pool.lock().stats.transactions += share.take_answered();
             self.end_share(share);
         }
     }

@@ -269,7 +269,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.part_from_session(slot);
         self.end_turn(slot);
         let _ = self.leave_lobby(slot);
-        self.forget_reader(slot);
+        self.forget_stalls_of_client(slot);
         self.tell_disconnected(slot);
         self.leave_tenants_lines(slot);
         let client = self.clients.remove(slot);

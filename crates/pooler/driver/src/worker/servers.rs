@@ -131,7 +131,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         self.note_moved(slot);
         let shared = self.servers[slot].usage.is_shared();
-        let was_silent = shared && self.heard_from(slot);
+        let was_overdue = shared && self.note_answer(slot);
         let server = &mut self.servers[slot];
         let id = server.id;
         let pool = server.pool.id;
@@ -154,7 +154,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 }
             }
         }
-        if was_silent {
+        if was_overdue {
             self.admit_if_open(pool, slot);
         }
         self.rearm_server(slot);
@@ -210,7 +210,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(server) = self.servers.get(slot) else { return };
         match &server.usage {
             Usage::Held(hold) if self.is_behind_its_server(hold.client()) => return,
-            Usage::Shared(share) if share.stalled.is_any() => return,
+            Usage::Shared(share) if share.is_stalled() => return,
             Usage::Kept if self.posts_wait() => {
                 if !self.posters.contains(&(slot as u32)) {
                     self.posters.push(slot as u32);

@@ -31,7 +31,7 @@ pub(crate) struct Sleep {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Works on a thread of its own until told to stop, or drained.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        self.gathering.prepare();
+        self.sharing.prepare_thread();
         while let Some(sleep) = self.get_ready() {
             self.wait(sleep)?;
             while self.handle_next() {}
@@ -72,7 +72,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if (self.draining || self.leaving) && self.is_last_client_gone() && self.has_told_databases() {
             return None;
         }
-        self.gathering.pause(self.now);
+        self.sharing.pause(self.now);
         let permitted =
             self.mail.is_empty() && self.sent.is_empty() && self.shared.mailboxes[usize::from(self.number)].may_sleep();
         let at_most = self.soiled.front().map(|(due, ..)| due.since(self.now));

@@ -45,7 +45,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.expire_holders();
         self.expire_kept();
         self.rearm_posters();
-        self.look_after_muxes();
+        self.tend_muxes();
         if self.draining {
             self.send_idle_away();
         }

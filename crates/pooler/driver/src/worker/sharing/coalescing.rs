@@ -1,8 +1,8 @@
-//! When a worker waits a moment before it looks for what has come, so that more has.
+//! When a worker waits a moment before it asks the kernel for news, so that more requests have come.
 //!
 //! Many clients that share a server and ask little at a time are served in many small batches, each of which costs the
 //! worker two system calls for the server, and the server a wake-up. A pause of some microseconds makes the batches
-//! larger, as interrupt moderation does in network cards. It pays while there are clients of whom something may come:
+//! larger, as interrupt coalescing does in network cards. It pays while there are clients that may send something:
 //! those that asked a moment ago and have had their answers. Where few clients ask, or much at a time, each would only
 //! wait longer, and there is no pause.
 
@@ -10,23 +10,25 @@ use std::{num::NonZeroU64, time::Duration};
 
 use pool::Time;
 
-/// How long a pause is. In it, at [`MIN_REQUESTS`], at least one request comes.
+/// The length of a pause. With [`MIN_REQUESTS`] in a window, at least one request comes in it.
 const PAUSE: Duration = Duration::from_micros(30);
 
-/// Requests and clients are counted for so long: about as long as a client that is busy takes for an answer and the
-/// next request.
+/// The time in which requests and clients are counted: about as long as a busy client takes for an answer and the next
+/// request.
 const WINDOW: Duration = Duration::from_millis(4);
 
-/// In a window with fewer requests (40,000 a second) pauses would gather nothing.
+/// In a window with fewer requests (40,000 a second) a pause would let no more come.
 const MIN_REQUESTS: u32 = 160;
 
-/// So many clients at least must be away with their answers.
+/// At least this many clients must have had their answers and not asked again.
 const MIN_AWAY: u32 = 16;
 
-/// A worker that has got so many requests in one look has a batch already.
-const ENOUGH: u32 = 16;
+/// A worker that has got this many requests in one turn has a large batch already.
+const MIN_LARGE_BATCH: u32 = 16;
 
-pub(super) struct Gathering {
+#[derive(Default)]
+pub(super) struct Coalescing {
+    /// Whether the clock of this thread is exact enough.
     able: bool,
     /// When the window ends that is being counted.
     ends: Time,
@@ -34,7 +36,7 @@ pub(super) struct Gathering {
     window: u16,
     current: Count,
     previous: Count,
-    /// Requests since the last look.
+    /// Requests in this turn of the worker.
     fresh: u32,
     /// Clients that wait for answers.
     under_way: u32,
@@ -46,29 +48,17 @@ struct Count {
     clients: u32,
 }
 
-impl Gathering {
-    pub(super) fn new() -> Self {
-        Self {
-            able: false,
-            ends: Time(0),
-            window: 0,
-            current: Count::default(),
-            previous: Count::default(),
-            fresh: 0,
-            under_way: 0,
-        }
-    }
-
-    /// Prepares the thread that is to pause: sleep ends when it should, not up to 50 us later (`PR_SET_TIMERSLACK`).
-    /// Where the clock has ticks of milliseconds, nobody pauses.
-    pub(super) fn prepare(&mut self) {
+impl Coalescing {
+    /// Prepares the thread that is to pause: its sleep ends when it should, not up to 50 us later (`PR_SET_TIMERSLACK`).
+    /// Where the clock has ticks of milliseconds, the worker never pauses.
+    pub(super) fn prepare_thread(&mut self) {
         let resolution = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
         let exact = resolution.tv_sec == 0 && resolution.tv_nsec <= 1000;
         self.able = exact && rustix::thread::set_current_timer_slack(NonZeroU64::new(1)).is_ok();
     }
 
-    /// A client begins a request. `counted` is its own.
-    pub(super) fn begin(&mut self, counted: &mut u16) {
+    /// A client begins a request. `counted` is the last window in which the client was counted.
+    pub(super) fn begin_request(&mut self, counted: &mut u16) {
         self.fresh += 1;
         self.under_way += 1;
         self.current.requests += 1;
@@ -78,12 +68,12 @@ impl Gathering {
         }
     }
 
-    /// So many clients wait no longer.
-    pub(super) fn end(&mut self, clients: u32) {
+    /// This many clients wait for their answers no longer.
+    pub(super) fn end_requests(&mut self, clients: u32) {
         self.under_way -= clients;
     }
 
-    /// Pauses if that pays. The next look at what has come follows.
+    /// Pauses if that pays. The worker asks the kernel for news next.
     pub(super) fn pause(&mut self, now: Time) {
         if self.pays(now) && self.able {
             // A signal may end it early, which does no harm.
@@ -100,7 +90,7 @@ impl Gathering {
         }
         let fresh = std::mem::take(&mut self.fresh);
         let away = self.previous.clients.saturating_sub(self.under_way);
-        self.previous.requests >= MIN_REQUESTS && away >= MIN_AWAY && fresh < ENOUGH
+        self.previous.requests >= MIN_REQUESTS && away >= MIN_AWAY && fresh < MIN_LARGE_BATCH
     }
 }
 
@@ -111,17 +101,17 @@ mod tests {
     /// `clients` ask in turn, `batch` at a time and every `gap`; whether a pause pays in the end, and with `waiting` of
     /// them under way.
     fn pays(clients: usize, batch: usize, gap: Duration, waiting: usize) -> bool {
-        let (mut gathering, mut counted, mut now) = (Gathering::new(), vec![0; clients], Time(1));
+        let (mut coalescing, mut counted, mut now) = (Coalescing::default(), vec![0; clients], Time(1));
         let mut turn = (0..clients).cycle();
         for _ in 0..10_000 / batch {
-            turn.by_ref().take(batch).for_each(|client| gathering.begin(&mut counted[client]));
-            gathering.end(batch as u32);
+            turn.by_ref().take(batch).for_each(|client| coalescing.begin_request(&mut counted[client]));
+            coalescing.end_requests(batch as u32);
             now = now + gap;
-            gathering.pays(now);
+            coalescing.pays(now);
         }
-        turn.by_ref().take(batch).for_each(|client| gathering.begin(&mut counted[client]));
-        gathering.under_way = waiting as u32;
-        gathering.pays(now)
+        turn.by_ref().take(batch).for_each(|client| coalescing.begin_request(&mut counted[client]));
+        coalescing.under_way = waiting as u32;
+        coalescing.pays(now)
     }
 
     #[test]
@@ -140,12 +130,12 @@ mod tests {
 
     #[test]
     fn what_was_long_ago_does_not_count() {
-        let (mut gathering, mut counted) = (Gathering::new(), vec![0; 100]);
-        gathering.pays(Time(1));
-        (0..400).for_each(|n| gathering.begin(&mut counted[n % 100]));
-        gathering.end(400);
-        assert!(!gathering.pays(Time(1) + WINDOW / 2));
-        assert!(gathering.pays(Time(1) + WINDOW));
-        assert!(!gathering.pays(Time(1) + WINDOW * 3));
+        let (mut coalescing, mut counted) = (Coalescing::default(), vec![0; 100]);
+        coalescing.pays(Time(1));
+        (0..400).for_each(|n| coalescing.begin_request(&mut counted[n % 100]));
+        coalescing.end_requests(400);
+        assert!(!coalescing.pays(Time(1) + WINDOW / 2));
+        assert!(coalescing.pays(Time(1) + WINDOW));
+        assert!(!coalescing.pays(Time(1) + WINDOW * 3));
     }
 }
