@@ -45,6 +45,7 @@
 //! What a pool decides, for a client (lease) or for clients that share (share), comes back as [`Work`], and is told
 //! apart here.
 
+mod accepting;
 mod asking_back;
 mod attempts;
 mod calls;
@@ -65,6 +66,7 @@ mod inspect;
 mod lease;
 mod leases;
 mod leaving;
+mod life;
 mod lines;
 mod newcomers;
 mod partings;
@@ -74,6 +76,7 @@ mod prelude;
 mod secure;
 mod servers;
 mod sharing;
+mod shutdown;
 mod sides;
 mod standing;
 mod surveys;
@@ -96,15 +99,15 @@ use slab::Slab;
 
 pub(crate) use self::turns::{Sleep, TICK};
 use self::{
-    clients::ClientConn, dials::Dial, farewells::Farewell, ids::Waiter, lines::Lines, pools::Pools,
-    servers::ServerConn, sharing::Sharing, sides::Side, unused_pools::UnusedPools,
+    accepting::Accepting, clients::ClientConn, dials::Dial, farewells::Farewell, ids::Waiter, lines::Lines,
+    pools::Pools, servers::ServerConn, sharing::Sharing, shutdown::Shutdown, sides::Side, unused_pools::UnusedPools,
 };
 use crate::{
     client_state::STATES,
     host::Host,
     mailbox::{Asker, Command, Message, Post, Survey},
     pace::Pace,
-    reactor::{Completion, ConnId, Owner, Reactor},
+    reactor::{Completion, Owner, Reactor},
     shared::Shared,
     shared_pool::SharedPool,
     tenants::TenantId,
@@ -134,9 +137,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     unread: unread::AllUnread,
     pools: Pools,
     unused_pools: UnusedPools,
-    listening: Vec<(u32, ConnId)>,
-    /// Listeners whose accepting failed, until the next tick.
-    accept_later: Vec<ConnId>,
+    accepting: Accepting,
     /// Clients that wait for a place.
     newcomers: newcomers::Newcomers<R::Socket>,
     /// Clients that have logged in, and wait for a place with their database or their user.
@@ -174,10 +175,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     next_idle_look: Time,
     transactions: u64,
     moves: u64,
-    draining: bool,
-    leaving: bool,
-    /// Its clients were told to go, and it ends by then at the latest.
-    stopping: Option<Time>,
+    shutdown: Shutdown,
     paces: Paces,
 }
 
@@ -276,10 +274,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         sockets: Vec<R::Socket>,
     ) -> std::io::Result<Self> {
         let mut worker = Self::new(number, shared, reactor);
-        for (listener, socket) in (0..).zip(sockets) {
-            let conn = worker.reactor.attach(socket, Owner::Listener(listener))?;
-            worker.listening.push((listener, conn));
-        }
+        worker.listen(sockets)?;
         Ok(worker)
     }
 
@@ -303,8 +298,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             unread: unread::AllUnread::new(),
             pools: Pools::new(Arc::clone(&shared.host), Home(number)),
             unused_pools: UnusedPools::default(),
-            listening: Vec::new(),
-            accept_later: Vec::new(),
+            accepting: Accepting::default(),
             newcomers: newcomers::Newcomers::new(listeners),
             doorstep: Vec::new(),
             lines: (0..listeners).map(|_| Lines::default()).collect(),
@@ -328,9 +322,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             next_idle_look: Time(0),
             transactions: 0,
             moves: 0,
-            draining: false,
-            leaving: false,
-            stopping: None,
+            shutdown: Shutdown::None,
             paces: Paces::default(),
             shared,
         }

@@ -22,7 +22,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.tell_outdated(slot);
         }
         let Some(holder) = self.servers[slot].usage.holder() else { return };
-        if self.clients[holder].closing || self.clients[holder].broken {
+        if self.clients[holder].life.is_closing() {
             return;
         }
         let mut out = self.outbox();

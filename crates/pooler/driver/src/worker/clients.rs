@@ -2,10 +2,7 @@
 
 use std::{
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::Ordering::{Relaxed, SeqCst},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use pool::Time;
@@ -18,15 +15,14 @@ use super::{
     diary::Story,
     held::Held,
     lease::Lease,
+    life::{Life, ReadSide},
     lines::{InLine, Line},
-    newcomers::Newcomer,
     sharing::MAX_UNREAD,
 };
 use crate::{
     client_state::State,
     listener::Sent,
-    lobby::Net,
-    mailbox::{Admitted, Message},
+    mailbox::Admitted,
     reactor::{Buffer, ConnId, Owner, Reactor},
     shared_pool::SharedPool,
     socket,
@@ -64,8 +60,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) state: State,
     pub(super) standing: Standing,
     pub(super) admitted: Admitted,
-    /// Being closed: its session gets no more input.
-    pub(super) closing: bool,
+    pub(super) life: Life,
+    pub(super) read_side: ReadSide,
     /// Its listener counts it among those who go.
     pub(super) leaving: bool,
     /// It has logged in, and waits for a place with its database or its user.
@@ -74,18 +70,10 @@ pub(crate) struct ClientConn<C> {
     pub(super) in_lobby: bool,
     /// Where it logs in from passwords are guessed: it may have to wait for its turn.
     pub(super) turn: Turn,
-    /// Its session panicked: it is shown nothing any more, and what it has goes with it.
-    pub(super) broken: bool,
-    /// Its session has been told that it is over.
-    pub(super) parted: bool,
     /// Its answers are kept back, because it guesses passwords.
     pub(super) muted: bool,
     /// Its session wants to know when all has left that was sent to it.
     pub(super) tell_sent: bool,
-    /// Its end has been told, but not yet read.
-    pub(super) hung_up: bool,
-    /// Its end has been read, and it is still owed answers.
-    pub(super) half_closed: bool,
     /// Why it was sent away, if it was.
     pub(super) sent_away: Option<Sent>,
     /// What the log is told of it.
@@ -115,63 +103,6 @@ impl<C> HasSession for ClientConn<C> {
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- coming ----
-
-    pub(super) fn on_accepted(&mut self, listener: u32, socket: R::Socket) {
-        let host = std::sync::Arc::clone(&self.host);
-        let rules = &host.listeners[listener as usize];
-        if host.draining.load(Relaxed) {
-            return;
-        }
-        let net = rules.tcp.then(|| R::peer_of(&socket)).flatten().map(|peer| throttle::net(peer.ip()));
-        // Where others wait for places it waits behind them.
-        if !self.newcomers.any(listener) && self.admit_newcomer(listener, net) {
-            self.settle_client(socket, listener, Admitted::Welcome);
-        } else if let Some(refused) = self.newcomers.wait(rules, listener, Newcomer { socket, net, since: self.now }) {
-            self.turn_away(refused.socket, listener, false);
-        }
-    }
-
-    /// Whether there is a place for a client from there. The one whose place it is, if it is another's, is told.
-    pub(super) fn admit_newcomer(&self, listener: u32, net: Net) -> bool {
-        let (welcome, displaced) = self.host.listeners[listener as usize].admit(net, self.now);
-        if let Some(displaced) = displaced {
-            self.tell_displaced(displaced);
-        }
-        welcome
-    }
-
-    /// There is no place for a client: it is let in only to be told so, or not even that.
-    pub(super) fn turn_away(&mut self, socket: R::Socket, listener: u32, waited: bool) {
-        if self.host.listeners[listener as usize].turn_away(waited) {
-            self.settle_client(socket, listener, Admitted::Surplus);
-        }
-    }
-
-    /// The worker with the fewest clients takes one.
-    pub(super) fn settle_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
-        let board = &self.host.board;
-        let load = |n: &usize| (board[*n].clients.load(Relaxed), *n != usize::from(self.number));
-        let chosen = (0..board.len()).min_by_key(load).expect("there is a worker");
-        board[chosen].clients.fetch_add(1, SeqCst);
-        if chosen == usize::from(self.number) {
-            self.add_client(socket, listener, admitted);
-        } else {
-            self.shared.mailboxes[chosen].send(Message::Client { socket, listener, admitted });
-        }
-    }
-
-    pub(super) fn on_accept_failed(&mut self, listener: u32, error: &std::io::Error) {
-        self.host.listeners[listener as usize].count_accept_failed();
-        if let Some(withheld) = self.paces.accept_failed.permits(self.now) {
-            let name = &self.host.listeners[listener as usize].name;
-            tracing::error!(withheld, listener = %name, %error, "cannot accept clients; trying again shortly");
-        }
-        if let Some((_, conn)) = self.listening.iter().find(|(l, _)| *l == listener)
-            && !self.accept_later.contains(conn)
-        {
-            self.accept_later.push(*conn);
-        }
-    }
 
     pub(super) fn add_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
         let slot = self.clients.vacant_key();
@@ -216,17 +147,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             state: State::Login,
             standing: Standing::Login,
             admitted,
-            closing: false,
+            life: Life::Open,
+            read_side: ReadSide::Open,
             leaving: false,
             on_doorstep: false,
             in_lobby: admitted == Admitted::Welcome,
             turn: Turn::Free,
-            broken: false,
-            parted: false,
             muted: false,
             tell_sent: false,
-            hung_up: false,
-            half_closed: false,
             story: Story::new(peer.map(|peer| (peer.ip(), peer.port()))),
             sent_away: None,
         });
@@ -237,7 +165,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         self.execute(out, Source::NONE);
         let why = match admitted {
-            Admitted::Welcome | Admitted::Surplus if self.draining => Some(Refusal::ShuttingDown),
+            Admitted::Welcome | Admitted::Surplus if self.shutdown.is_draining() => Some(Refusal::ShuttingDown),
             Admitted::Welcome | Admitted::Displaced => None,
             Admitted::Surplus => {
                 let limit = self.host.listeners[listener as usize].limits().hard_limit;
@@ -306,7 +234,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if length == 0 {
             return self.on_end_of_input(slot);
         }
-        if client.closing {
+        if client.life.is_closing() {
             return;
         }
         let serial = client.serial;
@@ -334,7 +262,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The client that is meant, if its session goes on hearing it.
     fn listener(&mut self, slot: usize, serial: u32) -> Option<&mut ClientConn<P::Client>> {
-        self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.closing)
+        self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.life.is_closing())
     }
 
     /// Hands held-back input to the session again.
@@ -363,7 +291,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let tag = self.client_tag(slot);
         let (mut at, mut need) = (0, 0);
         while at < length {
-            let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return (length, 0) };
+            let Some(client) = self.clients.get(slot).filter(|client| !client.life.is_closing()) else {
+                return (length, 0);
+            };
             // What came before may have been more than its login, and this is another one.
             let asks_again = |worker: &mut Self| at > 0 && worker.awaits_turn(slot);
             if client.lease.is_waiting() || self.is_withheld(slot) || asks_again(self) {
@@ -409,11 +339,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Receives from the client if its input can go anywhere.
     pub(super) fn rearm_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get(slot) else { return };
-        if client.closing || client.half_closed || client.lease.is_waiting() || client.on_doorstep {
+        if client.life.is_closing()
+            || client.read_side == ReadSide::Ended
+            || client.lease.is_waiting()
+            || client.on_doorstep
+        {
             return;
         }
         if client.held.len() >= self.host.config.max_held_input {
-            if client.hung_up && !self.is_owed_answers(slot) {
+            if client.read_side == ReadSide::HungUp && !self.is_owed_answers(slot) {
                 self.push_client_gone(slot);
             }
             return;
@@ -452,7 +386,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn on_client_sent(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
-        if client.closing {
+        if client.life.is_closing() {
             if !client.muted {
                 self.linger_or_remove(slot);
             }
@@ -490,7 +424,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_client_hung_up(&mut self, slot: usize) {
         let is_owed = self.is_owed_answers(slot);
         let client = &mut self.clients[slot];
-        client.hung_up = true;
+        if client.read_side == ReadSide::Open {
+            client.read_side = ReadSide::HungUp;
+        }
         // Otherwise the end is seen when it is listened to again.
         if client.lease.is_waiting() || client.on_doorstep || client.held.len() >= self.host.config.max_held_input {
             match is_owed {

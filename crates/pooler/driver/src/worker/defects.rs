@@ -68,10 +68,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Has a client removed whose session is in doubt, with the server that it has.
     pub(super) fn end_broken_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot) else { return };
-        if std::mem::replace(&mut client.broken, true) {
+        if !client.life.mark_broken() {
             return;
         }
-        client.closing = true;
         let (serial, lease) = (client.serial, client.lease);
         let why = || CloseReason::Error(Blame::Ours, WHY.to_owned());
         if let Lease::Held { server } | Lease::Shared { server, .. } = lease

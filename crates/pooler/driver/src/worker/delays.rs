@@ -88,8 +88,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.host.listeners[listener].count_throttled();
         let told = self.tell_refusal(slot, Refusal::Throttled { retry_after: throttle::DELAY });
         let client = &mut self.clients[slot];
-        if told && !client.closing {
-            client.closing = true;
+        if told && !client.life.is_closing() {
+            client.life.close();
             self.work.push_back(Work::CloseClient { client: slot as u32, serial, reason: CloseReason::Done });
         } else {
             self.push_feed(slot);
@@ -131,7 +131,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let slot = delayed.client as usize;
             self.clients[slot].muted = false;
             let _ = self.reactor.send(self.clients[slot].conn, Data::Bytes(&delayed.bytes));
-            if self.clients[slot].closing {
+            if self.clients[slot].life.is_closing() {
                 self.linger_or_remove(slot);
             }
         }

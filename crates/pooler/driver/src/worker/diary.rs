@@ -127,7 +127,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A login has failed. If the client is closed for that, its session has said so by now, and one line tells both.
     pub(super) fn on_login_failed(&mut self, slot: usize) {
-        match self.clients[slot].closing {
+        match self.clients[slot].life.is_closing() {
             true => self.clients[slot].story.login_failed = true,
             false => self.tell_login_failed(slot, None),
         }

@@ -137,7 +137,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     #[cold]
     fn give_up_unread(&mut self, slot: usize, unsent: usize) {
         let client = &mut self.clients[slot];
-        if !std::mem::replace(&mut client.closing, true) {
+        if client.life.close() {
             // At once: it is not to have time for reading all that.
             self.work.push_back(Work::ClientGone { client: slot as u32, serial: client.serial });
             let message = format!("the client does not read: {unsent} bytes wait for it, and no more are kept");
@@ -189,7 +189,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Close { peer: Peer::Client(tag), ref mut reason } => {
                 let reason = std::mem::replace(reason, CloseReason::Done);
                 if let Some(client) = self.clients.get_mut(tag.slot()) {
-                    client.closing = true;
+                    client.life.close();
                     let (client, serial) = (tag.slot() as u32, client.serial);
                     self.work.push_back(Work::CloseClient { client, serial, reason });
                 }

@@ -33,7 +33,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return true;
         }
         // Another has its place, of which it has not heard yet.
-        let goes = self.clients[slot].closing;
+        let goes = self.clients[slot].life.is_closing();
         if goes || !self.listener_of(slot).readmit() {
             self.clients[slot].admitted = Admitted::Displaced;
             return goes;

@@ -132,7 +132,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn evict_one(&mut self, slot: usize, crowd: Crowd) {
-        let Some(client) = self.clients.get(slot).filter(|client| !client.closing && client.state == State::Idle)
+        let Some(client) =
+            self.clients.get(slot).filter(|client| !client.life.is_closing() && client.state == State::Idle)
         else {
             return;
         };

@@ -81,7 +81,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Closes a client on an operator's behalf. False if there is none.
     pub(super) fn kill(&mut self, id: u64) -> bool {
-        let found = self.clients.iter().find(|(_, client)| !client.closing && self.client_id(client) == id);
+        let found = self.clients.iter().find(|(_, client)| !client.life.is_closing() && self.client_id(client) == id);
         let Some(slot) = found.map(|(slot, _)| slot) else { return false };
         self.refuse(slot, Refusal::Killed);
         true

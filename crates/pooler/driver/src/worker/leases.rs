@@ -40,7 +40,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client needs a server. True when it has one at once.
     pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, wish: Wish) -> bool {
-        let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { return false };
+        let Some(client) = self.clients.get(slot).filter(|client| !client.life.is_closing()) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = self.client_waiter(slot, client.waiter);
         // It may be part of a login. Nobody gets so far without a password, so its place is its own, however long the
@@ -157,7 +157,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server_slot));
         let protocol = &self.shared.protocol;
         let (client, server) = (&mut self.clients[slot], &mut self.servers[server_slot]);
-        if client.broken {
+        if client.life.is_broken() {
             // It ends, and this server with it.
             return self.outboxes.push(out);
         }
@@ -292,7 +292,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let tag = self.client_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);
         let client = &mut self.clients[slot];
-        if client.broken {
+        if client.life.is_broken() {
             return self.outboxes.push(out);
         }
         let arrived = client.held.len() + self.reactor.unreceived(client.conn);

@@ -1,9 +1,6 @@
 //! Clients that go: sent away, closed, or gone by themselves.
 
-use std::{
-    sync::atomic::Ordering::{Relaxed, SeqCst},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use seam::{Blame, CloseReason, Protocol, Refusal, Standing};
 
@@ -14,6 +11,7 @@ use super::{
     diary::End,
     held::Held,
     lease::Lease,
+    life::ReadSide,
 };
 use crate::{client_state::State, listener::Sent, mailbox::Admitted, reactor::Reactor};
 
@@ -25,14 +23,10 @@ const LINGER: Duration = Duration::from_secs(5);
 /// into their own time-outs.
 const PROMPT_END: Duration = Duration::from_millis(250);
 
-/// How long the last words to clients and the cancelling of what they have asked for may take when the worker is to end
-/// at once.
-const STOP_TIME: Duration = Duration::from_secs(2);
-
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The driver's own wish that a client goes: its session tells it why.
     pub(super) fn refuse(&mut self, slot: usize, why: Refusal) {
-        if self.clients[slot].closing {
+        if self.clients[slot].life.is_closing() {
             return;
         }
         let listener = &self.host.listeners[usize::from(self.clients[slot].listener)];
@@ -63,14 +57,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let ends_request = why == Refusal::QueryTimeout;
         self.tell_refusal(slot, why);
-        if let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) {
+        if let Some(client) = self.clients.get_mut(slot).filter(|client| !client.life.is_closing()) {
             // Its session has ended what took too long, and nothing else.
             if ends_request && client.state == State::Idle && client.lease == Lease::None {
                 client.sent_away = None;
                 return;
             }
             let (client, serial) = (slot as u32, self.clients[slot].serial);
-            self.clients[slot].closing = true;
+            self.clients[slot].life.close();
             self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Done });
         }
     }
@@ -99,7 +93,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         self.begin_lingering(slot);
         let client = &mut self.clients[slot];
-        client.half_closed = true;
+        client.read_side = ReadSide::Ended;
         self.work.push_back(Work::Answered { client: slot as u32, serial: client.serial });
     }
 
@@ -116,12 +110,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Lease::Waiting { .. } | Lease::Joining { .. } => {
                 let is_prompt = self.now - client.since < PROMPT_END;
-                client.half_closed || is_prompt || self.reactor.unreceived(client.conn) > 0
+                client.read_side == ReadSide::Ended || is_prompt || self.reactor.unreceived(client.conn) > 0
             }
             Lease::None | Lease::Shared { .. } => true,
         };
         rules.answers_half_closed
-            && !client.closing
+            && !client.life.is_closing()
             && !client.on_doorstep
             && client.standing != Standing::Blocked
             && may_be_owed
@@ -131,13 +125,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// before.
     pub(super) fn on_answered(&mut self, slot: usize) {
         let client = &self.clients[slot];
-        if client.closing || self.has_more_to_hear(slot) || (!client.held.is_empty() && self.is_withheld(slot)) {
+        if client.life.is_closing()
+            || self.has_more_to_hear(slot)
+            || (!client.held.is_empty() && self.is_withheld(slot))
+        {
             return;
         }
         let (client, serial) = (slot as u32, client.serial);
         self.feed(slot);
-        if self.client_is(client, serial) && !self.clients[slot].closing && !self.has_more_to_hear(slot) {
-            self.clients[slot].closing = true;
+        if self.client_is(client, serial) && !self.clients[slot].life.is_closing() && !self.has_more_to_hear(slot) {
+            self.clients[slot].life.close();
             self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Goodbye });
         }
     }
@@ -165,7 +162,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn close_client(&mut self, slot: usize, reason: &CloseReason) {
         self.log_end(slot, reason);
         self.clients[slot].story.end = End::of(reason);
-        self.clients[slot].closing = true;
+        self.clients[slot].life.close();
         self.clients[slot].held = Held::default();
         let _ = self.leave_lobby(slot);
         self.part_from_session(slot);
@@ -237,8 +234,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn part_from_session(&mut self, slot: usize) {
         self.step_back(slot);
         _ = self.withdraw(slot);
-        let mut told = std::mem::replace(&mut self.clients[slot].parted, true);
-        if !told && !self.clients[slot].broken {
+        let mut told = self.clients[slot].life.end();
+        if !told && !self.clients[slot].life.is_broken() {
             told = true;
             let mut out = self.outbox();
             let tag = self.client_tag(slot);
@@ -249,12 +246,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     self.execute(out, Source::NONE);
                 }
                 None => {
-                    client.broken = true;
+                    client.life.mark_broken();
                     self.discard(out);
                 }
             }
         }
-        if self.clients[slot].broken {
+        if self.clients[slot].life.is_broken() {
             self.part_from_broken(slot, told);
         }
         assert!(self.clients[slot].lease == Lease::None, "a session that ends releases what it holds");
@@ -262,7 +259,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The connection is over.
     pub(super) fn remove_client(&mut self, slot: usize) {
-        self.clients[slot].closing = true;
+        self.clients[slot].life.close();
         if std::mem::take(&mut self.clients[slot].story.login_failed) {
             self.tell_login_failed(slot, None);
         }
@@ -324,70 +321,5 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Admitted::Displaced => listener.gave_way(),
         }
         self.host.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
-    }
-
-    /// Stops accepting. Clients that are here stay.
-    pub(super) fn leave(&mut self) {
-        self.leaving = true;
-        for (_, conn) in self.listening.drain(..) {
-            // Detached rather than closed: the socket lives on in another process, and epoll would go on telling of it.
-            if let Err(error) = self.reactor.detach(conn) {
-                tracing::error!(%error, "cannot let go of a listening socket");
-            }
-            self.host.listening.fetch_sub(1, SeqCst);
-        }
-        self.accept_later.clear();
-    }
-
-    /// Stops accepting, and sends clients away that have nothing in progress.
-    pub(super) fn drain(&mut self) {
-        self.draining = true;
-        self.host.draining.store(true, SeqCst);
-        self.leave();
-        self.refuse_newcomers();
-        self.send_idle_away();
-    }
-
-    /// Sends all clients away. What they have asked for of servers is cancelled.
-    pub(super) fn stop(&mut self) {
-        self.drain();
-        self.stopping.get_or_insert(self.now + STOP_TIME);
-        let all: Vec<usize> = self.clients.iter().map(|(slot, _)| slot).collect();
-        for slot in all {
-            self.refuse(slot, Refusal::ShuttingDown);
-        }
-    }
-
-    /// Whether it was to end at once, and has: the clients have gone, and the databases have been told.
-    pub(super) fn has_stopped(&self) -> bool {
-        let is_done = || self.clients.is_empty() && self.has_told_databases();
-        self.stopping.is_some_and(|until| self.now >= until || is_done())
-    }
-
-    /// No cancel request is under way, nor one that may have to be repeated.
-    pub(super) fn has_told_databases(&self) -> bool {
-        self.sides.is_empty() && !self.farewells.iter().any(|(_, farewell)| farewell.awaits_cancel(self.now))
-    }
-
-    /// Sends clients away that use a drained pool and have nothing in progress, or wait for what others may do.
-    pub(super) fn send_drained_away(&mut self) {
-        let to_go = |client: &ClientConn<P::Client>| {
-            client.state != State::Login
-                && client.has_no_work()
-                && client.pool.is_some_and(|pool| self.pools.used(pool).drained.load(Relaxed))
-        };
-        let idle: Vec<usize> = self.clients.iter().filter(|(_, c)| to_go(c)).map(|(slot, _)| slot).collect();
-        for slot in idle {
-            self.refuse(slot, Refusal::Drained { at_login: false });
-        }
-    }
-
-    /// While draining: clients go that have become idle, or wait for what others may do.
-    pub(super) fn send_idle_away(&mut self) {
-        let idle: Vec<usize> =
-            self.clients.iter().filter(|(_, client)| client.has_no_work()).map(|(slot, _)| slot).collect();
-        for slot in idle {
-            self.refuse(slot, Refusal::ShuttingDown);
-        }
     }
 }

@@ -95,7 +95,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 break;
             }
             let Newcomer { socket, .. } = self.newcomers.take(listener, next);
-            self.settle_client(socket, listener as u32, Admitted::Welcome);
+            self.assign_client(socket, listener as u32, Admitted::Welcome);
             rules.newcomers.fetch_sub(1, SeqCst);
         }
         let most = rules.timeouts().newcomer_wait.unwrap_or(Duration::ZERO);

@@ -89,7 +89,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let protocol = Arc::clone(&self.shared.protocol);
         match post.to {
             Peer::Client(tag) => {
-                if let Some(client) = self.clients.get_mut(tag.slot()).filter(|client| !client.closing) {
+                if let Some(client) = self.clients.get_mut(tag.slot()).filter(|client| !client.life.is_closing()) {
                     let session = &mut client.session;
                     if call(|| protocol.posted_to_client(tag, session, post.key, &post.bytes, &mut out)).is_none() {
                         return self.on_client_defect(tag.slot(), out);

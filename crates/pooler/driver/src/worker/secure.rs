@@ -35,7 +35,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         assert!(self.upgrading.take() == Some(peer), "a session upgrades its own connection");
         match peer {
             Peer::Client(tag) => {
-                let Some(client) = self.clients.get(tag.slot()).filter(|client| !client.closing) else { return };
+                let Some(client) = self.clients.get(tag.slot()).filter(|client| !client.life.is_closing()) else {
+                    return;
+                };
                 let listener = &self.host.listeners[usize::from(client.listener)];
                 let conn = client.conn;
                 let begun = match listener.tls.as_ref().map(|acceptor| acceptor.accept()) {
@@ -65,7 +67,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn on_client_secured(&mut self, slot: usize, secured: Secured) {
-        if self.clients[slot].closing {
+        if self.clients[slot].life.is_closing() {
             return;
         }
         self.clients[slot].story.tls = true;

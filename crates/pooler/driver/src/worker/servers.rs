@@ -384,7 +384,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(pool) = self.pools.find(pool, self.now) else { return };
         pool.lock().stats.on_pin_refused(reason);
         // Where its session ends with it, the line of that says the same.
-        let goes_on = self.clients.get(slot).is_some_and(|client| !client.closing);
+        let goes_on = self.clients.get(slot).is_some_and(|client| !client.life.is_closing());
         if goes_on && let Some(withheld) = self.paces.pin_refused.permits(self.now) {
             let spec = pool.spec();
             tracing::warn!(

@@ -122,7 +122,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client needs a share. True when it has one at once.
     pub(super) fn join(&mut self, slot: usize, pool: PoolId) -> bool {
-        let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { return false };
+        let Some(client) = self.clients.get_mut(slot).filter(|client| !client.life.is_closing()) else { return false };
         assert!(client.lease == Lease::None, "a client has one share, and no other server beside it");
         if let Some(server) = self.sharing.mux(pool).and_then(|mux| mux.server())
             && self.takes_more(server)
@@ -238,7 +238,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn still_joins(&self, pool: PoolId, joiner: &Joiner) -> bool {
         let client = self.clients.get(joiner.client as usize);
-        client.is_some_and(|c| c.waiter == joiner.waiter && !c.closing && c.lease == Lease::Joining { pool })
+        client.is_some_and(|c| c.waiter == joiner.waiter && !c.life.is_closing() && c.lease == Lease::Joining { pool })
     }
 
     fn admit(&mut self, slot: usize, server: usize) {
@@ -405,7 +405,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let mut out = self.outbox();
             let tag = self.client_tag(slot);
             let client = &mut self.clients[slot];
-            if client.broken {
+            if client.life.is_broken() {
                 self.outboxes.push(out);
                 continue;
             }

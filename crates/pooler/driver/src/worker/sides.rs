@@ -80,7 +80,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let slots = (target.slot() % SLOT_STEP..self.clients.capacity()).step_by(SLOT_STEP);
         for slot in slots {
             let tag = self.client_tag(slot);
-            let Some(client) = self.clients.get_mut(slot).filter(|client| !client.closing) else { continue };
+            let Some(client) = self.clients.get_mut(slot).filter(|client| !client.life.is_closing()) else { continue };
             let waiting = client.lease.is_waiting();
             let mut out = self.outboxes.pop().unwrap_or_default();
             let mut servers = ServerSessions(&mut self.servers);
@@ -103,7 +103,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn on_cancel_done(&mut self, asker: Asker) {
         let slot = asker.tag.slot();
-        if self.client_is(slot as u32, asker.serial) && !self.clients[slot].closing {
+        if self.client_is(slot as u32, asker.serial) && !self.clients[slot].life.is_closing() {
             self.close_client(slot, &CloseReason::Done);
         }
     }

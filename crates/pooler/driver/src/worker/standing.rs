@@ -9,7 +9,7 @@ use std::{
 use pool::Time;
 use seam::{Protocol, Standing};
 
-use super::{Work, Worker, calls::call, lease::Lease, lines::Line, servers::ServerConn, usage::Hold};
+use super::{Work, Worker, calls::call, lease::Lease, life::ReadSide, lines::Line, servers::ServerConn, usage::Hold};
 use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
 
 /// A server and its holder are silent for this long before the worker finds out which of them waits for the other.
@@ -64,14 +64,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let client = &self.clients[holder];
             let stuck =
                 server.sides > 0 || [server.conn, client.conn].iter().any(|conn| self.reactor.is_sending(*conn));
-            let may_wait = client.state == State::Active || client.half_closed;
-            (may_wait && !stuck && !client.broken).then_some((slot, holder))
+            let may_wait = client.state == State::Active || client.read_side == ReadSide::Ended;
+            (may_wait && !stuck && !client.life.is_broken()).then_some((slot, holder))
         };
         let quiet: Vec<_> = self.servers.iter().filter_map(quiet).collect();
         for (slot, holder) in quiet {
             let protocol = Arc::clone(&self.shared.protocol);
             let (client, server) = (&mut self.clients[holder], &mut self.servers[slot]);
-            if client.half_closed && server.pinned.is_some() {
+            if client.read_side == ReadSide::Ended && server.pinned.is_some() {
                 self.push_client_gone(holder);
             } else if client.state == State::Active
                 && call(|| protocol.awaits_client(&client.session, &server.session)).unwrap_or(false)
@@ -95,7 +95,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             _ => false,
         };
-        let state = match (client.closing, client.lease, client.standing) {
+        let state = match (client.life.is_closing(), client.lease, client.standing) {
             (true, ..) => State::Closing,
             _ if client.on_doorstep => State::Login,
             (_, _, Standing::Login) => State::Login,
@@ -107,7 +107,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             (_, _, Standing::Active | Standing::Blocked) => State::Active,
             (_, _, Standing::InTransaction | Standing::Preparing) => State::Transaction,
         };
-        if client.half_closed {
+        if client.read_side == ReadSide::Ended {
             let serial = client.serial;
             self.work.push_back(Work::Answered { client: slot as u32, serial });
         }

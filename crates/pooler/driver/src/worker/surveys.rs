@@ -29,7 +29,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let protocol = Arc::clone(&self.shared.protocol);
         let slots: Vec<usize> = self.clients.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
-            let Some(client) = self.clients.get(slot).filter(|client| !client.closing) else { continue };
+            let Some(client) = self.clients.get(slot).filter(|client| !client.life.is_closing()) else { continue };
             let is_idle = matches!(client.state, State::Idle | State::Subscribed);
             let (address, tag) = (self.client_address(slot), self.client_tag(slot));
             let seen = Seen {
@@ -61,7 +61,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_survey_done(&mut self, survey: &Survey) {
         let Survey { asker, answer, .. } = survey;
         let slot = asker.tag.slot();
-        if self.client_is(slot as u32, asker.serial) && !self.clients[slot].closing {
+        if self.client_is(slot as u32, asker.serial) && !self.clients[slot].life.is_closing() {
             let mut out = self.outbox();
             let protocol = Arc::clone(&self.shared.protocol);
             let session = &mut self.clients[slot].session;

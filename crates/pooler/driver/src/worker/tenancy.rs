@@ -48,7 +48,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(shared) = shared.filter(|shared| shared.enter()) else { return self.on_forgotten(slot) };
         let client = &mut self.clients[slot];
         client.pool = Some(pool);
-        if client.admitted != Admitted::Welcome || client.closing {
+        if client.admitted != Admitted::Welcome || client.life.is_closing() {
             return self.come_in(slot);
         }
         if shared.drained.load(std::sync::atomic::Ordering::Relaxed) {
@@ -75,7 +75,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The pool that a client has logged in to is forgotten.
     fn on_forgotten(&mut self, slot: usize) {
         let message = "its pool was forgotten before it had logged in: it took too long for that".to_owned();
-        self.clients[slot].closing = true;
+        self.clients[slot].life.close();
         let (client, serial) = (slot as u32, self.clients[slot].serial);
         let reason = CloseReason::Error(Blame::Exhausted, message);
         self.work.push_back(Work::CloseClient { client, serial, reason });
@@ -89,7 +89,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The client has logged in as another user: its place moves there. False if there is none: then it has to go.
     fn on_logged_in_anew(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) -> bool {
         let client = &self.clients[slot];
-        if client.admitted == Admitted::Welcome && !client.closing {
+        if client.admitted == Admitted::Welcome && !client.life.is_closing() {
             let host = Arc::clone(&self.host);
             let limits = |tenant: &Tenant| host.registry.limits(tenant);
             let Some(shared) = self.pools.find(pool, self.now) else {
@@ -215,7 +215,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 rules.surplus.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
             }
             let client = &mut self.clients[slot];
-            if !std::mem::replace(&mut client.closing, true) {
+            if client.life.close() {
                 let (client, serial) = (slot as u32, client.serial);
                 self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Done });
             }

@@ -1,11 +1,7 @@
 //! The loop of a worker, in parts: a thread of its own goes through all of them, a [`Crew`](crate::Crew) is told when
 //! to do which.
 
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering::SeqCst},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use seam::{ClientTag, Protocol};
 
@@ -13,7 +9,7 @@ use super::{
     Worker,
     calls::{Source, call},
 };
-use crate::{host::Board, reactor::Reactor};
+use crate::reactor::Reactor;
 
 /// The longest a worker sleeps; time-outs are this exact.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
@@ -69,7 +65,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.flush();
         }
         self.publish();
-        if (self.draining || self.leaving) && self.is_last_client_gone() && self.has_told_databases() {
+        if self.has_drained() {
             return None;
         }
         self.sharing.pause(self.now);
@@ -113,7 +109,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn tell_all_sent(&mut self) {
         for (slot, serial) in std::mem::take(&mut self.sent) {
             let slot = slot as usize;
-            let Some(client) = self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.closing)
+            let Some(client) =
+                self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.life.is_closing())
             else {
                 continue;
             };
@@ -126,17 +123,5 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             self.settle();
         }
-    }
-
-    /// No client is left or can come, here or on another worker, which may need the servers and pools that are looked
-    /// after here.
-    fn is_last_client_gone(&self) -> bool {
-        // First whether any can come: a client that is accepted is counted before the listening socket is let go.
-        let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
-        let none_waits = || self.host.listeners.iter().all(|listener| listener.newcomers.load(SeqCst) == 0);
-        self.clients.is_empty()
-            && self.host.listening.load(SeqCst) == 0
-            && none_waits()
-            && self.host.board.iter().all(gone)
     }
 }

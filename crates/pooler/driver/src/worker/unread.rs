@@ -33,7 +33,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         for (_, server) in &self.servers {
             let Some(slot) = server.usage.holder() else { continue };
             let client = &self.clients[slot];
-            if client.closing || !self.is_behind_its_server(slot) {
+            if client.life.is_closing() || !self.is_behind_its_server(slot) {
                 continue;
             }
             let (serial, conn) = (client.serial, client.conn);

@@ -26,9 +26,7 @@ const IDLE_LOOK: Duration = Duration::from_millis(250);
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn upkeep(&mut self) {
-        for conn in std::mem::take(&mut self.accept_later) {
-            self.reactor.resume_accept(conn);
-        }
+        self.resume_accepting();
         self.answer_delayed();
         self.take_turns();
         self.end_lingering();
@@ -46,7 +44,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.expire_kept();
         self.rearm_posters();
         self.tend_muxes();
-        if self.draining {
+        if self.shutdown.is_draining() {
             self.send_idle_away();
         }
         if self.host.any_drained.load(Relaxed) {
@@ -106,7 +104,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.fail_lease(slot, why);
         }
         let Some(client) = self.clients.get_mut(slot) else { return };
-        if client.closing && waits {
+        if client.life.is_closing() && waits {
             client.sent_away = Some(Sent::LoginTimeout);
             self.host.listeners[usize::from(client.listener)].count_sent_away(Sent::LoginTimeout);
         } else if client.state == State::Login {

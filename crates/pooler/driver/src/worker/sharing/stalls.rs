@@ -113,7 +113,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         stalled.clients += 1;
         if others && stalled.others_waited >= MAX_WAIT_FOR_NEW_STALLS {
             let (client, serial) = (slot as u32, self.clients[slot].serial);
-            self.clients[slot].closing = true;
+            self.clients[slot].life.close();
             self.work.push_back(Work::CloseClient { client, serial, reason: too_slow(unsent) });
         }
     }
@@ -134,7 +134,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(at) = self.sharing.stalls.position(slot) else { return };
         self.stop_holding(at);
         let client = &self.clients[slot];
-        if client.closing || self.reactor.unsent(client.conn) < MAX_UNREAD {
+        if client.life.is_closing() || self.reactor.unsent(client.conn) < MAX_UNREAD {
             self.sharing.stalls.0.swap_remove(at);
         }
     }
