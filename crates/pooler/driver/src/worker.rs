@@ -51,8 +51,8 @@ mod attempts;
 mod calls;
 mod cancel_request;
 mod clients;
+mod counters;
 mod defects;
-mod delays;
 mod dials;
 mod diary;
 mod effects;
@@ -67,50 +67,49 @@ mod lease;
 mod leases;
 mod leaving;
 mod life;
-mod lines;
+mod login_delays;
 mod newcomers;
+mod outboxes;
 mod partings;
 mod pools;
 mod posts;
 mod prelude;
 mod secure;
+mod server_deadlines;
 mod servers;
 mod sharing;
 mod shutdown;
 mod sides;
 mod standing;
 mod surveys;
-mod tenancy;
+mod tenant_queue;
+mod timeout_queues;
 mod turns;
 mod unread;
 mod unused_pools;
 mod upkeep;
 mod usage;
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use pool::{CheckOutFailed, Grant, Home, ServerId, Time, WaiterId};
-use seam::{CloseReason, Outbox, Peer, PoolId, Protocol, Refusal};
+use seam::{CloseReason, Peer, PoolId, Protocol, Refusal};
 use slab::Slab;
 
 pub(crate) use self::turns::{Sleep, TICK};
 use self::{
-    accepting::Accepting, clients::ClientConn, dials::Dial, farewells::Farewell, ids::Waiter, lines::Lines,
-    pools::Pools, servers::ServerConn, sharing::Sharing, shutdown::Shutdown, sides::Side, unused_pools::UnusedPools,
+    accepting::Accepting, clients::ClientConn, counters::Counters, dials::Dial, farewells::Farewell, ids::Waiter,
+    leaving::Lingering, login_delays::LoginDelays, outboxes::Outboxes, pools::Pools, server_deadlines::ServerDeadlines,
+    servers::ServerConn, sharing::Sharing, shutdown::Shutdown, sides::Side, tenant_queue::TenantQueue,
+    timeout_queues::TimeoutQueues, unused_pools::UnusedPools,
 };
 use crate::{
-    client_state::STATES,
     host::Host,
     mailbox::{Asker, Command, Message, Post, Survey},
     pace::Pace,
     reactor::{Completion, Owner, Reactor},
     shared::Shared,
     shared_pool::SharedPool,
-    tenants::TenantId,
 };
 
 pub(crate) struct Worker<P: Protocol, R: Reactor> {
@@ -129,10 +128,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     /// The client that asked for the cancel at hand, until a side connection is opened for it.
     asker: Option<Asker>,
     sharing: Sharing,
-    /// Servers given back soiled, and when they are to be cleaned if nobody takes them.
-    soiled: VecDeque<(Time, PoolId, ServerId)>,
-    /// Servers that are kept only for an answer, and since when.
-    answers_due: Vec<(u32, ServerId, Time)>,
+    server_deadlines: ServerDeadlines,
     /// Clients that hold a server and do not read.
     unread: unread::AllUnread,
     pools: Pools,
@@ -140,29 +136,16 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     accepting: Accepting,
     /// Clients that wait for a place.
     newcomers: newcomers::Newcomers<R::Socket>,
-    /// Clients that have logged in, and wait for a place with their database or their user.
-    doorstep: Vec<tenancy::OnDoorstep>,
-    /// Clients that log in or are idle, per listener.
-    lines: Vec<Lines>,
-    /// Clients that are idle, of databases and users that have limits.
-    tenant_lines: HashMap<TenantId, Lines>,
-    /// The limits of tenants by which they stand there.
-    limits_known: u64,
-    states: Vec<[u64; STATES]>,
-    /// Kept-back answers to failed logins.
-    delayed: VecDeque<delays::Delayed>,
-    /// Clients that wait for their turn to log in.
-    turns: Vec<(u32, u32)>,
-    /// Clients that are closed as soon as their last bytes have left.
-    lingering: VecDeque<(u32, u32, Time)>,
+    tenant_queue: TenantQueue,
+    queues: TimeoutQueues,
+    login_delays: LoginDelays,
+    lingering: Lingering,
     partings: partings::Partings<R>,
     /// Clients whose sessions are to be told that all has left that was sent to them.
     sent: Vec<(u32, u32)>,
     mail: VecDeque<Message<P, R>>,
     work: VecDeque<Work>,
-    /// Outboxes not in use. One call at a time needs one; a call within a call another.
-    outboxes: Vec<Outbox>,
-    scratch: Vec<u8>,
+    outboxes: Outboxes,
     /// What a server is sent with its new holder's request.
     prelude: prelude::Prelude,
     /// Servers that are not listened to because their sessions post too much.
@@ -173,8 +156,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     next_tick: Time,
     /// When idle clients are looked through, if pools have an idle time of their own.
     next_idle_look: Time,
-    transactions: u64,
-    moves: u64,
+    counters: Counters,
     shutdown: Shutdown,
     paces: Paces,
 }
@@ -293,35 +275,28 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             farewells: Slab::new(),
             asker: None,
             sharing: Sharing::default(),
-            soiled: VecDeque::new(),
-            answers_due: Vec::new(),
+            server_deadlines: ServerDeadlines::default(),
             unread: unread::AllUnread::new(),
             pools: Pools::new(Arc::clone(&shared.host), Home(number)),
             unused_pools: UnusedPools::default(),
             accepting: Accepting::default(),
             newcomers: newcomers::Newcomers::new(listeners),
-            doorstep: Vec::new(),
-            lines: (0..listeners).map(|_| Lines::default()).collect(),
-            tenant_lines: HashMap::new(),
-            limits_known: 0,
-            states: vec![[0; STATES]; listeners],
-            delayed: VecDeque::new(),
-            turns: Vec::new(),
-            lingering: VecDeque::new(),
+            tenant_queue: TenantQueue::default(),
+            queues: TimeoutQueues::new(listeners),
+            login_delays: LoginDelays::default(),
+            lingering: Lingering::default(),
             partings: partings::Partings::new(),
             sent: Vec::new(),
             mail: VecDeque::new(),
             work: VecDeque::new(),
-            outboxes: Vec::new(),
-            scratch: Vec::new(),
+            outboxes: Outboxes::default(),
             prelude: prelude::Prelude::default(),
             posters: Vec::new(),
             upgrading: None,
             next_serial: 0,
             next_tick: Time(0),
             next_idle_look: Time(0),
-            transactions: 0,
-            moves: 0,
+            counters: Counters::new(listeners),
             shutdown: Shutdown::None,
             paces: Paces::default(),
             shared,
@@ -525,13 +500,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn publish(&mut self) {
-        let board = &self.host.board[usize::from(self.number)];
-        board.transactions.store(self.transactions, Relaxed);
-        board.moves.store(self.moves, Relaxed);
-        for (listener, states) in self.states.iter().enumerate() {
-            for (published, now) in board.states[listener].iter().zip(states) {
-                published.store(*now, Relaxed);
-            }
-        }
+        self.counters.publish(&self.host.board[usize::from(self.number)]);
     }
 }

@@ -11,13 +11,13 @@ use seam::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 use super::{
     Work, Worker,
     calls::{HasSession, ServerSessions, Source, call},
-    delays::Turn,
     diary::Story,
     held::Held,
     lease::Lease,
     life::{Life, ReadSide},
-    lines::{InLine, Line},
+    login_delays::Turn,
     sharing::MAX_UNREAD,
+    timeout_queues::{Queue, Queued},
 };
 use crate::{
     client_state::State,
@@ -41,12 +41,12 @@ pub(crate) struct ClientConn<C> {
     /// Since when it is in its state.
     pub(super) since: Time,
     pub(super) pool: Option<PoolId>,
-    /// Where it queues for what time brings.
-    pub(super) line: Option<InLine>,
+    /// Its place in a queue of its listener.
+    pub(super) queued: Option<Queued>,
     /// Its database and its user, of whose clients it is one.
     pub(super) seats: Seats,
-    /// Where it queues among the clients of these, if they have limits.
-    pub(super) tenant_places: [Option<InLine>; 2],
+    /// Its places in queues of these, if they have limits.
+    pub(super) tenant_queued: [Option<Queued>; 2],
     pub(super) conn: ConnId,
     /// Its place among those who wait for their turn to log in.
     pub(super) place: Option<Box<Place>>,
@@ -65,7 +65,7 @@ pub(crate) struct ClientConn<C> {
     /// Its listener counts it among those who go.
     pub(super) leaving: bool,
     /// It has logged in, and waits for a place with its database or its user.
-    pub(super) on_doorstep: bool,
+    pub(super) in_tenant_queue: bool,
     /// It has not logged in: somebody else may get its place.
     pub(super) in_lobby: bool,
     /// Where it logs in from passwords are guessed: it may have to wait for its turn.
@@ -127,7 +127,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.never_came(listener, admitted);
         };
         let serial = self.new_serial();
-        let place = self.lines[listener as usize].join(Line::Login, slot, self.now);
+        let queued = self.queues.join(listener as u16, Queue::Login, slot, self.now);
         self.clients.insert(ClientConn {
             session,
             held: Held::default(),
@@ -135,9 +135,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             born: self.now,
             since: self.now,
             pool: None,
-            line: Some(place),
+            queued: Some(queued),
             seats: [None; 2],
-            tenant_places: [None; 2],
+            tenant_queued: [None; 2],
             conn,
             place: None,
             serial,
@@ -150,7 +150,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             life: Life::Open,
             read_side: ReadSide::Open,
             leaving: false,
-            on_doorstep: false,
+            in_tenant_queue: false,
             in_lobby: admitted == Admitted::Welcome,
             turn: Turn::Free,
             muted: false,
@@ -158,7 +158,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             story: Story::new(peer.map(|peer| (peer.ip(), peer.port()))),
             sent_away: None,
         });
-        self.states[listener as usize][State::Login as usize] += 1;
+        self.counters.client_came(listener as u16, State::Login);
         if admitted == Admitted::Welcome {
             let net = peer.map(|peer| throttle::net(peer.ip()));
             self.host.listeners[listener as usize].enter_lobby(self.guest(slot), net, self.now);
@@ -182,8 +182,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn come_in(&mut self, slot: usize) {
         if !self.leave_lobby(slot) {
             // It hears that in the place of the answer to its login.
-            if !self.clients[slot].on_doorstep {
-                self.wait_on_doorstep(slot, None, false);
+            if !self.clients[slot].in_tenant_queue {
+                self.join_tenant_queue(slot, None, false);
             }
             return self.push_crowded(slot);
         }
@@ -191,7 +191,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let shared = Arc::clone(&self.pools.used(pool));
         self.follow_pool(slot, &shared, None);
         if shared.drained.load(Relaxed) {
-            let why = Refusal::Drained { at_login: self.clients[slot].on_doorstep };
+            let why = Refusal::Drained { at_login: self.clients[slot].in_tenant_queue };
             let (client, serial) = (slot as u32, self.clients[slot].serial);
             self.work.push_back(Work::Refuse { client, serial, why });
         }
@@ -342,7 +342,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.life.is_closing()
             || client.read_side == ReadSide::Ended
             || client.lease.is_waiting()
-            || client.on_doorstep
+            || client.in_tenant_queue
         {
             return;
         }
@@ -428,7 +428,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             client.read_side = ReadSide::HungUp;
         }
         // Otherwise the end is seen when it is listened to again.
-        if client.lease.is_waiting() || client.on_doorstep || client.held.len() >= self.host.config.max_held_input {
+        if client.lease.is_waiting() || client.in_tenant_queue || client.held.len() >= self.host.config.max_held_input {
             match is_owed {
                 true => self.begin_lingering(slot),
                 false => self.push_client_gone(slot),

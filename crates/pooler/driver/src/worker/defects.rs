@@ -32,9 +32,8 @@ impl<S> Sessions<ServerTag, S> for Nobody {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Takes back the outbox of a call that panicked. Nothing of what is in it is done.
     #[cold]
-    pub(super) fn discard(&mut self, mut out: Outbox) {
-        out.clear();
-        self.outboxes.push(out);
+    pub(super) fn discard(&mut self, out: Outbox) {
+        self.outboxes.put(out);
         self.count_defect();
     }
 

@@ -3,16 +3,13 @@
 use pool::Wish;
 use seam::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol};
 
-use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost, servers::Link, tenancy::drop_behind};
+use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost, servers::Link, tenant_queue::drop_behind};
 use crate::reactor::{Data, Reactor, Submitted};
-
-/// Bytes of memory that are kept for joining sends.
-const MAX_SCRATCH: usize = 256 * 1024;
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// An empty outbox; `execute` takes it back.
     pub(super) fn outbox(&mut self) -> Outbox {
-        self.outboxes.pop().unwrap_or_default()
+        self.outboxes.take()
     }
 
     /// Executes all effects of a call. A client that got a server at once is fed later.
@@ -27,7 +24,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut last_post = None;
         let mut at = 0;
         while at < out.effects.len() {
-            if !self.doorstep.is_empty() && self.keeps_back(&out, at, source) {
+            if !self.tenant_queue.is_empty() && self.keeps_back(&out, at, source) {
                 at += 1;
                 continue;
             }
@@ -55,8 +52,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             at += 1;
         }
-        out.clear();
-        self.outboxes.push(out);
+        self.outboxes.put(out);
         go_on
     }
 
@@ -73,8 +69,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Bytes::Insert(range) => self.send(to, Data::Bytes(&out.inserted[range.clone()])),
             }
         } else {
-            let mut joined = std::mem::take(&mut self.scratch);
-            joined.clear();
+            let mut joined = self.outboxes.take_joined();
             for effect in &out.effects[start..end] {
                 let Effect::Send { bytes, .. } = effect else { unreachable!("a run is of sends") };
                 joined.extend_from_slice(match bytes {
@@ -83,9 +78,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 });
             }
             self.send(to, Data::Bytes(&joined));
-            joined.clear();
-            joined.shrink_to(MAX_SCRATCH);
-            self.scratch = joined;
+            self.outboxes.put_joined(joined);
         }
         end
     }
@@ -188,10 +181,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Outdated { server } => self.on_outdated(server.slot()),
             Effect::Close { peer: Peer::Client(tag), ref mut reason } => {
                 let reason = std::mem::replace(reason, CloseReason::Done);
-                if let Some(client) = self.clients.get_mut(tag.slot()) {
-                    client.life.close();
-                    let (client, serial) = (tag.slot() as u32, client.serial);
-                    self.work.push_back(Work::CloseClient { client, serial, reason });
+                if self.clients.contains(tag.slot()) {
+                    self.push_close(tag.slot(), reason);
                 }
             }
             Effect::Close { peer: Peer::Server(tag), ref mut reason } => {

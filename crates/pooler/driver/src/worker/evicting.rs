@@ -12,7 +12,7 @@ use seam::{Protocol, Refusal};
 
 use super::{
     Worker,
-    lines::{Line, Lines},
+    timeout_queues::{Queue, Queues},
     turns::TICK,
 };
 use crate::{
@@ -62,7 +62,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let Some(displaced) = rules.displace_slow(self.now) else { break };
             self.tell_displaced(displaced);
         }
-        let mut own = self.evictable(&self.lines[listener]);
+        let mut own = self.evictable(self.queues.of_listener(listener));
         let most = rules.evictions_wanted();
         if most > 0 {
             self.evict_first(&mut own, self.evictable_elsewhere(listener), most, Crowd::Listener);
@@ -76,7 +76,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The same among the clients of a database or a user, which has more than its soft limit since then.
     fn evict_of(&mut self, tenant: TenantId, since: Time) {
         let host = Arc::clone(&self.host);
-        let mut own = self.tenant_lines.get(&tenant).map_or_else(Vec::new, |lines| self.evictable(lines));
+        let mut own = self.queues.of_tenant(tenant).map_or_else(Vec::new, |queues| self.evictable(queues));
         if self.now - since >= TICK * TICKS_UNTIL_KNOWN {
             let (most, elsewhere) = host.tenants.look(tenant, self.number, TICK * TICKS_UNTIL_SILENT, self.now);
             self.evict_first(&mut own, elsewhere, most, Crowd::Tenant(tenant));
@@ -99,14 +99,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Clients in these lines that have been idle for long enough, in the order in which they are evicted.
-    fn evictable(&self, lines: &Lines) -> Vec<(Rank, usize)> {
+    /// Clients in these queues that have been idle for long enough, in the order in which they are evicted.
+    fn evictable(&self, queues: &Queues) -> Vec<(Rank, usize)> {
         let time = |listener: usize| self.host.listeners[listener].limits().evict_min_idle;
         let times: Vec<Duration> = (0..self.host.listeners.len()).map(time).collect();
         let least = times.iter().min().copied().unwrap_or_default();
         let now = self.now;
-        let of = |line, holds| {
-            let long = lines.all(line).take_while(move |(_, since)| now - *since >= least);
+        let of = |queue, holds| {
+            let long = queues.all(queue).take_while(move |(_, since)| now - *since >= least);
             let may_go = |(slot, since): &(usize, Time)| {
                 let client = &self.clients[*slot];
                 // One that is only told that there is no room has no place that another could have.
@@ -114,7 +114,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             };
             long.filter(may_go).map(move |(slot, since)| ((holds, since), slot))
         };
-        of(Line::Idle, false).chain(of(Line::Pinned, true)).take(MAX_EVICTIONS_A_TICK).collect()
+        of(Queue::Idle, false).chain(of(Queue::Pinned, true)).take(MAX_EVICTIONS_A_TICK).collect()
     }
 
     /// What other workers could evict at a listener.

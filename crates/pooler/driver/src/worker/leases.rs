@@ -13,6 +13,7 @@ use super::{
     calls::{Source, call},
     lease::Lease,
     pools::Location,
+    server_deadlines::AnswerDue,
     servers::Phase,
     usage::{Hold, Usage},
 };
@@ -31,9 +32,6 @@ fn shortage_of(why: &LeaseFailure) -> Option<String> {
         _ => None,
     }
 }
-
-/// How long a server may be idle with something left in it.
-const SOILED_FOR: Duration = Duration::from_millis(1);
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- check-out ----
@@ -159,7 +157,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (client, server) = (&mut self.clients[slot], &mut self.servers[server_slot]);
         if client.life.is_broken() {
             // It ends, and this server with it.
-            return self.outboxes.push(out);
+            return self.outboxes.put(out);
         }
         if call(|| protocol.granted(client_tag, &mut client.session, server_tag, &mut server.session, &mut out))
             .is_none()
@@ -293,7 +291,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let protocol = Arc::clone(&self.shared.protocol);
         let client = &mut self.clients[slot];
         if client.life.is_broken() {
-            return self.outboxes.push(out);
+            return self.outboxes.put(out);
         }
         let arrived = client.held.len() + self.reactor.unreceived(client.conn);
         if call(|| protocol.lease_failed(tag, &mut client.session, why, arrived, &mut out)).is_none() {
@@ -332,7 +330,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let server = &mut self.servers[slot];
         server.usage = Usage::Kept;
         let served = std::mem::take(&mut server.served);
-        self.transactions += u64::from(served);
+        self.counters.add_transactions(u64::from(served));
         {
             let mut guarded = server.pool.lock();
             if served {
@@ -342,7 +340,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         server.since = self.now;
         if briefly {
-            self.answers_due.push((slot as u32, server.id, self.now));
+            self.server_deadlines.add_answer(AnswerDue { server: slot, id: server.id, since: self.now });
         }
         self.rearm_server(slot);
     }
@@ -380,7 +378,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         server.since = self.now;
         server.soiled = verdict == Verdict::Soiled;
         let served = std::mem::take(&mut server.served);
-        self.transactions += u64::from(served);
+        self.counters.add_transactions(u64::from(served));
         let asked = how != CheckIn::Discard && server.pool.awaits_idle.load(Relaxed);
         let how = if asked && self.gives_up(pool, id) { CheckIn::Reclaim } else { how };
         if how == CheckIn::Reset {
@@ -402,17 +400,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             None => {
                 self.rearm_server(slot);
                 if how == CheckIn::Clean && verdict == Verdict::Soiled {
-                    self.soiled.push_back((self.now + SOILED_FOR, pool, id));
+                    self.server_deadlines.add_soiled(pool, id, self.now);
                 }
             }
         }
     }
 
-    /// Servers that were given back soiled, and that nobody has taken since, are cleaned.
+    /// Cleans servers that were given back soiled, and that no client has taken since.
     pub(super) fn clean_soiled(&mut self) {
         let now = self.now;
-        while self.soiled.front().is_some_and(|(due, ..)| *due <= now) {
-            let (_, pool, id) = self.soiled.pop_front().expect("just seen");
+        while let Some((pool, id)) = self.server_deadlines.take_soiled(now) {
             if self.pools.known(pool).is_some() {
                 self.pools.operate_used(pool, self.now, |guarded| guarded.pool.reset_idle(id, now));
             }

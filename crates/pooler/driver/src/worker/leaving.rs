@@ -1,6 +1,8 @@
 //! Clients that go: sent away, closed, or gone by themselves.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use pool::Time;
 
 use seam::{Blame, CloseReason, Protocol, Refusal, Standing};
 
@@ -16,12 +18,29 @@ use super::{
 use crate::{client_state::State, listener::Sent, mailbox::Admitted, reactor::Reactor};
 
 /// How long the last bytes to a client may take to leave before it is closed all the same.
-const LINGER: Duration = Duration::from_secs(5);
+const MAX_LINGER_TIME: Duration = Duration::from_secs(5);
 
 /// A client that waits for a server, has sent nothing more and ends its side later than this has given up: one that
 /// ends its side on purpose does so right behind what it asks, and places in line are not for clients that have run
 /// into their own time-outs.
 const PROMPT_END: Duration = Duration::from_millis(250);
+
+/// Clients that are closed as soon as their last bytes have left, and after [`MAX_LINGER_TIME`] at the latest.
+#[derive(Default)]
+pub(super) struct Lingering(VecDeque<(u32, u32, Time)>);
+
+impl Lingering {
+    fn push(&mut self, client: usize, serial: u32, now: Time) {
+        self.0.push_back((client as u32, serial, now + MAX_LINGER_TIME));
+    }
+
+    /// The slot and the serial number of the next client whose time is up.
+    fn take_late(&mut self, now: Time) -> Option<(u32, u32)> {
+        let is_late = self.0.front().is_some_and(|(.., until)| *until <= now);
+        let (client, serial, _) = if is_late { self.0.pop_front()? } else { return None };
+        Some((client, serial))
+    }
+}
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The driver's own wish that a client goes: its session tells it why.
@@ -63,9 +82,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 client.sent_away = None;
                 return;
             }
-            let (client, serial) = (slot as u32, self.clients[slot].serial);
-            self.clients[slot].life.close();
-            self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Done });
+            self.push_close(slot, CloseReason::Done);
         }
     }
 
@@ -116,7 +133,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         rules.answers_half_closed
             && !client.life.is_closing()
-            && !client.on_doorstep
+            && !client.in_tenant_queue
             && client.standing != Standing::Blocked
             && may_be_owed
     }
@@ -134,8 +151,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (client, serial) = (slot as u32, client.serial);
         self.feed(slot);
         if self.client_is(client, serial) && !self.clients[slot].life.is_closing() && !self.has_more_to_hear(slot) {
-            self.clients[slot].life.close();
-            self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Goodbye });
+            self.push_close(slot, CloseReason::Goodbye);
         }
     }
 
@@ -150,6 +166,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             (Standing::Reading, _) => true,
             _ => matches!(client.state, State::Active | State::Waiting),
         }
+    }
+
+    /// Closes a client once the work at hand is done. Its session gets no more input.
+    pub(super) fn push_close(&mut self, slot: usize, reason: CloseReason) {
+        let client = &mut self.clients[slot];
+        client.life.close();
+        self.work.push_back(Work::CloseClient { client: slot as u32, serial: client.serial, reason });
     }
 
     pub(super) fn push_client_gone(&mut self, slot: usize) {
@@ -214,16 +237,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The client is closed after a while at the latest.
     pub(super) fn begin_lingering(&mut self, slot: usize) {
-        self.lingering.push_back((slot as u32, self.clients[slot].serial, self.now + LINGER));
+        self.lingering.push(slot, self.clients[slot].serial, self.now);
     }
 
     /// Closes those whose last bytes did not leave in time.
     pub(super) fn end_lingering(&mut self) {
-        while let Some((client, serial, until)) = self.lingering.front().copied() {
-            if until > self.now {
-                return;
-            }
-            self.lingering.pop_front();
+        while let Some((client, serial)) = self.lingering.take_late(self.now) {
             if self.client_is(client, serial) {
                 self.remove_client(client as usize);
             }
@@ -268,12 +287,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let _ = self.leave_lobby(slot);
         self.forget_stalls_of_client(slot);
         self.tell_disconnected(slot);
-        self.leave_tenants_lines(slot);
+        self.leave_tenant_queues(slot);
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
-        self.states[listener][client.state as usize] -= 1;
-        if let Some(place) = client.line {
-            self.lines[listener].leave(place);
+        self.counters.client_left(client.listener, client.state);
+        if let Some(place) = client.queued {
+            self.queues.leave(client.listener, place);
         }
         self.close_connection(&client);
         if let Some(pool) = client.pool {

@@ -42,8 +42,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         std::mem::swap(&mut self.prelude.bytes, &mut out.inserted);
         let server = &self.servers[tag.slot()];
         self.prelude.server = Some((tag.slot() as u32, server.pool.id, server.id));
-        out.clear();
-        self.outboxes.push(out);
+        self.outboxes.put(out);
     }
 
     /// Sends it, if no request has come.

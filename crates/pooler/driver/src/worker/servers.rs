@@ -169,7 +169,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         while at < bytes.len() {
             let mut out = self.outbox();
             let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) else {
-                self.outboxes.push(out);
+                self.outboxes.put(out);
                 return (bytes.len(), 0);
             };
             let (full, now) = (bytes.len() - at >= MAX_HELD, self.now.since(Time(0)));
@@ -434,7 +434,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 return false;
             }
         };
-        self.moves += 1;
+        self.counters.server_moved();
         self.pools.set_location(pool.id, id, Location::Server(slot as u32));
         self.servers.insert(ServerConn {
             session,

@@ -350,7 +350,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         {
             *its = place;
         }
-        self.transactions += 1;
+        self.counters.add_transactions(1);
         let gives_back = share.is_empty() && share.is_to_be_returned();
         if share.is_yielding() || sending {
             // It was not listened to on account of this server, or of what it has not read.
@@ -406,7 +406,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let tag = self.client_tag(slot);
             let client = &mut self.clients[slot];
             if client.life.is_broken() {
-                self.outboxes.push(out);
+                self.outboxes.put(out);
                 continue;
             }
             if call(|| protocol.share_ended(tag, &mut client.session, &mut out)).is_none() {

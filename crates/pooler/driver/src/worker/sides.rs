@@ -82,7 +82,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let tag = self.client_tag(slot);
             let Some(client) = self.clients.get_mut(slot).filter(|client| !client.life.is_closing()) else { continue };
             let waiting = client.lease.is_waiting();
-            let mut out = self.outboxes.pop().unwrap_or_default();
+            let mut out = self.outboxes.take();
             let mut servers = ServerSessions(&mut self.servers);
             let protocol = std::sync::Arc::clone(&self.shared.protocol);
             if call(|| protocol.cancel(tag, &mut client.session, &mut servers, secret, waiting, &mut out)).is_none() {
@@ -111,7 +111,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Whether the client's input must wait because a cancel request is under way for the server it holds, or on
     /// account of one that it shares; or until it has a place with its database and its user.
     pub(super) fn is_withheld(&self, slot: usize) -> bool {
-        if self.clients[slot].on_doorstep {
+        if self.clients[slot].in_tenant_queue {
             return true;
         }
         match self.clients[slot].lease {

@@ -9,7 +9,15 @@ use std::{
 use pool::Time;
 use seam::{Protocol, Standing};
 
-use super::{Work, Worker, calls::call, lease::Lease, life::ReadSide, lines::Line, servers::ServerConn, usage::Hold};
+use super::{
+    Work, Worker,
+    calls::call,
+    lease::Lease,
+    life::ReadSide,
+    servers::ServerConn,
+    timeout_queues::{Queue, Queued},
+    usage::Hold,
+};
 use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
 
 /// A server and its holder are silent for this long before the worker finds out which of them waits for the other.
@@ -24,7 +32,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         client.standing = standing;
         if standing == Standing::Reading && client.state == State::Idle {
-            self.stand_in_line(slot, true);
+            self.requeue(slot, true);
             self.clients[slot].since = self.now;
         }
         self.refresh_state(slot);
@@ -97,7 +105,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         let state = match (client.life.is_closing(), client.lease, client.standing) {
             (true, ..) => State::Closing,
-            _ if client.on_doorstep => State::Login,
+            _ if client.in_tenant_queue => State::Login,
             (_, _, Standing::Login) => State::Login,
             // A server that it seeks for others, too, is not what it waits for.
             (_, _, Standing::Subscribed) => State::Subscribed,
@@ -113,18 +121,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if state == client.state {
             if state == State::Idle {
-                self.stand_in_line(slot, false);
+                self.requeue(slot, false);
             }
             return;
         }
         let was_login = client.state == State::Login;
         let listener = usize::from(client.listener);
-        self.states[listener][client.state as usize] -= 1;
-        self.states[listener][state as usize] += 1;
+        self.counters.client_left(client.listener, client.state);
+        self.counters.client_came(client.listener, state);
         client.story.turns(client.state, state);
         client.state = state;
         client.since = self.now;
-        self.stand_in_line(slot, true);
+        self.requeue(slot, true);
         if was_login {
             // Who only looks on, as drivers' monitors do, has not logged in.
             let told = matches!(state, State::Closing | State::Subscribed);
@@ -136,53 +144,42 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Has a client stand in the line of its state, if there is one. `anew`: as the last one, even if it stood there
-    /// before.
-    pub(super) fn stand_in_line(&mut self, slot: usize, anew: bool) {
+    /// Has a client join the queue of its state, if there is one. `anew`: as the last one, even if it is there already.
+    pub(super) fn requeue(&mut self, slot: usize, anew: bool) {
         let client = &mut self.clients[slot];
-        let line = match (client.state, client.lease) {
+        let queue = match (client.state, client.lease) {
             // It is told when it has waited too long for a place.
-            (State::Login, _) if client.on_doorstep => None,
+            (State::Login, _) if client.in_tenant_queue => None,
             // One that only looked on until now may have its login before it.
-            (State::Login, _) => Some(Line::Login),
-            (State::Idle, Lease::Held { .. }) => Some(Line::Pinned),
-            (State::Idle, _) => Some(Line::Idle),
+            (State::Login, _) => Some(Queue::Login),
+            (State::Idle, Lease::Held { .. }) => Some(Queue::Pinned),
+            (State::Idle, _) => Some(Queue::Idle),
             _ => None,
         };
-        if !anew && client.line.map(|place| place.line) == line {
+        if !anew && client.queued.map(Queued::queue) == queue {
             return;
         }
-        let lines = &mut self.lines[usize::from(client.listener)];
-        if let Some(place) = client.line.take() {
-            lines.leave(place);
+        if let Some(place) = client.queued.take() {
+            self.queues.leave(client.listener, place);
         }
-        client.line = line.map(|line| lines.join(line, slot, self.now));
-        if client.seats != [None; 2] && !self.tenant_lines.is_empty() {
-            self.leave_tenants_lines(slot);
-            if let Some(line) = line {
-                self.stand_with_tenants(slot, line, self.now);
+        client.queued = queue.map(|queue| self.queues.join(client.listener, queue, slot, self.now));
+        if client.seats != [None; 2] && self.queues.has_tenants() {
+            self.leave_tenant_queues(slot);
+            if let Some(queue) = queue {
+                self.join_tenant_queues(slot, queue, self.now);
             }
         }
     }
 
-    /// Has a client stand in the lines of its database and its user, if these have limits.
-    pub(super) fn stand_with_tenants(&mut self, slot: usize, line: Line, since: Time) {
+    /// Has a client join the queues of its database and its user, if these have limits.
+    pub(super) fn join_tenant_queues(&mut self, slot: usize, queue: Queue, since: Time) {
         let client = &mut self.clients[slot];
-        for (id, place) in client.seats.iter().zip(&mut client.tenant_places) {
-            if let Some(lines) = id.and_then(|id| self.tenant_lines.get_mut(&id)) {
-                *place = Some(lines.join(line, slot, since));
-            }
-        }
+        self.queues.join_tenants(&client.seats, &mut client.tenant_queued, queue, slot, since);
     }
 
-    pub(super) fn leave_tenants_lines(&mut self, slot: usize) {
+    pub(super) fn leave_tenant_queues(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
-        for (id, place) in client.seats.iter().zip(&mut client.tenant_places) {
-            if let Some(place) = place.take() {
-                let lines = id.and_then(|id| self.tenant_lines.get_mut(&id));
-                lines.expect("it stands in a line that is there").leave(place);
-            }
-        }
+        self.queues.leave_tenants(&client.seats, &mut client.tenant_queued);
     }
 
     // ---- who they are ----

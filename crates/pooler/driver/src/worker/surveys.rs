@@ -38,7 +38,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 age: self.now - client.born,
                 idle: if is_idle { self.now - client.since } else { Duration::ZERO },
             };
-            let mut out = self.outboxes.pop().unwrap_or_default();
+            let mut out = self.outboxes.take();
             let session = &mut self.clients[slot].session;
             let Survey { question, answer, .. } = &mut *survey;
             let before = answer.len();

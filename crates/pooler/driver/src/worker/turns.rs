@@ -55,7 +55,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // A little early, so that the timer's next tick is not just missed.
             self.next_tick = self.now + TICK / 4 * 3;
         }
-        if !self.soiled.is_empty() {
+        if self.server_deadlines.next_soiled().is_some() {
             self.clean_soiled();
             self.settle();
             self.flush();
@@ -71,7 +71,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.sharing.pause(self.now);
         let permitted =
             self.mail.is_empty() && self.sent.is_empty() && self.shared.mailboxes[usize::from(self.number)].may_sleep();
-        let at_most = self.soiled.front().map(|(due, ..)| due.since(self.now));
+        let at_most = self.server_deadlines.next_soiled().map(|due| due.since(self.now));
         Some(Sleep { permitted, at_most })
     }
 
@@ -115,7 +115,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 continue;
             };
             let protocol = Arc::clone(&self.shared.protocol);
-            let mut out = self.outboxes.pop().unwrap_or_default();
+            let mut out = self.outboxes.take();
             let tag = ClientTag::new(self.number, slot);
             match call(|| protocol.client_sent(tag, &mut client.session, &mut out)) {
                 Some(()) => self.execute(out, Source::NONE),

@@ -13,10 +13,11 @@ use super::{
     Worker,
     calls::{Source, call},
     clients::ClientConn,
-    delays::Turn,
     lease::Lease,
-    lines::Line,
+    login_delays::Turn,
+    server_deadlines::AnswerDue,
     servers::ServerConn,
+    timeout_queues::Queue,
 };
 use crate::{client_state::State, config::Timeouts, listener::Sent, reactor::Reactor, shared_pool::SharedPool};
 
@@ -39,7 +40,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.follow_limits();
         self.evict();
         self.let_newcomers_in();
-        self.look_after_doorstep();
+        self.tend_tenant_queue();
         self.expire_holders();
         self.expire_kept();
         self.rearm_posters();
@@ -61,7 +62,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         for listener in 0..self.host.listeners.len() {
             let timeouts = self.host.listeners[listener].timeouts();
             if let Some(limit) = timeouts.login {
-                while let Some((slot, since)) = self.lines[listener].first(Line::Login) {
+                while let Some((slot, since)) = self.queues.of_listener(listener).first(Queue::Login) {
                     if self.now - since < limit {
                         break;
                     }
@@ -138,8 +139,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn expire_idle(&mut self) {
         for listener in 0..self.host.listeners.len() {
             let Some(limit) = self.host.listeners[listener].timeouts().client_idle else { continue };
-            for line in [Line::Idle, Line::Pinned] {
-                while let Some((slot, since)) = self.lines[listener].first(line) {
+            for queue in [Queue::Idle, Queue::Pinned] {
+                while let Some((slot, since)) = self.queues.of_listener(listener).first(queue) {
                     if self.now - since < limit {
                         break;
                     }
@@ -213,18 +214,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Servers that are kept for an answer that does not come.
     fn expire_kept(&mut self) {
-        for (slot, id, since) in std::mem::take(&mut self.answers_due) {
-            let Some(server) = self.servers.get(slot as usize) else { continue };
+        for answer in self.server_deadlines.take_answers() {
+            let AnswerDue { server: slot, id, since } = answer;
+            let Some(server) = self.servers.get(slot) else { continue };
             if server.id != id || !server.usage.is_kept() || server.since != since {
                 continue;
             }
             let limit = server.pool.spec().config.connect_timeout;
             if self.now - since < limit {
-                self.answers_due.push((slot, id, since));
+                self.server_deadlines.add_answer(answer);
                 continue;
             }
             let message = format!("no answer to a question of Poolhouse's own within the {limit:?} of connect_time");
-            self.end_server(slot as usize, CloseReason::Error(Blame::Server, message));
+            self.end_server(slot, CloseReason::Error(Blame::Server, message));
         }
     }
 

@@ -14,7 +14,7 @@ use seam::{Blame, CloseReason, Protocol};
 
 use crate::{
     reactor::Reactor,
-    worker::{Work, Worker, lease::Lease},
+    worker::{Worker, lease::Lease},
 };
 
 /// Bytes that a client may leave unread before the server that it shares is listened to no more.
@@ -112,9 +112,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         stalled.clients += 1;
         if others && stalled.others_waited >= MAX_WAIT_FOR_NEW_STALLS {
-            let (client, serial) = (slot as u32, self.clients[slot].serial);
-            self.clients[slot].life.close();
-            self.work.push_back(Work::CloseClient { client, serial, reason: too_slow(unsent) });
+            self.push_close(slot, too_slow(unsent));
         }
     }
 

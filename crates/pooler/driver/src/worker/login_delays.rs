@@ -1,10 +1,12 @@
 //! Logins from addresses that guess passwords: clients wait for their turn, and answers to failures are kept back for a
 //! while.
 
+use std::collections::VecDeque;
+
 use pool::Time;
 use seam::{CloseReason, Protocol, Refusal};
 
-use super::{Work, Worker, lines::Line};
+use super::{Work, Worker, timeout_queues::Queue};
 use crate::{
     client_state::State,
     mailbox::Admitted,
@@ -15,7 +17,24 @@ use crate::{
 /// Bytes of a kept-back answer to a failed login.
 const MAX_KEPT_BACK: usize = 4096;
 
-pub(super) struct Delayed {
+/// The logins of a worker that are delayed.
+#[derive(Default)]
+pub(super) struct LoginDelays {
+    answers: VecDeque<DelayedAnswer>,
+    /// Clients that wait for their turn to log in, by slot and serial number.
+    turns: Vec<(u32, u32)>,
+}
+
+impl LoginDelays {
+    /// The next answer that is to be given now.
+    fn take_due(&mut self, now: Time) -> Option<DelayedAnswer> {
+        let is_due = self.answers.front().is_some_and(|delayed| delayed.until <= now);
+        if is_due { self.answers.pop_front() } else { None }
+    }
+}
+
+/// The answer to a failed login, which is kept back for a while.
+struct DelayedAnswer {
     client: u32,
     serial: u32,
     until: Time,
@@ -52,14 +71,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if client.turn == Turn::Free {
             client.turn = Turn::Awaited;
-            self.turns.push((slot as u32, client.serial));
+            self.login_delays.turns.push((slot as u32, client.serial));
         }
         true
     }
 
     /// Lets those go on whose turn it is.
     pub(super) fn take_turns(&mut self) {
-        for (client, serial) in std::mem::take(&mut self.turns) {
+        for (client, serial) in std::mem::take(&mut self.login_delays.turns) {
             if self.client_is(client, serial) && self.clients[client as usize].turn == Turn::Awaited {
                 self.clients[client as usize].turn = Turn::Free;
                 // It is queued again if it still has to wait.
@@ -80,17 +99,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.end_turn(slot);
         let client = &mut self.clients[slot];
         client.turn = Turn::Waived;
-        let (listener, serial) = (usize::from(client.listener), client.serial);
-        if let Some(place) = client.line.take() {
-            self.lines[listener].leave(place);
+        let listener = usize::from(client.listener);
+        if let Some(place) = client.queued.take() {
+            self.queues.leave(client.listener, place);
         }
-        client.line = Some(self.lines[listener].join(Line::Login, slot, self.now));
+        client.queued = Some(self.queues.join(client.listener, Queue::Login, slot, self.now));
         self.host.listeners[listener].count_throttled();
         let told = self.tell_refusal(slot, Refusal::Throttled { retry_after: throttle::DELAY });
-        let client = &mut self.clients[slot];
-        if told && !client.life.is_closing() {
-            client.life.close();
-            self.work.push_back(Work::CloseClient { client: slot as u32, serial, reason: CloseReason::Done });
+        if told && !self.clients[slot].life.is_closing() {
+            self.push_close(slot, CloseReason::Done);
         } else {
             self.push_feed(slot);
         }
@@ -108,13 +125,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         client.muted = true;
         let (serial, until) = (client.serial, self.now + throttle::DELAY);
-        self.delayed.push_back(Delayed { client: slot as u32, serial, until, bytes: Vec::new() });
+        self.login_delays.answers.push_back(DelayedAnswer { client: slot as u32, serial, until, bytes: Vec::new() });
     }
 
     pub(super) fn keep_back(&mut self, slot: usize, data: &Data<'_>) {
         let bytes = data.bytes();
         let serial = self.clients[slot].serial;
-        if let Some(delayed) = self.delayed.iter_mut().rev().find(|d| d.client as usize == slot && d.serial == serial)
+        if let Some(delayed) =
+            self.login_delays.answers.iter_mut().rev().find(|d| d.client as usize == slot && d.serial == serial)
             && delayed.bytes.len() + bytes.len() <= MAX_KEPT_BACK
         {
             delayed.bytes.extend_from_slice(bytes);
@@ -123,8 +141,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Gives the kept-back answers whose time has come.
     pub(super) fn answer_delayed(&mut self) {
-        while self.delayed.front().is_some_and(|delayed| delayed.until <= self.now) {
-            let delayed = self.delayed.pop_front().expect("there is one");
+        while let Some(delayed) = self.login_delays.take_due(self.now) {
             if !self.client_is(delayed.client, delayed.serial) {
                 continue;
             }

@@ -17,15 +17,31 @@ use crate::{
 /// What is kept back for one client: the answer to its login, and the wishes that came with it.
 const MAX_KEPT: usize = 256;
 
-pub(super) struct OnDoorstep {
+/// The clients of a worker that wait for a place with their database or their user.
+#[derive(Default)]
+pub(super) struct TenantQueue(Vec<TenantWaiter>);
+
+struct TenantWaiter {
     slot: usize,
-    /// None: it gets no place, since its database is drained.
+    /// `None`: the client gets no place, since its database is drained or another client has its place at the listener.
     ticket: Option<Ticket>,
     since: Time,
-    /// It is refused as soon as it has no place, because more wait than may.
+    /// The client is refused at the next tick unless it has a place by then, because too many wait.
     in_vain: bool,
-    /// What is kept back for it.
+    /// What is kept back for the client.
     kept: Outbox,
+}
+
+impl TenantQueue {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn take(&mut self, slot: usize) -> TenantWaiter {
+        let at = self.0.iter().position(|waiter| waiter.slot == slot).expect("the client waits");
+        self.0.remove(at)
+    }
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
@@ -53,7 +69,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if shared.drained.load(std::sync::atomic::Ordering::Relaxed) {
             // It hears that in the place of the answer to its login.
-            self.wait_on_doorstep(slot, None, false);
+            self.join_tenant_queue(slot, None, false);
             self.come_in(slot);
             let (client, serial) = (slot as u32, self.clients[slot].serial);
             let why = Refusal::Drained { at_login: true };
@@ -64,10 +80,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match host.tenants.enter([shared.tenant.clone(), of_user(user)], limits, self.now) {
             Entrance::Inside(seats) => self.take_seats(slot, seats),
             Entrance::Awaits { ticket, in_vain } => {
-                self.wait_on_doorstep(slot, Some(ticket), in_vain);
+                self.join_tenant_queue(slot, Some(ticket), in_vain);
                 // Others may have its turn to prove who they are.
                 self.end_turn(slot);
-                self.stand_in_line(slot, true);
+                self.requeue(slot, true);
             }
         }
     }
@@ -75,15 +91,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The pool that a client has logged in to is forgotten.
     fn on_forgotten(&mut self, slot: usize) {
         let message = "its pool was forgotten before it had logged in: it took too long for that".to_owned();
-        self.clients[slot].life.close();
-        let (client, serial) = (slot as u32, self.clients[slot].serial);
-        let reason = CloseReason::Error(Blame::Exhausted, message);
-        self.work.push_back(Work::CloseClient { client, serial, reason });
+        self.push_close(slot, CloseReason::Error(Blame::Exhausted, message));
     }
 
-    pub(super) fn wait_on_doorstep(&mut self, slot: usize, ticket: Option<Ticket>, in_vain: bool) {
-        self.clients[slot].on_doorstep = true;
-        self.doorstep.push(OnDoorstep { slot, ticket, since: self.now, in_vain, kept: Outbox::new() });
+    pub(super) fn join_tenant_queue(&mut self, slot: usize, ticket: Option<Ticket>, in_vain: bool) {
+        self.clients[slot].in_tenant_queue = true;
+        self.tenant_queue.0.push(TenantWaiter { slot, ticket, since: self.now, in_vain, kept: Outbox::new() });
     }
 
     /// The client has logged in as another user: its place moves there. False if there is none: then it has to go.
@@ -99,10 +112,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let tenants = [shared.tenant.clone(), of_user(user)];
             match host.tenants.move_to(tenants, self.clients[slot].seats, limits, self.now) {
                 Ok(seats) => {
-                    self.leave_tenants_lines(slot);
+                    self.leave_tenant_queues(slot);
                     self.sit_down(slot, seats);
-                    if let Some(place) = self.clients[slot].line {
-                        self.stand_with_tenants(slot, place.line, self.now);
+                    if let Some(place) = self.clients[slot].queued {
+                        self.join_tenant_queues(slot, place.queue(), self.now);
                     }
                 }
                 Err((of, limit)) => {
@@ -118,7 +131,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn sit_down(&mut self, slot: usize, seats: Seats) {
         self.clients[slot].seats = seats;
         for id in seats.into_iter().flatten().filter(|id| self.host.tenants.is_limited(*id)) {
-            self.tenant_lines.entry(id).or_default();
+            self.queues.add_tenant(id);
         }
     }
 
@@ -136,10 +149,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Keeps back what is wished for a client that waits. False if it is to be carried out.
     pub(super) fn keeps_back(&mut self, out: &Outbox, at: usize, source: Source<'_>) -> bool {
         let Some(slot) = client_of(&out.effects[at]).map(ClientTag::slot) else { return false };
-        if !self.clients.get(slot).is_some_and(|client| client.on_doorstep) {
+        if !self.clients.get(slot).is_some_and(|client| client.in_tenant_queue) {
             return false;
         }
-        let Some(waiting) = self.doorstep.iter_mut().find(|waiting| waiting.slot == slot) else { return false };
+        let Some(waiting) = self.tenant_queue.0.iter_mut().find(|waiting| waiting.slot == slot) else { return false };
         let kept = &mut waiting.kept;
         if kept.effects.len() >= MAX_KEPT {
             return true;
@@ -163,35 +176,34 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Lets those go on that have got their places, and refuses those who have waited too long.
-    pub(super) fn look_after_doorstep(&mut self) {
-        if self.doorstep.is_empty() {
+    pub(super) fn tend_tenant_queue(&mut self) {
+        if self.tenant_queue.is_empty() {
             return;
         }
         let host = Arc::clone(&self.host);
-        let all = self.doorstep.iter().filter_map(|waiting| Some((waiting.slot, waiting.ticket?)));
+        let all = self.tenant_queue.0.iter().filter_map(|waiting| Some((waiting.slot, waiting.ticket?)));
         for (slot, seats) in host.tenants.placed(all) {
-            let kept = self.off_doorstep(slot).kept;
+            let kept = self.leave_tenant_queue(slot).kept;
             self.go_in(slot, seats, kept);
         }
-        let late = |waiting: &OnDoorstep| {
+        let late = |waiting: &TenantWaiter| {
             let listener = &host.listeners[usize::from(self.clients[waiting.slot].listener)];
             let most = listener.timeouts().newcomer_wait.unwrap_or(Duration::ZERO);
             waiting.ticket.is_some() && (waiting.in_vain || self.now - waiting.since >= most)
         };
         let late: Vec<usize> =
-            self.doorstep.iter().filter(|waiting| late(waiting)).map(|waiting| waiting.slot).collect();
+            self.tenant_queue.0.iter().filter(|waiting| late(waiting)).map(|waiting| waiting.slot).collect();
         late.into_iter().for_each(|slot| self.give_up_place(slot));
     }
 
-    fn off_doorstep(&mut self, slot: usize) -> OnDoorstep {
-        let at = self.doorstep.iter().position(|waiting| waiting.slot == slot).expect("it waits");
-        self.clients[slot].on_doorstep = false;
-        self.doorstep.remove(at)
+    fn leave_tenant_queue(&mut self, slot: usize) -> TenantWaiter {
+        self.clients[slot].in_tenant_queue = false;
+        self.tenant_queue.take(slot)
     }
 
     fn go_in(&mut self, slot: usize, seats: Seats, kept: Outbox) {
         self.take_seats(slot, seats);
-        self.stand_in_line(slot, true);
+        self.requeue(slot, true);
         self.execute(kept, Source::NONE);
         self.refresh_state(slot);
         self.push_feed(slot);
@@ -199,7 +211,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client has waited for as long as it may.
     fn give_up_place(&mut self, slot: usize) {
-        let OnDoorstep { ticket, kept, .. } = self.off_doorstep(slot);
+        let TenantWaiter { ticket, kept, .. } = self.leave_tenant_queue(slot);
         let host = Arc::clone(&self.host);
         let ticket = ticket.expect("it waits for a place");
         let (of, limit) = match host.tenants.give_up(ticket, self.now) {
@@ -214,10 +226,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if stays {
                 rules.surplus.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
             }
-            let client = &mut self.clients[slot];
-            if client.life.close() {
-                let (client, serial) = (slot as u32, client.serial);
-                self.work.push_back(Work::CloseClient { client, serial, reason: CloseReason::Done });
+            if !self.clients[slot].life.is_closing() {
+                self.push_close(slot, CloseReason::Done);
             }
             return;
         }
@@ -231,41 +241,39 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut kept = kept;
         kept.effects.retain(|effect| matches!(effect, Effect::Send { .. }));
         self.execute(kept, Source::NONE);
-        self.stand_in_line(slot, true);
+        self.requeue(slot, true);
         self.push_feed(slot);
     }
 
     /// A client waits no longer: it goes, or is told something else.
     pub(super) fn step_back(&mut self, slot: usize) {
-        if self.clients[slot].on_doorstep
-            && let Some(ticket) = self.off_doorstep(slot).ticket
+        if self.clients[slot].in_tenant_queue
+            && let Some(ticket) = self.leave_tenant_queue(slot).ticket
         {
             self.host.tenants.step_back(ticket, self.now);
         }
     }
 
-    /// After limits were changed: has the clients of tenants that have some stand in lines of their own.
+    /// After limits were changed: has the clients of tenants that have limits join the queues of these.
     pub(super) fn follow_limits(&mut self) {
-        let version = self.host.tenants.version();
-        if std::mem::replace(&mut self.limits_known, version) == version {
+        if !self.queues.drop_outdated(self.host.tenants.version()) {
             return;
         }
-        self.tenant_lines.clear();
         let mut idle = Vec::new();
         for (slot, client) in &mut self.clients {
             for id in client.seats.into_iter().flatten() {
                 if self.host.tenants.is_limited(id) {
-                    self.tenant_lines.entry(id).or_default();
+                    self.queues.add_tenant(id);
                 }
             }
-            client.tenant_places = [None; 2];
-            if let Some(place) = client.line {
-                idle.push((client.since, slot, place.line));
+            client.tenant_queued = [None; 2];
+            if let Some(place) = client.queued {
+                idle.push((client.since, slot, place.queue()));
             }
         }
         idle.sort_unstable_by_key(|(since, slot, _)| (*since, *slot));
-        for (since, slot, line) in idle {
-            self.stand_with_tenants(slot, line, since);
+        for (since, slot, queue) in idle {
+            self.join_tenant_queues(slot, queue, since);
         }
     }
 }
