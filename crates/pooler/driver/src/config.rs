@@ -149,7 +149,7 @@ pub struct Hosts {
     /// Tried one after another for each new server; 1 to [`MAX_HOSTS`].
     pub addresses: Vec<Address>,
     /// When none of them will do, all are tried once more with lower demands
-    /// ([`Protocol::server_start_modest`](seam::Protocol::server_start_modest)).
+    /// ([`Protocol::server_start_fallback`](seam::Protocol::server_start_fallback)).
     pub then_any: bool,
     pub begin: BeginWith,
 }

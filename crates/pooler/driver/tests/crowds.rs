@@ -139,7 +139,7 @@ fn a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out_of_another_
         for stranger in &mut strangers[..5] {
             let mut client = from(&house, 1);
             assert_eq!(client.ask("in"), "in");
-            assert_eq!(stranger.last_words(), "refused Crowded\n", "the one who came first goes");
+            assert_eq!(stranger.last_words(), "refused Displaced\n", "the one who came first goes");
             clients.push(client);
         }
         assert_eq!(gave_way(&house), 5 * round);
@@ -192,11 +192,11 @@ fn who_takes_long_to_log_in_gives_way_to_its_own_address_and_before_anybody_idle
     thread::sleep(Duration::from_millis(2_100));
     let mut client = from(&full, 1);
     assert_eq!(client.ask("in"), "in");
-    assert_eq!(silent_ones[0].last_words(), "refused Crowded\n");
+    assert_eq!(silent_ones[0].last_words(), "refused Displaced\n");
     assert_eq!(client.ask("again"), "again");
     let mut client = from(&above_soft, 3);
     assert_eq!(client.ask("in"), "in");
-    assert_eq!(silent_one.last_words(), "refused Crowded\n");
+    assert_eq!(silent_one.last_words(), "refused Displaced\n");
     assert_eq!(idle.ask("again"), "again");
     // Its place has come free: below the soft limit nobody goes for the next one but who is there too long.
     drop(client);
@@ -221,7 +221,7 @@ fn whoever_waits_for_a_server_to_finish_its_login_keeps_its_place() {
     thread::sleep(Duration::from_millis(2_100));
     let mut client = from(&house, 2);
     assert_eq!(client.ask("in"), "in");
-    assert_eq!(silent_one.last_words(), "refused Crowded\n", "the one that waits came before");
+    assert_eq!(silent_one.last_words(), "refused Displaced\n", "the one that waits came before");
     assert_eq!(from(&house, 3).hear(), "refused TooManyClients { limit: 2 }");
     assert_eq!(gave_way(&house), 1);
 }

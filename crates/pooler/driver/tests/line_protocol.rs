@@ -76,9 +76,9 @@ impl Protocol for Lines {
         if let Some(count) = input.bytes[..end].strip_prefix(b"flood ") {
             client.flood = String::from_utf8_lossy(count).parse().expect("a number");
             // Told once, however often it asks.
-            out.push(Effect::TellSent { client: me });
+            out.push(Effect::NotifyFlushed { client: me });
             out.insert(Peer::Client(me), |bytes| bytes.extend(b"flood\n"));
-            out.push(Effect::TellSent { client: me });
+            out.push(Effect::NotifyFlushed { client: me });
             return end + 1;
         }
         match client.server {
@@ -97,7 +97,7 @@ impl Protocol for Lines {
         }
     }
 
-    fn client_sent(&self, me: ClientTag, client: &mut LineClient, out: &mut Outbox) {
+    fn client_flushed(&self, me: ClientTag, client: &mut LineClient, out: &mut Outbox) {
         let megabyte = b"f".repeat(1 << 20);
         match client.flood {
             0 => out.insert(Peer::Client(me), |bytes| bytes.extend(b"\n")),
@@ -105,7 +105,7 @@ impl Protocol for Lines {
                 client.flood -= 1;
                 PUT_OUT.fetch_add(1, SeqCst);
                 out.insert(Peer::Client(me), |bytes| bytes.extend(megabyte));
-                out.push(Effect::TellSent { client: me });
+                out.push(Effect::NotifyFlushed { client: me });
             }
         }
     }

@@ -209,7 +209,7 @@ impl Chores {
 
     /// So much time has passed. Returns how many chores of which pools are dropped, because nobody could see to them
     /// for so long.
-    pub fn tell_time(&self, now: Duration) -> Vec<(PoolId, usize)> {
+    pub fn on_tick(&self, now: Duration) -> Vec<(PoolId, usize)> {
         let mut table = self.table();
         table.now = table.now.max(now);
         if table.now < table.swept + SWEEP { Vec::new() } else { table.sweep() }
@@ -490,21 +490,21 @@ mod tests {
     fn what_no_server_can_see_to_is_dropped_when_its_host_has_ended_it_by_itself() {
         let (chores, [user, _], [one, other]) = (Chores::default(), users(), [PoolId(1), PoolId(2)]);
         let begin = Duration::from_secs(5);
-        assert!(chores.tell_time(begin).is_empty());
+        assert!(chores.on_tick(begin).is_empty());
         chores.add(one, &user, ended(2));
         chores.add(one, &user, abort(1));
         chores.add(other, &user, Chore::End { how: Ending::Killed, sessions: [[1; 16]].into() });
-        assert!(chores.tell_time(begin + LIFE_OF_KILL - Duration::from_secs(1)).is_empty() && chores.is_any(other));
-        assert_eq!(chores.tell_time(begin + LIFE_OF_KILL + SWEEP), [(other, 1)]);
+        assert!(chores.on_tick(begin + LIFE_OF_KILL - Duration::from_secs(1)).is_empty() && chores.is_any(other));
+        assert_eq!(chores.on_tick(begin + LIFE_OF_KILL + SWEEP), [(other, 1)]);
         assert!(!chores.is_any(other) && chores.is_any(one));
         // What comes back has waited since it was left first.
         let lost = chores.take(one);
-        assert!(chores.tell_time(begin + LIFE - Duration::from_secs(1)).is_empty());
+        assert!(chores.on_tick(begin + LIFE - Duration::from_secs(1)).is_empty());
         drop(lost);
         assert_eq!(chores.returned(), [one]);
-        assert_eq!(chores.tell_time(begin + LIFE + SWEEP), [(one, 2)]);
+        assert_eq!(chores.on_tick(begin + LIFE + SWEEP), [(one, 2)]);
         assert!(chores.take(one).is_none() && chores.table().sessions.taken() == 0);
-        assert!(chores.tell_time(begin + 2 * LIFE).is_empty(), "told once");
+        assert!(chores.on_tick(begin + 2 * LIFE).is_empty(), "told once");
     }
 
     #[test]
@@ -516,14 +516,12 @@ mod tests {
         chores.add(pool, &user, killed());
         chores.add(pool, &user, ended(2));
         let under_way = chores.take(pool);
-        assert!(
-            chores.tell_time(LIFE_OF_KILL - second).is_empty() && chores.tell_time(LIFE_OF_KILL + second).is_empty()
-        );
+        assert!(chores.on_tick(LIFE_OF_KILL - second).is_empty() && chores.on_tick(LIFE_OF_KILL + second).is_empty());
         drop(under_way);
         assert!(chores.returned().is_empty());
         let next = chores.take(pool).unwrap();
         assert!(matches!(&next.due, Some(due) if due.chore == ended(2)));
-        assert_eq!((chores.tell_time(LIFE_OF_KILL + SWEEP), chores.table().sessions.taken()), (vec![(pool, 2)], 0));
+        assert_eq!((chores.on_tick(LIFE_OF_KILL + SWEEP), chores.table().sessions.taken()), (vec![(pool, 2)], 0));
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Cursors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn tell_time(&self, now: Duration) {
+    pub fn on_tick(&self, now: Duration) {
         let mut table = self.table();
         table.now = table.now.max(now);
         if table.now >= table.swept + SWEEP {
@@ -191,7 +191,7 @@ mod tests {
         assert!(cursors.knows(&one, 1) && !cursors.knows(&one, MAX_CURSORS as i64));
         cursors.opened(&other, at(5));
         assert!(cursors.knows(&other, 5));
-        cursors.tell_time(LIFE);
+        cursors.on_tick(LIFE);
         cursors.opened(&one, at(7));
         assert!(cursors.knows(&one, 7) && cursors.table().room.taken() == 1, "all others are forgotten");
     }
@@ -200,11 +200,11 @@ mod tests {
     fn what_is_not_used_is_forgotten() {
         let (cursors, user) = (Cursors::default(), Arc::from("u"));
         cursors.opened(&user, Place { host: 0, id: 5, waits: false });
-        cursors.tell_time(LIFE - SWEEP);
+        cursors.on_tick(LIFE - SWEEP);
         assert!(cursors.find(&user, 5).is_some(), "and it was used");
-        cursors.tell_time(LIFE);
+        cursors.on_tick(LIFE);
         assert!(cursors.find(&user, 5).is_some());
-        cursors.tell_time(LIFE * 2 + SWEEP);
+        cursors.on_tick(LIFE * 2 + SWEEP);
         assert_eq!(cursors.find(&user, 5), None);
     }
 }

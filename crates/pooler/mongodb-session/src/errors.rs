@@ -179,7 +179,7 @@ impl Failure {
             Refusal::Drained { .. } => {
                 (Code::TemporarilyUnavailable, "an administrator drains this database: connect again later".to_owned())
             }
-            Refusal::Crowded => (
+            Refusal::Displaced => (
                 Code::TemporarilyUnavailable,
                 "too many connections, and this one took long to log in or shares its address with most of those who do"
                     .to_owned(),

@@ -148,7 +148,7 @@ impl Protocol for MongoDb {
     type Client = Client;
     type Server = Server;
 
-    fn tell_time(&self, now: Duration, out: &mut Outbox) {
+    fn on_tick(&self, now: Duration, out: &mut Outbox) {
         let beats = {
             let mut topology = self.topology();
             let beats = topology.is_beat_due(now);
@@ -156,24 +156,24 @@ impl Protocol for MongoDb {
                 topology.keep_only(self.directory.hosts(), out);
                 topology.window = self.directory.local_threshold();
             }
-            topology.tell_time(now, out);
+            topology.on_tick(now, out);
             beats
         };
         if beats {
             self.chores.keep_only(|pool| self.directory.is_configured(pool));
         }
-        for (pool, count) in self.chores.tell_time(now) {
+        for (pool, count) in self.chores.on_tick(now) {
             self.directory.note_undone(pool, count);
         }
         for pool in self.chores.returned() {
-            out.push(Effect::Errand { pool });
+            out.push(Effect::ResetOne { pool });
         }
         self.derive_next(now, out);
-        for (client, key) in self.stalls.tell_time(now) {
+        for (client, key) in self.stalls.on_tick(now) {
             topology::post(seam::Peer::Client(client), key, out);
         }
-        self.cursors.tell_time(now);
-        self.transactions.tell_time(now);
+        self.cursors.on_tick(now);
+        self.transactions.on_tick(now);
     }
 
     fn client_start(&self, _: ClientTag, origin: Origin, _: &mut Outbox) -> Client {

@@ -124,7 +124,7 @@ impl MongoDb {
             Ok(step) => step,
             Err(failure) => {
                 let login = Box::new((String::new(), exchange.user().to_string()));
-                out.push(Effect::Asks { client: me, login });
+                out.push(Effect::LoginRequest { client: me, login });
                 out.push(Effect::AuthFailed { client: me });
                 return Err(failure);
             }

@@ -493,7 +493,7 @@ impl MongoDb {
         server.role = Role::Idle;
         out.push(Effect::Ready { server: me });
         if self.chores.is_any(server.pool) {
-            out.push(Effect::Errand { pool: server.pool });
+            out.push(Effect::ResetOne { pool: server.pool });
         }
     }
 

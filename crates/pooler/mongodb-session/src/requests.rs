@@ -483,7 +483,7 @@ impl MongoDb {
     ) {
         if let Ok(pool) = self.directory.route(user, host) {
             chores.into_iter().for_each(|chore| self.chores.add(pool, user, chore));
-            out.push(Effect::Errand { pool });
+            out.push(Effect::ResetOne { pool });
         }
     }
 

@@ -46,7 +46,7 @@ impl Stalls {
     }
 
     /// Those that have been waited for too long.
-    pub fn tell_time(&self, now: Duration) -> Vec<(ClientTag, u64)> {
+    pub fn on_tick(&self, now: Duration) -> Vec<(ClientTag, u64)> {
         let mut table = self.table();
         table.now = table.now.max(now);
         let now = table.now;

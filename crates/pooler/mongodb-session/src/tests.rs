@@ -146,7 +146,7 @@ impl Stage {
     fn pass(&mut self, time: Duration) {
         self.now += time;
         self.out.clear();
-        self.mongodb.tell_time(self.now, &mut self.out);
+        self.mongodb.on_tick(self.now, &mut self.out);
     }
 
     /// A connection of this pool is open, and its host says what it is.
@@ -404,7 +404,7 @@ fn what_became_of_a_commit_that_fails_is_not_known_and_nobody_but_its_driver_abo
     stage.exchange(server, None, begins);
     stage.exchange(server, Some(EXPIRED), commits);
     stage.leave();
-    assert!(!stage.did(|effect| matches!(effect, Effect::Errand { .. })));
+    assert!(!stage.did(|effect| matches!(effect, Effect::ResetOne { .. })));
     stage.pass(LONG);
     assert_eq!(stage.host_of_transaction(), Some(0));
 }
@@ -423,7 +423,7 @@ fn refused_behind_a_balancer() -> (Stage, ServerTag) {
 fn what_a_refused_abort_leaves_is_aborted_when_its_connection_ends() {
     let (mut stage, server) = refused_behind_a_balancer();
     stage.leave();
-    assert!(stage.did(|effect| *effect == Effect::Errand { pool: PoolId(0) }));
+    assert!(stage.did(|effect| *effect == Effect::ResetOne { pool: PoolId(0) }));
     let session = stage.servers.0.get_mut(&server.0).unwrap();
     stage.out.clear();
     stage.mongodb.reset(server, session, &mut stage.out);
@@ -443,7 +443,7 @@ fn a_transaction_is_aborted_when_its_connection_ends_though_its_session_has_begu
     stage.exchange(server, None, begins);
     stage.mongodb.transactions.begins((Arc::from(""), SESSION), 2, 1);
     stage.leave();
-    assert!(stage.did(|effect| *effect == Effect::Errand { pool: PoolId(0) }));
+    assert!(stage.did(|effect| *effect == Effect::ResetOne { pool: PoolId(0) }));
     let session = stage.servers.0.get_mut(&server.0).unwrap();
     stage.out.clear();
     stage.mongodb.reset(server, session, &mut stage.out);

@@ -458,7 +458,7 @@ impl Topology {
     }
 
     /// Those who wait look whether they have waited long enough; hosts are asked what they are.
-    pub fn tell_time(&mut self, now: Duration, out: &mut Outbox) {
+    pub fn on_tick(&mut self, now: Duration, out: &mut Outbox) {
         self.now = self.now.max(now);
         self.wake_parked(out);
         self.call(out);

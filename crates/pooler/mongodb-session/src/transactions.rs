@@ -95,7 +95,7 @@ impl Transactions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn tell_time(&self, now: Duration) {
+    pub fn on_tick(&self, now: Duration) {
         let mut table = self.table();
         table.now = table.now.max(now);
         if table.now >= table.swept + SWEEP {
@@ -184,14 +184,14 @@ mod tests {
         assert!(!transactions.may_hold_up(0) && !transactions.may_hold_up(1));
         transactions.taken(1);
         assert!(transactions.may_hold_up(1), "another may follow");
-        transactions.tell_time(SWEEP - Duration::from_secs(1));
+        transactions.on_tick(SWEEP - Duration::from_secs(1));
         assert_eq!(transactions.host(&session, 2), Some(1), "a commit may be repeated");
-        transactions.tell_time(SWEEP);
+        transactions.on_tick(SWEEP);
         assert_eq!(transactions.host(&session, 2), None);
         transactions.begins(session.clone(), 3, 1);
-        transactions.tell_time(LIFE);
+        transactions.on_tick(LIFE);
         assert_eq!(transactions.host(&session, 3), Some(1));
-        transactions.tell_time(LIFE + SWEEP);
+        transactions.on_tick(LIFE + SWEEP);
         assert_eq!(transactions.host(&session, 3), None);
     }
     #[test]
@@ -205,7 +205,7 @@ mod tests {
         transactions.refused(&session(&other, 1), 1);
         // What has ended makes room.
         (0..10).for_each(|number| transactions.ended(&session(&one, number), 1));
-        transactions.tell_time(Duration::from_secs(1));
+        transactions.on_tick(Duration::from_secs(1));
         transactions.begins(session(&one, MAX_SESSIONS), 1, 0);
         assert_eq!(transactions.host(&session(&one, MAX_SESSIONS), 1), Some(0));
         let table = transactions.table();

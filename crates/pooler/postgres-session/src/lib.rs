@@ -57,11 +57,11 @@ impl Protocol for Postgres {
     type Client = Client;
     type Server = Server;
 
-    fn tell_time(&self, now: std::time::Duration, out: &mut Outbox) {
+    fn on_tick(&self, now: std::time::Duration, out: &mut Outbox) {
         let now_ms = now.as_millis() as u64;
-        self.catalogues.tell_time(now_ms);
-        self.parameters.tell_time(now_ms);
-        self.hubs.tell_time(now_ms, out);
+        self.catalogues.on_tick(now_ms);
+        self.parameters.on_tick(now_ms);
+        self.hubs.on_tick(now_ms, out);
         self.derive_next(now, out);
     }
 
@@ -73,7 +73,7 @@ impl Protocol for Postgres {
         self.new_server(me, pool, out)
     }
 
-    fn server_start_modest(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+    fn server_start_fallback(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         let mut server = self.new_server(me, pool, out);
         server.accept_any();
         server
@@ -194,7 +194,7 @@ impl Protocol for Postgres {
         self.turn_away(me, client, why, out);
     }
 
-    fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+    fn server_outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         self.hub_outdated(me, server, out);
     }
 

@@ -420,7 +420,7 @@ impl Requester {
                 Fault { code: None, permanent: true, detour: false, violation: false, message }
             }
             CloseReason::Error(_, message) => Fault::violation(message),
-            CloseReason::Goodbye | CloseReason::Done | CloseReason::Elsewhere { .. } => {
+            CloseReason::Goodbye | CloseReason::Done | CloseReason::Redirected { .. } => {
                 Fault::violation("the server said goodbye during the login")
             }
         }

@@ -153,7 +153,7 @@ impl Protocol for Redis {
         }
     }
 
-    fn tell_time(&self, _now: Duration, out: &mut Outbox) {
+    fn on_tick(&self, _now: Duration, out: &mut Outbox) {
         self.announce_configuration(out);
     }
 
@@ -165,7 +165,7 @@ impl Protocol for Redis {
         Server::start(me, Start::new(self.directory.server_login(pool)), out)
     }
 
-    fn server_start_directed(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+    fn server_start_redirected(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         Server::start(me, Start::at_master(self.directory.server_login(pool)), out)
     }
 
@@ -180,7 +180,7 @@ impl Protocol for Redis {
         self.read_input(me, client, servers, input, out)
     }
 
-    fn client_sent(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    fn client_flushed(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         client.on_sent(me, out);
     }
 
@@ -247,7 +247,7 @@ impl Protocol for Redis {
         client.on_gone(me, servers, out);
     }
 
-    fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+    fn server_outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         self.hub_outdated(me, server, out);
     }
 
@@ -271,7 +271,14 @@ impl Protocol for Redis {
         client.on_server_gone(me, out);
     }
 
-    fn give_way(&self, me: ClientTag, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
+    fn return_server(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        pool: PoolId,
+        out: &mut Outbox,
+    ) -> bool {
         self.ask_to_give_way(me, client, tag, pool, out)
     }
 

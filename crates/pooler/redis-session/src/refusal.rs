@@ -94,7 +94,7 @@ pub fn of_refusal(why: &Refusal) -> String {
         Refusal::Drained { .. } => {
             format!("{NO_SERVER}: an administrator drains this database. Connect again later.")
         }
-        Refusal::Crowded => {
+        Refusal::Displaced => {
             "ERR max number of clients reached, and this one took long to log in or shares its address with most of those who do"
                 .to_owned()
         }

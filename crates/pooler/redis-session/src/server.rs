@@ -262,7 +262,7 @@ impl Server {
             }
             Progress::Elsewhere { host, port } => {
                 self.phase = Phase::Failed;
-                let reason = CloseReason::Elsewhere { host, port };
+                let reason = CloseReason::Redirected { host, port };
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
             Progress::Unknown { message } => {

@@ -110,9 +110,9 @@ pub enum CloseReason {
         message: String,
     },
     /// A server that is starting knows where the upstream is, and is not the upstream itself: the driver connects there
-    /// instead ([`server_start_directed`](crate::Protocol::server_start_directed)), and goes on with the next host if
+    /// instead ([`server_start_redirected`](crate::Protocol::server_start_redirected)), and goes on with the next host if
     /// that will not do.
-    Elsewhere {
+    Redirected {
         host: String,
         port: u16,
     },
@@ -194,8 +194,8 @@ pub enum Effect {
     /// Hand the client's held-back input to it again.
     Wake { client: ClientTag },
     /// Say when all has left that was sent to the client, what stands before this in the outbox included:
-    /// [`client_sent`](crate::Protocol::client_sent) is called then, in a later turn. Once for however many of these.
-    TellSent { client: ClientTag },
+    /// [`client_flushed`](crate::Protocol::client_flushed) is called then, in a later turn. Once for however many of these.
+    NotifyFlushed { client: ClientTag },
     /// The client logged in: its place is its own, which another might have got before. From here on it counts towards
     /// `database` and `user` in the metrics.
     ///
@@ -250,11 +250,11 @@ pub enum Effect {
         server: ServerTag,
     },
     /// A client wants to log in, for the log: to this database, as this user. Either may be empty.
-    Asks { client: ClientTag, login: Box<(String, String)> },
+    LoginRequest { client: ClientTag, login: Box<(String, String)> },
     /// A server of this pool is to be [reset](crate::Protocol::reset) as soon as nobody needs it, and at once if one is
     /// idle: there is something to be seen to that no client waits for, of which its session knows. If the pool has no
     /// server, one is connected. One server for however many of these until then.
-    Errand { pool: PoolId },
+    ResetOne { pool: PoolId },
     /// The client no longer waits for a lease.
     Withdraw { client: ClientTag },
     /// Close a connection once everything sent to it has left.

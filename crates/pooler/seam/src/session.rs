@@ -154,7 +154,7 @@ pub enum Refusal {
     },
     Killed,
     /// It has not logged in, and another client has got its place.
-    Crowded,
+    Displaced,
 }
 
 /// How the driver treats clients because of what they speak.
@@ -234,7 +234,7 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// So much time has passed since the driver began. Told every now and then, at least every 20 ms as long as
     /// anything happens: sessions have no clock of their own. All that may be left in the outbox are posts and errands.
-    fn tell_time(&self, now: Duration, out: &mut Outbox) {
+    fn on_tick(&self, now: Duration, out: &mut Outbox) {
         let _ = (now, out);
     }
 
@@ -245,13 +245,13 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// As [`server_start`](Protocol::server_start), after no host of the upstream met all that a session may ask of it:
     /// this time it is content with less.
-    fn server_start_modest(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server {
+    fn server_start_fallback(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server {
         self.server_start(me, pool, out)
     }
 
     /// As [`server_start`](Protocol::server_start), on a connection to where a host of the upstream has
-    /// [directed](crate::CloseReason::Elsewhere) the driver.
-    fn server_start_directed(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server {
+    /// [directed](crate::CloseReason::Redirected) the driver.
+    fn server_start_redirected(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server {
         self.server_start(me, pool, out)
     }
 
@@ -265,8 +265,8 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     ) -> usize;
 
-    /// All has left that was sent to a client, as its session has [asked](crate::Effect::TellSent) to be told.
-    fn client_sent(&self, me: ClientTag, client: &mut Self::Client, out: &mut Outbox) {
+    /// All has left that was sent to a client, as its session has [asked](crate::Effect::NotifyFlushed) to be told.
+    fn client_flushed(&self, me: ClientTag, client: &mut Self::Client, out: &mut Outbox) {
         let _ = (me, client, out);
         unreachable!("the protocol never asks");
     }
@@ -369,7 +369,7 @@ pub trait Protocol: Send + Sync + 'static {
     fn refuse(&self, me: ClientTag, client: &mut Self::Client, why: Refusal, out: &mut Outbox);
 
     /// Clean a server that was released with [`Verdict::Reset`](crate::Verdict::Reset), or that is idle and to go on an
-    /// [errand](crate::Effect::Errand), or was released with
+    /// [errand](crate::Effect::ResetOne), or was released with
     /// [`Verdict::Soiled`](crate::Verdict::Soiled) and is idle since; ends with `Effect::Ready` or
     /// `Effect::Close`.
     fn reset(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
@@ -383,7 +383,7 @@ pub trait Protocol: Send + Sync + 'static {
     /// The pool makes its servers anew, or is to have this one for others, which goes on on its own account
     /// ([`Effect::Keep`](crate::Effect::Keep)). It is to be released as soon as it is at rest. Told again and again
     /// until it is.
-    fn outdated(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
+    fn server_outdated(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
         let _ = (me, server, out);
     }
 
@@ -391,7 +391,7 @@ pub trait Protocol: Send + Sync + 'static {
     /// smaller since, and those who keep servers have all that there are, while others wait: it is to give it back in
     /// the way that harms it least, and to go if it can give it back in no other way. Told again now and then until the
     /// server has come back. False: what it waits for ends soon by itself.
-    fn give_way(
+    fn return_server(
         &self,
         me: ClientTag,
         client: &mut Self::Client,

@@ -90,10 +90,10 @@ impl Protocol for Protocols {
         }
     }
 
-    fn tell_time(&self, now: Duration, out: &mut Outbox) {
-        self.postgres.tell_time(now, out);
-        self.redis.tell_time(now, out);
-        self.mongodb.tell_time(now, out);
+    fn on_tick(&self, now: Duration, out: &mut Outbox) {
+        self.postgres.on_tick(now, out);
+        self.redis.on_tick(now, out);
+        self.mongodb.on_tick(now, out);
     }
 
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
@@ -112,19 +112,19 @@ impl Protocol for Protocols {
         }
     }
 
-    fn server_start_modest(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+    fn server_start_fallback(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         match self.pools.kind(pool) {
-            Kind::Postgres => Server::Postgres(self.postgres.server_start_modest(me, pool, out)),
-            Kind::Redis => Server::Redis(Box::new(self.redis.server_start_modest(me, pool, out))),
-            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start_modest(me, pool, out))),
+            Kind::Postgres => Server::Postgres(self.postgres.server_start_fallback(me, pool, out)),
+            Kind::Redis => Server::Redis(Box::new(self.redis.server_start_fallback(me, pool, out))),
+            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start_fallback(me, pool, out))),
         }
     }
 
-    fn server_start_directed(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
+    fn server_start_redirected(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         match self.pools.kind(pool) {
-            Kind::Postgres => Server::Postgres(self.postgres.server_start_directed(me, pool, out)),
-            Kind::Redis => Server::Redis(Box::new(self.redis.server_start_directed(me, pool, out))),
-            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start_directed(me, pool, out))),
+            Kind::Postgres => Server::Postgres(self.postgres.server_start_redirected(me, pool, out)),
+            Kind::Redis => Server::Redis(Box::new(self.redis.server_start_redirected(me, pool, out))),
+            Kind::MongoDb => Server::MongoDb(Box::new(self.mongodb.server_start_redirected(me, pool, out))),
         }
     }
 
@@ -140,8 +140,8 @@ impl Protocol for Protocols {
         call!(self, Client, client, protocol => protocol.client_input(me, client, &mut Only(servers), input, out))
     }
 
-    fn client_sent(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        call!(self, Client, client, protocol => protocol.client_sent(me, client, out));
+    fn client_flushed(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        call!(self, Client, client, protocol => protocol.client_flushed(me, client, out));
     }
 
     #[inline]
@@ -172,12 +172,19 @@ impl Protocol for Protocols {
         call!(self, Client, client, protocol => protocol.lease_failed(me, client, why, arrived, out));
     }
 
-    fn outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        call!(self, Server, server, protocol => protocol.outdated(me, server, out));
+    fn server_outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.server_outdated(me, server, out));
     }
 
-    fn give_way(&self, me: ClientTag, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
-        call!(self, Client, client, protocol => protocol.give_way(me, client, tag, pool, out))
+    fn return_server(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        pool: PoolId,
+        out: &mut Outbox,
+    ) -> bool {
+        call!(self, Client, client, protocol => protocol.return_server(me, client, tag, pool, out))
     }
 
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {

@@ -106,7 +106,7 @@ impl Protocol for Letters {
             Refusal::TooManyClients { .. } => b'F',
             Refusal::Full { .. } => b'T',
             Refusal::Evicted => b'E',
-            Refusal::Crowded => b'C',
+            Refusal::Displaced => b'C',
             Refusal::LoginTimeout => b'L',
             _ => b'?',
         };

@@ -29,7 +29,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (client_tag, server_tag) = (self.client_tag(holder), self.server_tag(slot));
         let protocol = Arc::clone(&self.shared.protocol);
         let session = &mut self.clients[holder].session;
-        match call(|| protocol.give_way(client_tag, session, server_tag, pool.id, &mut out)) {
+        match call(|| protocol.return_server(client_tag, session, server_tag, pool.id, &mut out)) {
             Some(gives) => {
                 if gives {
                     self.tell_asked_back(slot, holder);

@@ -163,8 +163,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let protocol = &self.shared.protocol;
         let session = call(|| match dial.demand {
             Demand::Full => protocol.server_start(tag, dial.pool.id, &mut out),
-            Demand::Modest => protocol.server_start_modest(tag, dial.pool.id, &mut out),
-            Demand::Directed => protocol.server_start_directed(tag, dial.pool.id, &mut out),
+            Demand::Modest => protocol.server_start_fallback(tag, dial.pool.id, &mut out),
+            Demand::Directed => protocol.server_start_redirected(tag, dial.pool.id, &mut out),
         });
         let Some(session) = session else {
             self.discard(out);

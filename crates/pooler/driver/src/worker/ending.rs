@@ -108,7 +108,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A server has ended before it was ready.
     fn end_start(&mut self, server: ServerConn<P::Server>, attempts: Attempts, reason: CloseReason) {
-        if let CloseReason::Elsewhere { host, port } = reason {
+        if let CloseReason::Redirected { host, port } = reason {
             self.reactor.close(server.conn);
             let address = Address::Tcp { host, port };
             return self.dial_host(server.pool, server.id, attempts, address, Demand::Directed);
@@ -152,6 +152,6 @@ fn message_of(reason: &CloseReason) -> &str {
         | CloseReason::Unknown { message }
         | CloseReason::Error(_, message) => message,
         CloseReason::Goodbye | CloseReason::Done => "the server ended the connection",
-        CloseReason::Elsewhere { .. } => "the upstream is elsewhere",
+        CloseReason::Redirected { .. } => "the upstream is elsewhere",
     }
 }

@@ -44,7 +44,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client that has logged in has to go, because another has got its place.
     pub(super) fn push_crowded(&mut self, slot: usize) {
         let (client, serial) = (slot as u32, self.clients[slot].serial);
-        self.work.push_back(Work::Refuse { client, serial, why: Refusal::Crowded });
+        self.work.push_back(Work::Refuse { client, serial, why: Refusal::Displaced });
     }
 
     /// Another client has got the place of one that lives here. If that has logged in meanwhile, it has heard of that.
@@ -61,7 +61,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 "too many clients: one that has not logged in gives way to another"
             );
         }
-        self.refuse(slot, Refusal::Crowded);
+        self.refuse(slot, Refusal::Displaced);
         self.refresh_state(slot);
     }
 

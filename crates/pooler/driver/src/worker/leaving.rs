@@ -57,7 +57,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Refusal::TransactionIdleTimeout => Some(Sent::TransactionIdleTimeout),
             Refusal::ShuttingDown => Some(Sent::ShuttingDown),
             Refusal::Drained { .. } => Some(Sent::Drained),
-            Refusal::Crowded => Some(Sent::Crowded),
+            Refusal::Displaced => Some(Sent::Crowded),
             Refusal::TooManyClients { .. } | Refusal::Full { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
         };
         if let Some(counted) = counted {
@@ -65,7 +65,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         self.clients[slot].sent_away = counted;
         // Of those who give way another line tells more.
-        if !matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. } | Refusal::Crowded)
+        if !matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. } | Refusal::Displaced)
             && let Some(withheld) = self.paces.sent_away.permits(self.now)
         {
             tracing::info!(

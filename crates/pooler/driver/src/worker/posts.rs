@@ -73,11 +73,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Sessions hear what time it is, and may leave word for each other, and errands for servers that nobody needs.
-    pub(super) fn tell_time(&mut self) {
+    pub(super) fn on_tick(&mut self) {
         let mut out = self.outbox();
-        self.shared.protocol.tell_time(self.now.since(Time(0)), &mut out);
+        self.shared.protocol.on_tick(self.now.since(Time(0)), &mut out);
         debug_assert!(
-            out.effects.iter().all(|effect| matches!(effect, Effect::Post { .. } | Effect::Errand { .. })),
+            out.effects.iter().all(|effect| matches!(effect, Effect::Post { .. } | Effect::ResetOne { .. })),
             "time makes for posts and errands only"
         );
         self.execute(out, Source::NONE);

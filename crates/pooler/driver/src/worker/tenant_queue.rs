@@ -298,7 +298,7 @@ fn client_of(effect: &Effect) -> Option<ClientTag> {
         | Effect::UsesPool { client, .. }
         | Effect::Progress { client }
         | Effect::Wake { client }
-        | Effect::TellSent { client }
+        | Effect::NotifyFlushed { client }
         | Effect::Survey { client, .. }
         | Effect::Withdraw { client } => Some(*client),
         _ => None,

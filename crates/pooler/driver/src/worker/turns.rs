@@ -48,7 +48,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return None;
         }
         if self.now >= self.next_tick {
-            self.tell_time();
+            self.on_tick();
             self.upkeep();
             self.settle();
             self.flush();
@@ -117,7 +117,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let protocol = Arc::clone(&self.shared.protocol);
             let mut out = self.outboxes.take();
             let tag = ClientTag::new(self.number, slot);
-            match call(|| protocol.client_sent(tag, &mut client.session, &mut out)) {
+            match call(|| protocol.client_flushed(tag, &mut client.session, &mut out)) {
                 Some(()) => self.execute(out, Source::NONE),
                 None => self.on_client_defect(slot, out),
             }

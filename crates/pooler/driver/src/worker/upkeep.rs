@@ -245,7 +245,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let tag = self.server_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);
         let session = &mut self.servers[slot].session;
-        match call(|| protocol.outdated(tag, session, &mut out)) {
+        match call(|| protocol.server_outdated(tag, session, &mut out)) {
             Some(()) => self.execute(out, Source::NONE),
             None => self.on_server_defect(slot, None, out),
         }

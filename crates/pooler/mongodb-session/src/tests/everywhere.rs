@@ -173,7 +173,7 @@ fn cursors_that_are_of_no_collection_are_closed_with_the_connection_that_opened_
         });
         stage.say(server, &said);
         stage.leave();
-        assert!(stage.did(|effect| *effect == Effect::Errand { pool: PoolId(0) }), "{name}");
+        assert!(stage.did(|effect| *effect == Effect::ResetOne { pool: PoolId(0) }), "{name}");
         let session = stage.servers.0.get_mut(&server.0).unwrap();
         stage.out.clear();
         stage.mongodb.reset(server, session, &mut stage.out);

@@ -42,7 +42,7 @@ fn a_replica_set_that_was_made_anew_has_a_primary_after_a_while() {
     topology.suspect(0, &mut out);
     topology.learn(0, primary_of(1), Heard::default(), &mut out);
     assert_eq!(topology.writable(), None);
-    topology.tell_time(STALE, &mut out);
+    topology.on_tick(STALE, &mut out);
     assert_eq!(topology.writable(), Some(0));
 }
 
@@ -67,7 +67,7 @@ fn watched() -> (Topology, Outbox) {
         topology.watch(host, ServerTag(host as u32), 7);
     }
     topology.enter(ClientTag(5), 5);
-    topology.tell_time(Duration::from_secs(10), &mut out);
+    topology.on_tick(Duration::from_secs(10), &mut out);
     out.clear();
     (topology, out)
 }
@@ -76,24 +76,24 @@ fn watched() -> (Topology, Outbox) {
 fn all_are_asked_at_once_when_the_primary_is_none_any_more_and_then_in_a_hurry() {
     let (mut topology, mut out) = watched();
     let at = |ms: u64| Duration::from_millis(10_000 + ms);
-    topology.tell_time(at(500), &mut out);
+    topology.on_tick(at(500), &mut out);
     topology.suspect(0, &mut out);
     assert_eq!(posts(&mut out), (4, 1), "the one that said it, and all; and a client that may wait there");
     for (ms, asked) in [(540, 0), (600, 3), (640, 0), (700, 3)] {
-        topology.tell_time(at(ms), &mut out);
+        topology.on_tick(at(ms), &mut out);
         assert_eq!(posts(&mut out).0, asked, "after {ms} ms");
     }
     topology.learn(1, primary_of(2), Heard::default(), &mut out);
-    topology.tell_time(at(800), &mut out);
+    topology.on_tick(at(800), &mut out);
     posts(&mut out);
-    topology.tell_time(at(900), &mut out);
+    topology.on_tick(at(900), &mut out);
     assert_eq!(posts(&mut out).0, 0, "there is no hurry any more");
 }
 
 #[test]
 fn a_member_that_loses_its_connection_has_all_others_asked() {
     let (mut topology, mut out) = watched();
-    topology.tell_time(Duration::from_millis(10_500), &mut out);
+    topology.on_tick(Duration::from_millis(10_500), &mut out);
     posts(&mut out);
     topology.end_watch(0, 7, &mut out);
     assert_eq!(posts(&mut out), (2, 1));
@@ -104,7 +104,7 @@ fn whatever_a_member_says_it_makes_for_no_more_than_ten_questions_a_second() {
     let (mut topology, mut out) = watched();
     let (mut asked, mut told) = (0, 0);
     for ms in 0..2000 {
-        topology.tell_time(Duration::from_millis(10_000 + ms), &mut out);
+        topology.on_tick(Duration::from_millis(10_000 + ms), &mut out);
         topology.suspect(0, &mut out);
         topology.learn(0, primary_of(1), Heard::default(), &mut out);
         asked += out

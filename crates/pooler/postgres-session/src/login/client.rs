@@ -191,7 +191,7 @@ impl Postgres {
             out.insert(Peer::Client(me), |to| write_negotiation(to, start.version, &start.unknown_options));
         }
         let login = Box::new((start.database.clone(), start.user.clone()));
-        out.push(Effect::Asks { client: me, login });
+        out.push(Effect::LoginRequest { client: me, login });
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         if login.secured.is_none() && self.directory.encryption(login.origin.listener) == Encryption::Require {
             let hint = "Connect with sslmode=require, or a stricter one.";

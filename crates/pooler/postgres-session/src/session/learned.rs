@@ -88,7 +88,7 @@ impl Parameters {
         set
     }
 
-    pub(crate) fn tell_time(&self, now_ms: u64) {
+    pub(crate) fn on_tick(&self, now_ms: u64) {
         self.now_ms.store(now_ms, Ordering::Relaxed);
     }
 
@@ -330,12 +330,12 @@ mod tests {
         let facts = |value| Arc::new(pairs(&[("in_hot_standby", value)]));
         parameters.begin_with(PoolId(1), &settings, &facts("on"), None);
         assert!(parameters.outcome(PoolId(1), &[]).is_some());
-        parameters.tell_time(READ_ONLY_FROM_MEMORY_MS);
+        parameters.on_tick(READ_ONLY_FROM_MEMORY_MS);
         assert!(parameters.outcome(PoolId(1), &[]).is_none());
         assert!(parameters.remembered(PoolId(1), &[], true).is_some());
         parameters.answered(&parameters.clock(PoolId(1)));
         assert!(parameters.outcome(PoolId(1), &[]).is_some());
-        parameters.tell_time(3 * READ_ONLY_FROM_MEMORY_MS);
+        parameters.on_tick(3 * READ_ONLY_FROM_MEMORY_MS);
         parameters.fact_changed(PoolId(1), b"in_hot_standby", b"off");
         assert_eq!(parameters.outcome(PoolId(1), &[]).unwrap().facts, facts("off"));
     }

@@ -107,7 +107,7 @@ impl Hubs {
 
     /// So many milliseconds have passed by the driver's clock: clients that have waited too long for their
     /// notifications go on.
-    pub(crate) fn tell_time(&self, now_ms: u64, out: &mut Outbox) {
+    pub(crate) fn on_tick(&self, now_ms: u64, out: &mut Outbox) {
         self.now_ms.fetch_max(now_ms, Relaxed);
         if !self.awaited.load(Relaxed) {
             return;

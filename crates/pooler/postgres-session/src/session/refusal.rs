@@ -47,7 +47,7 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
             "terminating connection: an administrator drains this database".to_owned(),
             "Connect again later.",
         ),
-        Refusal::Crowded => (
+        Refusal::Displaced => (
             code::TOO_MANY_CONNECTIONS,
             "too many clients, and this one took long to log in or shares its address with most of those who do"
                 .to_owned(),
@@ -81,7 +81,7 @@ mod tests {
             (Refusal::TransactionIdleTimeout, "25P03"),
             (Refusal::ShuttingDown, "57P01"),
             (Refusal::Killed, "57P01"),
-            (Refusal::Crowded, "53300"),
+            (Refusal::Displaced, "53300"),
         ] {
             let mut client = Client::new(Origin { listener: 0, address: None, port: 0 });
             let mut out = Outbox::new();

@@ -61,7 +61,7 @@ impl Catalogues {
     }
 
     /// So many milliseconds have passed by the driver's clock.
-    pub(crate) fn tell_time(&self, now_ms: u64) {
+    pub(crate) fn on_tick(&self, now_ms: u64) {
         self.clock.fetch_max(now_ms, Relaxed);
     }
 }

@@ -128,7 +128,7 @@ impl Redis {
     ) -> bool {
         let name = std::str::from_utf8(user).unwrap_or_default();
         if !self.directory.is_password(name, password) {
-            out.push(Effect::Asks { client: me, login: Box::new((String::new(), name.to_owned())) });
+            out.push(Effect::LoginRequest { client: me, login: Box::new((String::new(), name.to_owned())) });
             out.push(Effect::AuthFailed { client: me });
             client.fail(me, WRONG_PASSWORD, out);
             return false;

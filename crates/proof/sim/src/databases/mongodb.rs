@@ -182,7 +182,7 @@ impl MongoDb {
         unwatched.map(|(host, _)| format!("nobody asks host {host} what it is")).collect()
     }
 
-    pub fn tell_time(&mut self, now: Duration) {
+    pub fn on_tick(&mut self, now: Duration) {
         self.now = self.now.max(now);
     }
 
@@ -239,7 +239,7 @@ impl Database for MongoDb {
     }
 
     fn connect_to(&mut self, port: u16, now: Duration) -> Connection {
-        self.tell_time(now);
+        self.on_tick(now);
         self.last += 1;
         let (host, user) = (usize::from(port) % HOSTS, usize::from(port) / HOSTS);
         if self.hosts[host].down.is_some() {
@@ -251,7 +251,7 @@ impl Database for MongoDb {
     }
 
     fn disturb(&mut self, lot: u64, gently: bool, now: Duration) {
-        self.tell_time(now);
+        self.on_tick(now);
         self.upset(lot, gently);
     }
 
@@ -260,7 +260,7 @@ impl Database for MongoDb {
     }
 
     fn receive(&mut self, connection: Connection, bytes: &[u8], now: Duration) {
-        self.tell_time(now);
+        self.on_tick(now);
         self.ambush.take_if(|until| *until < now);
         let Some(session) = self.sessions.get_mut(&connection) else { return };
         session.input.extend(bytes);
@@ -268,7 +268,7 @@ impl Database for MongoDb {
     }
 
     fn hang_up(&mut self, connection: Connection, now: Duration) {
-        self.tell_time(now);
+        self.on_tick(now);
         self.sessions.remove(&connection);
         self.transactions.give_up(connection);
         self.streams.give_up(connection);
@@ -283,7 +283,7 @@ impl Database for MongoDb {
     }
 
     fn tick(&mut self, now: Duration) {
-        self.tell_time(now);
+        self.on_tick(now);
         self.settle();
     }
 

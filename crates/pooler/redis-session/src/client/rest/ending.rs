@@ -31,7 +31,7 @@ impl Client {
         out.insert(Peer::Client(me), |to| rest.connection.flush(to, most));
         rest.untaken = rest.untaken.saturating_add(out.inserted.len() - before);
         if rest.connection.has_more() && !std::mem::replace(&mut rest.asked, true) {
-            out.push(Effect::TellSent { client: me });
+            out.push(Effect::NotifyFlushed { client: me });
         }
         let held = rest.weight();
         rest.connection.count(held);
