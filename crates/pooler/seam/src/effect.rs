@@ -1,4 +1,4 @@
-//! What a session asks of its driver, and the box in which it leaves its wishes.
+//! What a session asks of its driver: effects, and the outbox in which it leaves them.
 
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use core::ops::Range;
@@ -23,16 +23,17 @@ pub enum Bytes {
     Insert(Range<usize>),
 }
 
-/// How a server is wanted.
+/// In which way a client is to have a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeaseKind {
     Exclusive,
-    /// The same, for as long as others like to keep it waiting: the last server of a pool is not to be had in this way.
+    /// As [`Exclusive`](Self::Exclusive), but for a long time, since the client waits for what other clients may do.
+    /// The last server of a pool is not lent in this way.
     Lasting,
-    /// For this client alone, and nobody has had it: a connection that is made for it, where others wait for used ones.
+    /// As [`Exclusive`](Self::Exclusive), but a new connection that no client has had before.
     Unused,
-    /// Together with others; the session of the server tells the replies apart. The multiplexed
-    /// server is a single holder in its pool.
+    /// Together with other clients of the same worker. The session of the server tells the replies apart. To the pool
+    /// the clients are one holder.
     Shared,
 }
 
@@ -40,42 +41,43 @@ pub enum LeaseKind {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     Clean,
-    /// Ready for anybody whose session cleans it when it is granted. If nobody takes it within a millisecond, the
-    /// driver calls [`Protocol::reset`](crate::Protocol::reset): what is left in it may hold up others.
+    /// Ready for a client whose session cleans it when it is granted. If no client takes it within a millisecond, the
+    /// driver calls [`Protocol::reset`](crate::Protocol::reset), because what is left in it may hold up others.
     Soiled,
-    /// Must be cleaned first: the driver calls [`Protocol::reset`](crate::Protocol::reset).
+    /// To be cleaned first: the driver calls [`Protocol::reset`](crate::Protocol::reset).
     Reset,
-    /// Beyond repair, or of unknown state: close it.
+    /// Beyond repair, or in an unknown state: the driver closes it.
     Discard,
 }
 
-/// Where a client stands, for admission, eviction and time-outs.
+/// What a client is doing, for admission, eviction and time-outs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// Not yet authenticated; the login time-out runs.
     Login,
     /// Logged in with nothing in progress; may be evicted; the idle time-out runs.
     Idle,
-    /// All is answered, and the client has not read all of it. As [`Idle`](Self::Idle), but that it does not go when
-    /// idle clients are sent away. To be told again whenever it has read some: the idle time begins anew.
+    /// All requests are answered, and the client has not read all of the answers. As [`Idle`](Self::Idle), but the
+    /// client stays when idle clients are sent away. The session reports this again whenever the client has read
+    /// something; then the idle time begins anew.
     Reading,
     /// A request is being answered; the query time-out runs.
     Active,
-    /// As [`Active`](Self::Active), but the request waits for what other clients may do, at its server or on the way
-    /// there: so the client goes when idle clients are sent away.
+    /// As [`Active`](Self::Active), but the request waits for what other clients may do, so the client goes when idle
+    /// clients are sent away.
     Blocked,
     /// Inside a transaction, and it is the client's turn; the transaction-idle time-out runs.
     InTransaction,
-    /// As [`InTransaction`](Self::InTransaction), but no transaction has begun, and nothing is lost with what comes
-    /// before it: so the client goes when idle clients are sent away.
+    /// As [`InTransaction`](Self::InTransaction), but the client has only prepared a transaction and not begun it, so
+    /// the client goes when idle clients are sent away.
     Preparing,
-    /// Nothing is in progress, and the client waits for what others may send it: no time-out runs and it is not
-    /// evicted, but it goes when idle clients are sent away. Of those who have not logged in half may stand so, who
-    /// only look on; others stand as [`Login`](Self::Login).
+    /// No request is in progress, and the client waits for what other clients may send it. No time-out runs, and the
+    /// client is not evicted, but it goes when idle clients are sent away. At most half of the clients that have not
+    /// logged in may be subscribed (drivers' monitors); the driver treats further ones as [`Login`](Self::Login).
     Subscribed,
 }
 
-/// Whose fault an error is. Rules the log level and the metric.
+/// Whose fault an error is. Decides the log level and the metric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Blame {
     /// The client broke the protocol or gave wrong credentials.
@@ -86,6 +88,7 @@ pub enum Blame {
     Configuration,
     /// A limit was reached.
     Exhausted,
+    /// Poolhouse has a defect.
     Ours,
 }
 
@@ -95,165 +98,163 @@ pub enum CloseReason {
     Goodbye,
     /// The dialogue was complete (a cancel request, a refused start-up).
     Done,
-    /// An error; the text is for the log and never holds a secret.
+    /// An error. The text is for the log, and holds no secret.
     Error(Blame, String),
-    /// A server refused our login or start-up. `permanent`: asking again cannot help (wrong
-    /// password, no such database), so waiters are failed at once with this text.
+    /// A server refused the login, or another part of its start.
     StartFailed {
-        /// Retrying is useless until somebody changes something.
+        /// Another attempt would fail, too, until a setting is changed (such as a wrong password). Clients that wait
+        /// for a server fail at once, with this message.
         permanent: bool,
         message: String,
     },
-    /// A server refused our start-up because it knows nothing under the name that was asked for, such as a database.
-    /// That is no outage: waiters are failed at once with this text.
+    /// A server refused the start because there is no database of the name that was asked for. Clients that wait for a
+    /// server fail at once, with this message; the pool does not count as out of reach.
     Unknown {
         message: String,
     },
-    /// A server that is starting knows where the upstream is, and is not the upstream itself: the driver connects there
-    /// instead ([`server_start_redirected`](crate::Protocol::server_start_redirected)), and goes on with the next host if
-    /// that will not do.
+    /// A server that is starting has named the host of the upstream, and is not that host itself. The driver connects
+    /// to that host ([`server_start_redirected`](crate::Protocol::server_start_redirected)), and tries the next host of
+    /// the pool if that fails.
     Redirected {
         host: String,
         port: u16,
     },
 }
 
-/// One wish. The driver executes effects strictly in order.
+/// What a session asks of its driver. The driver executes the effects of an outbox strictly in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Send bytes. Adjacent sends to one peer leave in one system call.
     Send { to: Peer, bytes: Bytes },
-    /// The client needs a server of this pool. Until
-    /// [`granted`](crate::Protocol::granted) or [`lease_failed`](crate::Protocol::lease_failed) is called, its input
-    /// is held back by the driver.
+    /// The client needs a server of this pool. The driver holds the client's input back until it calls
+    /// [`granted`](crate::Protocol::granted) or [`lease_failed`](crate::Protocol::lease_failed).
     Lease { client: ClientTag, pool: PoolId, kind: LeaseKind },
-    /// The client that has the server for itself is done with it.
+    /// The client that holds the server gives it back. Or: the session that [keeps](Effect::Keep) the server does.
     Release { server: ServerTag, verdict: Verdict },
-    /// The client gives back its share of a server. The last one who leaves gives the server back, with the worst
-    /// verdict of all.
+    /// The client gives back its share of a server. If the driver wants the server back, or it is not clean, the pool
+    /// gets it when the last client has left, with the worst verdict of all.
     Leave {
         client: ClientTag,
         server: ServerTag,
-        /// In which state the client leaves it. [`Verdict::Clean`]: no reply is due to this client any more.
+        /// The state in which the client leaves the server. [`Verdict::Clean`] means that no reply is due to the
+        /// client.
         verdict: Verdict,
     },
-    /// The client is done with the server, which does not go back to its pool: the session of the server goes on with
-    /// it on its own account, until [`Effect::Release`]. In place of [`Effect::Ready`] it ends the start-up of a server
-    /// that no client has asked for. A pool that is to have one always has a `min_size` of 1 and exists from the start:
-    /// a server that is lost is made anew.
+    /// The client gives the server back, but the pool does not get it: the session of the server keeps it for itself
+    /// until [`Effect::Release`].
+    ///
+    /// In place of [`Effect::Ready`] this ends the start of a server that no client has asked for. A pool that is
+    /// always to have such a server has a `min_size` of 1 and exists from the start; then a lost server is replaced.
     Keep {
         server: ServerTag,
-        /// Only for an answer: if the server is not released within its pool's time for connecting, it is given up.
+        /// The session waits only for an answer: if it has not released the server within the pool's time for
+        /// connecting, the driver closes the server.
         briefly: bool,
     },
-    /// Hand bytes to another session of this protocol, wherever it lives:
+    /// Hand bytes to another session, on whatever worker it lives: the driver calls
     /// [`posted_to_client`](crate::Protocol::posted_to_client) or
-    /// [`posted_to_server`](crate::Protocol::posted_to_server) is called after the outbox. What one session posts to
-    /// another arrives in order, or not at all if the other has gone: then perhaps at a session of another protocol,
-    /// whose keys must be others.
+    /// [`posted_to_server`](crate::Protocol::posted_to_server) after the outbox. What one session posts to another
+    /// arrives in order. If the other connection has gone, a new one that has got its slot receives the post, perhaps
+    /// one of another protocol, so keys must differ between protocols.
     Post {
-        /// To whom. Its slot may be another's by then: `key` tells.
+        /// The receiver.
         to: Peer,
-        /// Whatever lets the receiver tell that it is the one that is meant.
+        /// A number by which the receiver's session tells whether it is meant.
         key: u64,
         /// A range of [`Outbox::inserted`].
         bytes: Range<usize>,
     },
-    /// Put a question to the sessions of all clients, wherever they live: [`surveyed`](crate::Protocol::surveyed) is
-    /// called for each of them, and [`survey_done`](crate::Protocol::survey_done) with what they said.
+    /// Ask the sessions of all clients on all workers: the driver calls [`surveyed`](crate::Protocol::surveyed) for
+    /// each of them, and [`survey_done`](crate::Protocol::survey_done) with their answers.
     Survey {
-        /// Who asks. One survey of a client is under way at a time.
+        /// The client that asks. At most one survey of a client is under way at a time.
         client: ClientTag,
         /// A range of [`Outbox::inserted`].
         question: Range<usize>,
     },
-    /// The server accepted our login; what remains of its start-up is counted apart.
+    /// The server has accepted the login. The metrics count the rest of its start separately.
     Authenticated { server: ServerTag },
-    /// The server has finished its start-up, reset or check and may be used. (A start-up may end with [`Effect::Keep`]
-    /// instead.)
+    /// The server has finished its start, its reset or its check, and may be used. (A start may end with
+    /// [`Effect::Keep`] instead.)
     Ready { server: ServerTag },
-    /// The server is kept by its client beyond the end of its transaction because of `reason`; `None`
-    /// when no longer.
+    /// The client keeps the server beyond the end of its transaction, because of `reason`; `None`: no longer.
     Pinned {
         server: ServerTag,
-        /// A word for metrics, from a short fixed list of the protocol's.
+        /// A word for the metrics, from a short fixed list of the protocol.
         reason: Option<&'static str>,
     },
-    /// The client would have kept a server beyond the end of its transaction, and as many of this pool are kept as may
-    /// be.
+    /// The client needed to keep a server beyond the end of its transaction, and may not: clients keep as many servers
+    /// of this pool as the limit allows.
     PinRefused {
         client: ClientTag,
         pool: PoolId,
         /// As in [`Pinned`](Self::Pinned).
         reason: &'static str,
     },
-    /// The client's standing changed.
+    /// The client's standing has changed.
     Standing { client: ClientTag, standing: Standing },
-    /// What the client asked for first has been answered, and the next request is under way: its time begins.
+    /// The client's first request has been answered and its next one is under way: the query time-out begins anew.
     Progress { client: ClientTag },
-    /// Hand the client's held-back input to it again.
+    /// Hand the client's held-back input to its session again.
     Wake { client: ClientTag },
-    /// Say when all has left that was sent to the client, what stands before this in the outbox included:
-    /// [`client_flushed`](crate::Protocol::client_flushed) is called then, in a later turn. Once for however many of these.
+    /// Call [`client_flushed`](crate::Protocol::client_flushed) once all has left that was sent to the client,
+    /// including what stands before this in the outbox. The call comes in a later turn of the worker, once for all of
+    /// these effects until then.
     NotifyFlushed { client: ClientTag },
-    /// The client logged in: its place is its own, which another might have got before. From here on it counts towards
-    /// `database` and `user` in the metrics.
+    /// The client has logged in. From here on no other client can get its place, and it counts for `database` and
+    /// `user` in the metrics.
     ///
-    /// Where its database or its user has as many clients as it may have, it waits for a place there. Until then the
-    /// driver keeps back what is wished for the client from here on, so that this comes before the answer to its login.
-    /// If it waits for too long that is dropped, and it is refused as one too many
+    /// If its database or its user has as many clients as it may have, the client waits for a place there. The driver
+    /// keeps back all later effects for this client until it has the place, so this effect comes before the answer to
+    /// the login. If the client waits for too long, these effects are dropped and the client is refused
     /// ([`Refusal::Full`](crate::Refusal::Full)).
     ///
-    /// A client may log in again, as another user: then it gives its places back for those that it has now. If there
-    /// are none it is refused at once, and what is wished for it from here on is dropped.
+    /// A client may log in again, as another user. Then it exchanges its places for those of the new database and user.
+    /// If there are none, it is refused at once and later effects for it are dropped.
     LoggedIn {
         client: ClientTag,
         pool: PoolId,
-        /// The name of its login; empty if it did not have to log in.
+        /// The name of the login; empty if the client did not have to log in.
         user: Arc<str>,
     },
-    /// The client, which has logged in, uses another pool of the same database and user from now on, and counts towards
+    /// The client, which has logged in, uses another pool of the same database and user from now on, and counts for
     /// that one.
     UsesPool { client: ClientTag, pool: PoolId },
-    /// The client failed to authenticate (counted per address and rate-limited).
+    /// The client's login has failed. The driver counts this by address, and delays further logins from there.
     AuthFailed { client: ClientTag },
-    /// Somebody asked to cancel what `target` is doing. The driver calls [`cancel`](crate::Protocol::cancel) on the
-    /// worker that owns the target. It closes the asker when that has been dealt with (the side connection, if one was
-    /// opened, has ended), unless its session has closed it before.
+    /// The client `asker` asks to cancel what `target` is doing. The driver calls [`cancel`](crate::Protocol::cancel)
+    /// on the worker of the target. When the side connection that this may open has ended, the driver closes the asker,
+    /// unless its session has closed it before.
     Cancel {
         asker: ClientTag,
-        /// Whose work. Only the lowest 16 bits of the slot count: the secret is offered to every client of that worker
-        /// whose slot ends in them.
+        /// The client whose request is to be cancelled. Only the lowest 16 bits of the slot count: the driver offers
+        /// the secret to every client of that worker whose slot ends in them.
         target: ClientTag,
-        /// Proof of the right to do so; compared by the target's session.
+        /// Proof of the right to cancel, which the target's session compares.
         secret: u64,
     },
-    /// Open a second connection to where `server` is connected, send the inserted bytes, read until the upstream
-    /// closes it. The server is withheld from others meanwhile.
+    /// Open a second connection to where `server` is connected, send `bytes` there, and read until the upstream closes
+    /// that connection. The driver lends the server to no other client meanwhile.
     SideConnection {
-        /// The server whose address is meant.
         server: ServerTag,
         /// A range of [`Outbox::inserted`].
         bytes: Range<usize>,
-        /// How to secure the connection before that; `None` leaves it in the clear.
+        /// How to secure the connection first; `None` leaves it in the clear.
         upgrade: Option<Upgrade>,
     },
-    /// Go on in TLS. Input that the session does not consume in this call begins the peer's handshake. The session gets
-    /// nothing more until the handshake is done ([`client_secured`](crate::Protocol::client_secured),
-    /// [`server_secured`](crate::Protocol::server_secured)), and what it sends meanwhile is dropped, because nobody
-    /// could read it.
+    /// Go on in TLS. Input that the session does not consume in this call is the beginning of the peer's handshake. The
+    /// session gets no more input until the handshake is done ([`client_secured`](crate::Protocol::client_secured),
+    /// [`server_secured`](crate::Protocol::server_secured)). What it sends meanwhile is dropped, because the peer could
+    /// not read it.
     StartTls { peer: Peer },
-    /// The upstream is no longer what this server was made for: all servers of its pool are to be made anew, this one
-    /// too when it comes back.
-    Outdated {
-        /// Which server showed it.
-        server: ServerTag,
-    },
-    /// A client wants to log in, for the log: to this database, as this user. Either may be empty.
+    /// This server has shown that its host is no longer what the pool needs (such as a primary that has become a
+    /// standby). All servers of the pool are made anew, this one as soon as it is released.
+    Outdated { server: ServerTag },
+    /// The client asks for this database, as this user. Either may be empty. The driver uses this for the log only.
     LoginRequest { client: ClientTag, login: Box<(String, String)> },
-    /// A server of this pool is to be [reset](crate::Protocol::reset) as soon as nobody needs it, and at once if one is
-    /// idle: there is something to be seen to that no client waits for, of which its session knows. If the pool has no
-    /// server, one is connected. One server for however many of these until then.
+    /// [Reset](crate::Protocol::reset) one server of this pool, as soon as one is idle: its session has something to do
+    /// there that no client waits for. If the pool has no server, it connects one. Several of these before the reset
+    /// lead to one reset.
     ResetOne { pool: PoolId },
     /// The client no longer waits for a lease.
     Withdraw { client: ClientTag },
@@ -261,35 +262,34 @@ pub enum Effect {
     Close { peer: Peer, reason: CloseReason },
 }
 
-/// Bytes of memory that an empty box keeps.
+/// Bytes of memory that an empty outbox keeps.
 const MAX_KEPT: usize = 256 * 1024;
 
-/// The effects of one call and the bytes that the session wrote itself. Reused between calls; a
-/// session only appends.
+/// The effects of one call, and the bytes that the session wrote itself. The driver uses an outbox for one call after
+/// another. A session only appends.
 #[derive(Default, Debug)]
 pub struct Outbox {
     pub effects: Vec<Effect>,
     /// Bytes that [`Bytes::Insert`] refers to.
     pub inserted: Vec<u8>,
-    /// At least so many bytes, of those that this call does not consume, must be there before the session can do
-    /// anything because more have arrived; 0 if it cannot tell. It is not called for fewer, unless the driver can hold
-    /// no more, so that a message that comes in small pieces is not read again from its beginning for each. What else
-    /// hands input over again does so all the same.
+    /// How many bytes the session needs, counted from the first that it has not consumed, before it can go on; 0 if it
+    /// does not know. The driver does not call the session on account of new bytes before it has as many, or can hold
+    /// no more. So a message that comes in small pieces is not read again from its beginning for each piece. This does
+    /// not hold up calls for other reasons.
     pub need: usize,
 }
 
 impl Outbox {
-    /// For [`need`](Outbox::need) of a client's session: the rest is not to be handed over again because more has
-    /// arrived, however much there is. The session waits for something else than bytes or a lease, and asks with
-    /// [`Effect::Wake`].
+    /// A value for [`need`](Outbox::need) of a client's session that waits for something other than bytes or a lease:
+    /// the driver does not call it on account of new bytes. The session asks for its input with [`Effect::Wake`].
     pub const UNTIL_WOKEN: usize = usize::MAX;
 
-    /// An empty box.
+    /// An empty outbox.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Empties the box and keeps its memory, as far as that is no more than most calls need.
+    /// Empties the outbox. It keeps as much memory as most calls need.
     pub fn clear(&mut self) {
         self.effects.clear();
         self.inserted.clear();
@@ -297,7 +297,7 @@ impl Outbox {
         self.need = 0;
     }
 
-    /// Sends a span of the input. A span that continues the last one is joined to it.
+    /// Sends a span of the input. A span that begins where the last one ends is joined to that.
     pub fn span(&mut self, to: Peer, span: Range<usize>) {
         if span.is_empty() {
             return;

@@ -7,7 +7,7 @@
 pub struct ClientTag(pub u32);
 
 /// A server, named by its present worker and slot. A server gets a new tag when it moves to
-/// another worker, which happens only while nobody holds it.
+/// another worker, which happens only while no client holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ServerTag(pub u32);
 

@@ -23,16 +23,16 @@ impl Origin {
     }
 }
 
-/// What the driver knows of a client that is asked in a [survey](crate::Effect::Survey).
+/// What the driver knows of a client, for the answer to a [survey](crate::Effect::Survey).
 #[derive(Clone, Debug)]
 pub struct Seen<'a> {
-    /// Where it comes from, for people.
+    /// The client's address, for people.
     pub address: &'a str,
     /// The listener that accepted it, for people.
     pub listener: &'a str,
-    /// How long it has been connected.
+    /// How long the client has been connected.
     pub age: Duration,
-    /// How long nothing has been under way; zero if something is.
+    /// How long no request has been under way; zero if one is.
     pub idle: Duration,
 }
 
@@ -41,11 +41,11 @@ pub struct Seen<'a> {
 pub struct Input<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// The driver will hold no more for it: consume something or close.
+    /// The driver holds as many bytes as it may. The session must consume some of them, or close the connection.
     pub full: bool,
-    /// The peer does not read: not all that was sent to it has left.
+    /// Not all that was sent to the peer has left, because the peer does not read.
     pub unread: bool,
-    /// When this is: so much time has passed since the driver began.
+    /// The time since the driver began.
     pub now: Duration,
 }
 
@@ -58,37 +58,37 @@ pub trait Sessions<Tag, S> {
 /// Why a lease was not granted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseFailure {
-    /// No server became free for `max_wait_time`.
+    /// No server became free within `max_wait_time`.
     WaitTimeout {
         /// How long the client waited.
         waited: Duration,
-        /// The servers of the pool then, and what allowed no more of them.
+        /// The servers of the pool at that time, and the limit that allowed no more of them.
         shortage: Shortage,
     },
-    /// No server could be reached for `unavailable_wait_time`, or the upstream refused for good.
+    /// No server could be reached within `unavailable_wait_time`, or the upstream refuses all logins.
     Unavailable {
         /// How long the client waited.
         waited: Duration,
-        /// What the last attempt ended with, if known.
+        /// The error of the last attempt, if known.
         last_error: Option<Arc<str>>,
         /// What kept the client from a server.
         outage: Outage,
     },
-    /// The upstream knows nothing under the name that was asked for.
+    /// The upstream has no database of the name that was asked for.
     Unknown {
-        /// What it said, if known.
+        /// The error of the upstream, if known.
         said: Option<Arc<str>>,
     },
-    /// As many clients wait as the pool allows.
+    /// As many clients wait already as the pool allows.
     QueueFull,
     /// The pool was cleared or closed.
     Closed,
-    /// The pool was unused for long and was forgotten just before the client asked. What hands out ids of pools has
-    /// another for it.
+    /// The pool was unused for long, and the driver forgot it just before the client asked. The session asks again,
+    /// under the new id of the pool.
     Forgotten,
 }
 
-/// Why a client waited in vain for an upstream.
+/// Why no server could be had from an upstream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outage {
     /// No connection could be made.
@@ -122,23 +122,23 @@ pub enum Refusal {
     TooManyClients {
         limit: u32,
     },
-    /// It has just logged in, and its database or its user has as many clients as it may have. What was wished for it
-    /// since [`Effect::LoggedIn`](crate::Effect::LoggedIn) has been dropped. If its session says nothing now, what was
-    /// to be sent to it is sent after all, and the session tells it why in answer to what it asks next.
+    /// The client has just logged in, and its database or its user has as many clients as it may have. The effects
+    /// for this client since [`Effect::LoggedIn`](crate::Effect::LoggedIn) have been dropped. If its session leaves no
+    /// effect now, the bytes among them are sent after all, and the session refuses the client's next request.
     Full {
-        /// Whose clients are too many.
+        /// The database or the user.
         of: Tenant,
         limit: u32,
     },
-    /// Too many failed logins from this address: it was not the client's turn in time.
+    /// Too many logins from this address have failed, and the client's turn to log in did not come in time.
     Throttled {
         retry_after: Duration,
     },
     /// Login took longer than allowed.
     LoginTimeout,
-    /// Idle for longer than `client_idle_time`.
+    /// The client was idle for longer than `client_idle_time`.
     IdleTimeout,
-    /// Evicted as the longest idle while its listener, its database or its user is above its soft limit.
+    /// The client was idle for longest while its listener, its database or its user was above its soft limit.
     Evicted,
     /// A request took longer than `query_time`.
     QueryTimeout,
@@ -146,32 +146,32 @@ pub enum Refusal {
     TransactionIdleTimeout,
     /// Poolhouse is shutting down.
     ShuttingDown,
-    /// Its database is being drained.
+    /// The client's database is being drained.
     Drained {
-        /// It has just logged in, and what was to be sent to it since has been dropped, the answer to its login first
-        /// of all.
+        /// The client has just logged in. What was to be sent to it since then has been dropped, including the answer
+        /// to its login.
         at_login: bool,
     },
     Killed,
-    /// It has not logged in, and another client has got its place.
+    /// The client had not logged in, and another client has got its place.
     Displaced,
 }
 
 /// How the driver treats clients because of what they speak.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientRules {
-    /// They send as much as they like before they read, and the upstream keeps the replies for them. Then a client that
-    /// holds a server is listened to while it does not read; otherwise that would be a deadlock.
+    /// Clients may send as much as they like before they read, and the upstream keeps the replies for them. The driver
+    /// therefore receives from a client that holds a server even while the client does not read: otherwise client and
+    /// server would wait for each other.
     pub upstream_keeps_replies: bool,
-    /// One that ends its side gets the answers to what it has asked for, unless that waits for what others may do.
-    /// Otherwise it has gone, and what it has asked for is cancelled: that it asks for no more cannot be told from that
-    /// it hears no more.
+    /// A client that shuts down its sending side gets the answers to its requests, unless they wait for what other
+    /// clients may do. If this is false, such a client counts as gone, and its requests are cancelled.
     pub answers_half_closed: bool,
-    /// Their session bounds what is sent to a client that does not read, and keeps the rest itself: then the server
-    /// that the client holds is listened to meanwhile, so that it gets free.
+    /// The session bounds what it sends to a client that does not read, and keeps the rest itself. The driver
+    /// therefore receives from the client's server meanwhile, so that the server becomes free.
     pub session_keeps_replies: bool,
-    /// Bytes that may wait for a client that does not read what is sent to it; with more it is disconnected. Only what
-    /// is posted to it can be so much: otherwise whoever sends is not listened to meanwhile. 32 MB at most.
+    /// Bytes that may wait for a client that does not read; with more the client is disconnected. Only posts can
+    /// reach this bound, because the driver stops receiving from a server whose client does not read. 32 MB at most.
     pub max_unread: usize,
 }
 
@@ -186,76 +186,112 @@ impl Default for ClientRules {
     }
 }
 
-/// One database protocol, as the driver sees it. The object itself is shared by all workers and
-/// holds configuration and caches; the sessions hold the state of one connection.
+/// A database protocol, as the driver sees it.
 ///
-/// Call order for a client: `client_start`, then `client_input` whenever bytes arrive, unless it
-/// waits for a lease (`Effect::Lease` until `granted` or `lease_failed`); `client_gone` last, once.
-/// For a server: `server_start` when the connection is open, then `server_input`;
-/// `Effect::Ready` ends its start-up and makes it available, or `Effect::Keep` keeps it from everybody.
+/// The object itself is shared by all workers: it holds configuration and caches, under locks of its own. What belongs
+/// to one connection is in its session: [`Client`](Protocol::Client) for a connection from an application,
+/// [`Server`](Protocol::Server) for one to a database. The driver calls the session of a connection on the worker where
+/// the connection lives, one call at a time. A call gets an empty [`Outbox`], in which the session leaves
+/// [effects](crate::Effect). When the call has returned, the driver executes these in order.
 ///
-/// - Effects are executed in order. What they set off for others (grants, failures, wakes, departures) is called after
-///   the whole outbox, never from within it; only the client that asks may be granted its own lease at once.
-/// - Input that was held back is handed over again after `granted`, `lease_failed`, `Effect::Wake`, or with more bytes
-///   behind it, unless the session says otherwise ([`Outbox::need`], [`Outbox::UNTIL_WOKEN`]). A call that consumed a
-///   part is followed by another with the rest.
-/// - A server that nobody holds may still get input: whatever its session makes of that, it has no client to send it
-///   to.
-/// - After `Effect::Close` of a client, what it holds is released through `client_gone` at once, though its last bytes
-///   may still be leaving. After `Effect::Close` of a server, or its end, `server_gone` is called if somebody holds it;
-///   that lease is then over without a release.
-/// - A server that its session keeps for itself ([`Effect::Keep`](crate::Effect::Keep)) stays on its worker;
-///   `server_gone` is called for it as for one that is held. If its pool has given it up by the end of its start-up,
-///   `retire` is called instead.
-/// - After [`refuse`](Protocol::refuse) or `Effect::Close` the driver hands a session no more input.
-/// - A shared server lives on the worker of the clients that share it. A client has one share of a pool at a time, from
-///   its first request to the last reply that is due to it, and is not called idle meanwhile; then it leaves
-///   ([`Effect::Leave`](crate::Effect::Leave)), so that the server can be had back. Once the driver wants that, it lets
-///   nobody join, and hands no more input to those who have a share, but for the first after `granted`, in which a
-///   session sends a request or leaves. A request goes to a shared server whole, in one call, and its reply depends on
-///   no more input. The driver may keep a server that nobody has a share of for a while. A client that goes while
-///   replies are due leaves with [`Verdict::Reset`](crate::Verdict::Reset); the server's session goes on and drops what
-///   comes for it. After [`Verdict::Discard`](crate::Verdict::Discard) nobody joins any more.
-/// - When a shared server is gone, `server_gone` is called and then `share_ended` for each client that has a share; one
-///   that is being closed sends nothing then.
-/// - Held-back input is also handed over again after a client has left a server that was wanted back, after
-///   `server_gone` and `share_ended`, and when a cancel request that concerned its server has ended.
+/// # The life of a client
+///
+/// 1. [`client_start`](Protocol::client_start), when the connection is accepted.
+/// 2. [`client_input`](Protocol::client_input), whenever bytes arrive. The session logs the client in, and reports that
+///    with [`Effect::LoggedIn`](crate::Effect::LoggedIn).
+/// 3. For a request that needs a server: the session leaves [`Effect::Lease`](crate::Effect::Lease). The driver holds
+///    further input back, and calls [`granted`](Protocol::granted) or [`lease_failed`](Protocol::lease_failed). Then it
+///    hands the input over again, and the session sends the request.
+/// 4. The server's answer arrives at [`server_input`](Protocol::server_input), which passes it on to the client. Once
+///    the request (or the transaction) is done, the session releases the server with a
+///    [verdict](crate::Verdict): [`Effect::Release`](crate::Effect::Release).
+/// 5. [`client_gone`](Protocol::client_gone), exactly once, as the last call. The connection may have ended, the
+///    session may have left [`Effect::Close`](crate::Effect::Close), or the driver may have sent the client away, which
+///    it announces by [`refuse`](Protocol::refuse). After `refuse` or `Effect::Close` the session gets no more input.
+///
+/// # The life of a server
+///
+/// 1. [`server_start`](Protocol::server_start), when the connection is open. The session logs in.
+/// 2. [`Effect::Ready`](crate::Effect::Ready) ends the start: the pool has the server from now on. Or
+///    [`Effect::Keep`](crate::Effect::Keep) ends it: the session keeps the server for itself, and no client gets it.
+/// 3. [`server_input`](Protocol::server_input), whenever bytes arrive, also while no client holds the server.
+/// 4. [`reset`](Protocol::reset) or [`check`](Protocol::check), when the pool wants the server cleaned or tested.
+///    `Effect::Ready` ends either.
+/// 5. [`retire`](Protocol::retire) as the last call, if the pool closes the server.
+///    [`server_gone`](Protocol::server_gone) as the last call, if the connection ends while clients have the server
+///    or the session keeps it: that lease is then over without a release. A server that is free and breaks gets no last
+///    call.
+///
+/// # Rules for all calls
+///
+/// - What an outbox sets off for others (grants, failures, wake-ups, departures) is called after the whole outbox, and
+///   never from within it. Only the client that asks may be granted its own lease at once.
+/// - A session that cannot consume all of its input returns how much it has consumed. If that is more than nothing, it
+///   is called again with the rest at once. Otherwise it is called again when more bytes have arrived; it can say how
+///   many it needs ([`Outbox::need`]), or that it waits for something else ([`Outbox::UNTIL_WOKEN`]). It is also called
+///   again after `granted`, `lease_failed` and [`Effect::Wake`](crate::Effect::Wake).
+/// - After `Effect::Close` of a client, what the client holds is released through `client_gone` at once, though its
+///   last bytes may still be leaving.
+/// - A server that its session keeps stays on its worker. If its pool has given it up by the end of its start, `retire`
+///   is called instead of keeping it.
+///
+/// # Shared servers
+///
+/// A client that leaves `Effect::Lease` with [`LeaseKind::Shared`](crate::LeaseKind::Shared) gets a *share* of a
+/// server, beside other clients of the same worker.
+///
+/// - A client has one share of a pool at a time, from its first request to the last reply that is due to it, and does
+///   not count as idle meanwhile. Then it leaves ([`Effect::Leave`](crate::Effect::Leave)).
+/// - A request goes to a shared server whole, in one call, and its reply depends on no more input.
+/// - When the driver wants the server back, no more clients join, and clients that have a share get no more input. The
+///   one exception is the first input after `granted`, in which the session sends a request or leaves. The driver may
+///   keep a server without clients for a while.
+/// - A client that goes while replies are due leaves with [`Verdict::Reset`](crate::Verdict::Reset). The server's
+///   session goes on, and drops the replies. After [`Verdict::Discard`](crate::Verdict::Discard) no client joins any
+///   more.
+/// - When a shared server is gone, the driver calls `server_gone`, and then [`share_ended`](Protocol::share_ended) for
+///   each client that has a share.
+/// - Input that was held back is handed over again after a client has left a server that was wanted back, after
+///   `server_gone` and `share_ended`, and when a cancel request for the client's server has ended.
 pub trait Protocol: Send + Sync + 'static {
     /// The state of a client's connection; small, because tens of thousands are idle.
     type Client: Send + 'static;
     /// The state of a server's connection.
     type Server: Send + 'static;
 
-    /// What holds for the clients of a listener. Asked once, at the start.
+    /// Returns how the driver treats the clients of a listener. The driver asks once for each listener, at the start.
     fn client_rules(&self, listener: u16) -> ClientRules {
         let _ = listener;
         ClientRules::default()
     }
 
-    /// So much time has passed since the driver began. Told every now and then, at least every 20 ms as long as
-    /// anything happens: sessions have no clock of their own. All that may be left in the outbox are posts and errands.
+    /// Each worker calls this at least every 20 ms as long as anything happens: sessions have no clock of their own.
+    /// `now` is the time since the driver began. The outbox may get [`Effect::Post`](crate::Effect::Post) and
+    /// [`Effect::ResetOne`](crate::Effect::ResetOne) only.
     fn on_tick(&self, now: Duration, out: &mut Outbox) {
         let _ = (now, out);
     }
 
+    /// A client's connection has been accepted. Returns its session.
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Self::Client;
 
-    /// A connection to the upstream of `pool` is open.
+    /// A connection to a host of `pool` is open. Returns its session.
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server;
 
-    /// As [`server_start`](Protocol::server_start), after no host of the upstream met all that a session may ask of it:
-    /// this time it is content with less.
+    /// As [`server_start`](Protocol::server_start), in a second round over the hosts: in the first round no host met
+    /// all that the session asks of one, and now the session is to accept a host that meets less (such as a primary
+    /// where a standby is preferred).
     fn server_start_fallback(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server {
         self.server_start(me, pool, out)
     }
 
-    /// As [`server_start`](Protocol::server_start), on a connection to where a host of the upstream has
-    /// [directed](crate::CloseReason::Redirected) the driver.
+    /// As [`server_start`](Protocol::server_start), on a connection to where a host has
+    /// [redirected](crate::CloseReason::Redirected) the driver.
     fn server_start_redirected(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Self::Server {
         self.server_start(me, pool, out)
     }
 
-    /// Bytes from a client. Returns how many were consumed.
+    /// Bytes have arrived from a client. Returns how many of them the session has consumed.
     fn client_input(
         &self,
         me: ClientTag,
@@ -265,13 +301,14 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     ) -> usize;
 
-    /// All has left that was sent to a client, as its session has [asked](crate::Effect::NotifyFlushed) to be told.
+    /// All bytes that were sent to a client have left. Called once after one or several
+    /// [`Effect::NotifyFlushed`](crate::Effect::NotifyFlushed).
     fn client_flushed(&self, me: ClientTag, client: &mut Self::Client, out: &mut Outbox) {
         let _ = (me, client, out);
         unreachable!("the protocol never asks");
     }
 
-    /// Bytes from a server. Returns how many were consumed.
+    /// Bytes have arrived from a server. Returns how many of them the session has consumed.
     fn server_input(
         &self,
         me: ServerTag,
@@ -281,8 +318,9 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     ) -> usize;
 
-    /// The lease that the client asked for. Its held-back input follows in `client_input` at once;
-    /// a session that is not ready for it consumes nothing and asks with `Effect::Wake` later.
+    /// The client has got the lease that it asked for: the server `tag` is its own until it releases it, or the client
+    /// has a share of it. [`client_input`](Protocol::client_input) follows at once with the input that was held back. A
+    /// session that is not ready for that consumes nothing, and leaves [`Effect::Wake`](crate::Effect::Wake) later.
     fn granted(
         &self,
         me: ClientTag,
@@ -292,8 +330,8 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// The lease that the client asked for is not to be had. `arrived`: bytes that the client had sent by then, as far
-    /// as they have arrived, from the first one on that was not consumed. Whoever sent them did not know of this.
+    /// The client does not get the lease that it asked for. `arrived` is the number of bytes that the session has not
+    /// consumed and that have arrived by now: the client sent them before it could know of the failure.
     fn lease_failed(
         &self,
         me: ClientTag,
@@ -303,8 +341,9 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// Bytes that another session left with [`Effect::Post`](crate::Effect::Post) for a client. `key` tells whether
-    /// they are for this one. Spans are of these bytes: what is sent so to many clients is not copied for each.
+    /// Bytes have arrived that another session posted to this client with [`Effect::Post`](crate::Effect::Post). The
+    /// slot may be another client's by now: `key` tells whether this client is meant. [Spans](crate::Bytes::Span) in
+    /// the outbox are ranges of `bytes`, so what is sent to many clients is not copied for each.
     fn posted_to_client(&self, me: ClientTag, client: &mut Self::Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         let _ = (me, client, key, bytes, out);
         unreachable!("the protocol never posts anything");
@@ -316,8 +355,8 @@ pub trait Protocol: Send + Sync + 'static {
         unreachable!("the protocol never posts anything");
     }
 
-    /// Somebody [asks all clients](crate::Effect::Survey), this one among them: what its session says is appended to
-    /// `answer`.
+    /// A client [asks all clients](crate::Effect::Survey) a question; the driver calls this for each of them, the one
+    /// that asks included. What the session answers is appended to `answer`.
     fn surveyed(
         &self,
         me: ClientTag,
@@ -331,13 +370,14 @@ pub trait Protocol: Send + Sync + 'static {
         unreachable!("the protocol never asks");
     }
 
-    /// All clients have been asked what this one wished to know.
+    /// The survey that this client asked for is complete. `answer` is what all sessions have appended.
     fn survey_done(&self, me: ClientTag, client: &mut Self::Client, answer: &[u8], out: &mut Outbox) {
         let _ = (me, client, answer, out);
         unreachable!("the protocol never asks");
     }
 
-    /// The client's connection has ended. Every server it holds must be released with a verdict.
+    /// The client's connection has ended, or is being closed. The session releases every server that the client holds,
+    /// with a verdict.
     fn client_gone(
         &self,
         me: ClientTag,
@@ -346,8 +386,8 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// A server's connection has ended, by itself or because its session asked for it. Its holders get an error; the
-    /// lease is over without a release.
+    /// The connection of a server has ended while a client held it, clients shared it or its session kept it. The
+    /// session tells the clients an error. The leases are over: none of the clients releases the server.
     fn server_gone(
         &self,
         me: ServerTag,
@@ -356,41 +396,46 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// The server that the client shares with others has gone: `server_gone` was called before. The share is over
-    /// without [`Effect::Leave`](crate::Effect::Leave). A client that is being closed hears of it, too.
+    /// The server of which this client has a share is gone. The driver has called
+    /// [`server_gone`](Protocol::server_gone) before. The client does not [leave](crate::Effect::Leave). The driver
+    /// also calls this for a client that is being closed, whose session then sends nothing.
     fn share_ended(&self, me: ClientTag, client: &mut Self::Client, out: &mut Outbox) {
         let _ = (me, client, out);
         unreachable!("the protocol never shares a server");
     }
 
-    /// The client is to be told why it must go. A client that was just accepted may be answered later, when it is able
-    /// to understand: the session then leaves no effect now, goes on receiving input, and ends with `Effect::Close`. In
-    /// all other cases the driver closes it afterwards and calls `client_gone`.
+    /// The driver sends the client away, and the session tells it why. Then the driver closes the connection and calls
+    /// [`client_gone`](Protocol::client_gone).
+    ///
+    /// A client that has just been accepted may not be able to understand an error yet. Its session leaves no effect
+    /// now, goes on to receive input, answers when it can, and ends with [`Effect::Close`](crate::Effect::Close).
     fn refuse(&self, me: ClientTag, client: &mut Self::Client, why: Refusal, out: &mut Outbox);
 
-    /// Clean a server that was released with [`Verdict::Reset`](crate::Verdict::Reset), or that is idle and to go on an
-    /// [errand](crate::Effect::ResetOne), or was released with
-    /// [`Verdict::Soiled`](crate::Verdict::Soiled) and is idle since; ends with `Effect::Ready` or
-    /// `Effect::Close`.
+    /// Cleans a server. [`Effect::Ready`](crate::Effect::Ready) or [`Effect::Close`](crate::Effect::Close) ends this.
+    ///
+    /// The driver calls it for a server that was released with [`Verdict::Reset`](crate::Verdict::Reset), for one that
+    /// was released with [`Verdict::Soiled`](crate::Verdict::Soiled) and that no client has taken since, and for an
+    /// idle one after [`Effect::ResetOne`](crate::Effect::ResetOne).
     fn reset(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
 
-    /// Find out whether an idle server still answers; ends as `reset` does.
+    /// Finds out whether an idle server still answers. Ends as [`reset`](Protocol::reset) does.
     fn check(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
 
-    /// An idle server is about to be closed: say goodbye if the protocol has a word for it.
+    /// The driver is about to close an idle server. The session sends the protocol's goodbye, if there is one.
     fn retire(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
 
-    /// The pool makes its servers anew, or is to have this one for others, which goes on on its own account
-    /// ([`Effect::Keep`](crate::Effect::Keep)). It is to be released as soon as it is at rest. Told again and again
-    /// until it is.
+    /// The pool wants back a server that its session keeps ([`Effect::Keep`](crate::Effect::Keep)): the pool makes its
+    /// servers anew, or needs the server for others. The session releases the server as soon as nothing is in progress
+    /// there. The driver calls this again and again until it has.
     fn server_outdated(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
         let _ = (me, server, out);
     }
 
-    /// The client got this server of `pool` to [keep it for long](crate::LeaseKind::Lasting). The pool has become
-    /// smaller since, and those who keep servers have all that there are, while others wait: it is to give it back in
-    /// the way that harms it least, and to go if it can give it back in no other way. Told again now and then until the
-    /// server has come back. False: what it waits for ends soon by itself.
+    /// The pool wants back a server that the client got to [keep for long](crate::LeaseKind::Lasting): the pool has
+    /// become smaller, and clients that keep servers have all of them while others wait. The session gives the server
+    /// back in the way that harms its client least; if there is no other way, the client goes. Returns false if there
+    /// is nothing to do, because what the client waits for ends soon by itself. The driver calls this again now and
+    /// then until it has the server.
     fn return_server(
         &self,
         me: ClientTag,
@@ -403,7 +448,8 @@ pub trait Protocol: Send + Sync + 'static {
         false
     }
 
-    /// Somebody presented `secret` to cancel what this client is doing. `waiting`: it is waiting for a lease.
+    /// A client presented `secret` to cancel what this client is doing. The session compares the secret, and cancels.
+    /// `waiting`: this client is waiting for a lease.
     fn cancel(
         &self,
         me: ClientTag,
@@ -414,8 +460,8 @@ pub trait Protocol: Send + Sync + 'static {
         out: &mut Outbox,
     );
 
-    /// The TLS handshake that the session asked for with [`Effect::StartTls`](crate::Effect::StartTls) is done; its
-    /// input goes on.
+    /// The TLS handshake that the session asked for with [`Effect::StartTls`](crate::Effect::StartTls) has succeeded.
+    /// The session's input goes on.
     fn client_secured(&self, me: ClientTag, client: &mut Self::Client, secured: Secured, out: &mut Outbox) {
         let _ = (me, client, secured, out);
         unreachable!("the protocol never asks for TLS");
@@ -427,26 +473,26 @@ pub trait Protocol: Send + Sync + 'static {
         unreachable!("the protocol never asks for TLS");
     }
 
-    /// The TLS handshake with a server failed, and its connection ends. Returns what that means.
+    /// The TLS handshake with a server has failed, and its connection ends. Returns for which reason.
     fn server_tls_failed(&self, server: &mut Self::Server, failure: TlsFailure) -> CloseReason {
         let _ = (server, failure);
         unreachable!("the protocol never asks for TLS");
     }
 
-    /// A pool was unused for long and is forgotten: what is kept of it goes. Its id names no other pool, ever.
+    /// The driver has forgotten a pool that was unused for long. The protocol drops what it keeps about it. The id will
+    /// never name another pool.
     fn pool_forgotten(&self, pool: PoolId) {
         let _ = pool;
     }
 
-    /// Whether a server has nothing to do for the client that holds it until more comes from that client, though a
-    /// request is under way: a part of it is still to come. The worker asks this only when nothing has come from either
-    /// for a while.
+    /// Whether a server waits for the rest of a request from the client that holds it, and has nothing to do until
+    /// then. The driver asks this only when nothing has come from either for a while.
     fn awaits_client(&self, client: &Self::Client, server: &Self::Server) -> bool {
         let _ = (client, server);
         false
     }
 
-    /// The upstream's own name for a server's connection (a process id), for people.
+    /// The database's own name for a server's connection (a process id), for people.
     fn backend(&self, server: &Self::Server) -> Option<u32> {
         let _ = server;
         None

@@ -12,7 +12,7 @@ pub struct Shortage {
     pub connecting: u32,
     /// Servers that are being cleaned, checked or closed.
     pub between: u32,
-    /// Servers that are free, and not for a client that keeps one for long.
+    /// Servers that are free, but are not lent to a client that keeps one for long.
     pub left: u32,
     pub limit: Limit,
 }
@@ -21,9 +21,9 @@ pub struct Shortage {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Limit {
     Setting(&'static str),
-    /// The setting of connections that are made at a time.
+    /// The setting that bounds the connections that are made at a time.
     AtATime(&'static str),
-    /// The database, which has said so.
+    /// The database, which has refused another connection with this message.
     Database(Arc<str>),
     /// Nothing but the time that connecting takes.
     Connecting,

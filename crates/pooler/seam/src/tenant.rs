@@ -1,4 +1,4 @@
-//! Those clients that have limits of their own beside their listener's.
+//! Groups of clients that have limits of their own, beside the limits of their listener.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -7,17 +7,17 @@ use core::fmt;
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Tenant {
     Database {
-        /// What its clients speak.
+        /// The protocol of its clients.
         protocol: &'static str,
-        /// What they call it; empty where all of a protocol's clients ask for the same.
+        /// The name by which clients ask for it; empty where all clients of a protocol use the same database.
         name: Arc<str>,
     },
-    /// Of a user, by the name of its login, whatever its clients speak.
+    /// A user, by the name of the login, whatever protocol its clients speak.
     User(Arc<str>),
 }
 
 impl Tenant {
-    /// The section of the configuration that has its limits.
+    /// The section of the configuration that has the limits of this tenant.
     pub fn section(&self) -> &'static str {
         match self {
             Self::Database { .. } => "[[database]]",

@@ -1,4 +1,4 @@
-//! What session and driver tell each other about TLS. Certificates, keys and ciphers stay with the driver.
+//! What sessions and the driver tell each other about TLS. Certificates, keys and ciphers stay with the driver.
 
 use alloc::{boxed::Box, string::String};
 use core::ops::Range;
@@ -6,41 +6,42 @@ use core::ops::Range;
 /// Whether clients of a listener use TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Encryption {
-    /// It has none.
+    /// The listener has no TLS.
     #[default]
     Off,
     Allow,
-    /// Nobody logs in without it.
+    /// No client logs in without TLS.
     Require,
 }
 
-/// What a TLS handshake that succeeded has shown.
+/// What a TLS handshake has shown that succeeded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Secured {
-    /// The channel binding `tls-server-end-point` (RFC 5929): a hash of the certificate of whoever accepted the
-    /// connection. `None` where the signature algorithm of that certificate defines none.
+    /// The channel binding `tls-server-end-point` (RFC 5929): a hash of the certificate of the side that accepted
+    /// the connection. `None` where the signature algorithm of that certificate defines none.
     pub end_point: Option<Box<[u8]>>,
     /// The common name in the certificate of a client, which an authority named by the configuration has signed. `None`
     /// without a certificate, and for servers.
     pub peer_name: Option<String>,
-    /// An application protocol was agreed upon (ALPN).
+    /// The two sides have agreed on an application protocol (ALPN).
     pub alpn: bool,
 }
 
 /// Why a TLS handshake with a server failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFailure {
-    /// One side does not accept the other's certificate: asking again cannot help.
+    /// One side does not accept the other's certificate, so another attempt would fail, too.
     pub certificate: bool,
-    /// For log and clients; holds no secret.
+    /// The error, for the log and for clients. It holds no secret.
     pub message: String,
 }
 
 /// How TLS begins on a connection that has no session of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Upgrade {
-    /// What asks for it, a range of [`Outbox::inserted`](crate::Outbox); empty if the handshake begins at once.
+    /// The bytes that ask for TLS, a range of [`Outbox::inserted`](crate::Outbox); empty if the handshake begins at
+    /// once.
     pub ask: Range<usize>,
-    /// The one byte that agrees.
+    /// The one byte by which the server agrees.
     pub agreed: u8,
 }
