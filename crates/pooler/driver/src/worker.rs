@@ -77,6 +77,7 @@ mod prelude;
 mod secure;
 mod server_deadlines;
 mod servers;
+mod share;
 mod sharing;
 mod shutdown;
 mod sides;

@@ -13,7 +13,7 @@ use super::{
     lease::Lease,
     pools::Location,
     servers::{Link, Phase, ServerConn},
-    sharing::Share,
+    share::Share,
 };
 use crate::{config::Address, reactor::Reactor};
 

@@ -10,9 +10,8 @@
 //! newcomers while a shared one does not answer.
 
 mod coalescing;
-mod overdue;
 mod replacement;
-mod share;
+mod round_trips;
 mod stalls;
 
 use std::{
@@ -23,18 +22,19 @@ use std::{
 use pool::{CheckOut, CheckOutFailed, Grant, Time, Wish};
 use seam::{Blame, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
+pub(super) use self::stalls::MAX_UNREAD;
 use self::{
     coalescing::Coalescing,
-    overdue::RoundTrips,
     replacement::{Probe, Replacement},
+    round_trips::RoundTrips,
     stalls::Stalls,
 };
-pub(super) use self::{share::Share, stalls::MAX_UNREAD};
 use super::{
     TICK, Work, Worker,
     calls::{Source, call},
     lease::Lease,
     servers::Link,
+    share::Share,
     usage::Usage,
 };
 use crate::{
@@ -494,14 +494,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(mux) = self.sharing.mux(pool.id).filter(|mux| !mux.joining.is_empty()) else { return };
         let Some(server) = mux.server() else { return };
         let mut joining = std::mem::take(&mut mux.joining);
-        let due = self.share(server).due;
         joining.retain(|joiner| self.still_joins(pool.id, joiner));
         let (config, now) = (&pool.spec().config, self.now);
         // While the server does not answer, it is the database that they wait for; that time does not count against
         // `max_wait_time` afterwards.
+        let share = self.servers[server].usage.share().expect("a server of a mux is shared");
         let waited = |joiner: &Joiner| match unresponsive {
             true => (now - joiner.since, config.unavailable_wait_time),
-            false => (now - due.others_since(joiner.since), config.max_wait_time),
+            false => (now - share.others_since(joiner.since), config.max_wait_time),
         };
         let is_late = |joiner: &Joiner| matches!(waited(joiner), (waited, Some(limit)) if waited >= limit);
         let (late, patient): (Vec<_>, Vec<_>) = joining.into_iter().partition(is_late);

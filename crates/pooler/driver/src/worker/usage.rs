@@ -3,7 +3,7 @@
 use pool::Time;
 use seam::Verdict;
 
-use super::sharing::Share;
+use super::share::Share;
 
 /// Who uses a server. One thing at a time does.
 pub(super) enum Usage {

@@ -15,11 +15,7 @@ use std::{sync::Arc, time::Duration};
 use pool::{CheckOut, CheckOutFailed, ServerId, Time, Wish};
 use seam::{Blame, CloseReason, PoolId, Protocol, Verdict};
 
-use super::{
-    MAX_SERVER_TIME,
-    overdue::{Answered, MIN_OVERDUE_TIME},
-    share::Share,
-};
+use super::{MAX_SERVER_TIME, round_trips::MIN_OVERDUE_TIME};
 use crate::{
     mailbox::Message,
     reactor::Reactor,
@@ -28,6 +24,7 @@ use crate::{
         Work, Worker,
         calls::Source,
         servers::{Phase, ServerConn},
+        share::{Answered, Share},
     },
 };
 
@@ -63,7 +60,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         let server = &mut self.servers[slot];
         let share = server.usage.share_mut().expect("a server of a mux is shared");
-        let Answered { took, was_overdue } = share.due.end(now);
+        let Answered { took, was_overdue } = share.end_answer(now);
         if let Some(took) = took {
             self.sharing.round_trips.note(server.pool.id, took);
         }
@@ -74,7 +71,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn check_answer(&mut self, pool: &Arc<SharedPool>, slot: usize) -> bool {
         let (now, limit) = (self.now, self.sharing.round_trips.overdue_after(pool.id));
         let share = self.share(slot);
-        share.due.check(now, limit);
+        share.check_answer(now, limit);
         let (unresponsive, needs_replacement) = (share.is_unresponsive(), share.needs_replacement(now));
         let mux = self.sharing.mux(pool.id).expect("its server was looked at");
         if needs_replacement && mux.replacement == Replacement::None && !mux.joining.is_empty() {

@@ -60,28 +60,6 @@ impl Stalls {
     }
 }
 
-/// What a shared server has seen of stalls.
-#[derive(Default)]
-pub(super) struct Stalled {
-    /// The clients on account of which the server is not listened to.
-    clients: u32,
-    /// Up to when `others_waited` counts.
-    counted: Time,
-    others_waited: Duration,
-    ever: bool,
-}
-
-impl Stalled {
-    pub(super) fn is_any(&self) -> bool {
-        self.clients > 0
-    }
-
-    /// Whether any client has stalled the server.
-    pub(super) fn ever(&self) -> bool {
-        self.ever
-    }
-}
-
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client has not taken all that came for it.
     pub(in crate::worker) fn note_unread(&mut self, slot: usize) {
@@ -100,18 +78,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         stalls.0[at].server = server;
-        self.share(server as usize).stalled.ever = true;
+        self.share(server as usize).stalled_mut().note();
         let others = self.keeps_others_waiting(server as usize);
         if others && self.kept_for_stalls() <= MAX_KEPT {
             return;
         }
         self.sharing.stalls.0[at].holds = true;
-        let stalled = &mut self.share(server as usize).stalled;
-        if stalled.clients == 0 {
-            stalled.counted = now;
-        }
-        stalled.clients += 1;
-        if others && stalled.others_waited >= MAX_WAIT_FOR_NEW_STALLS {
+        let stalled = self.share(server as usize).stalled_mut();
+        stalled.add(now);
+        if others && stalled.others_waited() >= MAX_WAIT_FOR_NEW_STALLS {
             self.push_close(slot, too_slow(unsent));
         }
     }
@@ -156,7 +131,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if self.servers[server].usage.is_shared() {
             self.count_waiting(server);
-            self.share(server).stalled.clients -= 1;
+            self.share(server).stalled_mut().remove();
         }
         self.rearm_server(server);
     }
@@ -164,12 +139,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Counts how long others have waited for the clients that stall a server. Returns the sum, if they wait now.
     fn count_waiting(&mut self, server: usize) -> Option<Duration> {
         let (now, others) = (self.now, self.keeps_others_waiting(server));
-        let stalled = &mut self.share(server).stalled;
-        if others {
-            stalled.others_waited += now - stalled.counted;
-        }
-        stalled.counted = now;
-        others.then_some(stalled.others_waited)
+        let stalled = self.share(server).stalled_mut();
+        stalled.count_waiting(others, now);
+        others.then_some(stalled.others_waited())
     }
 
     /// Keeps what comes for clients that keep others waiting, as far as there is room. Disconnects them otherwise, and

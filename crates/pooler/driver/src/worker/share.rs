@@ -1,17 +1,21 @@
 //! What a server is to the clients of a worker that share it. Knows no client, no session and no connection.
 
+mod due_answer;
+mod stalled;
+
 use std::time::Duration;
 
 use pool::Time;
 use seam::Verdict;
 
-use super::{overdue::DueAnswer, stalls::Stalled};
+use self::due_answer::DueAnswer;
+pub(super) use self::{due_answer::Answered, stalled::Stalled};
 
 /// Bytes for a shared server that are collected before they are sent.
 const MAX_COLLECTED: usize = 16 << 10;
 
 /// What a server is to the clients that share it.
-pub(in crate::worker) struct Share {
+pub(super) struct Share {
     /// The clients that have a share, by slot.
     clients: Vec<u32>,
     /// The worst verdict of the clients that have left.
@@ -26,8 +30,8 @@ pub(in crate::worker) struct Share {
     answered: u64,
     /// Bytes for the server.
     collected: Vec<u8>,
-    pub(super) due: DueAnswer,
-    pub(super) stalled: Stalled,
+    due: DueAnswer,
+    stalled: Stalled,
 }
 
 /// What became of bytes for a shared server.
@@ -56,7 +60,7 @@ impl Share {
     // ---- its clients ----
 
     /// The clients that have a share, by slot.
-    pub(in crate::worker) fn clients(&self) -> impl Iterator<Item = usize> + Clone {
+    pub(super) fn clients(&self) -> impl Iterator<Item = usize> + Clone {
         self.clients.iter().map(|slot| *slot as usize)
     }
 
@@ -123,7 +127,7 @@ impl Share {
     }
 
     /// Requests that have been answered since these were last taken.
-    pub(in crate::worker) fn take_answered(&mut self) -> u64 {
+    pub(super) fn take_answered(&mut self) -> u64 {
         std::mem::take(&mut self.answered)
     }
 
@@ -135,8 +139,27 @@ impl Share {
     }
 
     /// Whether the server is not listened to, because a client does not read.
-    pub(in crate::worker) fn is_stalled(&self) -> bool {
+    pub(super) fn is_stalled(&self) -> bool {
         self.stalled.is_any()
+    }
+
+    /// The server says something.
+    pub(super) fn end_answer(&mut self, now: Time) -> Answered {
+        self.due.end(now)
+    }
+
+    /// Notes whether the answer has been due for longer than `limit`.
+    pub(super) fn check_answer(&mut self, now: Time, limit: Duration) {
+        self.due.check(now, limit);
+    }
+
+    /// Since when a client that came at `since` has waited for other clients, and not for an overdue answer.
+    pub(super) fn others_since(&self, since: Time) -> Time {
+        self.due.others_since(since)
+    }
+
+    pub(super) fn stalled_mut(&mut self) -> &mut Stalled {
+        &mut self.stalled
     }
 
     // ---- bytes for it ----

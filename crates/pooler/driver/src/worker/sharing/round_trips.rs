@@ -1,9 +1,8 @@
-//! Whether the answer of a shared server is overdue: due for longer than answers usually take. What is done then is in
+//! How long answers of shared servers usually take, and after which time one is overdue. What is done then is in
 //! `replacement`.
 
 use std::time::Duration;
 
-use pool::Time;
 use seam::PoolId;
 
 use crate::by_pool::ByPool;
@@ -16,54 +15,6 @@ const OVERDUE_FACTOR: u32 = 4;
 
 /// The weight of the average so far; a new answer has the weight of one.
 const AVERAGE_WEIGHT: u32 = 8;
-
-/// Whether a shared server owes an answer, and since when.
-#[derive(Clone, Copy, Default)]
-pub(super) struct DueAnswer {
-    since: Option<Time>,
-    overdue: bool,
-    /// When the last overdue answer came.
-    overdue_until: Option<Time>,
-}
-
-/// What it meant that a server answered.
-#[derive(Debug)]
-pub(super) struct Answered {
-    /// How long an answer had been due, if one was.
-    pub(super) took: Option<Duration>,
-    pub(super) was_overdue: bool,
-}
-
-impl DueAnswer {
-    /// Something was sent to the server.
-    pub(super) fn begin(&mut self, now: Time) {
-        self.since.get_or_insert(now);
-    }
-
-    /// The server says something.
-    pub(super) fn end(&mut self, now: Time) -> Answered {
-        let took = self.since.replace(now).map(|since| now - since);
-        let was_overdue = std::mem::take(&mut self.overdue);
-        if was_overdue {
-            self.overdue_until = Some(now);
-        }
-        Answered { took, was_overdue }
-    }
-
-    /// Notes whether the answer has been due for longer than `limit`.
-    pub(super) fn check(&mut self, now: Time, limit: Duration) {
-        self.overdue |= self.since.is_some_and(|since| now - since >= limit);
-    }
-
-    pub(super) fn is_overdue(&self) -> bool {
-        self.overdue
-    }
-
-    /// Since when a client that came at `since` has waited for other clients, and not for an overdue answer.
-    pub(super) fn others_since(&self, since: Time) -> Time {
-        self.overdue_until.map_or(since, |until| until.max(since))
-    }
-}
 
 /// How long answers of shared servers take, on average, by pool.
 #[derive(Default)]

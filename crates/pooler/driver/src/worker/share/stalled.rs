@@ -1,0 +1,57 @@
+//! What a shared server has seen of clients that do not read.
+
+use std::time::Duration;
+
+use pool::Time;
+
+#[derive(Default)]
+pub(in crate::worker) struct Stalled {
+    /// The clients on account of which the server is not listened to.
+    clients: u32,
+    /// Up to when `others_waited` counts.
+    counted: Time,
+    /// How long other clients have waited, over all stalls of this server.
+    others_waited: Duration,
+    ever: bool,
+}
+
+impl Stalled {
+    pub(super) fn is_any(&self) -> bool {
+        self.clients > 0
+    }
+
+    /// Whether any client has stalled the server.
+    pub(super) fn ever(&self) -> bool {
+        self.ever
+    }
+
+    /// A client does not read.
+    pub(in crate::worker) fn note(&mut self) {
+        self.ever = true;
+    }
+
+    /// The server is not listened to on account of one more client.
+    pub(in crate::worker) fn add(&mut self, now: Time) {
+        if self.clients == 0 {
+            self.counted = now;
+        }
+        self.clients += 1;
+    }
+
+    /// The server is listened to again as far as one of these clients is concerned.
+    pub(in crate::worker) fn remove(&mut self) {
+        self.clients -= 1;
+    }
+
+    /// Counts the time since this was last called as waiting time, if others wait.
+    pub(in crate::worker) fn count_waiting(&mut self, others: bool, now: Time) {
+        if others {
+            self.others_waited += now - self.counted;
+        }
+        self.counted = now;
+    }
+
+    pub(in crate::worker) fn others_waited(&self) -> Duration {
+        self.others_waited
+    }
+}
