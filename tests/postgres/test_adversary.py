@@ -9,7 +9,7 @@ import pytest
 from hunts import adversary
 from hunts.adversarial.comparison import Difference
 
-# The clients of one seed say the same each time, though not at the same moments.
+# The clients of one seed send the same each time, though not at the same moments.
 SEED = os.environ.get("TEST_SEED", "1")
 
 
@@ -23,7 +23,7 @@ def play(*arguments):
 
 @pytest.mark.at_length
 def test_postgresql_beside_itself_shows_no_difference():
-    """Otherwise a difference would say nothing about the pooler."""
+    """If this failed, differences would prove nothing about the pooler."""
     play("--subject", "direct", "--statements", 1500, "--clients", 20)
 
 

@@ -56,7 +56,7 @@ def test_answers_are_remembered_and_so_is_that_a_user_does_not_exist(start, clus
     for _ in range(3):
         with pytest.raises(psycopg.OperationalError):
             pooler.connect("nobody", password="x")
-    # A failure makes Poolhouse ask again at the next login, but not before a second is over.
+    # After a failure Poolhouse asks again at the next login, but not within a second.
     asked_now = pooler.metric("poolhouse_checkout_seconds_count", database="bench/auth_query")
     assert asked_now == asked + 1 or time.monotonic() - began >= 1
 

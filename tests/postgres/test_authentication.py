@@ -14,9 +14,9 @@ from support.pooler import BINARY
 from support.postgres_cluster import PASSWORDS, md5_hash, scram_verifier
 
 ALL_METHODS = {"app": PASSWORDS["app"], "app2": scram_verifier("app2"), "md5user": md5_hash("md5user")}
-# PgBouncer takes one method for all: md5, which uses SCRAM for those who have such a verifier.
+# PgBouncer takes one method for all users: md5, which uses SCRAM for users with such a verifier.
 INI = {"auth_type": "md5"}
-# It also logs in upstream with the keys it learnt from app2, though the user there is another.
+# PgBouncer also logs in upstream with the keys that it learned from app2, although the user there is another.
 USERS = ["app", "md5user", pytest.param("app2", marks=pytest.mark.poolhouse_only)]
 
 

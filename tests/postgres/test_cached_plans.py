@@ -100,9 +100,8 @@ def test_in_session_mode_a_function_reads_its_constants_anew_for_the_next_client
 
 
 def test_where_all_have_the_same_settings_plans_are_kept(start, made):
-    """Drivers set at connect what is set already; and work_mem, a role or a search_path do not change how constants are
-    read.
-    """
+    """Drivers set parameters at connect that have that value already. And work_mem, a role or a search_path do not
+    change how constants are read."""
     made.execute("""CREATE OR REPLACE FUNCTION f_drawn() RETURNS float LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN random(); END $$;
         CREATE OR REPLACE FUNCTION f_planned() RETURNS float LANGUAGE plpgsql AS $$ BEGIN RETURN f_drawn(); END $$""")
     pooler = start(max_size=1)
@@ -185,5 +184,5 @@ def test_who_can_use_no_server_of_others_gets_the_next_connection(start, made):
         over.set()
         for caller in callers:
             caller.join()
-    # One server is spoiled for each of its requests, and no other client may use the one that it has used.
+    # Each of the client's requests spoils one server, and no other client may use the one that it has used.
     assert pooler.pools()[0]["closed"]["discarded"] <= 2 * requests + 20

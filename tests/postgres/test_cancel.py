@@ -12,7 +12,7 @@ from support.waiting import eventually
 
 
 def cancel(pooler, key):
-    """Sends a CancelRequest; the other side answers by closing."""
+    """Sends a CancelRequest. The other side answers it by closing the connection."""
     with pooler.open() as other:
         other.send(w.request(w.CANCEL_REQUEST, key))
         assert other.closed_within(5)
@@ -55,9 +55,8 @@ WAYS = {"simple": [w.query(LONG)], "extended": [w.parse(LONG), w.bind(), w.descr
 @pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
 @pytest.mark.parametrize("way", WAYS)
 def test_the_first_query_on_a_server_that_was_another_clients_is_cancelled(start, cluster, way, kept):
-    """It is sent in one write with the cleaning of the server, whose answers the database keeps back until it has
-    answered the query.
-    """
+    """The query is sent in one write with the cleaning of the server, whose answers the database keeps back until it
+    has answered the query."""
     pooler = start(max_size=1, reset="always")
     prepared = (w.parse("SELECT 1", "s"), w.bind(name="s"), w.execute(), w.SYNC) if kept else (w.query("SELECT 1"),)
     with pooler.wire() as one, pooler.wire() as client:
@@ -145,7 +144,7 @@ def test_libpq_cancels_with_protocol_3_2(start, cluster):
 
 
 def test_a_cancel_for_an_idle_client_harms_no_client(start, cluster):
-    """The server that the idle client used last now works for another."""
+    """The server that the idle client used last now works for another client."""
     pooler = start(max_size=1)
     with pooler.wire() as idle, pooler.wire() as busy:
         assert idle.query("SELECT 1") == [["1"]]
@@ -156,7 +155,7 @@ def test_a_cancel_for_an_idle_client_harms_no_client(start, cluster):
 
 
 def test_late_cancels_never_hit_the_next_clients_query(start, cluster):
-    """A cancel takes its own connection to the database, and may arrive there after the query it was meant for."""
+    """A cancel takes its own connection to the database, and may arrive there after the query that it was meant for."""
     pooler = start(max_size=1, max_wait_time="30s")
     stop = threading.Event()
     trouble = []
@@ -181,7 +180,7 @@ def test_late_cancels_never_hit_the_next_clients_query(start, cluster):
                     answers, _ = client.until_ready()
                     errors = [w.error_fields(body)["C"] for kind, body in answers if kind == b"E"]
                     assert errors in ([], ["57014"])
-                    # The key's owner itself may be hit late as well, with a server of its own; not in the next query.
+                    # The owner of the key may be hit late as well, on a server of its own; but not in its next query.
                     other.closed_within(5)
     finally:
         stop.set()
@@ -205,9 +204,8 @@ def test_a_client_that_waits_for_a_server_can_be_cancelled(start, cluster):
 
 
 def test_the_statement_of_a_client_that_has_gone_at_once_is_cancelled(start, cluster):
-    """Its end arrives with its statement, so that a first cancel request may reach the server before it has read the
-    statement.
-    """
+    """The client's end arrives with its statement, so a first cancel request may reach the server before that has read
+    the statement."""
     pooler = start(max_size=2)
     for _ in range(8):
         with pooler.wire() as client:

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.poolhouse_only
 
 
 def ask_to_cancel(pooler, key):
-    """As libpq does it: waits until the other side closes, which says that the request has been dealt with."""
+    """Cancels as libpq does: it waits until the other side closes the connection, because the request has been handled
+    then."""
     with pooler.open() as other:
         other.send(w.request(w.CANCEL_REQUEST, key))
         assert other.closed_within(8)
@@ -54,7 +55,7 @@ def test_many_clients_cancel_at_the_moment_their_queries_end_and_no_other_is_hit
                 code = outcome(client)
                 cancelled[0] += code == "57014"
                 asking.join()
-                # The request has been dealt with: this one must not be hit any more.
+                # The cancel request has been handled, so this query must not be hit.
                 client.send(w.query("SELECT 1"))
                 if code not in (None, "57014") or (code := outcome(client)):
                     trouble.append(f"the canceller's own next query was hit: {code}")
@@ -70,7 +71,7 @@ def test_many_clients_cancel_at_the_moment_their_queries_end_and_no_other_is_hit
 
 
 def test_inside_a_transaction_the_next_query_is_not_hit(start, cluster):
-    """The client keeps its server, so the only thing that protects its next query is that it waits for the cancel."""
+    """The client keeps its server, so its next query is protected only because it waits for the cancel."""
     pooler = start(max_size=1)
     with pooler.wire() as client:
         hits = 0
@@ -80,7 +81,7 @@ def test_inside_a_transaction_the_next_query_is_not_hit(start, cluster):
             with pooler.open() as other:
                 time.sleep(0.0001 * (n % 30))
                 other.send(w.request(w.CANCEL_REQUEST, client.key))
-                # The next query is sent without waiting for anything but the answer to the first.
+                # The next query waits only for the answer to the first.
                 hits += outcome(client) == "57014"
                 assert other.closed_within(8)
             client.send(w.query("SELECT 2"))
@@ -135,7 +136,7 @@ def test_a_cancel_for_another_node_is_logged_and_nothing_else(start, cluster):
 
 @pytest.mark.parametrize("stopped_for", [1, 7], ids=["answered late", "given up"])
 def test_a_cancel_that_is_stuck_withholds_its_server_until_it_cannot_do_harm(start, cluster, stopped_for):
-    """A stopped postmaster takes connections and reads nothing, while its backends go on."""
+    """A stopped postmaster accepts connections and reads nothing, while its backends continue."""
     pooler = start(max_size=1, max_wait_time="30s", unavailable_wait_time="30s")
     postmaster = int((cluster.data / "postmaster.pid").read_text().split()[0])
     with pooler.wire(timeout=30) as cancelled, pooler.wire(timeout=30) as other:

@@ -16,7 +16,7 @@ from support.postgres_cluster import PASSWORDS
 pytestmark = pytest.mark.poolhouse_only
 
 CLIENTS = 6
-# Fewer servers than clients; the back pooler has as many clients as the front one has servers.
+# Fewer servers than clients. The back pooler has as many clients as the front pooler has servers.
 FRONT, BACK = 3, 2
 
 
@@ -27,7 +27,7 @@ def behind(made):
 
 @pytest.fixture
 def bouncer(cluster, workspace, request):
-    """Starts a PgBouncer in front of what listens on that port."""
+    """Starts a PgBouncer in front of this port."""
     started = []
 
     def start(port):
@@ -45,13 +45,13 @@ def bouncer(cluster, workspace, request):
 
 
 def work(connection, own, prepares):
-    """What leaves something behind, what asks the pooler's own questions, and what is prepared."""
+    """Leaves state behind, makes the pooler ask its own questions, and prepares statements."""
     connection.execute("SELECT 1")
     with connection.transaction():
         connection.execute("SELECT set_config('app.tenant', %s, true)", [own])
         assert connection.execute("SELECT current_setting('app.tenant')").fetchone() == (own,)
     for n in range(3):
-        # An unknown function, after which the pooler looks at what was left.
+        # The function is unknown, so the pooler checks what it has left.
         connection.execute("SELECT query_to_xml('SELECT 1', true, true, '')")
         assert connection.execute("SELECT %s::text || %s::text", [own, n], prepare=prepares).fetchone() == (f"{own}{n}",)
     with connection.transaction():
@@ -60,7 +60,7 @@ def work(connection, own, prepares):
 
 
 def settings(connection, own):
-    """Settings that follow a client, where its pooler has such."""
+    """Settings that follow a client, if its pooler does that."""
     connection.execute(f"SET application_name = '{own}'")
     connection.execute("SET work_mem = '7MB'")
     connection.execute("SET app.person = 'x'")
@@ -71,7 +71,7 @@ def settings(connection, own):
 
 
 def pinned(made, wanted):
-    """Whether that number of servers is kept, as soon as the pooler has looked at what was left in them."""
+    """Whether that number of servers is kept, once the pooler has checked what was left in them."""
     deadline = time.monotonic() + 15
     while (found := made.metric("poolhouse_pinned")) != wanted and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -111,8 +111,8 @@ def test_a_pgbouncer_in_front_of_a_poolhouse(start, bouncer):
 
 
 def test_a_poolhouse_in_front_of_a_pgbouncer(start, cluster, bouncer):
-    """That has one server only for those that the one in front has: nothing may be left in it that the next would meet.
-    """
+    """PgBouncer has one server for all clients of the front pooler, so nothing may stay in it that another client would
+    meet."""
     back = bouncer(cluster.port)
     front = start(max_size=FRONT, databases={"bench": {"url": behind(back)}})
     play(front, front, prepares=False, follow=False)

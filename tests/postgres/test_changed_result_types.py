@@ -39,7 +39,7 @@ def table(cluster):
 
 @contextlib.contextmanager
 def elsewhere(pooler):
-    """Meanwhile the server that was used last is another client's."""
+    """Gives the server that was used last to another client for the length of the body."""
     with pooler.wire() as other:
         other.query("BEGIN")
         yield
@@ -73,7 +73,7 @@ def test_asyncpg_reads_and_writes_no_value_as_one_of_another_type(start, cluster
             await connection.execute("INSERT INTO t_told VALUES ($1)", 7)
             change(pooler, cluster, past)
             with elsewhere(pooler) if other else contextlib.nullcontext():
-                # It prepares anew by itself after PostgreSQL's error, outside transactions.
+                # After PostgreSQL's error the driver prepares the statement again by itself, outside transactions.
                 for _ in range(3):
                     assert await connection.fetchval("SELECT a FROM t_told") == 2.0
                     await connection.execute("INSERT INTO t_told VALUES ($1)", 7)
@@ -111,7 +111,7 @@ def test_psycopg_reads_and_writes_no_value_as_one_of_another_type(start, cluster
 
 
 def told(session, *flight):
-    """What comes of each message: rows, errors with what drivers look at, and the status."""
+    """The result of each message: rows, errors with the fields that drivers read, and the status."""
     session.send(*flight, w.SYNC)
     got, status = session.until_ready()
     found = [w.row(body) for kind, body in got if kind == b"D"]
@@ -154,7 +154,7 @@ def test_a_client_that_knows_its_columns_is_refused_until_it_prepares_anew_as_wi
 
 @OTHER
 def test_types_that_a_client_was_told_are_those_of_its_values(start, cluster, table, other):
-    """A four-byte 7 is no float."""
+    """A four-byte 7 is not a float."""
     pooler = start(max_size=3)
     seven = w.message(b"B", w.cstr("") + w.cstr("s") + b"\0\1\0\1\0\1\0\0\0\4\0\0\0\7\0\0")
     with pooler.wire() as session:
@@ -175,7 +175,7 @@ def test_who_is_told_the_columns_each_time_writes_no_value_as_one_of_another_typ
         assert told(session, w.parse(insert, "s")) == ([], [], "I")
         change(pooler, cluster, True)
         with elsewhere(pooler):
-            # Another server parses it as what it is now.
+            # Another server parses the statement with the present type.
             told(second, w.parse(insert, "s"))
         assert told(session, DESCRIBE)[1] == []
         with elsewhere(pooler):
@@ -186,9 +186,8 @@ def test_who_is_told_the_columns_each_time_writes_no_value_as_one_of_another_typ
 
 @pytest.mark.parametrize("used", [False, True], ids=["first", "behind one that was told"])
 def test_who_prepares_a_statement_is_told_what_it_is_now(start, cluster, table, used):
-    """Past the pooler a column has become wider: on a new server a new client hears of it, whatever others were told
-    before.
-    """
+    """A column has become wider, by a change past the pooler. A new client on a new server is told that, whatever
+    others were told before."""
     pooler = start(max_size=2)
     insert = w.parse("INSERT INTO t_told VALUES ($1)", "s")
     types = lambda session: (session.send(insert, DESCRIBE, w.SYNC), [body for kind, body in session.until_ready()[0] if kind == b"t"])[1]  # noqa: E731

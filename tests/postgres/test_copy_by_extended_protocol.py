@@ -41,7 +41,7 @@ def test_it_ends_with_one_answer_and_gives_its_server_back(start, cluster, table
 
 
 def test_a_copy_that_is_refused_answers_the_sync_that_was_sent_along(start, cluster, table):
-    """Here the server is not waiting for data, and each Sync has its answer."""
+    """Here the server does not wait for data, and answers each Sync."""
     pooler = start(max_size=1, max_wait_time="5s")
     with pooler.wire() as client:
         client.send(w.parse("COPY nowhere FROM STDIN") + w.bind() + w.execute() + w.SYNC)

@@ -26,7 +26,7 @@ def eventually(holds, what):
 
 
 class Configuration:
-    """Of the cluster, by ALTER SYSTEM; as before when the test is over."""
+    """The cluster's configuration by ALTER SYSTEM. It is restored at the end of the test."""
 
     def __init__(self, cluster):
         self.cluster, self.before = cluster, {}
@@ -43,7 +43,7 @@ class Configuration:
             db.execute(sql)
 
     def set(self, **settings):
-        """Returns when new sessions have it."""
+        """Sets a parameter, and returns when new sessions have it."""
         for name, value in settings.items():
             self.before.setdefault(name, self.cluster.query(f"SHOW {name}")[0][0])
             self.execute(f"ALTER SYSTEM SET {name} = '{value}'")
@@ -72,7 +72,7 @@ def configuration(cluster):
 
 
 def writes(client):
-    """Whether it can write. What it was told goes with what it has."""
+    """Whether the client can write. The value that it was told must agree."""
     try:
         client.query("INSERT INTO fenced VALUES ('x')")
         return True
@@ -82,7 +82,7 @@ def writes(client):
 
 
 def assert_told(client, *names):
-    """What a client has been told is what it has."""
+    """Asserts that the values which a client was told are those that it has."""
     for name in names:
         assert client.query(f"SHOW {name}") == [[client.parameters[name]]], name
 
@@ -97,7 +97,7 @@ def test_a_fence_before_a_switchover_holds_for_who_has_set_nothing_and_goes_agai
         explicit[1].query(f"SET {READ_ONLY} = off")
         holders = [stack.enter_context(pooler.wire()) for _ in range(2)]
         for holder in holders:
-            # So that there are several servers.
+            # This makes several servers.
             holder.query("BEGIN")
         assert all(writes(client) for client in plain + [asked] + explicit)
         for holder in holders:
@@ -174,7 +174,7 @@ def test_what_a_role_has_comes_with_a_new_server_and_the_old_one_goes(start, clu
             db.execute("ALTER ROLE app SET DateStyle = 'SQL, DMY'")
         try:
             one.query("BEGIN")
-            # A second server is made, which begins otherwise.
+            # A second server is made, whose session begins with other values.
             assert two.query("SHOW DateStyle") == [["SQL, DMY"]] == [[two.parameters["DateStyle"]]]
             one.query("COMMIT")
 

@@ -83,7 +83,7 @@ def test_a_backend_killed_by_the_kernel_takes_all_along_and_all_come_back(start,
     cluster.wait_until_up()
     eventually("new clients are served", lambda: works(pooler), 10)
     for connection in connections:
-        # A client that was idle has lost nothing, and should not be able to tell; at worst it is told properly.
+        # An idle client has lost nothing and should not notice; at worst it gets a proper error.
         try:
             assert connection.query("SELECT 2") == [["2"]]
         except w.ServerError as error:

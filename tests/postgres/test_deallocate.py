@@ -35,7 +35,8 @@ def test_what_is_forgotten_through_the_protocol_cannot_be_had_right_behind_it(st
         second.until_ready()
         first.send(w.query("COMMIT"))
         first.until_ready()
-        # The only server that is free has not got the statement: it would be prepared there, behind what forgets it.
+        # The only free server does not have the statement. It would be prepared there after the message that
+        # deallocates it.
         run = [w.bind(name="s1"), w.execute(), w.SYNC]
         client.send(w.parse(what), w.bind(), w.execute(), w.SYNC, *run, w.query("SELECT 1"), *run)
         codes = [[w.error_fields(body)["C"] for kind, body in client.until_ready()[0] if kind == b"E"] for _ in range(4)]
@@ -84,7 +85,7 @@ def test_deallocate_in_a_failed_transaction_fails_in_a_pipeline_too(start):
 
 
 def told(client, flights):
-    """Of each ReadyForQuery what is before it: errors by their code, rows by their values."""
+    """For each ReadyForQuery the answers before it: errors by their code, rows by their values."""
     seen = []
     for flight in flights:
         client.send(*flight)

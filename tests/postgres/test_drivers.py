@@ -124,7 +124,7 @@ def test_asyncpg_in_transaction_mode_without_its_statement_cache(start, ssl):
 
 @pytest.mark.poolhouse_only
 def test_asyncpg_in_autocommit_without_its_statement_cache(start):
-    """It parses the unnamed statement in one round trip and binds it in the next, on another server perhaps."""
+    """asyncpg parses the unnamed statement in one round trip and binds it in the next, possibly on another server."""
     pooler = start(max_size=3, max_wait_time="30s")
 
     async def work(n):

@@ -10,13 +10,13 @@ import pytest
 pytestmark = pytest.mark.poolhouse_only
 
 SIZE = 6
-# What pg_dump sends to servers that have the parameter.
+# pg_dump sends this to servers that have the parameter.
 RESTRICTS = "SELECT set_config(name, '{}', false) FROM {} WHERE name = '{}'"
 
 
 @pytest.fixture
 def dumped(cluster):
-    """A schema with a few tables, and a database into which they may be restored."""
+    """A schema with a few tables, and a database to restore them into."""
     with cluster.superuser("bench") as db, cluster.superuser("other") as other:
         db.execute("DROP SCHEMA IF EXISTS dumped CASCADE; CREATE SCHEMA dumped AUTHORIZATION app")
         for n in range(6):
@@ -40,7 +40,7 @@ def test_pg_dump_and_pg_restore_use_several_connections(start, dumped, tmp_path)
 
 
 def pinned(made):
-    """Why clients keep their servers now."""
+    """The reasons why clients keep their servers at present."""
     return {dict(labels)["reason"] for (name, labels), value in made.metrics().items() if name == "poolhouse_pinned" and value}
 
 
@@ -50,7 +50,7 @@ def test_a_setting_that_pg_settings_names_follows_its_client(start, view):
     with made.connect() as one, made.connect() as other:
         assert one.execute(RESTRICTS.format("7MB", view, "work_mem")).fetchone() == ("7MB",)
         assert one.execute(RESTRICTS.format("evil", view, "no_such_thing")).fetchone() is None
-        # The request behind it has waited until it was known what was left.
+        # The request behind it waited until Poolhouse knew what was left.
         one.execute("SELECT 1")
         assert pinned(made) == set()
         with other.transaction():
@@ -61,7 +61,7 @@ def test_a_setting_that_pg_settings_names_follows_its_client(start, view):
 
 @pytest.fixture
 def another_view(cluster):
-    """Another relation of that name, to which `=` means something else."""
+    """Another relation of that name, for which `=` means something else."""
     with cluster.superuser("bench") as db:
         db.execute("DROP SCHEMA IF EXISTS odd CASCADE; CREATE SCHEMA odd; GRANT ALL ON SCHEMA odd TO app")
         db.execute("CREATE COLLATION odd.blind (provider = icu, locale = 'und-u-ka-shifted', deterministic = false)")

@@ -18,7 +18,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
-# What its client leaves behind -> SQL; each needs the server to be made clean, or settings to be brought along.
+# Session state -> the SQL that leaves it. The server must be cleaned of each, or a setting must be brought along.
 LEFT = {"a temporary table": "CREATE TEMP TABLE orders (id int, note text, tenant text, who name)", "a lock": "SELECT pg_advisory_lock(1)",
         "a setting": "SET app.tenant = 'evil'", "a role": "SET ROLE leaks_reader", "all of it": "CREATE TEMP TABLE orders (LIKE public.orders); "
         "SELECT pg_advisory_lock(1); SET app.tenant = 'evil'; SET search_path = evil; SET ROLE leaks_reader; DECLARE c CURSOR WITH HOLD FOR SELECT 1; LISTEN x"}
@@ -64,9 +64,8 @@ class Canceller:
 @pytest.mark.parametrize("seconds", [0, 0.002, 0.01])
 @pytest.mark.parametrize("reset", ["auto", "always"])
 def test_whatever_is_cancelled_no_client_meets_the_state_of_another(start, cluster, reset, seconds):
-    """pg_cancel_backend hits the cleaning as well as the clients' own statements: theirs may fail, but are never done
-    in another's state nor twice.
-    """
+    """pg_cancel_backend hits the cleaning as well as the clients' own statements. These may fail, but are never
+    executed in the state of another client, nor twice."""
     shared = Sharing(start, cluster, wait="8s", reset=reset)
     with cluster.superuser(world.QUIET) as db:
         db.execute("DROP TABLE IF EXISTS public.cancelled")
@@ -101,14 +100,12 @@ OURS, THEIRS, LAST = "/* one */", "/* other */", "/* last */"
 
 
 def is_cleaning(text):
-    """Whether it throws away all that a session may have: the whole of it in one text, so that it succeeds or fails as
-    one.
-    """
+    """Whether the text discards all session state. It is one text, so that it succeeds or fails as one."""
     return "DISCARD ALL" in text or ("DISCARD TEMP" in text and "RESET ALL" in text and "pg_advisory_unlock_all" in text)
 
 
 def told(session, sql):
-    """Asks, and takes whatever comes for an answer; whether it was no error."""
+    """Sends a query and reads its answers; whether none was an error."""
     try:
         session.query(sql)
         return True
@@ -125,7 +122,7 @@ def ask_as_newcomer(pooler, sql, **parameters):
 
 
 def lives(pooler):
-    """One client leaves something, another asks something, and a third after it; whether these two were answered."""
+    """One client leaves state, a second sends a query, and a third after it; whether these two were answered."""
     with pooler.open(5).login("app", PASSWORDS["app"], "mock") as one:
         for sql in (f"{OURS} SET app.tenant = 'evil'", f"{OURS} CREATE TEMP TABLE mine (a int)", f"{OURS} SELECT pg_advisory_lock(1)"):
             if not told(one, sql):
@@ -138,7 +135,7 @@ def lives(pooler):
 @pytest.mark.parametrize("reset", ["auto", "always"])
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_a_server_whose_cleaning_fails_is_given_to_no_client(start, mode, reset, which, outcome):
-    """The pooler's own statement number `which` after the first client's fails, whatever it is."""
+    """After the first client the pooler's own statement number `which` fails, whatever it is."""
     own = {}
 
     def answer(connection, number, text):
@@ -163,7 +160,7 @@ def test_a_server_whose_cleaning_fails_is_given_to_no_client(start, mode, reset,
             broken, rest = mock.seen[failed[0]], mock.seen[failed[0] + 1:]
             here = [(text, result) for connection, _, text, result in rest if connection == broken[0]]
             later = [at for at, (text, _) in enumerate(here) if THEIRS in text or LAST in text]
-            # What only asks may fail, if it is asked again and answered, or everything is thrown away afterwards.
+            # A question may fail if it is repeated and answered, or if all state is discarded afterwards.
             channels = "pg_listening_channels"
             cleaned = later and any((is_cleaning(text) or channels in text and channels in broken[2]) and not result
                                     for text, result in here[: later[0]])
@@ -184,19 +181,18 @@ REQUESTS = {
 @pytest.mark.parametrize("which, outcome", [(0, "nothing"), *itertools.product([1, 2, 10], ["error", "fatal", "close", "late"])])
 @pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
 def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, which, outcome, request_of):
-    """The cleaning is carried out statement by statement, ahead of the next client's request; 0: nothing fails. Twice,
-    since what a server keeps for this is there the second time.
-    """
+    """The cleaning runs statement by statement, before the next client's request; 0: nothing fails. It is done twice,
+    because the second time the server has what it keeps for the steps."""
     for again in range(2):
         own, turn = {}, []
 
         def answer(connection, number, text):
             if THEIRS in text:
-                # What is cleaned after that is of no interest.
+                # What is cleaned after that does not matter here.
                 own.clear()
             elif OURS in text:
                 own[connection] = 0
-                # Long enough for the other to wait for this server.
+                # Long enough for the other client to wait for this server.
                 time.sleep(0.12 if turn else 0)
             elif turn and LAST not in text and connection in own:
                 own[connection] += 1
@@ -239,9 +235,8 @@ def test_a_step_of_a_cleaning_that_fails_stops_all_that_follows(start, kept, whi
 
 @pytest.mark.parametrize("kept", [False, True], ids=["whole", "statements kept"])
 def test_a_cleaning_by_steps_costs_no_server(start, kept):
-    """PostgreSQL carries out all steps, the first time and later, whatever each client has set; and what was prepared
-    is there afterwards.
-    """
+    """PostgreSQL executes all steps, the first time and later, whatever each client has set. Prepared statements
+    survive."""
     pooler = start(max_size=1, reset="always")
     ask = (w.parse("SELECT pg_backend_pid()::text, coalesce(current_setting('app.tenant', true), '')", "s"), w.bind(name="s"), w.execute(), w.SYNC)
     backends = set()
@@ -284,7 +279,7 @@ def test_a_cleaning_leaves_in_one_write_with_the_request_behind_it(start, cluste
             one.query("SELECT 1")
             relay.keep, before = True, relay.segments()
             for _ in range(50):
-                # The other waits for the server by then.
+                # The other client waits for the server by now.
                 one.send(w.query("SELECT pg_sleep(.005)"))
                 other.send(*([w.query("SELECT 'asked'")] if request_of == "simple" else [w.parse("SELECT 'asked'"), w.bind(), w.execute(), w.SYNC]))
                 one.rows()
@@ -294,13 +289,13 @@ def test_a_cleaning_leaves_in_one_write_with_the_request_behind_it(start, cluste
     # If no client took the server within a millisecond, it was cleaned at once, by a Query.
     apart, together = texts.count(b"UNLISTEN *;"), texts.count(b"\0DISCARD ALL\0")
     assert together >= 10
-    # Some may have been looks at the catalogue.
+    # Some statements may have been questions about the catalogue.
     assert sent <= 100 + apart + 5, f"{together} cleanings went with a request, {apart} on their own, in {sent} writes"
 
 
 @pytest.mark.parametrize("settle", ["SET app.other = 'x'", "SELECT 1"])
 def test_settings_that_cannot_be_brought_along_end_that_server_or_client(start, settle):
-    """A client's own settings are refused by the server it comes to: its request is not carried out without them."""
+    """The server refuses a client's own settings: the client's request is not executed without them."""
     refused = []
 
     def answer(connection, number, text):

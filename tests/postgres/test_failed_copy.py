@@ -9,9 +9,9 @@ import pytest
 from support import postgres_wire as w
 
 TABLE = "t_copy_that_fails"
-# Of a table that was not made in this transaction: PostgreSQL says CopyInResponse, and fails before it reads anything.
+# The table was made in an earlier transaction: PostgreSQL answers CopyInResponse, and fails before it reads anything.
 FREEZE = f"COPY {TABLE} FROM STDIN WITH (FREEZE)"
-# What a client can send that Poolhouse has to hold back while answers are under way.
+# Messages that Poolhouse must hold back while answers are outstanding.
 HELD_BACK = ["DEALLOCATE a", "DISCARD ALL", "UNLISTEN c", "SELECT lastval()", "RESET work_mem", "DEALLOCATE ALL", "LISTEN c"]
 
 
@@ -49,7 +49,7 @@ def told(client, readies):
 
 @contextlib.contextmanager
 def both(start, cluster, **settings):
-    """A connection to PostgreSQL itself, one through a pool of one server, and another client of that."""
+    """A connection to PostgreSQL itself, one through a pool of one server, and another client of that pool."""
     pooler = start(max_size=1, max_wait_time="5s", **settings)
     with (
         w.Wire(cluster.port).login("app", "app secret", work_mem="5MB") as direct,
@@ -115,7 +115,7 @@ def test_what_is_left_of_a_copy_never_has_a_timeout_answer_it(start, cluster, st
                 client.take()
             client.socket.settimeout(10)
             client.send(stray + run("SELECT 'mine'") + w.SYNC)
-            # The statement's own time-out is due as well, when the next message is read.
+            # The statement's own time-out is due as well when the next message is read.
             assert told(client, 1) == ["57014", "ZI"]
             serves_others(other)
 

@@ -16,7 +16,7 @@ TABLES, COLUMNS = 4, 900
 
 @pytest.fixture(scope="module")
 def large(session_cluster):
-    """Thousands of defaults, of which the last does harm."""
+    """Thousands of column defaults, of which the last one changes the session."""
     cluster = session_cluster
     if not cluster.running():
         cluster.start()

@@ -15,7 +15,7 @@ SEED = os.environ.get("TEST_SEED", "1")
 
 @pytest.fixture(scope="module")
 def ground():
-    """A cluster of the hunter's own: its databases are changed by those who play."""
+    """A cluster for the hunter alone, because its clients change the databases."""
     with leaks.make_cluster() as cluster:
         yield cluster
 

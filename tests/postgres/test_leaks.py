@@ -43,7 +43,7 @@ def test_other_temporary_objects_under_a_quoted_schema_name_reach_no_other_clien
                                 r"SELECT set_config('search_path', E'pg\x5ftemp', true)", "SELECT set_config('search_path', 'pg_t'\n'emp', true)",
                                 r"SELECT set_config('search_path', U&'pg\005ftemp', true)", "SELECT set_config('search_path', concat('pg_', 'temp'), true)"])
 def test_a_table_selected_into_a_temporary_schema_reaches_no_other_client(share, to):
-    """SELECT INTO says no more of where its table goes than SELECT does."""
+    """The text of SELECT INTO says no more about the place of its table than a SELECT does."""
     share().nobody_meets(strictly("BEGIN"), strictly(to), strictly("SELECT * INTO orders FROM public.orders"), strictly("COMMIT"))
 
 
@@ -63,7 +63,7 @@ def test_a_table_selected_into_the_temporary_schema_of_the_start_reaches_no_othe
 # -- one after the other
 
 def test_what_is_left_by_a_request_that_comes_with_the_cleaning_reaches_no_other_client(share):
-    """The request that goes out with the cleaning after the client before leaves as much as any."""
+    """The request that is sent together with the cleaning can leave as much as any other."""
     shared = share()
     with shared.session() as one, shared.session() as other:
         for session in (one, other):
@@ -73,9 +73,8 @@ def test_what_is_left_by_a_request_that_comes_with_the_cleaning_reaches_no_other
 
 
 def test_a_setting_is_reset_by_the_statements_that_a_server_keeps_for_it(share):
-    """Where clients have prepared statements, those of the cleaning are prepared, too: the second time they are only
-    executed.
-    """
+    """If clients have prepared statements, those of the cleaning are prepared, too: the second time they are only
+    executed."""
     shared = share(reset="always")
     with shared.session() as one, shared.session() as other:
         for _ in range(3):
@@ -166,8 +165,7 @@ def test_a_setting_hidden_by_strings_that_do_not_conform_reaches_no_other_client
 
 
 def test_a_setting_hidden_by_them_in_the_text_that_switches_them_reaches_no_other_client(share):
-    """PostgreSQL reads a text as a whole before it carries out the first statement, so both ways to read it must be
-    thought of.
+    """PostgreSQL reads a text as a whole before it executes the first statement, so both readings must be considered.
     """
     share().nobody_meets(r"SET standard_conforming_strings = off; select 'a\'; SET app.tenant = 'evil'; --'")
 
@@ -236,7 +234,7 @@ def test_a_setting_with_an_unusual_name_reaches_no_other_client(share, sql):
 @pytest.mark.parametrize("encoding, name", [("UTF8", "app." + "t" * 63), ("UTF8", "app." + "n" * 300), ("UTF8", "app.länge"), ("LATIN1", "app.länge")],
                          ids=["63", "300", "not ASCII", "other bytes"])
 def test_a_setting_with_an_unusual_name_that_is_bound_reaches_no_other_client(share, encoding, name, by):
-    """With UTF-8's bytes in LATIN1 it is the name of another parameter."""
+    """UTF-8's bytes, read as LATIN1, are the name of another parameter."""
     def act(session):
         if by == "bind":
             session.send(w.parse("SELECT set_config($1, $2, false)"), w.bind([name, "evil"]), w.execute(), w.SYNC)
@@ -283,7 +281,7 @@ def test_a_setting_in_a_text_that_is_sent_before_its_meaning_is_answered_for_rea
 @pytest.mark.parametrize("size", [16, 64, 256, 1024])
 @pytest.mark.parametrize("by", ["query", "parse", "bind", "bind later"])
 def test_a_setting_in_a_message_of_any_size_reaches_no_other_client(share, size, by):
-    """Around each bound that the pooler has."""
+    """Sizes around each limit of the pooler."""
     padding = "/*" + "x" * (size * 1024) + "*/"
 
     def bound(session):
@@ -338,7 +336,7 @@ def test_a_setting_that_is_not_ascii_follows_its_client_and_no_other(share, enco
 
 
 def test_a_setting_set_in_one_encoding_is_replayed_in_another(share):
-    """SET in SJIS, then the client changes its encoding, then it is handed another's server and its own again."""
+    """SET in SJIS, then the client changes its encoding, then it gets another client's server and its own again."""
     shared = share()
     with shared.session() as one, shared.session(client_encoding="SJIS") as other:
         one.query("SET client_encoding = 'SJIS'")
@@ -356,7 +354,7 @@ def test_a_setting_set_in_one_encoding_is_replayed_in_another(share):
 @pytest.mark.parametrize("strings", ["on", "off"])
 @pytest.mark.parametrize("end", ["SELECT ''", "--'"])
 def test_a_setting_after_a_letter_that_ends_in_a_backslash_reaches_no_other_client(share, end, strings):
-    """To who reads bytes the string goes on; to PostgreSQL it does not."""
+    """For a reader of bytes the string continues; for PostgreSQL it does not."""
     shared = share()
     texts = ["SET standard_conforming_strings = off; SELECT 1"] if strings == "off" else []
     trick = b"SELECT E'" + "表".encode("shift_jis") + f"'; SET app.tenant = 'evil'; {end}".encode()
@@ -365,5 +363,5 @@ def test_a_setting_after_a_letter_that_ends_in_a_backslash_reaches_no_other_clie
 
 @pytest.mark.parametrize("encoding", ["GB18030", "SJIS", "LATIN1", "SQL_ASCII"])
 def test_a_setting_whose_name_is_not_ascii_reaches_no_other_client_after_another_encoding(share, encoding):
-    """The same name is other bytes then."""
+    """In the other encoding the same name has other bytes."""
     share().nobody_meets(strictly("SET app.länge = 'evil'"), strictly(f"SET client_encoding = '{encoding}'"), strictly("SELECT 2"))

@@ -15,7 +15,7 @@ from support import postgres_wire as w
 
 pytestmark = pytest.mark.poolhouse_only
 
-# Seconds after which the pooler has noticed what was made in a database otherwise than through it.
+# Seconds after which the pooler has noticed an object that was created past it.
 PAST_THE_POOLER = 11
 
 
@@ -119,7 +119,7 @@ def test_functions_that_keep_something_in_the_connection_have_the_numbers_that_a
 
 
 SEEDS = "CREATE FUNCTION public.seeds() RETURNS void LANGUAGE sql AS $$ SELECT setseed(0.25) $$"
-# How random numbers are seeded behind a text -> what is made for it, and the text.
+# How random numbers are seeded without the text showing it -> what is made for it, and the text.
 HIDDEN_SEEDS = {
     "a function": (SEEDS, "SELECT public.seeds()"),
     "a function of a function": (f"{SEEDS}; CREATE FUNCTION public.seeds_too() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM seeds(); RETURN 1; END $$",
@@ -234,7 +234,7 @@ def test_what_a_function_does_that_deceives_its_reader_reaches_no_other_client(s
 
 
 def test_extensions_that_are_known_are_no_reason_for_cleaning(share, cluster):
-    """All that the server has of them, but for isn's operators; their functions in SQL are read like any others."""
+    """All extensions that the server has, except isn's operators. Their functions in SQL are read like any others."""
     reading = (pathlib.Path(__file__).resolve().parents[2] / "crates/pooler/postgres-session/src/sql/catalogue/reading.rs").read_text()
     names = re.findall(r'^    "([^"]+)",$', reading.split("const TRUSTED")[1].split("];")[0], re.MULTILINE)
     world.make(cluster)
@@ -293,11 +293,11 @@ def test_a_replication_slot_of_a_session_reaches_no_other_client(share):
 
 
 def test_what_the_first_request_behind_a_cleaning_does_out_of_sight_reaches_no_other_client(share):
-    """The request is sent in one write with the cleaning, and noted before that is done."""
+    """The request is sent in one write with the cleaning, and noted before the cleaning is done."""
     shared = share(wait="8s")
     composed = "SELECT * FROM query_to_xml('SELECT set' || '_config(''app.tenant'', ''evil'', false)', false, false, '')"
     with shared.session() as zero, shared.session() as one:
-        # It waits for the other's server, and is granted that as it was left.
+        # The request waits for the other client's server, and gets it as that client left it.
         zero.send(w.query(f"SELECT pg_sleep(0.3); {composed}"))
         time.sleep(0.1)
         one.send(w.query(composed.replace("evil", "worse")))
@@ -337,7 +337,7 @@ def test_a_setting_by_a_function_made_in_the_same_text_reaches_no_other_client(s
 @pytest.mark.parametrize("when", ["beforehand", "on the way"])
 @pytest.mark.parametrize("what", world.BUILT_IN)
 def test_what_an_object_does_with_functions_of_postgresql_reaches_no_other_client(cluster, share, removed, what, when):
-    """The database has no function of its own: PostgreSQL's are called by a view, a default, an aggregate."""
+    """The database has no function of its own: a view, a default or an aggregate calls those of PostgreSQL."""
     make, use, drop = world.BUILT_IN[what]
     world.make(cluster)
     removed(drop)
@@ -383,7 +383,7 @@ def test_what_a_view_does_with_a_function_of_an_extension_reaches_no_other_clien
 
 
 def test_a_function_made_by_another_user_is_noticed_at_once(cluster, share, removed):
-    """Each user has servers of its own; what one makes in the database, the others may call the next moment."""
+    """Each user has servers of its own. What one creates in the database, others may call the next moment."""
     shared = share()
     removed("DROP FUNCTION public.b_sql()")
     with shared.session() as one:
@@ -395,7 +395,7 @@ def test_a_function_made_by_another_user_is_noticed_at_once(cluster, share, remo
 
 # -- last values of sequences
 
-# Who asks for the last value behind a text -> what is made, and the text that has it.
+# How the last value is read without the text showing it -> what is made, and the text.
 ASKERS = {
     "a default": ("CREATE TABLE public.asked_by (parent bigint DEFAULT currval('public.asked_id_seq'))", "INSERT INTO public.asked_by DEFAULT VALUES RETURNING parent"),
     "a view": ("CREATE VIEW public.asked_by AS SELECT lastval() AS parent", "SELECT parent FROM public.asked_by"),

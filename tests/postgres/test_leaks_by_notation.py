@@ -24,7 +24,7 @@ LOCKS = {
 }
 TEXTS = ("'select to_tsvector(set_config(''search_path'', ''t1'', false) || set_config(''app.tenant'', ''evil'', false) || "
          "set_config(''role'', ''leaks_reader'', false))'::text")
-# What is made of functions -> what is made, the text that calls it, and what is dropped.
+# Ways to use functions -> what is made, the text that calls it, and what is dropped.
 OWN = {
     "a function with a lock in it": ("CREATE FUNCTION public.noted() RETURNS void LANGUAGE plpgsql AS $$ BEGIN PERFORM (99::bigint).pg_advisory_lock; END $$",
                                      "SELECT noted()"),
@@ -141,7 +141,8 @@ def test_columns_of_any_name_but_those_keep_no_server(share):
 
 
 def test_functions_of_one_argument_that_are_not_known_to_be_harmless_are_looked_for_behind_dots(share):
-    """All volatile ones but those that no value of SQL can be given to, and those that change nothing in a session."""
+    """All volatile functions, except those whose argument no SQL value can be, and those that change nothing in a
+    session."""
     known = {*(HARMLESS / "functions.txt").read_text().split(), *(HARMLESS / "of_one_argument.txt").read_text().split()}
     harmless = {"amvalidate", "pg_import_system_collations", "pg_drop_replication_slot", "pg_promote", "pg_replication_origin_create",
                 "pg_replication_origin_drop", "pg_replication_origin_session_progress", "plpgsql_validator",

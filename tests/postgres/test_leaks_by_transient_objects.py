@@ -19,7 +19,7 @@ EVIL = "set_config('role', 'leaks_reader', false) AS a, set_config('app.tenant',
 
 
 def temporarily(*acts):
-    """Acts that have to succeed, and the end of all that is temporary."""
+    """Acts that must succeed, and the statements that end all temporary objects."""
     return [strictly(sql) for sql in (*acts, "DISCARD TEMP")]
 
 
@@ -72,7 +72,7 @@ def test_what_a_table_made_of_a_prepared_statement_has_set_reaches_no_other_clie
 
 
 def test_what_a_temporary_object_has_set_is_its_clients_own(share):
-    """The client that has done it keeps it, on whatever server, as without a pooler."""
+    """The client that has done it keeps it on every server, as without a pooler."""
     shared = share(max_size=2)
     with shared.session() as one, shared.session() as other:
         for act in temporarily("CREATE TEMP VIEW v AS SELECT set_config('app.tenant', 'own', false) AS a, set_config('search_path', 'evil', false) AS b", "TABLE v"):
@@ -97,7 +97,7 @@ HARMFUL = HARMLESS.replace("RETURN NEW", "PERFORM set_config('role', 'leaks_read
 
 @pytest.fixture
 def trigger(share, cluster, removed):
-    """A table whose trigger's function does nothing yet, and clients that share two servers."""
+    """A table whose trigger function does nothing yet, and clients that share two servers."""
     shared = share(max_size=2)
     removed("DROP TABLE public.b_meant")
     removed("DROP FUNCTION public.b_meanwhile()")
@@ -109,12 +109,12 @@ def trigger(share, cluster, removed):
 
 
 def backend(session):
-    """The server that a transaction has now."""
+    """The server of the current transaction."""
     return look.rows(answers(session, "SELECT pg_backend_pid()"))
 
 
 def read_again(*sessions):
-    """Work that has a server each, so that the catalogue is read."""
+    """Work that needs a server each, so that the catalogue is read."""
     for session in sessions:
         for _ in range(3):
             look.rows(answers(session, "SELECT 1"))
@@ -125,7 +125,7 @@ def test_what_a_trigger_did_before_it_was_replaced_reaches_no_other_client(trigg
         look.rows(answers(other, HARMFUL))
         look.rows(answers(one, "BEGIN"))
         look.rows(answers(one, "INSERT INTO public.b_meant VALUES (1)"))
-        # Meanwhile others find that nothing in the database can do harm.
+        # Meanwhile other clients find that nothing in the database can do harm.
         look.rows(answers(other, HARMLESS))
         read_again(other)
         look.rows(answers(other, "BEGIN"))
@@ -138,7 +138,7 @@ def test_what_a_trigger_did_before_it_was_replaced_reaches_no_other_client(trigg
 
 
 def test_what_a_trigger_did_that_was_replaced_for_a_while_reaches_no_other_client(trigger):
-    """The transaction that has fired it began before, and ends after."""
+    """The transaction that fires the trigger begins before the replacement, and ends after it."""
     with trigger.session() as one, trigger.session() as other:
         read_again(one, other)
         look.rows(answers(one, "BEGIN"))
@@ -159,7 +159,7 @@ def test_what_a_trigger_did_that_was_replaced_for_a_while_reaches_no_other_clien
 
 @pytest.fixture
 def two_phases(cluster):
-    """No prepared transaction is left behind, whatever becomes of a test."""
+    """Removes prepared transactions that a test has left."""
     yield
     with cluster.superuser(world.QUIET) as db:
         for (gid,) in db.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall():
@@ -186,7 +186,7 @@ def test_what_a_view_does_that_a_prepared_transaction_has_made_reaches_no_other_
 
 
 def test_what_a_view_does_that_another_client_commits_meanwhile_reaches_no_other_client(share, removed, two_phases):
-    """And that another drops, before the transaction that has used it ends."""
+    """A second client commits the view, and a third drops it, before the transaction that has used it ends."""
     shared = share(max_size=2)
     removed("DROP VIEW public.b_prepared")
     with shared.session() as one, shared.session() as other:

@@ -17,7 +17,7 @@ def seeding(signature, result="int"):
 
 HARMLESS = "; ".join(f"CREATE FUNCTION public.harmless_{n}() RETURNS int LANGUAGE sql AS 'SELECT {n}'" for n in range(17))
 LONGEST = "n" * 63
-# How a function is reached that seeds random numbers -> what is made for it, and what a client does.
+# How a function is called that seeds random numbers -> what is made for it, and what a client does.
 REACHED = {
     "a body that is stored as an expression": (
         "CREATE FUNCTION public.made() RETURNS void BEGIN ATOMIC SELECT setseed(0.25); END", ["SELECT public.made()"]),

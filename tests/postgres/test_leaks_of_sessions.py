@@ -88,9 +88,8 @@ def own_names(session):
 @pytest.mark.parametrize("names", ["guessed", "read"])
 @pytest.mark.parametrize("tampering", TAMPERING)
 def test_a_statement_under_a_name_of_the_poolers_own_belongs_to_its_client_alone(share, tampering, names):
-    """Who has prepared a text keeps it, and who prepares it anew gets its answers, whatever others do under the names
-    that the pooler uses.
-    """
+    """A client that has prepared a text keeps it, and one that prepares it again gets its answers, whatever others do
+    under the names that the pooler uses."""
     shared = share(world.HIDDEN if "out of sight" in tampering else world.QUIET)
     with shared.session() as other:
         other.send(w.parse("SELECT 'kept'", "kept"), w.SYNC)
@@ -100,7 +99,7 @@ def test_a_statement_under_a_name_of_the_poolers_own_belongs_to_its_client_alone
             for n in STATEMENTS:
                 TAMPERING[tampering](one, f"{prefix}{n}")
             if names == "guessed":
-                # Neither does it stumble over it itself: it cannot know which names the pooler uses.
+                # The client does not fail over it either: it cannot know which names the pooler uses.
                 mine(one, "its own")
             try:
                 mine(other)
@@ -124,7 +123,7 @@ def test_a_large_statement_reaches_no_other_client_when_its_client_leaves(share)
 # -- session mode
 
 def test_in_session_mode_what_a_client_leaves_reaches_no_other_client(share):
-    """Its time-out is too small for throwing its temporary tables away."""
+    """The client's time-out is too small to discard its temporary tables."""
     shared = share(mode="session", wait="8s")
     for _ in range(5):
         with shared.session() as one:
@@ -151,14 +150,14 @@ def test_in_session_mode_a_client_that_vanishes_leaves_nothing(share):
 # -- small time-outs
 
 def test_a_client_with_a_small_time_out_is_not_cut_off(share):
-    """Its time-out is for its own statements, not for those of the pooler."""
+    """A client's time-out applies to its own statements and not to those of the pooler."""
     shared = share(max_size=2)
     with shared.session() as one:
         one.query("SET statement_timeout = '1ms'")
         for n in range(150):
             do(one, f"CREATE TEMP TABLE t{n} (a int)")
             do(one, f"DROP TABLE t{n}")
-        # Its own statements may take too long.
+        # The client's own statements may take too long.
         answers = [do(one, "SHOW statement_timeout") for _ in range(20)]
         assert ("1ms",) in [row for answer in answers if answer[-1][0] == b"C" for row in look.rows(answer)]
     assert not shared.met(patient=True)
@@ -189,7 +188,7 @@ def test_the_setting_of_one_listener_is_not_that_of_the_server_all_listen_on(sha
     assert not shared.met(patient=True)
 
 
-# -- what is promised to a client of its own
+# -- what a client keeps
 
 def test_a_client_keeps_what_it_has_set_whichever_client_comes_between(share):
     shared = share()
@@ -200,7 +199,7 @@ def test_a_client_keeps_what_it_has_set_whichever_client_comes_between(share):
                 do(one, sql)
                 other.query("SELECT 1")
             except w.ServerError as error:
-                # Kept by its owner: no other is served.
+                # The owner keeps the server: no other client is served.
                 assert error.severity == "FATAL" or error.sqlstate == "53300"
                 other = shared.session()
         assert strictly("SELECT current_setting('app.tenant'), current_setting('app.person'), current_setting('application_name')")(one) == [("mine",) * 3]
@@ -221,7 +220,8 @@ def test_an_error_of_a_driver_shows_that_the_connection_is_whole(share):
 
 @pytest.mark.parametrize("reset", ["auto", "always"])
 def test_the_current_role_is_reported_whichever_role_was_set_before(share, reset):
-    """PostgreSQL reports what differs from what it reported before, though to another client."""
+    """PostgreSQL reports a role if it differs from the one that it reported before, although that went to another
+    client."""
     with (shared := share(reset=reset)).session(world.ADMIN) as one, shared.session(world.ADMIN) as other:
         for sql, superuser in (("SET ROLE leaks_reader", "off"), ("RESET ROLE", "on"), ("SET SESSION AUTHORIZATION leaks_reader", "off"),
                                ("RESET SESSION AUTHORIZATION", "on")):

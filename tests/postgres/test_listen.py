@@ -50,7 +50,7 @@ def test_many_listen_on_one_server_and_miss_nothing(start):
                 if turn % 3 == number % 3:
                     expected.append((f"only_{number % 3}", f"o{turn}"))
             assert heard(client, len(expected)) == expected
-            # They are clients like any others besides.
+            # Listening clients can do everything else, too.
             assert client.execute("SELECT 1").fetchone() == (1,)
         assert sum(pool["servers"]["total"] for pool in pooler.pools()) <= 4
     finally:
@@ -60,7 +60,7 @@ def test_many_listen_on_one_server_and_miss_nothing(start):
 
 
 def test_nothing_is_missed_after_listen_has_returned(start):
-    """What is told by another session right after LISTEN is answered arrives, once."""
+    """A notification that another session sends right after LISTEN is answered arrives once."""
     pooler = start(max_size=4)
     with pooler.connect() as teller:
         for turn in range(40):
@@ -103,7 +103,7 @@ def test_a_client_hears_itself_after_its_transaction(start):
         assert heard(client, 1, timeout=0.2) == []
         client.commit()
         assert heard(client, 1) == [("mine", "a")]
-        # Nor does it hear others in the middle of a transaction.
+        # A client in a transaction hears no others either.
         client.execute("SELECT 1")
         with pooler.connect() as other:
             other.execute("NOTIFY mine, 'b'")
@@ -253,7 +253,7 @@ def test_asyncpg_listens_and_its_pool_cleans_up(start):
 
 
 def test_a_pool_of_one_server_keeps_it_for_the_client(start):
-    """There would be none left to work with."""
+    """The pool would have no server left to work with."""
     pooler = start(max_size=1)
     with pooler.connect() as client:
         client.execute("LISTEN news")

@@ -40,7 +40,7 @@ REFUSED = {
 
 @pytest.fixture
 def pair(start):
-    """A pooler with short login time, and a client that must not notice anything."""
+    """A pooler with a short login time, and a client that must not notice anything."""
     pooler = start(max_size=2, login_time="2s", max_wait_time="5s")
     with pooler.wire() as witness:
         witness.query("SELECT 1")
@@ -70,7 +70,8 @@ def test_an_impossible_first_message_is_ended_at_once_and_not_by_time_out(start,
 
 
 def after_login(pooler, *parts):
-    """Sends something to a logged-in connection; returns the error it gets, or None when it is closed or ignored."""
+    """Sends bytes to a logged-in connection. Returns the error, or None if the connection is closed or the bytes are
+    ignored."""
     with pooler.wire() as client:
         try:
             client.send(*parts)
@@ -210,7 +211,7 @@ def test_descriptors_do_not_leak(start):
 
 @pytest.mark.poolhouse_only
 def test_a_server_that_talks_nonsense_is_given_up_with_a_word(start):
-    """The upstream may be anything: here something that answers every start-up with HTTP."""
+    """The upstream may be anything: here it answers every start-up with HTTP."""
     with socket.create_server(("127.0.0.1", 0)) as nonsense:
         def serve():
             while True:

@@ -14,7 +14,7 @@ SIDES = pytest.mark.parametrize("side", ["clients", "database"])
 
 @pytest.fixture
 def through(start, cluster):
-    """Starts a pooler with a relay on one of its sides; returns the relay and the port for clients."""
+    """Starts a pooler with a relay on one of its sides. Returns the relay and the port for clients."""
     relays = []
 
     def make(side, **settings):
@@ -88,7 +88,7 @@ def test_a_database_that_refuses_connections_for_a_while(through, cluster):
 
 @pytest.mark.poolhouse_only
 def test_clients_that_are_swallowed_hold_no_server_for_ever(through, cluster):
-    """Their transactions are ended, so that others are served meanwhile."""
+    """Poolhouse ends their transactions, so that others are served meanwhile."""
     relay, port = through("clients", transaction_idle_time="1s")
     with load_during_faults.load(cluster, relay.target, "t_faults_of_others", clients=5) as others, load_during_faults.load(cluster, port, clients=20, pause=0.0) as load:
         relay.black_hole()

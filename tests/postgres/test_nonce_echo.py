@@ -15,7 +15,7 @@ CLIENTS, QUERIES = 300, 40
 
 
 class Client:
-    """A minimal asyncio client. Each request holds a nonce, and the answer must be that nonce."""
+    """A minimal asyncio client. Each request has a nonce, and the answer must be that nonce."""
 
     def __init__(self, chance, number):
         self.chance, self.number, self.asked = chance, number, 0
@@ -50,7 +50,7 @@ class Client:
                 return rows, body
 
     async def ask(self):
-        """One request of a random shape; returns after its answer was checked."""
+        """Sends one request of a random shape, and returns after checking its answer."""
         self.asked += 1
         nonce = f"{self.number}-{self.asked}-{self.chance.getrandbits(64):x}"
         shape = self.chance.randrange(5)
@@ -80,7 +80,7 @@ class Client:
         assert await self.answers() == (expected, b"I")
 
     async def die(self):
-        """Leaves in the middle of whatever, without a word."""
+        """Closes the connection in the middle of a request."""
         self.writer.write(self.chance.choice([w.query("BEGIN"), w.query("SELECT pg_sleep(0.01), 'nobody'"),
                                               w.query("SELECT 'cut"), w.parse("SELECT 'nobody'") + w.bind()]))
         await asyncio.sleep(self.chance.random() * 0.005)
@@ -88,7 +88,7 @@ class Client:
 
 
 class Lost(Exception):
-    """The server died under a request: the client was told so, which is all right."""
+    """The server died during a request and the client got an error, which is correct."""
 
 
 def raise_error(fields):

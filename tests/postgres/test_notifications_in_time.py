@@ -28,7 +28,7 @@ def ask(session, extended):
 
 
 def rounds(listener, notifier, extended, within_transactions=False):
-    """How many notifications were not there in time."""
+    """The number of notifications that came too late."""
     listener.query("LISTEN c_time")
     late = 0
     for n in range(ROUNDS):
@@ -36,7 +36,7 @@ def rounds(listener, notifier, extended, within_transactions=False):
         if within_transactions:
             got = []
             for sql in ("BEGIN", "SELECT 1", "COMMIT"):
-                # It may come before the transaction has begun.
+                # The notification may come before the transaction has begun.
                 listener.send(w.query(sql))
                 got += heard(listener.until_ready()[0])
         else:
@@ -51,7 +51,7 @@ def rounds(listener, notifier, extended, within_transactions=False):
 
 @pytest.mark.parametrize("extended", [False, True], ids=["simple", "extended"])
 def test_postgresql_itself_keeps_that_promise(cluster, extended):
-    """Otherwise the tests below would ask too much."""
+    """If this failed, the tests below would ask too much."""
     with w.Wire(cluster.port).login("app", "app secret") as listener, w.Wire(cluster.port).login("app", "app secret") as notifier:
         assert rounds(listener, notifier, extended) == 0
 
@@ -104,7 +104,7 @@ def test_a_client_that_listens_to_more_has_what_came_before_on_the_others(start)
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_many_who_listen_and_ask_at_once_all_hear_in_time(start, workers):
-    """One question to the server that listens serves all who wait for it."""
+    """One question to the server that listens serves all clients that wait for it."""
     pooler = start(max_size=6, workers=workers)
     late, errors = [], []
 
@@ -129,7 +129,8 @@ def test_many_who_listen_and_ask_at_once_all_hear_in_time(start, workers):
 
 @pytest.mark.timing
 def test_a_server_that_listens_and_falls_silent_holds_no_client_up_for_long(start):
-    """Who asks waits half a second once; later ones do not wait; and the notification comes when the server does."""
+    """The first client that asks waits half a second. Later ones do not wait, and get the notification when the server
+    answers again."""
     pooler = start(max_size=4)
     with pooler.wire() as listener, pooler.wire() as notifier:
         listener.query("LISTEN c_time")
@@ -149,5 +150,5 @@ def test_a_server_that_listens_and_falls_silent_holds_no_client_up_for_long(star
         assert 0.4 < first < 3, "it waited for the notification, but not for ever"
         assert rest < first * 10, "no client waits twice for a server that is silent"
         assert heard([listener.take()]) == ["silent"]
-        # It answers again: in time again.
+        # The server answers again, so notifications are in time again.
         assert rounds(listener, notifier, False) == 0

@@ -27,7 +27,7 @@ def test_pools_that_wait_for_their_next_try_go_on_as_soon_as_one_of_them_has_con
         relay.refusing = True
         with concurrent.futures.ThreadPoolExecutor(POOLS) as threads:
             asked = [threads.submit(ask, n) for n in range(POOLS)]
-            # The pauses between tries have become as long as they get.
+            # The pauses between attempts have reached their maximum.
             time.sleep(12)
             relay.refusing = False
             served = sorted(each.result() for each in asked)

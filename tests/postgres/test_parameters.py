@@ -92,7 +92,7 @@ def test_parameters_follow_in_the_extended_protocol_too(start):
             client.send(w.parse("SELECT current_setting('TimeZone')"), w.bind(), w.execute(), w.SYNC)
             answers, _ = client.until_ready()
             assert [w.row(body) for kind, body in answers if kind == b"D"] == [[zone]]
-            # What the pooler does to get there is not the client's business.
+            # The pooler's own SET commands are not reported to the client.
             assert [kind for kind, _ in answers] == [b"1", b"2", b"D", b"C"]
 
 

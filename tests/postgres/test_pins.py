@@ -16,7 +16,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 
 def test_every_cursor_with_hold_beyond_max_pinned_is_refused_with_a_reason(start):
-    """As `.iterator()` of Django declares them: outside a transaction, many at a time."""
+    """Django's `.iterator()` declares many such cursors outside a transaction."""
     pooler = start(max_size=4)
     outcomes, together = [], threading.Barrier(12)
 
@@ -31,7 +31,7 @@ def test_every_cursor_with_hold_beyond_max_pinned_is_refused_with_a_reason(start
                     together.wait(30)
             except psycopg.Error as error:
                 outcomes.append(str(error.sqlstate) + " " + str(error))
-                # The statement has failed, and nothing else.
+                # Only the statement has failed.
                 assert db.execute("SELECT 1").fetchone() == (1,)
                 together.wait(30)
 
@@ -86,7 +86,8 @@ def test_refused_pins_are_counted_logged_and_named_by_the_doctor(start):
     with pooler.wire() as one, pooler.wire() as two, pooler.wire() as three:
         for client in one, two:
             client.query("SELECT pg_advisory_lock(1 + floor(random() * 1e9)::int)")
-        # That it would have to keep its server is known once it has run: the client goes.
+        # Only after the statement has run is it known that the client would have to keep its server: the client is
+        # closed.
         with pytest.raises((w.ServerError, w.Closed)):
             three.query("SELECT pg_advisory_lock(3)")
             three.query("SELECT 1")

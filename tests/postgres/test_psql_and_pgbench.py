@@ -53,7 +53,7 @@ def test_psql_in_a_single_transaction(start):
 
 
 def test_pg_dump_through_the_pooler(start, cluster):
-    """In session mode: pg_dump changes search_path, which the server does not report."""
+    """In session mode, because pg_dump changes search_path, which the server does not report."""
     pooler = start(mode="session", max_size=2)
     with pooler.connect() as connection:
         connection.execute("DROP TABLE IF EXISTS t_dump; CREATE TABLE t_dump AS SELECT generate_series(1, 5000) n")
@@ -66,7 +66,7 @@ def test_pg_dump_through_the_pooler(start, cluster):
 
 @pytest.fixture
 def tables(cluster):
-    """pgbench's tables, made past the pooler, once."""
+    """pgbench's tables, made once, past the pooler."""
     if cluster.query("SELECT to_regclass('pgbench_accounts')", database="bench") == [(None,)]:
         target = {"PGHOST": str(cluster.directory), "PGPORT": str(cluster.port), "PGUSER": "postgres"}
         subprocess.run([program("pgbench"), "-i", "-q", "-s", "2", "bench"], check=True, env={**os.environ, **target},
@@ -76,7 +76,8 @@ def tables(cluster):
 
 
 def pgbench(pooler, *arguments, clients, transactions=50):
-    """Runs it, and insists that each transaction was done; a fixed number, so that a busy machine is only slower."""
+    """Runs pgbench and asserts that all its transactions succeeded. Their number is fixed, so a busy machine is only
+    slower."""
     done = pooler.run(program("pgbench"), "-n", "-c", clients, "-t", transactions, *arguments)
     assert done.returncode == 0, done.stdout[-3000:]
     assert re.search(r"number of failed transactions: 0 ", done.stdout), done.stdout

@@ -18,7 +18,7 @@ from support.waiting import eventually
 
 @pytest.fixture
 def durable(cluster):
-    """The cluster keeps what it has acknowledged, even when its processes are killed."""
+    """The cluster keeps what it has acknowledged, even if its processes are killed."""
     with cluster.superuser() as db:
         db.execute("ALTER ROLE app SET synchronous_commit = on")
     yield cluster
@@ -36,7 +36,7 @@ def postmaster(cluster):
 
 
 def processes(cluster):
-    """Those of the cluster, whose working directory is its data directory; the dead have none."""
+    """The cluster's processes: their working directory is its data directory. Dead processes have none."""
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def test_the_postmaster_killed_and_started_again(start, durable):
 
 @pytest.mark.poolhouse_only
 def test_a_server_that_is_stopped_for_a_while(start, cluster):
-    """SIGSTOP of the postmaster and of all its sessions, longer than query_time."""
+    """SIGSTOP of the postmaster and all its sessions, longer than query_time."""
     pooler = start(**settings(query_time="1s"))
     with load_during_faults.load(cluster, pooler.port) as load:
         stopped = [postmaster(cluster), *(backend.pid for backend in cluster.backends())]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 
 def pins(pooler):
-    """Why clients keep their servers."""
+    """The reasons why clients keep their servers."""
     clients = json.loads(pooler.get("/api/clients")[1])["clients"]
     return [client["pinned"] for client in clients if client["pinned"]]
 
@@ -84,7 +84,7 @@ def test_pins_are_bounded_with_a_clear_error(start):
     pooler = start(max_size=2)
     with pooler.wire() as one, pooler.wire() as other:
         one.query("CREATE TEMP TABLE mine ()")
-        # What it has left is asked behind its answer, and has been when the next is answered.
+        # Poolhouse asks for the remaining state after this answer, and knows it when the next one comes.
         one.query("SELECT 1")
         with pytest.raises(Exception, match="max_pinned = 1"):
             other.query("CREATE TEMP TABLE mine ()")
@@ -122,7 +122,7 @@ def test_prepared_statements_work_on_whichever_server_comes(start):
 
 @contextlib.contextmanager
 def changing_table(pooler):
-    """A connection that prepares all it does, and another; and a table for them."""
+    """A connection that prepares all its statements, another connection, and a table for both."""
     with pooler.connect(prepare_threshold=0) as one, pooler.connect() as other:
         other.execute("DROP TABLE IF EXISTS t_changing; CREATE TABLE t_changing (a int)")
         yield one, other
@@ -130,7 +130,7 @@ def changing_table(pooler):
 
 
 def test_a_table_that_changes_under_a_statement_is_not_noticed(start):
-    """A driver that is told the columns with each answer: the statement is parsed again and used again."""
+    """The driver gets the columns with each answer. The statement is parsed again and used again."""
     pooler = start(max_size=2)
     with changing_table(pooler) as (one, other):
         for _ in range(4):
@@ -229,13 +229,13 @@ def test_who_has_asked_for_last_values_gets_them_from_then_on(start):
 
 
 def test_a_question_that_was_ended_and_asked_again_changes_no_setting(start, cluster):
-    """What Poolhouse sets so that its question is not ended once more is not what the client has set."""
+    """Poolhouse sets a parameter so that its question is not ended a second time. The client has not set that."""
     pooler = start(max_size=1, max_wait_time="10s")
     ask = "SELECT current_setting('lock_timeout'), current_setting('jit'), current_setting('statement_timeout')"
     with pooler.wire() as one, pooler.wire() as other:
         one.query("SET lock_timeout = '7s'")
         one.query("SET jit = on")
-        # The question takes longer than the client allows.
+        # The question takes longer than the client's time-out.
         with questions_wait(cluster):
             one.query("SET statement_timeout = '100ms'")
         before = other.query(ask)
@@ -246,7 +246,7 @@ def test_a_question_that_was_ended_and_asked_again_changes_no_setting(start, clu
 
 
 START = {"options": "-c work_mem=5MB", "application_name": "mine"}
-# A backslash may end a literal or not: such a text is forwarded as it is, and what it did is asked afterwards.
+# A backslash may or may not end a literal: such a text is forwarded, and its effect is asked for afterwards.
 HIDDEN_RESETS = [r"SELECT '\'; RESET work_mem", "DO $$ BEGIN RESET work_mem; END $$"]
 
 
@@ -258,7 +258,7 @@ def test_a_reset_that_is_committed_before_an_error_leads_back_to_the_clients_sta
         with pytest.raises(w.ServerError, match="division by zero"):
             client.query(f"{text}; COMMIT; SELECT 1/0")
         assert client.query("SHOW work_mem") == [["5MB"]]
-        # One that the error takes back changes nothing.
+        # A setting that the error reverts changes nothing.
         client.query("SET work_mem = '6MB'")
         with pytest.raises(w.ServerError, match="division by zero"):
             client.query(f"{text}; SELECT 1/0")
@@ -269,7 +269,7 @@ def test_a_value_that_is_also_the_servers_own_survives_a_reset_that_failed(start
     pooler = start(max_size=1)
     with pooler.wire(**START) as client, pooler.wire() as other:
         client.query("SET application_name = ''")
-        # The server is cleaned, so nothing there says that it was set.
+        # The server is cleaned, so nothing there shows that it was set.
         other.query("DO $$ BEGIN PERFORM 1; END $$")
         with pytest.raises(w.ServerError, match="DISCARD ALL cannot run"):
             client.query("BEGIN; DISCARD ALL")
@@ -372,7 +372,7 @@ def test_a_value_that_is_also_the_servers_own_survives_a_reset_that_comes_to_not
         own = other.query("SHOW TimeZone")
         with pooler.wire(TimeZone="Asia/Tokyo") as client:
             client.query(f"SET TimeZone = '{own[0][0]}'")
-            # The other takes the server on which it was set.
+            # The other client takes the server on which it was set.
             other.query("BEGIN")
             other.query("SELECT 1")
             client.query(text)
@@ -404,7 +404,7 @@ def test_no_time_out_of_the_clients_ends_what_is_asked_within_its_transaction(st
         client.query("BEGIN")
         client.query("SAVEPOINT poolhouse")
         client.query(f"SET LOCAL {limit} = '50ms'")
-        # The question takes longer than the client allows.
+        # The question takes longer than the client's time-out.
         with questions_wait(cluster):
             client.query(text)
         ask = f"SELECT current_setting('work_mem'), current_setting('{limit}')"
@@ -432,7 +432,7 @@ def test_a_cancel_of_what_is_asked_within_a_transaction_fails_that_and_leaves_th
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_what_takes_the_place_of_a_reset_is_told_as_what_it_is(start, mode):
-    """A portal and a statement that are in use are refused to a RESET."""
+    """A RESET may not use the name of a portal or a statement that is in use."""
     pooler = start(max_size=2, mode=mode)
     with pooler.wire(**START) as client:
         client.send(w.parse("SELECT generate_series(1,3)", "s"), w.parse("RESET work_mem", "r"), w.SYNC)
@@ -444,7 +444,7 @@ def test_what_takes_the_place_of_a_reset_is_told_as_what_it_is(start, mode):
             kinds += [kind for kind, _ in client.until_ready()[0]]
         assert kinds.count(b"s") == 2 and kinds.count(b"E") == 1, kinds
         client.query("ROLLBACK")
-        # And a statement that is there is not replaced.
+        # An existing statement is not replaced either.
         client.send(w.parse("COMMIT", "c"), w.SYNC, w.parse("RESET work_mem", "c"), w.SYNC)
         client.until_ready()
         client.until_ready()
@@ -466,7 +466,8 @@ def test_a_reset_is_not_forgotten_because_its_name_is_refused_to_another_stateme
 
 @contextlib.contextmanager
 def questions_wait(cluster, then="ROLLBACK"):
-    """What Poolhouse asks of a session's state waits for a lock; after 0.3 s `then` is run by the one that has it."""
+    """Makes Poolhouse's question about a session's state wait for a lock. After 0.3 s the client that holds the lock
+    runs `then`."""
     with cluster.superuser("bench") as db:
         db.execute("BEGIN; LOCK TABLE pg_catalog.pg_depend IN ACCESS EXCLUSIVE MODE")
         timer = threading.Timer(0.3, lambda: db.execute(then))

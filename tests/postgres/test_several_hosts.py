@@ -83,7 +83,7 @@ def test_when_no_host_will_do_the_client_hears_why(start, pair):
 def test_a_primary_that_takes_no_writes_any_more_is_left_for_one_that_does(start, pair, cluster):
     primary, _ = pair
     first = cluster
-    # One server: were it busy with a question of Poolhouse's own, a second one would be on the other host at once.
+    # With one server: if it were busy with a question of Poolhouse's own, a second one would connect to the other host.
     pooler = start(databases={"bench": {"url": url(first.port, primary.port, target_session_attrs="read-write"),
                                         "max_size": 1, "max_wait_time": "10s"}})
     with pooler.wire() as client:
@@ -91,7 +91,7 @@ def test_a_primary_that_takes_no_writes_any_more_is_left_for_one_that_does(start
         let_writes(first, False)
         refused = False
         try:
-            # The server tells of the change itself: Poolhouse may have left it before any write is refused.
+            # The server reports the change itself: Poolhouse may have left it before a write is refused.
             def noticed():
                 nonlocal refused
                 refused = refuses_writes(pooler)
@@ -128,7 +128,7 @@ def on_port(pooler, port):
 
 
 def test_a_promoted_standby_is_found_when_the_primary_has_died(start, pair):
-    """Last, because nothing is as before."""
+    """This test comes last because it changes the pair for good."""
     primary, standby = pair
     pooler = start(databases={"bench": {"url": url(primary.port, standby.port, target_session_attrs="read-write")}},
                    unavailable_wait_time="20s")

@@ -13,7 +13,7 @@ ALLOWED_GROWTH_KIB = 20 * 1024
 
 
 class Peak:
-    """The most resident memory seen while it runs."""
+    """The most resident memory while the body runs."""
 
     def __init__(self, pooler):
         self.pooler, self.base, self.most = pooler, pooler.resident_kib(), 0
@@ -38,7 +38,7 @@ class Peak:
 
 
 def read_all(client, most, pause=0.0):
-    """Reads rows until ReadyForQuery without keeping them; returns the bytes of DataRows."""
+    """Reads rows until ReadyForQuery without keeping them. Returns the bytes of DataRows."""
     total, buffer = 0, bytearray()
     while True:
         data = client.socket.recv(most)
@@ -82,7 +82,7 @@ def test_a_slow_reader_of_a_huge_result_does_not_grow_the_process(start):
 
 
 def read_until_ready_roughly(client):
-    """Reads until the bytes end with ReadyForQuery; for a reader who lost count of messages."""
+    """Reads until the bytes end with ReadyForQuery, for a reader that has lost count of messages."""
     total, tail, end = 0, b"", w.message(b"Z", b"I")
     while not tail.endswith(end):
         data = client.socket.recv(1 << 20)
@@ -117,7 +117,7 @@ def test_a_slow_server_that_receives_a_large_copy_does_not_grow_the_process(star
     with pooler.wire(timeout=60) as client, pooler.wire() as other, Peak(pooler) as peak, \
             concurrent.futures.ThreadPoolExecutor(1) as thread:
         other.query("DROP TABLE IF EXISTS t_slow; CREATE TABLE t_slow (s text)")
-        # The server takes a row only after a nap.
+        # The server takes each row after a pause.
         other.query("""CREATE OR REPLACE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS
                        $$ BEGIN PERFORM pg_sleep(0.001); NEW.s = ''; RETURN NEW; END $$""")
         other.query("CREATE TRIGGER nap BEFORE INSERT ON t_slow FOR EACH ROW EXECUTE FUNCTION nap()")
@@ -141,7 +141,7 @@ def test_a_slow_server_that_receives_a_large_copy_does_not_grow_the_process(star
 
 
 def test_a_client_that_never_reads_its_many_answers_stops_being_read(start):
-    """It sends queries for ever and reads nothing; what it may queue up is bounded."""
+    """It sends queries without end and reads nothing: what it may queue is bounded."""
     pooler = start(max_size=2)
     with pooler.wire() as greedy, pooler.wire() as other, Peak(pooler) as peak:
         greedy.socket.settimeout(1.0)
@@ -179,7 +179,7 @@ def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start
     pooler = start(max_size=1, max_wait_time="60s", query_time="off")
     with pooler.wire() as idle, pooler.wire() as other:
         idle.send(w.query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"))
-        # No other client waits: it may take its time.
+        # No other client waits, so it may take its time.
         time.sleep(3)
         other.socket.settimeout(60)
         assert other.query("SELECT 'alive'") == [["alive"]]
@@ -188,9 +188,8 @@ def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start
 
 @pytest.mark.timing
 def test_who_reads_slowly_is_not_taken_for_who_reads_nothing(start):
-    """It reads 20 KB a second, of which the socket's buffer, which holds megabytes, says nothing for more than a
-    minute.
-    """
+    """It reads 20 KB a second. The socket's buffer holds megabytes, so the socket shows no progress for more than a
+    minute."""
     pooler = start(max_size=1, max_wait_time="90s", query_time="off")
     with pooler.wire() as slow, pooler.wire() as other, concurrent.futures.ThreadPoolExecutor(1) as thread:
         slow.send(w.query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"))
@@ -209,7 +208,7 @@ def test_a_large_statement_in_pieces_of_one_byte_is_answered(start):
     pooler = start()
     with pooler.wire() as client:
         client.socket.setsockopt(w.socket.IPPROTO_TCP, w.socket.TCP_NODELAY, 1)
-        # The first is held until it is whole; of the second more than can be held.
+        # The first answer is held until it is complete; the second is larger than what can be held.
         for size in (50_000, 90_000):
             for byte in w.query(f"SELECT length('{'x' * size}')"):
                 client.send(bytes([byte]))

@@ -13,7 +13,7 @@ from support import postgres_wire as w
 pytestmark = pytest.mark.poolhouse_only
 
 TEXT = "SELECT * FROM t_plan"
-# What changes -> (what is there before, the text that is prepared, the change, what is seen after it).
+# Change -> (what exists before, the text that is prepared, the change, what is seen after it).
 CHANGES = {
     "a column is added": ("CREATE TABLE t_plan (a int); INSERT INTO t_plan VALUES (1)", TEXT, "ALTER TABLE t_plan ADD b text DEFAULT 'new'", [("1", "new")]),
     "a column is dropped": ("CREATE TABLE t_plan (a int, b int); INSERT INTO t_plan VALUES (1, 2)", TEXT, "ALTER TABLE t_plan DROP b", [("1",)]),
@@ -56,9 +56,8 @@ def values(sql):
 
 
 def use(session, sql, name="s", prepare=True, told=True):
-    """Prepares under the name, if wanted, and executes; the rows, or the error is raised. `told`: asks for the columns
-    beforehand.
-    """
+    """Prepares the text under the name, if wanted, and executes it. Returns the rows or raises the error. `told`: asks
+    for the columns beforehand."""
     data = b""
     if prepare:
         data = w.parse(sql, name) + (w.message(b"D", b"S" + w.cstr(name)) if told else b"")
@@ -117,12 +116,12 @@ def test_a_client_that_prepares_anew_within_a_transaction_is_not_refused(share, 
 
 @pytest.mark.parametrize("past", [False, True], ids=["through the pooler", "past the pooler"])
 def test_after_a_change_that_was_not_seen_who_prepares_anew_is_refused_once_at_most(share, change, past):
-    """Migrations are run past poolers as often as through them."""
+    """Migrations run past poolers as often as through them."""
     _, sql, changed, after = change
     shared = share(max_size=3)
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(shared.session()) for _ in range(6)]
-        # Three of them at a time hold a server, so that all have prepared it.
+        # Three clients at a time hold a server, so that all servers have prepared it.
         for client in clients[:3]:
             strictly("BEGIN")(client)
             use(client, sql)
@@ -145,9 +144,8 @@ def test_after_a_change_that_was_not_seen_who_prepares_anew_is_refused_once_at_m
 
 @pytest.mark.parametrize("told", [True, False], ids=["told the columns", "asking for them each time"])
 def test_a_client_that_goes_on_with_its_statement_is_refused_no_more_often_than_without_a_pooler(share, change, told):
-    """Without one it is refused each time if the columns differ, and never otherwise. So is who relies on the columns
-    that it was told.
-    """
+    """Without a pooler such a client is refused each time if the columns differ, and never otherwise. The same holds
+    for a client that relies on the columns which it was told."""
     _, sql, changed, after = change
     shared = share()
 

@@ -59,7 +59,7 @@ def test_a_newer_minor_version_is_negotiated_down_to_3_2(start, version):
     pooler = start()
     with pooler.open() as client:
         client.login("app", PASSWORDS["app"], version=version)
-        # The highest minor version; PostgreSQL sends the whole number since 3.2, the minor part before.
+        # The highest minor version. PostgreSQL sends the whole number since 3.2, and only the minor part before.
         assert struct.unpack_from("!II", client.negotiated) == (w.PROTOCOL_3_2, 0)
         assert len(client.key) > 8
         assert client.query("SELECT 1") == [["1"]]
@@ -125,7 +125,7 @@ def test_replication_switched_off_is_an_ordinary_connection(start, value):
 
 @pytest.mark.poolhouse_only
 def test_unknown_parameters_do_no_harm(start):
-    """JDBC and others send extra_float_digits and more."""
+    """JDBC and other drivers send extra_float_digits and more."""
     pooler = start()
     with pooler.wire(extra_float_digits="3") as client:
         assert client.query("SELECT 1") == [["1"]]
@@ -141,7 +141,7 @@ def test_a_start_up_without_a_user_is_refused(start):
 
 
 def test_without_a_database_the_users_name_is_taken(start):
-    """Upstream there is no database of that name: whether it is found out at login or later, it must be said."""
+    """The upstream has no database of that name: the client must be told, at the login or later."""
     pooler = start(databases={"bench": {}, "app": {}}, unavailable_wait_time="1s")
     with pooler.open() as client, pytest.raises(w.ServerError, match='"app"'):
         client.send(w.startup(user="app"))

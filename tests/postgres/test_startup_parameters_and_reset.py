@@ -54,7 +54,7 @@ def test_an_error_before_a_reset_in_a_pipeline_is_not_the_resets(start):
 
 @pytest.mark.parametrize("further", [[], ["BEGIN"]], ids=["alone", "with a transaction"])
 def test_what_fails_behind_discard_all_in_its_pipeline_does_not_undo_it(start, further):
-    """PostgreSQL commits it at once, so the client is back at its start."""
+    """PostgreSQL commits DISCARD ALL at once, so the client is back at its start."""
     pooler = start(max_size=1)
     with pooler.wire(application_name="of the start", options="-c work_mem=5MB") as client:
         client.query("SET work_mem = '6MB'")
@@ -71,7 +71,7 @@ def test_what_fails_behind_discard_all_in_its_pipeline_does_not_undo_it(start, f
 @pytest.mark.parametrize("reset", ["auto", "always"])
 @pytest.mark.parametrize("max_size", [1, 5])
 def test_a_client_that_asks_for_temp_buffers_is_served_after_the_temporary_table_of_another(start, reset, max_size):
-    """A server refuses it for ever then; another one does not."""
+    """Such a server refuses temp_buffers from then on; another server accepts it."""
     pooler = start(max_size=max_size, reset=reset)
     others = [pooler.wire() for _ in range(max_size)]
     early = pooler.wire(options="-c temp_buffers=16MB")

@@ -35,7 +35,7 @@ def test_a_statement_prepared_in_sql_under_such_a_name_leaves_with_its_client(st
 
 @pytest.mark.parametrize("size", [10, 100_000, 1_000_000])
 def test_a_name_whose_parse_was_discarded_means_nothing_to_a_bind_of_any_size(start, size):
-    """What became of the Parse is known only with the answers to the pipeline before."""
+    """The outcome of the Parse is known only with the answers to the pipeline before."""
     pooler = start(max_size=1)
     with pooler.wire() as client:
         for _ in range(20):

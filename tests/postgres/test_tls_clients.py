@@ -15,7 +15,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 @pytest.fixture
 def secure(start, certificates):
-    """Starts a pooler whose listener has TLS; `pair` is what it shows."""
+    """Starts a pooler whose listener has TLS with the certificate `pair`."""
 
     def start_secure(pair=certificates.server, **settings):
         return start(tls_cert=pair.certificate, tls_key=pair.key, **settings)
@@ -36,7 +36,7 @@ def test_every_sslmode_gets_through(secure, certificates, sslmode):
 
 
 def test_allow_comes_with_tls_where_it_must(secure):
-    """libpq tries without, is told no, and comes again."""
+    """libpq tries without TLS, is refused, and connects again with TLS."""
     with secure(tls="require").connect(sslmode="allow") as connection:
         assert is_encrypted(connection)
 
@@ -96,7 +96,7 @@ def test_direct_tls_needs_no_request(secure, certificates):
 
 
 def test_direct_tls_without_the_protocols_name_is_refused(secure):
-    """A web browser that was lured here must not be heard."""
+    """A web browser must not be able to send anything here."""
     pooler = secure()
     pooler.connect(sslmode="require").close()
     context = ssl._create_unverified_context()
@@ -117,7 +117,7 @@ def test_psql_comes_in_with_tls_and_copies(secure, certificates):
     assert done.stdout.count("y" * 1000) == 20000
 
 
-# -- certificates of clients
+# -- client certificates
 
 
 def shown(pair):
@@ -138,7 +138,7 @@ def test_a_certificate_lets_in_the_user_it_names_and_no_other(secure, certificat
                        ("app", {"sslmode": "require"}), ("app", {"sslmode": "disable"})]:
         with pytest.raises(psycopg.OperationalError, match="certificate authentication failed"):
             pooler.connect(user, "none", **more)
-    # Others come in with passwords as ever, with a certificate or without.
+    # Other users log in with passwords, with a certificate or without.
     pooler.connect("md5user", sslmode="require").close()
     pooler.connect("md5user", **shown(certificates.client_other)).close()
 
@@ -160,7 +160,7 @@ def test_where_a_certificate_is_required_a_password_is_not_enough(secure, certif
         pooler.connect(password="wrong", **shown(certificates.client_other))
 
 
-# -- certificates that are replaced
+# -- replaced certificates
 
 
 def serial_number(pooler):
@@ -186,7 +186,7 @@ def test_a_new_certificate_is_shown_after_a_reload_and_no_client_is_cut_off(secu
         pooler.signal(signal.SIGHUP)
         eventually("the new certificate is shown", lambda: serial_number(pooler) != old)
         assert connection.execute("SELECT 1").fetchone() == (1,)
-        # The hash that logins are bound to is the new one's.
+        # Logins are bound to the hash of the new certificate.
         pooler.connect(sslmode="require", channel_binding="require").close()
         new = serial_number(pooler)
         live.key.write_text("no key")

@@ -27,7 +27,7 @@ def request_tls(pooler):
 
 
 def hello():
-    """A ClientHello as a real library writes it."""
+    """A ClientHello of a real library."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     connection = ssl._create_unverified_context().wrap_bio(incoming, outgoing)
     with pytest.raises(ssl.SSLWantReadError):

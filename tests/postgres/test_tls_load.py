@@ -37,7 +37,7 @@ def test_a_slow_reader_of_much_data_costs_no_memory(pooler):
                 received += len(block)
                 if count % 20000 == 0:
                     most = max(most, pooler.resident_kib())
-                    # Others are served meanwhile.
+                    # Other clients are served meanwhile.
                     assert other.execute("SELECT 2").fetchone() == (2,)
                     time.sleep(0.1)
     assert received == MEGABYTES << 20

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 @pytest.fixture
 def through(start, secure_cluster):
-    """Starts a pooler in front of the cluster with TLS; the parameters are those of the URL behind its `?`."""
+    """Starts a pooler in front of the cluster with TLS. The parameters go into the query part of the URL."""
 
     def start_through(parameters, user="app", host="127.0.0.1", **settings):
         url = f"{secure_cluster.url(user=user, host=host)}?{parameters}"
@@ -32,7 +32,7 @@ def is_encrypted(pooler):
 
 
 def refusal(pooler):
-    """What a client is told when no server can be had."""
+    """The error of a client when no server can be opened."""
     with pytest.raises(psycopg.OperationalError) as raised, pooler.connect() as connection:
         connection.execute("SELECT 1")
     return str(raised.value)
@@ -65,7 +65,7 @@ def test_disable_is_turned_away_by_a_server_that_insists(through):
 
 def test_allow_and_prefer_try_the_other_way(through):
     assert is_encrypted(through("sslmode=allow"))
-    # plainuser may not come with TLS.
+    # plainuser may not log in with TLS.
     assert not is_encrypted(through("sslmode=prefer", user="plainuser"))
 
 
@@ -142,7 +142,7 @@ def test_a_cancel_request_goes_through_tls(through, secure_cluster):
 
 
 def test_servers_with_tls_move_between_workers(through):
-    """Nothing is lost, doubled or mixed up: every answer repeats its question."""
+    """No answer is lost, doubled or mixed up: every answer repeats its question."""
     pooler = through("sslmode=require", workers=2, max_size=3)
 
     def ask(number):

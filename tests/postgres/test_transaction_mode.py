@@ -190,7 +190,7 @@ def test_flush_without_sync_keeps_the_server(start, cluster):
 
 
 def test_a_server_is_not_given_back_with_a_sync_outstanding(start):
-    """Two batches at once: after the first ReadyForQuery the second is still on its way."""
+    """Two batches at once: after the first ReadyForQuery the second batch is still in progress."""
     pooler = start(max_size=1)
     with pooler.wire() as client, pooler.wire() as other:
         batch = (w.parse("SELECT pg_sleep(0.15), 'mine'"), w.bind(), w.execute(), w.SYNC)
@@ -232,8 +232,9 @@ def test_notices_arrive_and_follow_the_client(start):
 
 @pytest.mark.poolhouse_only
 def test_a_bind_never_reaches_the_unnamed_statement_of_another_client(start):
-    """Some drivers parse the unnamed statement in one round trip and bind it in the next. Between the two another
-    client may have used the server. Then the right answer, or an error; never the other's query."""
+    """Some drivers parse the unnamed statement in one round trip and bind it in the next. Between the two, another
+    client may have used the server. The client must then get the right answer or an error, and never the other client's
+    query."""
     pooler = start(max_size=1)
     with pooler.wire() as client, pooler.wire() as other:
         client.send(w.parse("SELECT 'mine'"), w.SYNC)

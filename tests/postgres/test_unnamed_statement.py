@@ -19,7 +19,8 @@ WRONG = w.bind(name="nobody")
 
 
 def answers(client, flight):
-    """What comes back for messages sent at once: of each ReadyForQuery what is before it, in short, and its status."""
+    """The answers to messages that are sent at once: for each ReadyForQuery what comes before it, in short, and its
+    status."""
     client.send(*flight)
     told = []
     for _ in range(sum(part.count(w.SYNC) if part[:1] != b"Q" else 1 for part in flight)):
@@ -35,7 +36,7 @@ def directly(cluster, *flights):
 
 
 def use_fully(pooler):
-    """Another client leaves something behind, so that the server is cleaned before its next use."""
+    """Another client leaves session state, so that the server is cleaned before its next use."""
     with pooler.wire() as other:
         other.query("CREATE TEMP TABLE left_behind (v int)")
 
@@ -84,7 +85,7 @@ def test_it_is_what_it_would_be_without_a_pooler(start, cluster, what, between):
     used = BETWEEN[between]
     used(pooler)
     with pooler.wire() as client:
-        # A transaction that is open keeps the server.
+        # An open transaction keeps the server.
         told = []
         for flight in FLIGHTS[what]:
             told.append(answers(client, flight))
@@ -105,7 +106,7 @@ def test_what_cleaned_a_server_is_not_a_clients_statement(start, mode, message, 
         if named:
             answers(one, [NAMED, RUN_NAMED, w.SYNC])
         with pooler.wire() as two:
-            # It waits for the server, which is cleaned ahead of its request.
+            # The client waits for the server, which is cleaned before its request.
             two.send(before, message, w.SYNC)
             time.sleep(0.1)
             one.query("COMMIT")

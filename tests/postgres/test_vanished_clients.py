@@ -189,7 +189,7 @@ def test_hundreds_of_clients_that_vanish_at_random_moments_leave_all_servers_cle
 
 @contextlib.contextmanager
 def relay_in(namespace, address, cluster):
-    """A way to the database through a network namespace: its port there."""
+    """A relay to the database in a network namespace: its port there."""
     path = cluster.directory / f".s.PGSQL.{cluster.port}"
     command = [*inside(namespace), "-c", RELAY, address, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as relay:
@@ -200,7 +200,7 @@ def relay_in(namespace, address, cluster):
 @pytest.mark.parametrize("behind", [b"SELECT 1", b"SELECT '" + b"x" * 600_000 + b"'"],
                          ids=["read by the database", "more than the database reads"])
 def test_the_server_counts_until_the_database_has_ended_it(start, cluster, leave, behind):
-    """What stands behind a statement is not cancelled, so the session goes on for as long as that takes."""
+    """Statements after the first are not cancelled, so the session continues until they have ended."""
     pooler = start(max_size=1, max_wait_time="20s")
     client = pooler.wire()
     client.query("SELECT 1")
@@ -233,9 +233,8 @@ def test_the_server_of_a_host_that_vanishes_does_not_count_for_long(start, clust
 
 @pytest.mark.poolhouse_only
 def test_logins_that_failed_do_not_crowd_out_clients_that_are_sent_away(start):
-    """A worker watches a limited number of connections for whether the client has heard: first those of clients that
-    had logged in.
-    """
+    """A worker watches a limited number of closed connections for the client's answer, and prefers clients that had
+    logged in."""
     pooler = start(client_idle_time="1s", workers=1)
     others = []
     with pooler.wire():
