@@ -151,7 +151,7 @@ def test_large_documents_pass_in_sections_and_in_bodies(pool):
     things = client.app.things
     things.insert_many([{"_id": n, "text": "x" * 4_000_000} for n in range(6)])
     assert [len(document["text"]) for document in things.find()] == [4_000_000] * 6
-    # `$db` and all else stands behind the documents here.
+    # `$db` and all other fields stand behind the documents here.
     client.app.command({"insert": "things", "documents": [{"_id": 9, "text": "y" * 9_000_000}]})
     assert len(things.find_one({"_id": 9})["text"]) == 9_000_000
 
@@ -162,7 +162,7 @@ def test_a_server_that_is_busy_makes_others_wait_no_longer_than_is_allowed(pool,
     holder = socket.create_connection(("127.0.0.1", poolhouse.port))
     body = bson.encode({"ping": 1, "$db": "app"})
     message = struct.pack("<iiiiIB", 21 + len(body), 1, 0, 2013, 0, 0) + body
-    # More than is waited for until it is whole: the server is this client's, as soon as the body is there.
+    # The body is longer than what is waited for: the server belongs to this client as soon as the body begins.
     document = bson.encode({"insert": "things", "$db": "app"})
     section = struct.pack("<Bi", 1, 4 + len(b"documents\0") + 500_000) + b"documents\0" + b"\0" * 200_000
     begun = struct.pack("<iiiiIB", 20 + 1 + len(document) + 1 + 4 + len(b"documents\0") + 500_000, 1, 0, 2013, 0, 0) + document + section

@@ -40,7 +40,7 @@ def start(workspace, members):
 
 @contextlib.contextmanager
 def balanced(poolhouse):
-    """A connection whose driver believes in a load balancer."""
+    """A connection in the driver's load-balanced mode."""
     with Raw(poolhouse.port, hello=False) as raw:
         assert raw.ask({"hello": 1, "loadBalanced": True, "$db": "admin"})["serviceId"]
         yield raw
@@ -119,7 +119,7 @@ def test_a_commit_under_way_is_not_aborted_when_its_client_goes(start, members):
             for _ in range(20):
                 client.app.command("ping")
         with balanced(poolhouse) as raw:
-            # As the driver does that has lost the answer.
+            # A driver that has lost the answer does the same.
             assert raw.ask(COMMIT) == {"ok": 1.0}
     assert "t" in members.documents["things"] and not members.asked("abortTransaction")
 
@@ -249,11 +249,11 @@ def test_a_member_that_was_taken_out_and_comes_back_hears_only_of_what_it_may_kn
         member.record.clear()
     reload([1, 2])
     members.members[0].record.clear()
-    # Its servers have been idle for long enough, and all pools have been looked through.
+    # Its servers have been idle for long enough, and all pools have been searched.
     eventually("it has no connection", lambda: not members.members[0].open, seconds=10)
     time.sleep(1.5)
     reload([0, 1, 2])
-    # It is used as soon as it has said what it is, and is asked again then.
+    # The member is used as soon as it has reported what it is, and gets its tasks again then.
     eventually("it is watched again", lambda: members.asked("isMaster").count(0) >= 2, seconds=10)
     assert 0 not in end_a_session()
 
@@ -273,7 +273,7 @@ def test_a_member_that_the_url_does_not_list_is_named_once(start, members, order
     poolhouse = start(LISTED.replace("HOSTS", hosts).replace("OPTIONS", options))
     with poolhouse.connect() as client:
         client.app.things.insert_one({"_id": 1})
-        # Each is asked several times.
+        # Each is tried several times.
         for member in members.members:
             member.record.clear()
         eventually("they are asked", lambda: all(members.asked("isMaster").count(number) >= 3 for number in order))

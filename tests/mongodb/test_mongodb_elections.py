@@ -45,7 +45,7 @@ def test_the_next_primary_is_found_as_soon_as_the_one_before_steps_down(start, m
         insert(client, "first")
         took = []
         for number in range(ROUNDS):
-            # So that the hosts are asked at another time in each round.
+            # This varies the time since the last heartbeat in each round.
             time.sleep(0.13 * number)
             members.elect((number + 1) % 3)
             took.append(insert(client, number))
@@ -84,7 +84,7 @@ def test_who_waits_for_a_server_of_a_primary_that_hangs_goes_to_the_next_one(sta
             assert time.monotonic() - elected < 2
             assert {f"waits {number}" for number in range(8)} <= set(members.documents["things"])
             assert members.asked("insert")[1:] == [1] * 8
-        # The member had not begun with it, and is the primary no longer.
+        # The member had not begun to execute it, and is no longer the primary.
         with pytest.raises(pymongo.errors.PyMongoError):
             stuck.result(timeout=10)
     assert poolhouse.metric("poolhouse_waiters") == 0
@@ -121,7 +121,7 @@ def test_who_waits_for_a_primary_and_then_at_it_waits_no_longer_than_anybody(sta
             threads.submit(reads.find_one)
             time.sleep(0.2)
             members.elect(None)
-            # It is asked once more, and has said then that it is the primary no longer.
+            # The member is asked once more, and has reported by then that it is no longer the primary.
             with pytest.raises(pymongo.errors.PyMongoError):
                 insert(client, "finds out")
             began = time.monotonic()
@@ -143,7 +143,7 @@ def test_who_has_waited_at_a_primary_for_longer_than_hosts_are_waited_for_waits_
             waits = threads.submit(insert, client, "waits")
             time.sleep(1.5)
             members.elect(None)
-            # Within this time it is seen that there is no primary.
+            # Within this time Poolhouse notices that there is no primary.
             time.sleep(1.5)
             assert not waits.done()
             members.elect(1)
@@ -164,13 +164,13 @@ def test_who_has_waited_at_a_primary_waits_at_the_next_one_for_what_is_left(star
             began = time.monotonic()
             waits = threads.submit(insert, client, "waits")
             time.sleep(0.7)
-            # The member says within a second that it is none any more, and is there.
+            # The member reports within a second that it is no longer the primary, and stays reachable.
             members.elect(None)
             time.sleep(1.2)
             members.elect(1)
             with pytest.raises(pymongo.errors.ExecutionTimeout, match="no server connection became free"):
                 waits.result(timeout=10)
-            # Two seconds at both of them, and what was between.
+            # Two seconds at both members, and the time between.
             assert 2.1 < time.monotonic() - began < 3.7
 
 
@@ -193,7 +193,7 @@ def test_a_statement_that_waits_at_a_primary_that_is_replaced_is_told_at_once(st
 
 def test_a_member_that_says_one_thing_and_does_another_does_not_make_poolhouse_ask_without_end(start, members):
     poolhouse = start(max_size=4, unavailable_wait_time="1s")
-    # It believes that it is the primary, and takes no write.
+    # The member believes that it is the primary, and refuses writes.
     members.members[0].do_insert = lambda _: NOT_PRIMARY
     ends = time.monotonic() + 3
 
@@ -209,8 +209,8 @@ def test_a_member_that_says_one_thing_and_does_another_does_not_make_poolhouse_a
         with concurrent.futures.ThreadPoolExecutor(8) as threads:
             list(threads.map(annoy, range(8)))
     asked = [members.asked("isMaster").count(number) for number in range(3)]
-    # Ten times a second, and whose answer may be outdated already once more; twice, because that one was asked for
-    # itself.
+    # Ten times a second, and a member whose answer may be outdated once more; twice, because that member was asked
+    # individually.
     assert 3 <= min(asked) and max(asked[1:]) <= 45 and asked[0] <= 4 * 45, asked
 
 

@@ -352,7 +352,7 @@ def test_a_commit_finds_a_server_though_all_others_wait_for_its_transaction(work
     member, held = members.members[0], threading.Event()
 
     def answer(command, before=member.answer):
-        # As a write that meets a document of an open transaction.
+        # The same happens to a write that meets a document of an open transaction.
         if next(iter(command)) == "insert" and command["insert"] == "contended" and "autocommit" not in command:
             held.wait(10)
         return before(command)

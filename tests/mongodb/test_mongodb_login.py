@@ -21,13 +21,13 @@ FILE = '[[listener]]\nlisten = "127.0.0.1:PORT"\n[[database]]\nurl = "{url}"\n[[
 
 @pytest.fixture
 def guarded(pool, server):
-    """A Poolhouse that lets one user in."""
+    """A Poolhouse with one user."""
     return pool(file=FILE.replace("{url}", server.url()))
 
 
 @pytest.fixture(scope="module")
 def behind(workspace):
-    """A MongoDB that lets one user in."""
+    """A MongoDB with one user."""
     GuardedFerretServer.prepare()
     made = GuardedFerretServer(directory(workspace, "guarded")).start()
     yield made
@@ -35,7 +35,7 @@ def behind(workspace):
 
 
 def through(pool, behind, url):
-    """A Poolhouse in front of that, where the same user may come in."""
+    """A Poolhouse in front of that, with the same user."""
     return pool(behind, FILE.replace("{url}", url).replace("app, the =1st", behind.user))
 
 
@@ -68,7 +68,7 @@ def test_a_password_that_mongodb_refuses_is_told_as_such(pool, behind):
 
 def test_the_right_password_lets_in(guarded):
     with guarded.connect(username="app, the =1st", password="pä/ss") as client:
-        # As this user, whom MongoDB does not know here.
+        # MongoDB does not know this user here.
         with pytest.raises(pymongo.errors.OperationFailure, match="refuses the login of user `app, the =1st`|no connection to MongoDB"):
             client.app.things.insert_one({"_id": 1})
 
@@ -92,7 +92,7 @@ def test_silent_clients_in_all_places_keep_no_client_from_logging_in(pool, serve
     poolhouse = pool(file=FILE.replace('listen = "127.0.0.1:PORT"\n', listener).replace("{url}", server.url()))
     with silent_clients(poolhouse, 20):
         eventually("all places are taken", lambda: poolhouse.metric("poolhouse_clients", state="login") >= 20)
-        # It is asked for as this user, whom MongoDB does not know here.
+        # The user is looked up, and MongoDB does not know it here.
         with poolhouse.connect(username="app, the =1st", password="pä/ss") as client, \
                 pytest.raises(pymongo.errors.OperationFailure, match="refuses the login of user `app, the =1st`|no connection to MongoDB"):
             client.app.things.insert_one({"_id": 1})
@@ -149,7 +149,7 @@ def test_who_only_greets_is_not_timed_out(pool, server):
     poolhouse = pool(file=text)
     silent = socket.create_connection(("127.0.0.1", poolhouse.port), 5)
     with poolhouse.connect(username="nobody", password="x") as client:
-        # Its monitor greets; its other connections cannot come in.
+        # Its monitor gets an answer to hello; its other connections cannot log in.
         with pytest.raises(pymongo.errors.PyMongoError):
             client.app.command("ping")
         assert silent.recv(100) == b"", "who says nothing is sent away"

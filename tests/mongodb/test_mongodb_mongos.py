@@ -30,7 +30,7 @@ def client(server, workspace, request):
 
 
 def end_behind(server, command):
-    """The mongos that has a transaction ends as soon as it has carried out this."""
+    """The mongos of a transaction stops as soon as it has executed this command."""
     open_at = [told["transactions"]["currentOpen"] for told in server.ask_each("serverStatus")]
     assert sorted(open_at) == [0, 1]
     port = server.ports[open_at.index(1)]
@@ -61,7 +61,7 @@ def test_a_transaction_whose_mongos_is_gone_before_the_commit_is_done_anew(clien
         calls.append(1)
         client.app.things.insert_one({"_id": len(calls)}, session=session)
         if len(calls) == 1:
-            # Poolhouse asks that every second.
+            # Poolhouse checks that every second.
             end_behind(server, "isMaster")
             time.sleep(1.5)
 

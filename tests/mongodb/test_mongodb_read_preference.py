@@ -15,7 +15,7 @@ from support.mongodb_wire import Raw
 from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
-# On a busy machine a member may be slow for once.
+# On a busy machine a member may be slow once.
 ALL_NEAR = "&localThresholdMS=5000"
 
 
@@ -36,14 +36,14 @@ def start(workspace, members):
 
 
 def write_behind(members, *seconds):
-    """Each member says that its last write was so long ago."""
+    """Sets how many seconds ago each member made its last write."""
     now = datetime.datetime.now(datetime.UTC)
     for member, ago in zip(members.members, seconds):
         member.says = {"lastWrite": {"lastWriteDate": now - datetime.timedelta(seconds=ago)}}
 
 
 def all_have_told(members):
-    """Waits until each has told what it is once more, and Poolhouse has heard."""
+    """Waits until each member has reported its state once more to Poolhouse."""
     before = [members.asked("isMaster").count(number) for number in range(3)]
     eventually("all have told", lambda: all(members.asked("isMaster").count(number) > before[number] + 1 for number in range(3)))
 
@@ -114,7 +114,7 @@ def test_reads_go_to_the_members_that_answer_soonest(start, members):
         assert asked(client, members, Nearest(), 12) == {0, 1}
         members.members[1].hello_takes = 0.12
         members.members[2].hello_takes = 0
-        # An average: it takes a while until a member is believed that it has become faster.
+        # An average: it takes a while to follow a member that has become faster.
         eventually("the other one is near now", lambda: asked(client, members, Secondary(), 12) == {2}, seconds=25, every=0.5)
 
 

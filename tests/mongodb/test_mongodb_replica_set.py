@@ -74,7 +74,7 @@ def test_cursors_of_two_members_with_one_number_stay_apart(client, members):
     def read(_):
         return [document["_id"] for document in things.find(batch_size=7)]
 
-    # Every member counts its cursors from the same number on.
+    # Every member counts its cursors from the same number.
     open_at_once = [things.find(batch_size=7) for _ in range(9)]
     for _ in range(8):
         assert all(next(cursor) for cursor in open_at_once) or True
@@ -91,7 +91,7 @@ def test_a_checksum_is_right_where_the_number_of_a_cursor_changes(poolhouse, mem
         for mode in ("primary", "secondary"):
             finds = {"find": "things", "batchSize": 1, "$readPreference": {"mode": mode}, "$db": "app"}
             cursor = raw.ask_sealed(finds)["cursor"]
-        # Two members have given one number to a cursor, and the client knows the second by another.
+        # Two members have given one number to a cursor, and the client knows the second under another number.
         member = members.members[cursor["by"]]
         assert cursor["id"] != member.next_cursor and member.next_cursor in member.cursors
         batch = raw.ask_sealed({"getMore": bson.Int64(cursor["id"]), "collection": "things", "batchSize": 1, "$db": "app"})["cursor"]
@@ -99,8 +99,8 @@ def test_a_checksum_is_right_where_the_number_of_a_cursor_changes(poolhouse, mem
 
 
 def test_a_cursor_that_another_poolhouse_has_opened_is_found(workspace, members, poolhouse):
-    # Two in one URI, as behind a balancer: a driver asks either of them for the next batch. (Members' ids are random,
-    # and not used again.)
+    # Two Poolhouses in one URI, as behind a balancer: a driver asks either for the next batch. (Members' ids are random
+    # and never used again.)
     for number, member in enumerate(members.members):
         member.next_cursor = 10_000 * (number + 1)
     second = MongoPoolhouse(directory(workspace, "mongo-set"), members).start()
@@ -210,7 +210,7 @@ class Events(pymongo.monitoring.ConnectionPoolListener):
         return lambda *_: None
 
     def nothing(self, event):
-        """What is not counted."""
+        """An event that is not counted."""
 
     pool_created = pool_ready = pool_closed = connection_created = connection_ready = connection_closed = nothing
     connection_check_out_started = connection_check_out_failed = connection_checked_out = connection_checked_in = nothing
@@ -228,7 +228,7 @@ def test_without_a_primary_writes_wait_and_reads_need_not(client, members):
 
 
 def refused(client, members):
-    """Whether no member takes a write, as Poolhouse sees it: it does not ask any."""
+    """Whether no member takes a write, as Poolhouse sees it: it asks no member."""
     before = len(members.asked("insert"))
     with pytest.raises(pymongo.errors.PyMongoError):
         client.app.command({"insert": "others", "documents": [{"_id": 1}]})

@@ -91,7 +91,7 @@ def test_what_a_function_asked_before_it_was_frozen_is_done_once(start, members)
         with called.frozen():
             eventually("it is sent away", lambda: clients(poolhouse, "idle") == 0 and 2 in members.documents["things"], seconds=6)
             time.sleep(1)
-        # The answer was on its way before the connection ended.
+        # The answer was in transit before the connection ended.
         assert called.hear()["error"] is None
         assert called.write(3)["error"] is None
     assert set(members.documents["things"]) == {1, 2, 3} and len(members.asked("insert")) == 3

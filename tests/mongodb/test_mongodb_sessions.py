@@ -76,7 +76,7 @@ def test_a_driver_that_ends_ten_thousand_sessions_at_once_is_heard(start, member
         use(raw, members)
         sessions = [{"id": bson.Binary(number.to_bytes(16, "big"), 4)} for number in range(10_000)]
         assert raw.ask({"endSessions": sessions, "$db": "admin"}) == {"ok": 1.0}
-        # Five hundred at a time: that much a socket takes at once.
+        # Five hundred at a time: a socket takes that much at once.
         eventually("they have heard", lambda: [members.asked("endSessions").count(place) for place in range(3)] == [20, 20, 20], seconds=5)
         assert raw.ask({"endSessions": [*sessions, SESSION], "$db": "admin"})["code"] == 9
         assert raw.ask({"endSessions": [{"id": 1}], "$db": "admin"})["code"] == 9

@@ -31,7 +31,7 @@ def two(workspace, members):
 
 
 class Balancer:
-    """Gives each connection to the next of some ports."""
+    """Gives each connection to the next of several ports."""
 
     def __init__(self, ports):
         self.turn = itertools.cycle(ports)
@@ -64,9 +64,8 @@ class Balancer:
 
 
 class Work:
-    """Threads that read with cursors of many batches, and write within transactions and without, until they are told to
-    end.
-    """
+    """Threads that read with cursors of many batches, and write with and without transactions, until they are told to
+    stop."""
 
     def __init__(self, client, **session):
         self.client, self.session = client, session
@@ -135,7 +134,7 @@ def test_one_takes_over_while_cursors_are_open(workspace, members):
     text = f'[serve]\nstay_time = "2s"\n[[listener]]\nlisten = "127.0.0.1:PORT"\nprotocol = "mongodb"\n[[database]]\nurl = "{members.url()}"\n'
     old = MongoPoolhouse(directory(workspace, "mongo-old"), members).start_with(text)
     new = None
-    # As with MongoDB, no two members have a cursor of one number.
+    # As with MongoDB, no two members have a cursor with the same number.
     for member in members.members:
         member.next_cursor = member.number * 1_000_000
     try:
@@ -147,8 +146,9 @@ def test_one_takes_over_while_cursors_are_open(workspace, members):
             eventually("the old one has ended", lambda: old.process.poll() is not None)
             reads = work.read
             eventually("the new one is asked", lambda: work.read > reads + THREADS)
-        # Those still with the old one when its time is over hear of a lost connection; nothing that was acknowledged is
-        # lost.
+        # Clients that are still connected to the old process when its time is over lose their connection. No
+        # acknowledged write
+        # is lost.
         assert set(work.written) <= set(members.documents["kept"])
         assert all("connection" in wrong or "cursor" in wrong or "NoSuchTransaction" in wrong for wrong in work.wrong), work.wrong[:5]
         assert len(work.wrong) <= 3 * THREADS, work.wrong[:5]

@@ -42,9 +42,8 @@ def client(server, poolhouse, request):
 
 
 def through_elections(server, count, do):
-    """Has so many do something again and again while one primary after the other is elected; how often each has done
-    it. Each has done it twice before the next election: a driver tries only once more.
-    """
+    """Runs `count` threads that repeat `do` while one primary after another is elected; returns how often each has done
+    it. Each has done it twice before the next election, because a driver retries only once."""
     done, over = [0] * count, threading.Event()
 
     def go_on(number):
@@ -74,7 +73,7 @@ def at_once(count, do):
 
 
 def transfer(accounts, one, other, amount):
-    """Moves money in a transaction, however often that takes."""
+    """Moves money in a transaction, however often that must be repeated."""
     def move(session):
         accounts.update_one({"_id": one}, {"$inc": {"money": -amount}}, session=session)
         accounts.update_one({"_id": other}, {"$inc": {"money": amount}}, session=session)
@@ -176,7 +175,7 @@ def test_transactions_go_on_through_elections(client, server):
 @pytest.mark.parametrize("options", ["", "loadBalanced=true"], ids=["ordinary", "load-balanced"])
 def test_a_change_stream_goes_on_when_its_server_is_lost(workspace, options):
     JavaServer.prepare()
-    # One of its own: mongo-java-server goes on with a change stream only while nothing was ever dropped.
+    # A separate mongo-java-server: its change streams continue only while nothing was ever dropped.
     server = StandIn(directory(workspace, "stand-in")).start()
     poolhouse = MongoPoolhouse(directory(workspace, "mongo-pool"), server).start()
     try:

@@ -121,7 +121,7 @@ def test_each_client_has_its_own_database_and_name(pool, server):
         poolhouse.connect().select(200)
     with pytest.raises(redis.ResponseError, match="DB index is out of range"):
         poolhouse.connect().select(100_000)
-    # What one client asks for in vain is no outage.
+    # A failed request of one client is not an outage.
     assert poolhouse.metric("poolhouse_pools_unavailable") == 0
 
 
@@ -255,7 +255,8 @@ def test_the_hard_limit_is_told_in_redis_own_words(pool):
     poolhouse = pool(hard_limit=2, newcomer_wait_time="100ms")
     held = [poolhouse.connect() for _ in range(2)]
     assert all(client.ping() for client in held)
-    # Read without a word said first: a client that writes may find the connection closed before it has read why.
+    # The client reads without sending first: a client that writes may find the connection closed before it has read the
+    # error.
     assert talk(poolhouse.port, b"") == b"-ERR max number of clients reached (Poolhouse's hard_limit is 2)\r\n"
 
 
@@ -287,7 +288,7 @@ def test_a_pipeline_may_be_longer_than_anybody_buffers(pool):
     count = 300_000
     heard = 0
     with socket.create_connection(("127.0.0.1", poolhouse.port), 30) as connection:
-        # Nothing is read before everything is sent, as client libraries do it.
+        # Client libraries send a whole pipeline before they read.
         connection.sendall(command * count)
         expected = len(b"$-1\r\n") + (count - 1) * len(b"$100\r\n" + value + b"\r\n")
         while heard < expected:
@@ -297,7 +298,7 @@ def test_a_pipeline_may_be_longer_than_anybody_buffers(pool):
 
 
 def test_what_cannot_begin_is_not_gone_on_with(pool, server):
-    """A MULTI for which there is no server: what was sent behind it must not be executed alone."""
+    """A MULTI for which there is no server: the commands behind it must not be executed on their own."""
     poolhouse = pool(max_size=1, max_wait_time="200ms")
     holder = poolhouse.connect()
     holder.execute_command("MULTI")
@@ -312,8 +313,8 @@ def test_what_cannot_begin_is_not_gone_on_with(pool, server):
 
 @pytest.mark.parametrize("how", ["SKIP", "OFF"])
 def test_who_asks_for_no_answers_and_gets_no_server_gets_no_answer(pool, server, how):
-    """An error would be taken for the answer to what comes next, and every later answer for that of the command before.
-    """
+    """The client would take an error for the answer to its next command, and every later answer for that of the command
+    before."""
     poolhouse = pool(max_size=2, max_wait_time="200ms")
     with socket.create_connection(("127.0.0.1", poolhouse.port)) as holder:
         holder.sendall(b"BLPOP nothing 60\r\n")
@@ -381,7 +382,7 @@ def test_a_client_may_have_a_long_name_but_no_endless_one(pool):
 
 
 def test_a_command_in_pieces_of_one_byte_is_answered(pool):
-    # Held until it is whole, with many arguments too; the last is passed on piece by piece.
+    # A command is held until it is complete, also with many arguments; the last argument is passed on piece by piece.
     port = pool().port
     for values in ([b"x" * 12_000], [b"y"] * 1_500, [b"z" * 40_000]):
         with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:

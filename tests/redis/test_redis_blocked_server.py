@@ -24,7 +24,7 @@ BOUND = 0.25
 
 @pytest.fixture
 def busy(workspace):
-    """A Redis that says BUSY soon."""
+    """A Redis that soon answers BUSY."""
     made = own_redis(workspace, "busy", **{"busy-reply-threshold": 50}).start()
     yield made
     made.stop()
@@ -100,7 +100,8 @@ def test_a_write_that_is_paused_holds_up_no_reads(pool, workspace):
 
 
 def test_a_script_is_killed_although_other_clients_block(pool, busy):
-    """Besides those who block there is one server for those who share, which the script has, and one more."""
+    """Besides the servers of blocking clients there is one for clients that share, which the script occupies, and one
+    more."""
     poolhouse = pool(behind=busy, workers=1, max_size=3)
     blocked = [Raw(poolhouse).say(command("SELECT", 1), command("BLPOP", "nothing", 0)) for _ in range(10)]
     time.sleep(0.2)
@@ -123,7 +124,7 @@ def test_who_blocks_never_takes_the_last_server_from_those_who_share(pool):
     until = time.monotonic() + 3
     while time.monotonic() < until:
         assert other.ping()
-    # Nor from a transaction, which comes to its end.
+    # A transaction gets a server, too, and completes.
     with other.pipeline() as transaction:
         assert transaction.incr("n").execute() == [1]
     assert [client.hear(9) for client in lasting[2:]] == [b"-LOADING "] * 2, "who waited longest is told"
@@ -134,7 +135,7 @@ def test_who_blocks_never_takes_the_last_server_from_those_who_share(pool):
 
 
 def longest(client, until):
-    """How long the slowest of many PINGs took."""
+    """The duration of the slowest of many PINGs."""
     slowest = 0
     while not until():
         begun = time.monotonic()
@@ -145,7 +146,7 @@ def longest(client, until):
 
 
 def behind(others, reading):
-    """How long the slowest of the others waited at most while this was read."""
+    """The longest wait of the other clients while this was read."""
     slowest, over = [], threading.Event()
     threads = [threading.Thread(target=lambda other=other: slowest.append(longest(other, over.is_set))) for other in others]
     for thread in threads:
@@ -160,15 +161,15 @@ def behind(others, reading):
     return max(slowest)
 
 
-# Bytes a second. At the second rate a reader on its own may go on; the third reads in bursts, so that it never seems to
-# have stopped.
+# Bytes a second. At the second rate a reader with a server of its own may continue; the third reads in bursts, so
+# that it never seems to have stopped.
 RATES = [(0, 0), (160_000, 8_000), (2_000_000, 400_000), (20_000_000, 1_000_000)]
 
 
 @pytest.mark.parametrize("servers, value, rate, burst", [
     *((1, 100_000_000, *rate) for rate in RATES), (20, 100_000_000, *RATES[0]), *((20, 300_000_000, *rate) for rate in (RATES[0], RATES[2]))])
 def test_behind_a_large_value_of_a_slow_reader_no_client_waits_for_the_reader(pool, server, rate, burst, servers, value):
-    """With `max_size = 1` there is no other server to go to; 300 MB are more than is kept for a reader."""
+    """With `max_size = 1` there is no other server, and 300 MB are more than is kept for a reader."""
     poolhouse = pool(workers=1, max_size=servers)
     server.connect().set("big", b"x" * value)
     size = len(b"$%d\r\n" % value) + value + 2
@@ -190,9 +191,8 @@ def test_behind_a_large_value_of_a_slow_reader_no_client_waits_for_the_reader(po
                     break
                 time.sleep(burst / rate if burst else 0.1)
 
-    # The value itself has to come through, whoever reads it, and be kept: on a machine that is busy that alone takes
-    # long. How long, tell readers that are not slow, before and after. Who waits for a reader does so every time; a
-    # machine is not busy in the wrong moment only.
+    # The value itself must be transferred and kept, which takes long on a busy machine. Fast readers before and after
+    # show how long. A client that waits for a reader does so every time, while a machine is busy only sometimes.
     itself, rounds = behind(others, quickly), []
     for _ in range(3):
         waited = behind(others, lambda: slowly(max(3, 6 * itself)))
@@ -215,7 +215,7 @@ def test_a_slow_reader_that_keeps_no_client_waiting_gets_all_of_it(pool, server)
         part = len(slow.hear(min(100_000, length - heard)))
         assert part, f"disconnected after {heard} bytes"
         heard += part
-        # It does not read meanwhile.
+        # The client does not read meanwhile.
         assert other.ping()
         time.sleep(0.01)
     assert slow.say(command("PING")).hear(7) == b"+PONG\r\n"
@@ -236,7 +236,8 @@ def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(pool,
 
 
 def test_behind_a_value_that_takes_long_to_come_newcomers_get_another_server(pool, server):
-    """Its reader takes all that comes, and Redis is never silent: it only takes longer than `max_wait_time`."""
+    """Its reader takes all that comes, and Redis is never silent: the transfer only takes longer than `max_wait_time`.
+    """
     server.connect().set("big", b"x" * 15_000_000)
     with Relay(server.port) as line:
         line.delay, line.piece = 0.005, 32_768

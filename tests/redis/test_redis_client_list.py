@@ -21,7 +21,7 @@ def close(client, *words):
 
 
 def is_gone(client):
-    """Whether its connection has ended: it asks once, and comes again only for the next command."""
+    """Whether the client's connection has ended. It sends one command, and would reconnect only for the next."""
     with pytest.raises(redis.ConnectionError):
         client.ping()
     return True
@@ -49,7 +49,7 @@ def test_clients_of_all_workers_are_listed(pool):
     assert {int(line["id"]) for line in many[3].client_list(client_id=[ids[4], ids[5], 10**6])} == {ids[4], ids[5]}
     assert many[2].client_list(_type="replica") == [] and len(many[2].client_list(_type="normal")) == 20
     assert int(many[7].client_info()["id"]) == ids[7]
-    # More than are looked at of other commands.
+    # More than the part of other commands that Poolhouse examines.
     assert len(many[0].client_list(client_id=[*range(10**6, 10**6 + 200), ids[3]])) == 1
     with pytest.raises(redis.ResponseError, match="256 clients at most"):
         many[0].client_list(client_id=[*range(10**6, 10**6 + 257)])
@@ -70,7 +70,7 @@ def test_a_line_has_all_fields_that_redis_has_in_its_order(pool, server):
     theirs = talk(server.port, b"CLIENT INFO\r\nQUIT\r\n").decode().split("\n")[1].split(" ")
     theirs = [field.split("=")[0] for field in theirs]
     assert [field for field in FIELDS if field in theirs] == [field for field in theirs if field in FIELDS]
-    # redis-py 5.0 to 6.2 cannot do without any of these, and RQ's workers call it.
+    # redis-py 5.0 to 6.2 needs all of these, and RQ's workers call it.
     told = client.client_info()
     for field in ("id", "age", "idle", "db", "sub", "psub", "multi", "qbuf", "qbuf-free", "obl", "argv-mem", "oll", "omem", "tot-mem"):
         assert isinstance(told[field], int), field
@@ -94,12 +94,12 @@ def test_clients_are_closed_wherever_they_are(pool, server):
     ids = [client.client_id() for client in others]
     assert close(closer, "ID", ids[0]) == 1 and is_gone(others[0])
     assert close(closer, "ID", ids[0]) == 0
-    # The address is its port as the client itself sees it.
+    # The address has the client's own port.
     where = others[1].client_info()["addr"]
     assert close(closer, where) in (True, b"OK") and is_gone(others[1])
     with pytest.raises(redis.ResponseError, match="No such client"):
         close(closer, where)
-    # One that waits in Redis for what does not come, and one in a transaction: their servers are had back.
+    # One client waits in Redis for a value that never comes, and one is in a transaction: their servers are taken back.
     blocked, ended = others[2], threading.Event()
 
     def wait():
@@ -118,7 +118,7 @@ def test_clients_are_closed_wherever_they_are(pool, server):
         pipe.get("k")
     eventually("no client is blocked", lambda: server.connect().info("clients")["blocked_clients"] == 0)
     assert close(closer, "TYPE", "pubsub") == 0 and close(closer, "MAXAGE", 3600) == 0
-    # All but itself; then itself, too, with an answer.
+    # All clients but itself; then itself, too, with an answer.
     there = len(closer.client_list())
     assert there >= 7 and close(closer, "TYPE", "normal") == there - 1 and closer.ping()
     assert close(closer, "LADDR", f"127.0.0.1:{poolhouse.port}", "SKIPME", "no") == 1 and is_gone(closer)
@@ -177,7 +177,7 @@ def test_a_client_that_blocks_is_seen_and_let_go(pool):
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_client_that_waits_for_a_server_to_block_on_is_let_go(pool, server, version):
-    """Its command has not been sent, so Redis does not know of it."""
+    """Its command has not been sent, so Redis does not know it."""
     poolhouse = pool(workers=2, max_size=2, max_wait_time="off")
     other = poolhouse.connect(protocol=version)
     blocks = Raw(poolhouse).say(command("HELLO", version), command("BLPOP", "first", 0))
@@ -190,7 +190,7 @@ def test_a_client_that_waits_for_a_server_to_block_on_is_let_go(pool, server, ve
         while not heard.endswith(b"\r\n") or b":" not in heard.split(b"\r\n")[-2][:1] or b"modules" not in heard:
             heard += waiting.hear(1)
         number = int(heard.split(b"\r\n:")[-1])
-        # What stands behind the command is its answer's turn, too.
+        # Commands behind that one are answered as well.
         waiting.say(command("BLPOP", "nothing", 0), command("ECHO", "x"))
         eventually("it waits in line", lambda: poolhouse.metric("poolhouse_waiters") == 1)
         assert next(one for one in other.client_list() if one["id"] == str(number))["flags"] == "b"

@@ -19,7 +19,7 @@ STEPS = int(os.environ.get("REDIS_STEPS", 150))
 
 @pytest.fixture
 def two(workspace):
-    """A Redis for itself, and one behind Poolhouse."""
+    """A Redis that is asked directly, and one behind Poolhouse."""
     made = []
     for name in ("reference", "subject", "poolhouse"):
         directory = workspace / f"redis-{name}-{os.urandom(4).hex()}"
@@ -36,7 +36,8 @@ def two(workspace):
 
 
 def comparable(reply):
-    """Without what two connections never have in common: the id that HELLO tells, of a transaction perhaps."""
+    """The reply without what two connections never share: the id in the reply to HELLO, which may be part of a
+    transaction."""
     if reply is None or not isinstance(reply[1], list):
         return reply
     values = list(reply[1])
@@ -46,7 +47,7 @@ def comparable(reply):
 
 
 def short(command):
-    """For people."""
+    """A short form for error messages."""
     return " ".join(repr(word) if len(word) < 40 else f"{word[:20]!r}...{len(word)}" for word in (
         word if isinstance(word, bytes) else str(word) for word in command))
 
@@ -112,7 +113,7 @@ async def subscribe_and_hear(number, ports, publishers):
             for command, count in commands:
                 expected, got = [await replies(wire, count) for wire in pair]
                 assert got == expected, f"{short(command)}\n  reference {expected}\n  subject   {got}\n{told()}"
-            # Its channels are its own: only it hears what is published there, once for the channel and once for each
+            # The channels are the client's own: it receives each message once for the channel and once for each
             # pattern.
             channel, heard = f"{number}:{chance.choice('abc')}", []
             for wire, publisher in zip(pair, publishers):
@@ -128,7 +129,7 @@ async def subscribe_and_hear(number, ports, publishers):
 
 def test_subscribers_are_told_what_redis_itself_tells_them(two):
     async def all_of_them():
-        # Those of one Redis are published by connections that go to it directly.
+        # Connections that go directly to a Redis publish there.
         ports, upstream = (two[0], two[1].port), two[1].server.port
         async with asyncio.TaskGroup() as group:
             for number in range(CLIENTS):

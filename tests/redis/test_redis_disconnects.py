@@ -24,7 +24,7 @@ url = "{url}"
 
 
 def idle(poolhouse, *words):
-    """A client that has an answer to all that it has asked."""
+    """A client that has the answers to all its commands."""
     client = Raw(poolhouse)
     client.say(command(*(words or ["ECHO", "OK"])))
     assert client.hear(len(b"$2\r\nOK\r\n" if not words else b"+OK\r\n")).endswith(b"OK\r\n")
@@ -160,7 +160,7 @@ def test_a_client_is_counted_to_and_drained_with_the_database_that_it_selected(p
     assert order[0] == 200 and order[1]["drained"], order
     assert goes.hear(100_000).endswith(b"+OK\r\n"), "its connection ends"
     eventually("it counts no more", lambda: counted() == {"0": 1})
-    # Another one that goes there is sent away, too, and who stays elsewhere is not.
+    # Another client of that database is closed, too; clients of other databases stay.
     late = Raw(poolhouse).say(*(command(*words) for words in entered))
     late.hear(100_000)
     assert stays.say(command("ECHO", "OK")).hear(8) == b"$2\r\nOK\r\n"
@@ -279,11 +279,11 @@ def test_who_finds_no_server_to_block_on_waits_as_long_as_its_command_would(pool
     assert client.xread({"s": "$"}, block=500) in ([], None)
     modern = poolhouse.connect(protocol=3)
     assert modern.execute_command("BLMPOP", "0.5", "1", "jobs", "LEFT") is None
-    # What was not executed is told in a word for which libraries try again.
+    # The error for a command that was not executed is one after which libraries retry.
     with pytest.raises(redis.ConnectionError, match="server connections stayed busy"):
         client.brpop("jobs", 0)
     assert client.ping()
-    # As soon as there is a server it blocks there.
+    # The client blocks there as soon as there is a server.
     patient = Raw(poolhouse).say(command("BRPOP", "jobs", "30"))
     eventually("it waits", lambda: poolhouse.metric("poolhouse_waiters") == 1)
     holder.close()

@@ -29,7 +29,7 @@ class Asking(Http):
 
 @pytest.fixture
 def durable(workspace):
-    """A Redis that has written down what it answers, and finds it again."""
+    """A Redis that has written to disk what it answers, and reads it again at its start."""
     made = own_redis(workspace, "durable", appendonly="yes", appendfsync="no").start()
     yield made
     made.stop()
@@ -37,7 +37,7 @@ def durable(workspace):
 
 @pytest.fixture
 def serving(pool, rest):
-    """Starts a Poolhouse for clients that speak Redis or HTTP: it, and a load for it, checked when that is over."""
+    """Starts a Poolhouse for clients that speak Redis or HTTP. Returns it and a load, which is checked at the end."""
 
     def start(speech, behind, **settings):
         settings = {"max_wait_time": "8s", "unavailable_wait_time": "8s", **settings}
@@ -58,7 +58,7 @@ def checked(load, behind):
 
 
 class Elsewhere:
-    """A server as one who goes through a relay sees it."""
+    """A server as seen through a relay."""
 
     def __init__(self, server, relay):
         self.password, self.connect = server.password, server.connect
@@ -90,7 +90,7 @@ def test_a_redis_that_is_stopped_for_a_while_costs_only_that_while(serving, dura
 
 @SPEECH
 def test_a_redis_that_is_stopped_for_longer_than_query_time(serving, durable, speech):
-    """What was sent to it is executed when it goes on: after the client was told that its outcome is unknown."""
+    """Redis executes what it had received when it continues, after the client was told that the outcome is unknown."""
     _, load = serving(speech, durable, query_time="300ms")
     with load() as running:
         durable.process.send_signal(signal.SIGSTOP)
@@ -131,9 +131,8 @@ def test_connections_to_redis_cut_at_random(serving, server, speech):
 
 
 def test_a_reply_that_is_cut_off_is_not_gone_on_with(pool, server):
-    """Its client has the beginning of its own reply and nothing else; who shared the server has nothing, and is closed,
-    too.
-    """
+    """Its client has the beginning of its own reply and nothing else. Clients that shared the server have nothing, and
+    are closed, too."""
     value = os.urandom(1 << 19).hex().encode()
     server.connect().set("large", value)
     with Relay(server.port) as relay:
@@ -182,7 +181,7 @@ def test_killed_under_load_and_started_again(serving, server, speech):
 
 @SPEECH
 def test_one_process_takes_over_from_the_other_and_no_client_notices(pool, rest, server, speech):
-    """Clients that work and clients that come and go."""
+    """Clients that stay and clients that come and go."""
     made = rest() if speech == "http" else pool(file=f'{LISTEN}[[database]]\nurl = "{server.url()}"\nmax_size = 8\n')
     port, connection = (made.http, Asking) if speech == "http" else (made.port, Wire)
     eventually("it is ready", lambda: made.get("/ready")[0] == 200, 10)

@@ -40,7 +40,7 @@ def filled(server):
 
 
 def asks_and_ends(port, data):
-    """All that comes back until the other side ends, too."""
+    """All data until the other side closes, too."""
     with socket.create_connection(("127.0.0.1", port), 20) as client:
         client.sendall(data)
         client.shutdown(socket.SHUT_WR)

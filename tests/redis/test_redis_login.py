@@ -24,7 +24,7 @@ def test_each_user_is_himself_at_the_server_too(pool, with_users):
         assert bob.get("k") == b"v" and bob.execute_command("ACL", "WHOAMI") == b"bob"
         with pytest.raises(redis.exceptions.NoPermissionError):
             bob.set("k", "w")
-    # A client may become another.
+    # A client may log in as another user.
     assert bob.execute_command("AUTH", "alice", "wonder") in (True, b"OK") and bob.set("k", "x")
     with pytest.raises(redis.AuthenticationError):
         poolhouse.connect(username="bob", password="wonder").get("k")

@@ -21,7 +21,7 @@ def line(client):
 
 @pytest.fixture
 def shared_login(pool, guarded):
-    """Two users whom Redis cannot tell apart."""
+    """Two users that Redis cannot tell apart."""
     return pool(file=f'[serve]\nmax_auth_failures = 3\n{LISTEN}[[database]]\nurl = "{guarded.url()}"\n{users(one="1", two="2")}', behind=guarded)
 
 
@@ -58,7 +58,7 @@ def test_a_kept_server_tells_and_ends_no_other_client(shared_login, guarded):
             for wanted in expected:
                 heard = line(client)
                 assert heard.startswith(wanted) and (wanted[:1] != b"-" or b"Poolhouse" in heard), (words, heard)
-    # What is the client's own passes.
+    # Commands about the client itself pass.
     for words, said in ((("CLIENT", "SETNAME", "mine"), b"+OK\r\n"), (("SELECT", 1), b"+OK\r\n"), (("CLIENT", "CACHING", "x"), b"-ERR"), (("QUIT",), b"+OK\r\n")):
         assert line(client.say(command(*words))).startswith(said), words
     direct.rpush("jobs", "done")
@@ -84,7 +84,7 @@ def test_what_is_no_command_ends_the_connection_in_its_turn(pool):
 def test_a_logged_in_client_guesses_no_faster_than_others(shared_login):
     poolhouse = shared_login
     clients = [logged_in(poolhouse, "one", "1") for _ in range(32)]
-    # Some have something to do first, some begin anew first.
+    # Some clients execute something first, some log in again first.
     before = [b"", command("ECHO", "a"), command("RESET")]
     began = time.monotonic()
     for number, client in enumerate(clients):
@@ -94,15 +94,15 @@ def test_a_logged_in_client_guesses_no_faster_than_others(shared_login):
         assert b"-WRONGPASS" in client.hear(100_000)
     assert time.monotonic() - began > 1.5, "32 guesses were answered at once"
     assert poolhouse.metric("poolhouse_auth_failures_total") == 32
-    # A right password has its turn, and logs in again as often as it likes.
+    # A right password is checked in its turn, and may be sent as often as the client likes.
     client = logged_in(poolhouse, "one", "1")
     for user, password in (("two", "2"), ("one", "1"), ("two", "2")):
         assert line(client.say(command("AUTH", user, password))) == b"+OK\r\n"
 
 
 def test_a_connection_that_was_named_for_unblocking_serves_no_other_client(pool, server):
-    """Redis may hear late that it is to let the client of this connection go on: by then that must not be another one.
-    """
+    """Redis may receive late the order to unblock the client of this connection: by then that must not be another
+    client."""
     poolhouse, direct = pool(), server.connect()
     blocked, other = Raw(poolhouse), poolhouse.connect()
     number = int(line(blocked.say(command("CLIENT", "ID")))[1:])

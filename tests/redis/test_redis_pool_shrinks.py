@@ -33,13 +33,13 @@ def text(server, size, wait="10s"):
 
 @contextlib.contextmanager
 def smaller(poolhouse, server, how, size, wait="10s"):
-    """The pool has half of its servers from now on: because another process has the rest, or the configuration says so.
+    """From now on the pool has half of its servers, because another process has the rest or the configuration says so.
     """
     if how == "reload":
         poolhouse.rewrite(text(server, size // 2, wait))
         poolhouse.signal(signal.SIGHUP)
         eventually("it is smaller", lambda: poolhouse.metric("poolhouse_servers_max") == size // 2)
-        # Till then others may have the server that they have shared before.
+        # Until then other clients may have the server that they have shared before.
         time.sleep(1.5)
         yield
         return
@@ -61,7 +61,7 @@ def blocked(server):
 
 
 def who_block(poolhouse, server, clients, *words):
-    """Clients that block, one after the other."""
+    """Clients that block, one after another."""
     made = []
     for number in range(clients):
         made.append(Raw(poolhouse).say(command(*words)))
@@ -185,7 +185,7 @@ def test_an_element_on_its_way_to_a_slow_reader_arrives_whole(pool, server, paus
     eventually("it blocks", lambda: blocked(server) == 1)
     clients = [reader, *(Raw(poolhouse).say(command("BLPOP", "other", "0")) for _ in range(2))]
     eventually("they block", lambda: blocked(server) == 3)
-    # Each part of it looks like a number.
+    # Each part of the value looks like a number.
     element = b":" * (16 << 20)
     server.connect().rpush("jobs", element)
     eventually("it has been taken", lambda: blocked(server) == 2)
@@ -204,7 +204,7 @@ def test_an_element_on_its_way_to_a_slow_reader_arrives_whole(pool, server, paus
 
 
 class Latecomers(Relay):
-    """New connections wait while this is set; those that are there go on."""
+    """New connections wait while this is set; existing ones continue."""
 
     held = False
 

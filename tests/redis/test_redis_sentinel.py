@@ -19,7 +19,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 
 class Behind:
-    """What Poolhouse is started in front of."""
+    """What Poolhouse connects to."""
 
     def __init__(self, url, password=None):
         self.url, self.password = lambda: url, password
@@ -52,7 +52,7 @@ def test_clients_are_served_by_the_master(pool, three):
 
 def test_a_failover_in_good_order_under_load(pool, three):
     poolhouse = pool(Behind(three.url(sentinel_password="watch"), "red"), max_size=8, max_wait_time="20s", unavailable_wait_time="20s")
-    # What the old master took when its replica had been made the master already is undone by Redis itself.
+    # Redis itself undoes what the old master took after its replica had become the master.
     with RedisLoad(poolhouse.port, clients=6, large=False, lossy=True, password="red") as load:
         for _ in range(2):
             three.fail_over()
@@ -66,12 +66,12 @@ def test_a_master_that_dies_is_left_for_the_new_one(pool, three):
     assert client.set("k", "before")
     dead = three.server(three.master())
     dead.stop()
-    # The client waits, and its command is executed by the new master.
+    # The client waits, and the new master executes its command.
     assert client.set("k", "after")
-    # The sentinel that is asked here need not be the one that Poolhouse asked.
+    # The test may ask another sentinel than Poolhouse does.
     eventually("all sentinels know of it", lambda: three.master() != dead.port, 30)
     assert three.server(three.master()).connect().get("k") == b"after"
-    # The dead one comes back as what the sentinels make of it.
+    # The old master comes back in the role that the sentinels give it.
     dead.start()
     eventually("it follows", lambda: dead.connect().info("replication")["role"] == "slave", 30)
     assert client.get("k") == b"after"
@@ -106,7 +106,7 @@ def test_a_redis_is_no_sentinel_and_that_is_told(pool, server):
         poolhouse.connect().ping()
 
 
-# -- sentinels that err
+# -- faulty sentinels
 
 
 class Oracle:
@@ -134,7 +134,7 @@ class Oracle:
             connection = self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         with contextlib.suppress(OSError), connection:
             while b"GET-MASTER-ADDR-BY-NAME" in connection.recv(1000):
-                # The last answer is given for ever.
+                # The last answer is repeated for ever.
                 answer = self.answers[min(self.asked, len(self.answers) - 1)]
                 self.asked += 1
                 if answer is not None:
@@ -157,8 +157,8 @@ def test_the_next_sentinel_is_asked_when_one_errs(pool, server, workspace):
         replica.connect().replicaof("127.0.0.1", server.port)
         for wrong in (replica.port, free_port(), None):
             with Oracle(wrong) as errs, Oracle(server.port) as right:
-                # Who is silent has half of connect_time, and that once: the one that was of use is asked first from
-                # then on.
+                # A silent sentinel costs half of connect_time once: from then on the sentinel that answered is asked
+                # first.
                 poolhouse = pool(behind(errs, right), max_wait_time="8s")
                 assert poolhouse.connect().set("k", "v") and errs.asked == right.asked == 1
                 pinned = [poolhouse.connect().pipeline() for _ in range(3)]
@@ -167,7 +167,7 @@ def test_the_next_sentinel_is_asked_when_one_errs(pool, server, workspace):
                 assert errs.asked == 1 and right.asked >= 3
                 for client in pinned:
                     client.reset()
-        # It speaks of itself.
+        # The sentinel reports its own address.
         with Oracle(1) as vain, Oracle(server.port) as right:
             vain.answers = [vain.port]
             assert pool(behind(vain, right)).connect().set("k", "v")

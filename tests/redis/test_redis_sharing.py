@@ -121,7 +121,7 @@ def test_who_leaves_before_its_reply_takes_nothing_along(pool):
         going.close()
         assert stays.echo("mine") == b"mine"
     assert created(poolhouse) == 1
-    # One that goes before it has a share has asked for nothing.
+    # A client that leaves before it has a share has sent nothing.
     eventually("what was asked for is done", lambda: 0 < int(stays.get("n") or 0) <= 50)
 
 
@@ -138,7 +138,7 @@ def test_all_who_wait_for_a_shared_server_are_disconnected_when_it_is_lost(pool,
         lost.stop()
         for client in clients:
             assert client.hear(1000) == b"", "as when Redis's own connection ends"
-        # Who had asked nothing hears nothing of it, and goes on.
+        # A client that had sent nothing is not told, and continues.
         lost.start()
         assert idle.say(command("SET", "k", 2)).hear(5) == b"+OK\r\n"
     finally:
@@ -173,7 +173,7 @@ def test_who_reads_slowly_gets_all_of_it(pool):
 
 
 def test_a_server_is_not_kept_by_those_who_share_it_for_ever(pool):
-    """Life times hold for a server that is always at work, too."""
+    """Life times hold for a server that is always busy, too."""
     poolhouse = pool(workers=1, max_size=1, max_life_time="2s")
     client, until = poolhouse.connect(), time.monotonic() + 8
     while time.monotonic() < until and created(poolhouse) < 2:
@@ -222,7 +222,7 @@ def test_a_group_called_streams_blocks_no_other_client(pool, server):
 
 @pytest.mark.timing
 def test_who_waits_for_a_share_waits_no_longer_than_allowed(pool, workspace):
-    """Redis does not answer those who have a share, nor on another server."""
+    """Redis answers neither the clients that have a share nor another server."""
     silent = own_redis(workspace, "silent").start()
     try:
         poolhouse = pool(behind=silent, workers=1, unavailable_wait_time="500ms")
@@ -240,7 +240,7 @@ def test_who_waits_for_a_share_waits_no_longer_than_allowed(pool, workspace):
 
 @pytest.mark.timing
 def test_a_server_that_is_always_behind_is_given_back_all_the_same(pool):
-    """Bulky pipelines keep its socket full; a transaction gets its turn."""
+    """Large pipelines keep its socket full; a transaction gets its turn."""
     poolhouse = pool(workers=1, max_size=1, max_wait_time="5s")
     until, blob = time.monotonic() + 6, "x" * 14_000
     unit = command("EVAL", "local t = redis.call('time') for i = 1, 20000 do end return 'done'", 0, blob) * 4
@@ -268,7 +268,7 @@ def test_no_more_wait_for_a_share_than_may_wait(pool, workspace):
     waiting = [Raw(poolhouse).say(command("PING")) for _ in range(2)]
     eventually("two wait", lambda: poolhouse.metric("poolhouse_clients", state="waiting") == 2)
     assert Raw(poolhouse).say(command("PING")).hear(9) == b"-LOADING "
-    # Who has gone takes no place.
+    # A client that has gone takes no place.
     waiting[0].close()
     eventually("one waits", lambda: poolhouse.metric("poolhouse_clients", state="waiting") == 1)
     waiting.append(Raw(poolhouse).say(command("PING")))

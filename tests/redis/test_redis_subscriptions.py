@@ -30,13 +30,13 @@ def message(channel, payload, mark=b"*"):
 
 
 def expect(client, *parts):
-    """The client hears exactly this next."""
+    """Asserts that the client receives exactly this next."""
     expected = b"".join(parts)
     assert client.hear(len(expected)) == expected
 
 
 def until(client, ending):
-    """What the client hears up to here."""
+    """What the client receives up to here."""
     while not client.heard.endswith(ending):
         part = client.socket.recv(1 << 16)
         assert part, client.heard
@@ -68,7 +68,7 @@ def test_hundreds_of_subscribers_on_several_workers_have_one_server(pool, server
         expect(client, confirmed("all", 1), confirmed(f"some{number % 5}", 2))
     assert len(pubsub_servers(server)) == 1 and holding(poolhouse) == 1
     eventually("they are counted", lambda: subscribed(poolhouse) == 300)
-    # All at once, so that many come in one piece, and from both sides, so that order can be seen.
+    # All at once, so that many messages arrive in one piece, and from both sides, so that the order is visible.
     publisher = server.connect().pipeline(transaction=False)
     for turn in range(100):
         publisher.publish("all", f"a{turn}")
@@ -114,9 +114,8 @@ def test_what_is_published_before_a_client_unsubscribes_reaches_it(pool, server)
 
 @pytest.mark.quick
 def test_nothing_is_missed_after_a_confirmation_and_nothing_comes_before_it(pool):
-    """Every client hears what is published after it was told so, though the channel comes and goes with its
-    subscribers.
-    """
+    """Every client receives what is published after its confirmation, although the channel comes and goes with its
+    subscribers."""
     poolhouse = pool(workers=2)
     publisher = poolhouse.connect()
     failures = []
@@ -223,7 +222,7 @@ def test_a_subscriber_of_resp3_goes_on_with_everything(pool, server):
     expect(client.say(command("SELECT", 3), command("GET", "k")), b"+OK\r\n_\r\n")
     publisher.publish("a", "still")
     expect(client, message("a", "still", mark=b">"))
-    # In RESP2 the same subscription goes on as RESP2 has it.
+    # In RESP2 the same subscription continues in RESP2's format.
     client.say(command("HELLO", 2))
     until(client, b"*0\r\n")
     publisher.publish("a", "now arrays")
@@ -279,7 +278,7 @@ def test_subscribers_go_on_on_another_connection_when_theirs_is_killed(pool, ser
             expect(client, message("all", turn), *([message(f"own{turn}", "only")] if number == turn else []))
     eventually("the log tells how many", lambda: poolhouse.log().count("subscriptions are restored on another connection") == 3)
     assert "clients=60 subscriptions=121" in poolhouse.log()
-    # They can still change what they have, and who comes now is served as well.
+    # They can still change their subscriptions, and new clients are served as well.
     expect(clients[0].say(command("UNSUBSCRIBE", "all")), confirmed("all", 2, "unsubscribe"))
     newcomer = Raw(poolhouse).say(command("SUBSCRIBE", "all"))
     expect(newcomer, confirmed("all", 1))
@@ -298,7 +297,7 @@ def test_subscribers_outlive_a_restart_of_redis(pool, workspace):
             expect(each.say(command("SUBSCRIBE", "a")), confirmed("a", 1))
         upstream.stop()
         time.sleep(0.5)
-        # What is asked meanwhile waits.
+        # Commands that are sent meanwhile wait.
         newcomer = Raw(poolhouse).say(command("SUBSCRIBE", "a", "b"))
         upstream.start()
         expect(newcomer, confirmed("a", 1), confirmed("b", 2))
@@ -321,7 +320,7 @@ def test_subscribers_are_told_to_go_when_redis_stays_away(pool, workspace):
             assert client.hear(1000) == b"", "an error that a subscriber has not asked for is taken for an answer"
         eventually("the log says why", lambda: "its subscriptions are lost: no connection to Redis" in poolhouse.log())
         eventually("it is in the log", lambda: "subscriptions could not be restored" in poolhouse.log())
-        # One that has none yet is told the same, and may try again.
+        # A client without a subscription gets the same error, and may try again.
         late = Raw(poolhouse).say(command("SUBSCRIBE", "a"))
         assert until(late, b"\r\n").startswith(b"-LOADING Poolhouse: no connection to Redis")
         upstream.start()
@@ -365,9 +364,9 @@ password = "pw"
         expect(allowed, confirmed("shop.a", 1))
         assert upstream.connect().publish("shop.a", "x") == 1
         expect(allowed, message("shop.a", "x"))
-        # A refusal leaves nothing behind, and RESP2's restrictions do not begin.
+        # A refusal leaves no subscription behind, and RESP2's restrictions do not begin.
         expect(mixed.say(command("GET", "k"), command("SUBSCRIBE", "shop.a")), b"$-1\r\n", confirmed("shop.a", 1))
-        # Who loses the right to a channel goes; the others stay.
+        # A client that loses the right to a channel is closed; the others stay.
         other = client()
         expect(other.say(command("SUBSCRIBE", "shop.b")), confirmed("shop.b", 1))
         upstream.connect().execute_command("ACL", "SETUSER", "shop", "resetchannels", "&shop.b")
@@ -409,7 +408,7 @@ def test_long_messages_and_long_lists_of_channels_pass(pool, server):
     expect(clients[0].say(command("SUBSCRIBE", *names)), *[confirmed(name, at + 2) for at, name in enumerate(names)])
     server.connect().publish("channel-1999", "end")
     expect(clients[0], message("channel-1999", "end"))
-    # A list that is too long to be read at once is dealt with in parts.
+    # A list that is too long to be read at once is processed in parts.
     long = [f"{number}" * 20 for number in range(5_000)]
     for client in (clients[1], Raw(poolhouse)):
         already = 1 if client is clients[1] else 0
@@ -424,7 +423,7 @@ def test_long_messages_and_long_lists_of_channels_pass(pool, server):
 
 @pytest.mark.timing
 def test_subscribers_are_neither_idle_nor_late(pool, server):
-    """They are not sent away for being idle or for waiting long, and go at once at the end."""
+    """They are closed neither for being idle nor for waiting long, and leave at once at the end."""
     poolhouse = pool(client_idle_time="500ms")
     client, idle = Raw(poolhouse), Raw(poolhouse)
     expect(client.say(command("SUBSCRIBE", "a")), confirmed("a", 1))
@@ -479,7 +478,7 @@ def test_a_message_beyond_measure_ends_its_subscribers_and_no_others(pool, works
 
 @pytest.mark.timing
 def test_who_is_busy_leaves_it_to_others_to_seek_a_server(pool, server):
-    """Subscribers of RESP3 may be at work when their server is lost, for long even."""
+    """Subscribers of RESP3 may be executing other commands, even long ones, when their server is lost."""
     poolhouse = pool(workers=2, max_size=4)
     busy, idle = Raw(poolhouse), Raw(poolhouse)
     until(busy.say(command("HELLO", 3), command("SUBSCRIBE", "a")), confirmed("a", 1, mark=b">"))
@@ -497,7 +496,7 @@ def test_who_is_busy_leaves_it_to_others_to_seek_a_server(pool, server):
         server.connect().publish("a", turn)
         for client in (busy, idle):
             expect(client, message("a", turn, mark=b">"))
-    # Where all are busy, the first who is not does it.
+    # If all are busy, the first one that becomes free does it.
     idle.close()
     restored = kill()
     time.sleep(0.3)

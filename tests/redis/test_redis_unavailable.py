@@ -21,7 +21,7 @@ LISTEN = '[[listener]]\nprotocol = "redis"\nlisten = "127.0.0.1:PORT"\n'
 
 
 def words(poolhouse, *command):
-    """What a command is answered, errors as text."""
+    """The answer to a command; errors as text."""
     with contextlib.closing(poolhouse.connect()) as client:
         try:
             return client.execute_command(*command)
@@ -30,7 +30,7 @@ def words(poolhouse, *command):
 
 
 def words_of(client, *command):
-    """The same of a client that stays connected, if it may."""
+    """The same for a client that stays connected, if it may."""
     try:
         return client.execute_command(*command)
     except redis.RedisError as error:
@@ -39,7 +39,7 @@ def words_of(client, *command):
 
 @pytest.fixture
 def mine(workspace):
-    """Starts Redises that end with the test."""
+    """Starts Redises that are stopped at the end of the test."""
     made = []
 
     def start(name, **settings):
@@ -58,7 +58,7 @@ def test_a_full_redis_says_so_through_poolhouse_and_over_http(rest, mine):
     assert words(poolhouse, "SET", "k", "v") == words(full, "SET", "k", "v")
     assert "used memory > 'maxmemory'" in words(poolhouse, "SET", "k", "v")
     assert Rest(poolhouse.http).post("/", ["SET", "k", "v"]) == (400, {"error": "OOM command not allowed when used memory > 'maxmemory'."})
-    # A transaction of which a command is refused is none, and its client works on.
+    # A transaction with a refused command is discarded, and its client continues.
     client = poolhouse.connect()
     with pytest.raises(redis.ResponseError, match="maxmemory|previous errors"):
         client.pipeline().get("k").set("k", "v").execute()
@@ -123,17 +123,17 @@ def test_who_writes_to_a_former_primary_hears_so_and_is_led_to_the_new_one(pool,
         relay.target = new.port
         with pytest.raises(redis.exceptions.ReadOnlyError):
             client.set("k", "w")
-        # The same client. The connection that is shared may serve until the present replies are through.
+        # The same client. The shared connection may serve until the present replies have arrived.
         eventually("a write succeeds", lambda: words_of(client, "SET", "k", "x") in (True, b"OK"))
         assert new.connect().get("k") == b"x"
         assert "takes no writes any more" in poolhouse.log()
-        # Who has a server of its own keeps it: a subscriber would miss what is published meanwhile.
+        # A client with a server of its own keeps it: a subscriber would miss what is published meanwhile.
         old.connect().publish("news", "still heard")
         assert subscriber.get_message(timeout=5)["data"] == b"still heard"
 
 
 def test_a_transaction_at_a_former_primary_fails_and_the_next_succeeds(rest, mine):
-    """And so does what is asked over HTTP."""
+    """The same holds for commands over HTTP."""
     old, new = mine("old"), mine("new")
     with Relay(old.port) as relay:
         old.url = lambda: f"redis://127.0.0.1:{relay.port}"
@@ -189,7 +189,7 @@ def test_a_password_that_has_changed_is_told_and_a_reload_heals(pool, guarded_by
     direct = server.connect()
     direct.config_set("requirepass", "second")
     server.password = "second"
-    # Who is logged in stays so; connections from then on are refused.
+    # Connections that are logged in stay so; later ones are refused.
     assert client.get("k") == b"v"
     direct.execute_command("CLIENT", "KILL", "TYPE", "normal")
     eventually("it is told", lambda: "invalid username-password" in str(words_of(client, "GET", "k")))
@@ -201,7 +201,7 @@ def test_a_password_that_has_changed_is_told_and_a_reload_heals(pool, guarded_by
 
 
 def told(poolhouse):
-    """What a new client hears of a key."""
+    """The answer that a new client gets about a key."""
     with contextlib.closing(poolhouse.connect(password="mine")) as client:
         return str(words_of(client, "GET", "k"))
 

@@ -123,7 +123,7 @@ def test_what_is_large_comes_and_goes_in_pieces(rest):
     large = "x" * 5_000_000
     assert ask.command("SET", "large", large) == "OK" and ask.command("GET", "large") == large
     pieces = (piece.encode() for piece in ('["SE', 'T","chun', 'ked",', '"é"]'))
-    # Without a length they are sent as chunks.
+    # Without a length the body is sent as chunks.
     status, answer, _ = ask.ask("POST", "/", pieces)
     assert json.loads(answer) == {"result": "OK"} and ask.command("GET", "chunked") == "é"
     status, answer, _ = ask.ask("POST", "/set/large", b"x" * 10_485_761)
@@ -142,7 +142,8 @@ def test_what_is_large_comes_and_goes_in_pieces(rest):
 
 
 def test_a_pipeline_may_have_more_bytes_than_redis_takes_at_a_time(rest, server):
-    """What waits for one connection is bounded, and so the rest of a request waits for the replies to its beginning."""
+    """The data that waits for one connection is bounded, so the rest of a request waits for the replies to its
+    beginning."""
     client = Rest(rest(listener="max_request = 300000000\n").http, timeout=60)
     status, answer, _ = client.ask("POST", "/pipeline", b"[%s]" % b",".join([b'["APPEND","a","%s"]' % (b"x" * 8_000_000)] * 30))
     assert (status, json.loads(answer)) == (200, [{"result": (number + 1) * 8_000_000} for number in range(30)])
@@ -225,7 +226,7 @@ def test_who_guesses_tokens_is_slowed_down(rest):
         assert Rest(poolhouse.http, "x" * 32).ask("GET", "/ping")[0] == 401
     begin = time.monotonic()
     assert Rest(poolhouse.http, "x" * 32).ask("GET", "/ping")[0] == 401
-    # Of their answer, which comes later; others are not slowed down.
+    # Only the answers to wrong tokens are late; others are not delayed.
     assert time.monotonic() - begin > 0.9
     assert Rest(poolhouse.http).command("PING") == "PONG"
 
@@ -275,7 +276,7 @@ def test_what_a_rate_limit_never_allows_is_refused_whole_and_locks_no_other_out(
     error = json.loads(answer)["error"]
     assert status == 400 and "50000 commands" in error and "rate_limit = 5" in error and "send 5 at most" in error, error
     assert "Retry-After" not in fields
-    # The token has its whole burst still, and none of the commands was carried out.
+    # The token still has its whole burst, and none of the commands was executed.
     status, results = ask.post(path, [["PING"]] * 4 + [["GET", "counted"]])
     assert status == 200 and results[-1] == {"result": None}, results
 
@@ -289,7 +290,7 @@ def test_a_token_asks_as_a_user(rest, workspace):
         ask = Rest(poolhouse.http)
         assert ask.command("ACL", "WHOAMI") == "bob"
         assert ask.post("/", ["SET", "a", 1])[1]["error"].startswith("NOPERM")
-        # Redis itself says no in the middle of a transaction.
+        # Redis itself refuses a command in the middle of a transaction.
         status, answer = ask.post("/multi-exec", [["GET", "a"], ["SET", "a", 1]])
         assert status == 400 and "NOPERM" in answer["error"]
     finally:
@@ -342,7 +343,7 @@ def test_the_idle_are_evicted_between_requests(rest):
     for one in here:
         assert one.command("PING") == "PONG"
         time.sleep(0.05)
-    # The connection of the first is gone without a word, and its client connects again.
+    # The first client's connection is closed without an answer, and the client connects again.
     eventually("one is evicted", lambda: poolhouse.metric("poolhouse_client_evictions_total") >= 1)
     here[0].close()
     assert here[0].command("PING") == "PONG"

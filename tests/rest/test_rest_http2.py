@@ -108,7 +108,7 @@ def test_what_comes_behind_a_request_that_was_held_back_waits_with_it(rest):
 
     async def talk(client):
         asked = []
-        # The transaction needs a server of its own, and that when the reply before it has come.
+        # The transaction needs a server of its own, once the reply before it has come.
         for target, body, pause in (("/", ["EVAL_RO", SLOW, 0], 0.1), ("/multi-exec", [["INCR", "n"], ["GET", "n"]], 1.3),
                                     ("/", ["ECHO", "x"], 0.05), ("/multi-exec", [["ECHO", "y"]], 0)):
             asked.append(asyncio.create_task(client.post(target, json=body)))
@@ -130,7 +130,7 @@ def test_a_wrong_token_is_counted_and_ends_the_connection_when_all_has_been_answ
         assert (await client.get("/ping", headers=wrong)).status_code == 401
         assert (await client.get("/ping")).status_code == 401, "nothing more is asked here"
         assert (await slow).json() == {"result": 1}
-        # It has ended; a new one is let in.
+        # The connection has ended; a new one is let in.
         assert (await client.get("/ping")).status_code == 200
 
     ask(poolhouse, talk)
@@ -151,7 +151,7 @@ def test_a_refused_client_is_told_why(rest):
     async def talk(client):
         assert (await client.get("/ping")).status_code == 200
 
-        # Without a token, too; and not only once.
+        # Without a token, too; and more than once.
         async with httpx.AsyncClient(http1=False, http2=True, base_url=str(client.base_url)) as other:
             for _ in range(2):
                 answer = await other.get("/ping")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.poolhouse_only
 
 @asynccontextmanager
 async def events(client, target, **more):
-    """The events of a request, as a function that waits for the next."""
+    """Yields a function that waits for the next event of a request."""
     async with client.stream("GET", target, **more) as answer:
         assert answer.status_code == 200, (await answer.aread())
         assert answer.headers["content-type"] == "text/event-stream" and answer.http_version == "HTTP/2"
@@ -124,7 +124,7 @@ def test_what_cannot_be_heard_is_refused(rest, server):
 
     poolhouse = rest(tokens=tokens)
     ask(poolhouse, talk)
-    # What comes behind refusals is carried out.
+    # Requests behind refused ones are executed.
     raw = Raw(poolhouse.http)
     stays = raw.get("/subscribe/a", at_once=False)
     refused = [raw.get("/subscribe/a", at_once=False, token="b" * 32) for _ in range(5)]
@@ -141,7 +141,7 @@ def stream_of(poolhouse, target, token):
 
 
 def hear(connection, text):
-    """Reads until this has come; `None`: until the connection has ended."""
+    """Reads until `text` has come; `None`: until the connection has ended."""
     heard = b""
     while text is None or text not in heard:
         part = connection.recv(1 << 16)
@@ -197,8 +197,8 @@ def test_what_a_client_does_not_read_is_bounded(rest, server):
     raw.flush()
     while list(raw.statuses.values()).count(200) <= 8:
         raw.turn(lambda stream: False)
-    # Who has not read so much is not served before it reads: nothing else comes. A slow machine may only look too
-    # early.
+    # A client with this much unread is not served before it reads: nothing else comes. On a slow machine the test may
+    # only look too early.
     late = raw.get("/ping")
     raw.socket.settimeout(0.5)
     with pytest.raises(TimeoutError):
@@ -247,7 +247,7 @@ def test_a_stream_that_is_given_up_takes_its_subscriptions_along_and_no_others(r
     for target, stream, text in (("/publish/gone/a", again, "message,gone,a"), ("/publish/both/b", stays, "message,both,b")):
         raw.get(target)
         raw.hear(stream, text)
-    # Some that are given up before they have begun. (Who does that too often is disconnected.)
+    # Some requests are cancelled before they have begun. (A client that does this too often is disconnected.)
     for _ in range(10):
         raw.give_up(raw.get("/subscribe/early"))
     raw.hear(raw.get("/echo/done"), "done")
@@ -275,7 +275,7 @@ def test_a_stream_that_is_reset_makes_way_for_requests_behind_it(rest, server):
     raw.socket.settimeout(10)
     for _ in range(38):
         redis.publish("a", "x" * 1_000_000)
-    # The client says nothing from here on.
+    # The client sends nothing from here on.
     raw.make_room = lambda reads: None
     while not {slow, late} <= raw.lost | raw.ended:
         raw.turn(lambda stream: False)
@@ -287,7 +287,7 @@ LARGE = 8_000_000
 
 
 def reading(poolhouse, server):
-    """A client that has an answer of which it has not read much."""
+    """A client with an answer of which it has not read much."""
     server.connect().set("large", "x" * LARGE)
     raw = Raw(poolhouse.http)
     large = raw.get("/get/large")
@@ -320,7 +320,7 @@ def test_a_client_that_reads_an_answer_is_not_idle_and_one_that_reads_nothing_is
     (reader, large), (sleeper, _) = reading(poolhouse, server), reading(poolhouse, server)
     until = time.monotonic() + 4
     while time.monotonic() < until:
-        # Some of it every half second.
+        # The client reads a part of it every half second.
         reader.make_room(lambda stream: True)
         time.sleep(0.5)
         reader.turn(lambda stream: False)

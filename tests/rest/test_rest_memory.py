@@ -22,8 +22,7 @@ pytestmark = pytest.mark.poolhouse_only
 MB = 1_000_000
 HEAD = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"
 
-# All clients together hold 256 MB at most. What the allocator adds, and what is copied on its way, comes to about half
-# as much.
+# All clients together hold 256 MB at most. The allocator's overhead and copies in transit come to about half as much.
 MOST_MB = 440
 
 
@@ -32,7 +31,7 @@ def get(key):
 
 
 class Crowd:
-    """Clients of HTTP/1.1 that send what they are told to, and read only when they are told to."""
+    """HTTP/1.1 clients that send, and read only when they are told to."""
 
     def __init__(self, port, count):
         self.sockets, self.waiting = [], {}
@@ -51,9 +50,8 @@ class Crowd:
             connection.close()
 
     def send(self, data, seconds, look, settles=None):
-        """Sends all of it, if it is taken; `look` is called meanwhile, for so many seconds, or until it has been sent
-        for `settles` seconds.
-        """
+        """Sends all of the data, as far as it is taken. `look` is called meanwhile, for `seconds`, or until the data
+        has been sent for `settles` seconds."""
         left = {connection: memoryview(data) for connection in self.sockets}
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -69,7 +67,7 @@ class Crowd:
         return sum(not rest for rest in left.values())
 
     def heads(self, seconds=20):
-        """What each has been told first, as far as it has been told anything."""
+        """The first line of each client's answer, if it has one."""
         heads = []
         with selectors.DefaultSelector() as selector:
             for connection in self.sockets:
@@ -80,11 +78,12 @@ class Crowd:
 
 
 class Watch:
-    """The most memory that a process has had, in MB, and that a client with a small request is served all the time."""
+    """Records the most memory that a process has had, in MB, and checks that a client with a small request is served
+    all the time."""
 
     def __init__(self, poolhouse):
         self.poolhouse, self.most = poolhouse, 0
-        # It may have to wait until Redis has sent what others asked for.
+        # The request may have to wait until Redis has sent what others asked for.
         self.small = Rest(poolhouse.http, timeout=30)
 
     def __call__(self):
@@ -123,7 +122,7 @@ def test_answers_that_are_not_read_share_one_bound(rest, server):
         told = crowd.heads()
         assert len(told) == 40, "each has been answered"
         assert told.count(b"HTTP/1.1 200 OK") > 5 and told.count(b"HTTP/1.1 507 Insufficient Storage") > 5, set(told)
-    # What they held is there for others again.
+    # What they held is available to others again.
     ask = Rest(poolhouse.http)
     eventually("there is room", lambda: ask.ask("GET", "/get/large")[0] == 200)
 
@@ -170,7 +169,7 @@ def test_bodies_of_many_streams_that_are_not_finished_share_one_bound(rest):
             except TimeoutError:
                 break
         assert not any(left.values()), "the client may go on sending"
-        # They learn it when they have sent all.
+        # They are told once they have sent everything.
         if len(connections) == 8:
             for stream in left:
                 http.end_stream(stream)
@@ -216,7 +215,8 @@ def test_who_reads_gets_all_of_a_large_answer_though_it_is_sent_away(rest, serve
         heard = client.makefile("rb")
         head = [heard.readline() for _ in range(5)]
         assert head[0] == b"HTTP/1.1 200 OK\r\n" and head[-1] == b"\r\n", head
-        # More than it holds for those who do not read is still to come when the client has been idle for too long.
+        # When the client has been idle for too long, more of the answer is still to come than Poolhouse holds for
+        # clients that do not read.
         got = 0
         while piece := heard.read(MB):
             got += len(piece)

@@ -38,7 +38,7 @@ def test_a_request_counts_for_the_user_of_its_own_token(of_users):
     kept = Rest(of_users.http)
     for value, name in ((ALICE, "alice"), (BOB, "bob"), (ALICE, "alice"), (BOB, "bob")):
         assert asked(kept, value)[0] == 200 and inside(of_users) == {name: 1}, name
-    # There is no place for another of bob's, and alice's connection ends with that.
+    # There is no place for another client of bob, so alice's connection ends.
     other = Rest(of_users.http)
     assert asked(other, ALICE)[0] == 200 and inside(of_users) == {"alice": 1, "bob": 1}
     status, answer, fields = asked(other, BOB)

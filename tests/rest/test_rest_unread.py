@@ -25,9 +25,8 @@ WIDE = 2**31 - 1
 
 
 class Client:
-    """A client that reads only when it is told to. `window`: so much of an answer may come before it says that it has
-    read it.
-    """
+    """A client that reads only when it is told to. `window`: the part of an answer that may arrive before the client
+    acknowledges reading."""
 
     def __init__(self, port, window=65_535):
         self.socket = socket.socket()
@@ -99,7 +98,7 @@ def test_a_transaction_that_has_begun_is_carried_out_though_its_client_does_not_
     )
     serves_others(poolhouse)
     assert redis.mget("a", "n", "behind") == [b"1", b"2", None]
-    # Whatever happens to connections from now on does not concern it.
+    # Later events of other connections do not affect it.
     redis.client_kill_filter(_type="normal", skipme=True)
     assert client.read(large)[0] == 200
     assert client.read(transaction) == (200, [{"result": "OK"}, {"result": 1}, {"result": 2}])

@@ -10,7 +10,7 @@ from support.rest_fixtures import TOKEN, rest
 
 pytestmark = pytest.mark.poolhouse_only
 
-# Calls that both have under one name and with one meaning; what their answers become to be comparable.
+# Calls that both packages have under one name and with one meaning -> a function that makes their results comparable.
 SAME = [
     ("set", "a", "1"), ("get", "a"), ("get", "none"), ("incr", "a"), ("incrby", "a", 10), ("decr", "a"), ("append", "a", "0"),
     ("strlen", "a"), ("getrange", "a", 0, 1), ("setrange", "a", 1, "9"), ("mset", {"b": "2", "c": "3"}), ("exists", "a", "b", "none"),
@@ -31,7 +31,7 @@ SAME = [
 
 
 def arguments(name, given):
-    """As redis-py has them."""
+    """The arguments in redis-py's form."""
     match name:
         case "geoadd":
             return [given[0], [part for place in given[1:] for part in place]]
@@ -46,7 +46,7 @@ def arguments(name, given):
 
 
 def ask(client, name, given):
-    """What comes back, or what was wrong."""
+    """The result, or the error."""
     try:
         return getattr(client, name)(*given)
     except (UpstashError, direct_client.RedisError) as error:
@@ -54,7 +54,7 @@ def ask(client, name, given):
 
 
 def normal(value):
-    """Without the differences between the two packages."""
+    """The value without the differences between the two packages."""
     match value:
         case ("error", text):
             return "error", text.removeprefix("NOSCRIPT ")
