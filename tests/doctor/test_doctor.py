@@ -25,7 +25,7 @@ def doctor(pooler, window="4s"):
 
 
 def clients(pooler, many, what):
-    """Clients that each do `what(client, over)` again and again."""
+    """Clients that each repeat `what(client, over)`."""
     def work(over):
         with pooler.wire() as client:
             while not over.is_set():
@@ -107,7 +107,7 @@ def test_clients_that_wait_for_a_database_with_time_to_spare_need_a_larger_pool(
 
 
 def check_prediction(finding, pooler, many, what):
-    """What was predicted of the setting that was proposed is what comes of it."""
+    """Applies the proposed setting and compares the effect with the prediction."""
     predicted = finding["predicted"]
     assert predicted, finding
     now, then = predicted["now"], predicted["then"]
@@ -122,7 +122,7 @@ def check_prediction(finding, pooler, many, what):
         began = time.monotonic()
         time.sleep(3)
         rate = (pooler.pools()[0]["transactions"] - before) / (time.monotonic() - began)
-    # The clients of this test take time of their own, on few processors.
+    # The clients of this test use CPU time themselves, on few processors.
     assert 0.6 * then["transactions_per_s"] < rate < 1.3 * then["transactions_per_s"], (rate, predicted)
 
 
@@ -341,7 +341,7 @@ def test_idle_servers_that_are_closed_before_each_burst_are_churn(start):
     finding = said["findings"][0]
     setting = finding["setting"]
     assert setting["key"] == "min_size" and 1 < int(setting["to"]) <= 8, "no burst needs more"
-    # Played, or it is said why not.
+    # The prediction is simulated, or the doctor says why not.
     assert (finding["predicted"] is None) != (finding["not_planned"] is None), finding
     if finding["predicted"]:
         now, then = finding["predicted"]["now"], finding["predicted"]["then"]
@@ -355,7 +355,7 @@ def test_a_database_that_comes_back_to_a_pool_that_makes_all_connections_at_once
     over = threading.Event()
 
     def work():
-        # Who loses the connection comes again.
+        # A client that loses its connection reconnects.
         while not over.is_set():
             with contextlib.suppress(w.Closed, w.ServerError, OSError), pooler.wire(timeout=60) as client:
                 while not over.is_set():
@@ -408,7 +408,7 @@ def test_clients_that_never_end_their_side_are_zombies_and_those_that_do_are_not
             over = threading.Event()
 
             def answer():
-                """As a driver does: the other side's end is noticed, and answered."""
+                """Closes the connection when the other side does, as a driver would."""
                 for client in gone:
                     with contextlib.suppress(OSError, w.Closed):
                         client.socket.settimeout(30)

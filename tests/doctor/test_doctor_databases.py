@@ -52,7 +52,7 @@ def now_and_then(client):
 
 @pytest.fixture
 def counted():
-    """Starts a MongoDB that counts."""
+    """Starts a MongoDB with statistics."""
     started = []
 
     def start(**settings):
@@ -120,7 +120,7 @@ def test_connections_that_a_mongodb_refuses_although_it_works_are_named(counted)
     with server.client() as client, contextlib.ExitStack() as stack:
         stack.enter_context(going_on(32, lambda over: one(client)))
         time.sleep(1)
-        # Between ours and the last one that it takes.
+        # Between the test's own connection and the last one that the server accepts.
         for connection in keep(server, 3):
             stack.callback(connection.close)
         looked = []
@@ -189,7 +189,7 @@ def test_more_operations_than_processors_are_a_saturated_mongodb(counted):
 def test_a_driver_that_closes_idle_connections_before_each_burst_is_churn(counted):
     server = counted()
     server.server.takes = {"find": 0.02}
-    # The driver looks once a second for connections that have been idle for too long.
+    # The driver checks once a second for connections that have been idle for too long.
     with server.client(maxIdleTimeMS=800) as client, going_on(1, lambda over: bursts(client, over, 12, 2.8)):
         said, done = look(server.look_at, window="16s")
     assert symptoms(said) == ["idle_churn"], said
@@ -451,7 +451,7 @@ def test_events_of_a_driver_that_closes_idle_connections_are_churn(counted, tmp_
 
 
 def test_events_come_through_a_pipe_too():
-    # Two hours: looks half a second apart would be too many, and what is gone through a pipe cannot be read again.
+    # Two hours: looks every half second would be too many, and what came through a pipe cannot be read again.
     lines = ['{"event":"poolCreated","time":1795670000,"address":"db:1","maxPoolSize":5}']
     for at in range(0, 7200, 10):
         lines += [f'{{"event":"{event}","time":{1795670000 + at + more},"address":"db:1","connectionId":1}}'
@@ -464,7 +464,7 @@ def test_events_come_through_a_pipe_too():
 
 @pytest.fixture
 def application():
-    """An application that shows metrics: what `text` answers at the time. `tokens`: who has asked."""
+    """An application that exposes metrics: the present value of `text`. `tokens`: the tokens of the requests."""
     class Shown(http.server.BaseHTTPRequestHandler):
         text = staticmethod(lambda: "")
         tokens = []
@@ -488,7 +488,7 @@ def application():
 
 
 def hikari(**figures):
-    """What Micrometer would show of a pool."""
+    """Metrics of a pool as Micrometer exposes them."""
     lines = [f'hikaricp_connections{name and "_" + name}{{pool="shop",}} {value}' for name, value in figures.items()]
     return "# TYPE hikaricp_connections gauge\n" + "\n".join(lines).replace("hikaricp_connections_total{", "hikaricp_connections{") + "\n"
 

@@ -28,14 +28,14 @@ pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "suites/hikaricp"
 OPTIONS = ("-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dcom.zaxxer.hikari.housekeeping.periodMs=200")
-# A login by SCRAM costs the client so much that connections would be late on a busy machine.
+# A login by SCRAM uses so much CPU time of the client that connections would be late on a busy machine.
 USER = "md5user"
-# From here on the application has as much to do as it will have, in milliseconds, and the database is gone; and how
-# long it is looked at, in seconds.
+# The application has its full load from here on, and the database is gone, in milliseconds; and the length of the
+# window, in seconds.
 BUSY, WINDOW = 8_000, 16
-# What is called that no label would have by itself.
+# A name that no label would have by itself.
 ODD = 'ord"ers\\n}, é'
-# Each with a pool of that size or another, if it says so.
+# The pools, each with that size unless it names another.
 POOLS = {
     "quiet": {"size": 5, "threads": 3, "hold": 20, "pause": 60},
     # All connections are constantly replaced, and no client waits.
@@ -54,7 +54,7 @@ BOTH = ["pool_too_small", "server_saturated"]
 
 
 class Application:
-    """What shows metrics at `url`, and ends with the test."""
+    """An application that exposes metrics at `url`, and ends with the test."""
 
     def __init__(self, cluster, directory, *arguments):
         environment = {**os.environ, "PGHOST": "127.0.0.1", "PGPORT": str(cluster.port), "PGUSER": USER, "PGPASSWORD": PASSWORDS[USER],
@@ -104,10 +104,8 @@ def application(cluster, tmp_path):
 
 
 class Between(http.server.BaseHTTPRequestHandler):
-    """Passes on what the application shows, and appends it to a file for each kind of text that Micrometer gives, with
-    the time in front. Who asked for these beside the doctor would have HikariCP count anew at other moments than it
-    looks.
-    """
+    """Passes on what the application exposes, and appends it with the time to a file for each of Micrometer's formats.
+    A second reader beside the doctor would make HikariCP update its counts at other moments than the doctor's looks."""
 
     application, files = None, {}
 
@@ -127,7 +125,7 @@ class Between(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def between(application, files):
-    """The URL of one."""
+    """The URL of such a relay."""
     handler = type("Handler", (Between,), {"application": application, "files": files})
     server = http.server.HTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
@@ -142,7 +140,7 @@ def between(application, files):
 
 @pytest.fixture(scope="module")
 def seen(session_cluster, workspace):
-    """What is said of all pools, in each way to see them: at the page, and in files of scrapes."""
+    """The doctor's findings about all pools in each way to read them: from the page, and from files of scrapes."""
     java_programs.prepare(FOLDER, "HikariCP")
     if not session_cluster.running():
         session_cluster.start()
@@ -171,7 +169,7 @@ WAYS = ["page", "recorded", "scrapes", "open"]
 
 
 def of(said, name):
-    """What is found of a pool, and what is undecided."""
+    """The findings about a pool, and what is undetermined."""
     name = f"{name} of shop"
     return [one for one in said["findings"] if one["of"] == name], [one for one in said["undecided"] if one["of"] == name]
 
@@ -192,7 +190,7 @@ def test_each_pool_of_a_page_has_what_is_wrong_with_it_named(seen, way):
 def test_the_settings_and_the_evidence_are_those_of_each_pool(seen):
     (small,), _ = of(seen["page"], ODD)
     assert small["setting"]["key"] == "maximumPoolSize" and small["setting"]["from"] == "4", small
-    # Half of the twelve are served at once with 6, and more than 8 is not proposed.
+    # Half of the twelve are served at once with 6, and the doctor does not propose more than 8.
     assert 6 <= int(small["setting"]["to"]) <= 8, small
     (bursts,), _ = of(seen["page"], "bursts")
     assert bursts["setting"]["key"] == "minimumIdle" and bursts["setting"]["from"] == "1", bursts
@@ -219,9 +217,8 @@ def test_an_application_with_a_little_to_do_is_healthy(application):
 
 
 def test_connections_that_are_handed_on_within_a_millisecond_are_neither_leaked_nor_limited(application):
-    """Whether the pool is too small or the machine has no more to give nothing tells: it was never less loaded. On a
-    busy machine threads wait for a processor and not for a connection, and four looks may miss those that do.
-    """
+    """Whether the pool is too small or the machine is saturated cannot be known: the pool was never less loaded. On a
+    busy machine threads wait for a processor and not for a connection, and four looks may miss those that do."""
     made = application(*flags("fast", size=2, threads=24))
     said, done = look(made.url, window="4s")
     undecided = [one["between"] for one in said["undecided"]]

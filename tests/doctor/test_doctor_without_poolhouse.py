@@ -19,14 +19,14 @@ from support.waiting import eventually
 
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
-# One who may see what others do, and nothing else.
+# A user that may see the sessions of others, and nothing else.
 WATCHER = "watcher"
 PASSWORD = "watcher secret"
 
 
 @pytest.fixture
 def watched(cluster):
-    """The URL of the database for who may look."""
+    """The URL of the database for that user."""
     with cluster.superuser() as db:
         if not db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [WATCHER]).fetchall():
             db.execute(f"CREATE ROLE {WATCHER} LOGIN PASSWORD '{PASSWORD}' IN ROLE pg_monitor")
@@ -230,7 +230,7 @@ def test_a_pool_that_closes_idle_connections_before_each_burst_is_churn(cluster,
 
 
 def test_a_deployment_on_a_database_is_healthy(cluster, watched):
-    """One instance after the other closes its connections, and a new one makes as many, with some work."""
+    """One instance after another closes its connections, and a new one opens as many, with some work."""
     with contextlib.ExitStack() as stack:
         instances = [[direct(cluster) for _ in range(6)] for _ in range(4)]
         stack.callback(lambda: [db.close() for instance in instances for db in instance])
@@ -305,7 +305,7 @@ def test_a_database_without_a_connection_left_is_itself_the_answer(cluster, watc
 
 @pytest.fixture
 def bouncer(cluster, workspace, request):
-    """Starts a PgBouncer with the settings given."""
+    """Starts a PgBouncer with these settings."""
     started = []
 
     def start(**settings):
@@ -342,7 +342,7 @@ def open_for_long(client, over):
 
 @contextlib.contextmanager
 def looking(url, *more, window):
-    """Looks meanwhile; what it says is in the list."""
+    """Runs the doctor meanwhile and appends its result to the list."""
     said = []
     thread = threading.Thread(target=lambda: said.append(see(url, *more, window=window)))
     thread.start()
@@ -472,12 +472,12 @@ def test_a_paused_pgbouncer_and_one_whose_database_is_gone_are_told_apart(bounce
         try:
             with waiting(made, 3):
                 time.sleep(0.5)
-                # That the database beside it does not answer, either, is no reason not to look.
+                # The doctor also looks if the database beside it does not answer.
                 said, done = see(made.console, "--database", watched, window="4s")
                 assert "without the database beside it" in done.stderr and PASSWORD not in done.stderr
         finally:
             cluster.start()
-    # A pause of everything looks the same there, unless the console has SHOW STATE.
+    # A pause of all databases looks the same, unless the console has SHOW STATE.
     either = said["undecided"] and said["undecided"][0]["between"] == ["out_of_reach", "paused"]
     assert symptoms(said) == ["out_of_reach"] or either, said
 

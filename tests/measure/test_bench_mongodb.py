@@ -17,24 +17,24 @@ PHASES = ("dns", "tcp", "tls", "auth", "ready")
 
 
 def run(*arguments, seconds=60):
-    """Runs the verb; what it wrote and how it ended."""
+    """Runs the verb and returns the ended process."""
     return subprocess.run([pooler.BINARY, "bench", *map(str, arguments)], capture_output=True, text=True, check=False,
                           timeout=seconds, stdin=subprocess.DEVNULL)
 
 
 def bench(url, *arguments):
-    """A run, as the JSON it prints."""
+    """Runs the verb and returns its result."""
     return read(run(url, *arguments, "--json", "-"))
 
 
 def phases(result):
-    """Those that there were."""
+    """The phases that the result has."""
     return {phase for phase in PHASES if result["connect_ms"][phase]}
 
 
 @pytest.fixture
 def app(server):
-    """The database `app`, empty, as pymongo sees it directly."""
+    """The database `app`, empty, through pymongo without Poolhouse."""
     with server.connect() as client:
         client.drop_database("app")
         yield client.app
@@ -98,7 +98,7 @@ def test_it_runs_through_poolhouse_with_more_clients_than_servers(server, pool):
     assert (result["requests"], result["errors"], result["connections"]["most"]) == (1000, {}, 100)
     looked = subprocess.run([pooler.BINARY, "doctor", f"mongodb://127.0.0.1:{through.port}", "--window", "1s", "--every", "100ms", "--json", "-"],
                             capture_output=True, text=True, timeout=60, check=False)
-    # One of these servers does not tell what is needed.
+    # One of these servers does not report what is needed.
     assert "a Poolhouse answers at this address" in looked.stdout or "does not" in looked.stderr, looked
     direct = bench(f"{server.url()}/app", "--clients", 1, "--operations", 10, "--duration", "20s")
     assert [any("A pooler answers at this address" in text for text in told["warnings"]) for told in (result, direct)] == [True, False]

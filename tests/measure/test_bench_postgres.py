@@ -76,7 +76,7 @@ def test_it_runs_through_poolhouse_with_more_clients_than_servers(tables, cluste
         result = bench(url, "--clients", 100, "--duration", "2s", "--protocol", protocol)
         assert result["errors"] == {} and result["requests"] > 200
         assert result["connections"]["most"] == 100
-    # What is measured then is the pool, which is said; of a database itself it is not.
+    # Then the pool is measured, and the report says so; it says nothing of the kind about a database itself.
     direct = bench(cluster.url(), "--clients", 1, "--duration", "1s")
     assert [any("A pooler answers at this address" in text for text in told["warnings"]) for told in (result, direct)] == [True, False]
 

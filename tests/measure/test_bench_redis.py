@@ -20,29 +20,29 @@ PHASES = ("dns", "tcp", "tls", "auth", "ready")
 
 
 def run(*arguments, seconds=60, **more):
-    """Runs the verb; what it wrote and how it ended."""
+    """Runs the verb and returns the ended process."""
     return subprocess.run([pooler.BINARY, "bench", *map(str, arguments)], capture_output=True, text=True, check=False,
                           timeout=seconds, stdin=subprocess.DEVNULL, **more)
 
 
 def bench(url, *arguments, **options):
-    """A run, as the JSON it prints."""
+    """Runs the verb and returns its result."""
     return read(run(url, *arguments, "--json", "-", **options))
 
 
 def phases(result):
-    """Those that there were."""
+    """The phases that the result has."""
     return {phase for phase in PHASES if result["connect_ms"][phase]}
 
 
 def stat(redis, command, field="calls"):
-    """What Redis itself has counted of a command."""
+    """A statistic of Redis about a command."""
     return redis.connect().info("commandstats").get(f"cmdstat_{command}", {}).get(field, 0)
 
 
 @pytest.fixture
 def counted(server):
-    """Redis with its own counters at zero, and without a key."""
+    """Redis with its counters at zero, and without a key."""
     server.connect().config_resetstat()
     server.connect().flushall()
     return server
@@ -62,11 +62,11 @@ def test_without_reuse_each_operation_connects_and_says_goodbye(counted):
     result = bench(counted.url(), "--clients", 1, "--operations", 200, "--duration", "20s", "--no-reuse")
     assert (result["requests"], result["errors"]) == (200, {})
     assert result["connections"]["created_for"] == {"ephemeral": 200} and result["connect_ms"]["tcp"]["count"] == 200
-    # Some goodbyes are the tests' own clients', which say none. The look at the target before the load says one, too.
+    # The tests' own clients send no QUIT. The check of the target before the load sends one, too.
     eventually("all goodbyes are counted", lambda: stat(counted, "quit") >= 201)
     assert stat(counted, "quit") == 201
     assert counted.connect().info("stats")["total_connections_received"] - before in range(201, 205)
-    # Until it can be sent there is the connection to be made, and the parts are what they are parts of.
+    # An operation first makes its connection, and the phases add up to that time.
     issue, service, response = (result[f"{part}_ms"] for part in ("issue", "service", "response"))
     assert abs(issue["mean"] + service["mean"] - response["mean"]) < 0.02 and issue["mean"] > 0.02
 
@@ -171,7 +171,7 @@ def test_who_is_turned_away_is_counted_by_the_reason(workspace):
     made = own_redis(workspace, "bench-few", maxclients=10).start()
     try:
         result = bench(made.url(), "--rate", 30, "--duration", "1s", "--no-reuse", "--no-goodbye")
-        # The tests' own client is one of the ten until it is collected.
+        # The tests' own client is one of the ten until it is garbage-collected.
         assert set(result["errors"]) == {"too many clients"} and result["requests"] in (9, 10)
         assert result["requests"] + result["errors"]["too many clients"] == 30
     finally:

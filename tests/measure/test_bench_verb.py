@@ -20,13 +20,13 @@ pytestmark = pytest.mark.poolhouse_only
 
 
 def begun(*arguments):
-    """The verb, still running; a leader of its own group, so that signals reach it alone."""
+    """The running verb, as leader of its own process group, so that signals reach it alone."""
     return subprocess.Popen([pooler.BINARY, "bench", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def wait_for(condition, seconds=20):
-    """Until it holds."""
+    """Waits until the condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it does not come to that"
@@ -104,9 +104,7 @@ def test_making_tables_ends_on_ctrl_c(cluster):
 
 
 def counts(text):
-    """The counts of a histogram as HdrHistogram's V2 encoding has them, deflated: number of the bucket's place -> how
-    many.
-    """
+    """The counts of a histogram in HdrHistogram's deflated V2 encoding: index of the bucket -> count."""
     packed = base64.b64decode(text)
     cookie, length = struct.unpack(">II", packed[:8])
     assert cookie & ~0xF0 == 0x1C849304 and length == len(packed) - 8, hex(cookie)
@@ -133,7 +131,7 @@ def test_a_histogram_is_deflated_as_libraries_of_other_languages_read_it(tables,
     response = bench(cluster.url(), "--duration", "1s", "--clients", 2)["response_ms"]
     found = counts(response["histogram"])
     assert sum(found.values()) == response["count"]
-    # Up to 2,048 us each place is one microsecond.
+    # Up to 2,048 us each index is one microsecond.
     below = sum(count for place, count in found.items() if place <= response["p50"] * 1000)
     assert response["p50"] > 2 or below >= response["count"] / 2
 
@@ -152,13 +150,13 @@ def test_results_of_several_load_machines_are_joined(tables, cluster, tmp_path):
 
 
 class Service(BaseHTTPRequestHandler):
-    """Takes readings: 201 for what is right, 400 otherwise."""
+    """Takes readings: answers 201 to a valid one, and 400 otherwise."""
 
     protocol_version = "HTTP/1.1"
     seen = []
 
     def do_POST(self):
-        """One reading."""
+        """Takes one reading."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             reading = json.loads(body)
@@ -172,7 +170,7 @@ class Service(BaseHTTPRequestHandler):
         self.wfile.write(b"ok")
 
     def log_message(self, *_):
-        """Quiet."""
+        """Suppresses the log."""
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def run(*arguments, **environment):
 
 @pytest.fixture(scope="module")
 def built():
-    """The service and its server, where Java and Maven are."""
+    """Builds the service and its server, if Java and Maven are installed."""
     JavaServer.prepare()
     if subprocess.run([telemetry_chain.SERVICE / "build.sh"], capture_output=True).returncode:
         pytest.skip("the driver of the service cannot be fetched here")
@@ -41,7 +41,7 @@ def built():
 
 @pytest.fixture(scope="module")
 def chain(built, workspace):
-    """The service through a Poolhouse."""
+    """The service behind a Poolhouse."""
     server = JavaServer(directory(workspace, "telemetry-server")).start()
     try:
         with telemetry_chain.Chain(directory(workspace, "telemetry"), server, ["maxPoolSize=5"], poolhouse={"max_size": 2}) as chain:
@@ -124,7 +124,7 @@ def test_without_java_the_cases_are_skipped_in_words(tmp_path):
 
 @pytest.fixture
 def echo():
-    """A port that sends back what it gets."""
+    """A port that echoes what it receives."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         def serve():
             while True:

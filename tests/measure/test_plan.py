@@ -36,13 +36,13 @@ objectives = ["p99<230ms", "errors<0.1%"]
 
 
 def run(*arguments, seconds=100, cwd=None):
-    """Runs the verb; what it wrote and how it ended."""
+    """Runs the verb and returns the ended process."""
     return subprocess.run([pooler.BINARY, "plan", *map(str, arguments)], capture_output=True, text=True, check=False,
                           timeout=seconds, stdin=subprocess.DEVNULL, cwd=cwd)
 
 
 def plan(*arguments, status=0):
-    """A plan, as the JSON it prints, which stands alone on standard output."""
+    """A plan: the JSON that the verb prints, alone on standard output."""
     done = run(*arguments, "--json", "-")
     assert done.returncode == status, done.stderr
     assert done.stderr == ""
@@ -105,7 +105,7 @@ def test_the_same_seed_gives_the_same_prediction_and_another_one_another():
 
 def test_a_scenario_is_planned_and_its_own_server_has_a_limit(scenario):
     result = plan(scenario())
-    # 500/s x 204 ms = 102 of the 117 that PostgreSQL lets in.
+    # 500/s x 204 ms = 102 of the 117 connections that PostgreSQL allows.
     assert 95 <= result["best"]["sizes"]["max_size"] <= 117 and result["best"]["most"] == 117
     assert "of 120" in said(result, "server's limit")
     assert "PgBouncer" in {fragment["of"] for fragment in result["fragments"]}
@@ -150,7 +150,7 @@ def test_a_page_shows_the_reasons_and_needs_no_network(tmp_path):
 
 
 def test_a_measurement_is_the_server(tmp_path):
-    """The service times of a result file are those of the prediction."""
+    """The prediction uses the service times of a result file."""
     first = tmp_path / "first.json"
     assert run("--rate", "50", "--service", "10ms", "--service-p99", "40ms", "--connect", "30ms", "--json", first).returncode == 0
     measured = tmp_path / "measured.json"

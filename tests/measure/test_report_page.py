@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(chromium.PROGRAM is None, reason="NO CHROMIUM HERE: the page is not tested (`make setup` installs it)"),
 ]
 EVIL = '</script><script>document.title="evil"</script><img src=x onerror=alert(1)>'
-# Of each canvas, how many of its pixels are not empty.
+# The number of non-empty pixels of each canvas.
 PAINTED = """[...document.querySelectorAll('.plot canvas')].map(canvas => {
     const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
     let painted = 0;
@@ -85,7 +85,7 @@ def test_names_are_text_and_nothing_else(browser, pages, name):
 
 
 def test_the_policy_keeps_a_script_from_running_that_is_not_ours(browser, pages, tmp_path):
-    """That the policy would hold if escaping ever failed; and that complaints are heard at all."""
+    """This shows that the policy would hold if escaping failed, and that the test sees the console."""
     text = pages["run"].read_text()
     broken = tmp_path / "broken.html"
     broken.write_text(text.replace("<main", '<script>document.title = "evil"</script><img src="http://127.0.0.1:9/x"><main', 1))
@@ -104,7 +104,7 @@ def test_the_colours_follow_the_system(browser, pages):
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", ["run", "variants", "sweep", "rising"])
 def test_text_has_contrast(browser, pages, name, dark):
-    """At least 4.5 to 1, as WCAG 2.1 (1.4.3) asks for text of ordinary size:
+    """At least 4.5 to 1, as WCAG 2.1 (1.4.3) requires for text of ordinary size:
     https://www.w3.org/TR/WCAG21/#contrast-minimum
     """
     browser.open(pages[name], dark=dark)
@@ -154,7 +154,7 @@ def test_the_tables_need_no_script(browser, pages):
     tables = browser.call("DOM.querySelectorAll", nodeId=document, selector="table")["nodeIds"]
     assert len(tables) == 5, "phases, steps, latency, errors, connections"
     chart = browser.call("DOM.querySelector", nodeId=document, selector=".chart")["nodeId"]
-    with pytest.raises(AssertionError):             # It has no box: it is not displayed.
+    with pytest.raises(AssertionError):             # Without a box the element is not displayed.
         browser.call("DOM.getBoxModel", nodeId=chart)
 
 

@@ -21,7 +21,7 @@ max_connections = 60
 
 
 def run(path, *arguments, seconds=120):
-    """Runs a scenario file; what it wrote and how it ended."""
+    """Runs a scenario file and returns the ended process."""
     command = [pooler.BINARY, "bench", str(path), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds, stdin=subprocess.DEVNULL)
 
@@ -70,12 +70,12 @@ def test_a_minimum_that_covers_the_burst_is_found_open_and_without_it_each_burst
     assert without["connections"]["created_for"]["burst"] >= 30
     assert covered["connections"]["created_for"].get("burst", 0) == 0
     assert without["response_ms"]["p99"] > covered["response_ms"]["p99"]
-    # TCP's round trip and those of the login are delayed as well.
+    # The round trips of TCP and of the login are delayed as well.
     assert without["connect_ms"]["total"]["min"] >= 4 * 4.0
 
 
 def test_the_doctor_looks_at_the_database_while_it_runs_and_finds_the_churn_but_no_fault_in_the_cure(bench):
-    # A second of quiet stands for ten: 0.8 s are a long time.
+    # A second without load stands for ten: 0.8 s are a long time.
     without, covered = bench(HEAD.replace("[target]", "compression = 10\n[target]") + """
         script = "select-only"
         [load]
@@ -114,7 +114,7 @@ def test_the_doctor_takes_no_connection_from_the_load(bench):
         max_wait_time = "1s"
         warm = false
     """, "--doctor")
-    # Of the 60 connections PostgreSQL keeps three for superusers.
+    # PostgreSQL keeps three of the 60 connections for superusers.
     assert result["connections"]["most"] == 57, result["connections"]
     assert result["about"]["doctor"], "and it could look"
 
@@ -129,7 +129,7 @@ def test_the_doctor_looks_at_the_poolhouse_in_front(bench):
         name = "through"
         poolhouse = { max_size = 2, max_wait_time = "30s" }
     """, "--doctor")
-    # Nothing but a change of the load would tell the one from the other.
+    # Only a change of the load could distinguish the two.
     assert any("the pool is too small, or the database is saturated" in line for line in result["about"]["doctor"]), result["about"]
 
 
@@ -302,7 +302,7 @@ def test_ephemeral_calls_pay_for_a_connection_each_and_say_so_side_by_side(bench
     assert all(result["errors"] == {} for result in (reuse, ephemeral, starved))
     assert ephemeral["connections"]["created"] == ephemeral["requests"] and reuse["connections"]["created"] == 1
     assert ephemeral["issue_ms"]["p50"] > reuse["issue_ms"]["p50"]
-    # A connection is made before each, with TCP's handshake and the login.
+    # A connection is made before each operation, with TCP's handshake and the login.
     assert ephemeral["connect_ms"]["auth"]["count"] == ephemeral["connect_ms"]["tcp"]["count"] == ephemeral["requests"]
     assert starved["requests"] < 0.7 * reuse["requests"] and starved["response_ms"]["max"] >= 15
     path = tmp_path / "shown.toml"

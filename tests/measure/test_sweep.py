@@ -10,9 +10,9 @@ from support.postgres_cluster import MAX_CONNECTIONS, PASSWORDS, free_port
 
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
-# Short measurements: what is planted is far above their noise.
+# Short measurements: the planted peak is far above their noise.
 SHORT = ("--point-time", "500ms", "--warmup", "200ms", "--rounds", "3")
-# Where a measurement of a few hundred operations is enough.
+# For tests in which a few hundred operations suffice.
 SHORTER = ("--point-time", "300ms", "--warmup", "100ms", "--rounds", "3")
 # Each operation sleeps longer the more clients there are: throughput is N / (0.02 + 0.0003 N^2), best at sqrt(0.02 /
 # 0.0003) = 8.2.
@@ -25,12 +25,12 @@ UPDATE the_row SET n = n + 1;
 SELECT pg_sleep(0.002 + 0.002 * count(*)) FROM pg_stat_activity WHERE application_name = 'poolhouse bench';
 END;
 """
-# Sleeps in parallel: as much more as there are clients, and too seldom to occupy a slow machine.
+# The sleeps run in parallel: throughput grows with the number of clients, and is too low to occupy a slow machine.
 SLEEP = "SELECT pg_sleep(0.05);\n"
 
 
 def run(*arguments, seconds=200):
-    """Runs the verb; what it wrote and how it ended."""
+    """Runs the verb and returns the ended process."""
     return subprocess.run([pooler.BINARY, "sweep", *map(str, arguments)], capture_output=True, text=True, check=False,
                           timeout=seconds, stdin=subprocess.DEVNULL)
 
@@ -53,8 +53,8 @@ def test_a_planted_peak_is_found_and_the_recommendation_keeps_its_promise(cluste
     def truth(n):
         return n / (0.02 + 0.0003 * n * n)
 
-    # What a busy machine adds to each operation moves the peak a little: the judge of 5% is the committed table of
-    # regret.
+    # A busy machine adds time to each operation, which moves the peak a little. The committed table of regret proves
+    # the 5%.
     assert truth(verdict["best_clients"]) >= 0.9 * truth(BEST), verdict
     assert truth(verdict["recommended_clients"]) >= 0.85 * truth(BEST), verdict
     assert verdict["recommended_clients"] <= verdict["best_clients"] and verdict["bracketed"]
@@ -62,8 +62,8 @@ def test_a_planted_peak_is_found_and_the_recommendation_keeps_its_promise(cluste
     assert len(verdict["because"]) == 3 and len(result["settings"]["because"]) == 3
     effort = result["direct"]["effort"]
     assert effort["visits"] == len(result["direct"]["visits"]) <= effort["exhaustive_visits"] / 4
-    # In a minute that is noisy enough the sweep leaves a range: then that is said, and the number is not called the one
-    # to use.
+    # If the noise is too strong the sweep reports a range: then it says so, and does not call the number the one to
+    # use.
     said = f"Use {verdict['recommended_clients']} connections." in done.stdout
     assert said == (verdict["advice"] == "use") == ("<- use this" in done.stdout), done.stdout
     assert "<svg" in page.read_text() or "<script" in page.read_text()
@@ -76,11 +76,11 @@ def test_a_lock_that_everybody_wants_needs_one_connection(cluster, script):
                           "GRANT ALL ON the_row TO PUBLIC"):
             db.execute(statement)
     verdict = sweep(cluster.url(), "--clients", "1..16", "--script", script(ROW), short=SHORTER)["verdict"]
-    # Four clients do half of what one does: no noise of a machine makes up for that.
+    # Four clients do half of what one does: no noise can hide that.
     assert verdict["recommended_clients"] <= 2 and verdict["shape"] != "rising", verdict
 
 
-# One client is eight times as fast as it will be tomorrow, and two do less than it: no law of contention has that.
+# One client is eight times as fast as its neighbours suggest, and two do less than one: no law of contention has that.
 LUCKY = """SELECT pg_sleep(CASE count(*) WHEN 1 THEN 0.004 ELSE 0.016 * count(*) END) FROM pg_stat_activity
 WHERE application_name = 'poolhouse bench';
 """
@@ -121,7 +121,7 @@ def test_through_a_pooler_there_is_a_second_curve_beyond_the_servers_limit(clust
                    "--through", url, "--through-clients", "200", short=SHORTER)
     points = {point["clients"]: point for point in result["through"]["points"]}
     assert 200 in points and points[200]["errors"] == 0
-    # Eight servers of 10 ms each; the clients beyond wait in the pooler.
+    # Eight servers of 10 ms each; further clients wait in the pooler.
     assert points[200]["throughput"] > 0.6 * 8 / 0.012, points[200]
 
 

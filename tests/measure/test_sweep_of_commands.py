@@ -11,12 +11,12 @@ from support.redis_fixtures import own_redis
 
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
-# Short measurements: what is asked here is whether the sweep does its work, and not how many connections are best.
+# Short measurements: these tests check that the sweep works, and not how many connections are best.
 SHORT = ("--point-time", "120ms", "--warmup", "30ms", "--rounds", "1")
 
 
 def run(*arguments, seconds=60):
-    """Runs the verb; what it wrote and how it ended."""
+    """Runs the verb and returns the ended process."""
     return subprocess.run([pooler.BINARY, "sweep", *map(str, arguments)], capture_output=True, text=True, check=False,
                           timeout=seconds, stdin=subprocess.DEVNULL)
 
@@ -39,7 +39,7 @@ def mongodb(workspace):
 
 @pytest.fixture(scope="module")
 def redis(workspace):
-    """A Redis that lets 20 clients in."""
+    """A Redis that allows 20 clients."""
     made = own_redis(workspace, "redis").start()
     made.connect().config_set("maxclients", 20)
     yield made

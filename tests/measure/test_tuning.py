@@ -35,7 +35,7 @@ def row(cluster):
 
 
 def load(served, script, seconds):
-    """More clients than a pool has servers, which all want the row."""
+    """More clients than the pool has servers, all updating one row."""
     url = f"postgres://app:{PASSWORDS['app'].replace(' ', '%20')}@127.0.0.1:{served.port}/bench"
     return subprocess.Popen([pooler.BINARY, "bench", url, "--script", str(script(ROW)), "--clients", "40", "--duration", f"{seconds}s"],
                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -65,7 +65,7 @@ def test_a_pool_is_tuned_within_its_bounds_and_each_step_is_told(start, script):
 
     pool = served.pools()[0]
     tuning, last = pool["tuning"], pool["tuning"]["last"]
-    # 20 servers do 48/s, and 10 do 91/s: no noise of a machine makes up for that.
+    # 20 servers do 48/s, and 10 do 91/s: no noise can hide that.
     assert pool["max_size"] <= 16 and tuning["steps"]["better"] >= 1, tuning
     assert last["evidence"]["pairs"] >= 1 and last["text"], last
     told = [line for line in served.log().splitlines() if "tuning: " in line]

@@ -147,8 +147,7 @@ def test_one_takes_over_while_cursors_are_open(workspace, members):
             reads = work.read
             eventually("the new one is asked", lambda: work.read > reads + THREADS)
         # Clients that are still connected to the old process when its time is over lose their connection. No
-        # acknowledged write
-        # is lost.
+        # acknowledged write is lost.
         assert set(work.written) <= set(members.documents["kept"])
         assert all("connection" in wrong or "cursor" in wrong or "NoSuchTransaction" in wrong for wrong in work.wrong), work.wrong[:5]
         assert len(work.wrong) <= 3 * THREADS, work.wrong[:5]
