@@ -36,5 +36,6 @@ pub(crate) mod soil;
 pub(crate) mod statements;
 pub(crate) mod survey;
 pub(crate) mod texts;
+pub(crate) mod traces;
 pub(crate) mod unnamed;
 pub(crate) mod version;

@@ -98,11 +98,11 @@ impl Postgres {
     /// Whether the client, whose transaction is over, may turn out to need a pin that is not to be had: then it is told
     /// so before it is told that it may go on.
     pub(crate) fn may_lack_pin(&self, client: &Client, server: &Server) -> bool {
-        let advances = client.habits.asks_last_values() && server.suspects.any(Suspects::SEQUENCE);
+        let advances = client.habits.asks_last_values() && server.traces.may_have(Suspects::SEQUENCE);
         client.pin.is_none()
             && client.mode != PoolMode::Session
             && server.policy.on_state != OnState::Allow
-            && (advances || server.suspects.any(Suspects::LASTING))
+            && (advances || server.traces.may_have(Suspects::LASTING))
             && !self.pins.has_room(client.pool, server.policy.max_pinned)
     }
 

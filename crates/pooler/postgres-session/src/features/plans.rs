@@ -30,7 +30,7 @@ pub(crate) fn before(
     out: &mut Outbox,
 ) -> Option<Step> {
     let first = server.needs_new_plans_for(findings)
-        && !server.suspects.any(Suspects::TEMPORARY)
+        && !server.traces.may_have(Suspects::TEMPORARY)
         && client.pin != Some(Pin::Temporary);
     let can = matches!(server.policy.on_state, OnState::Replay | OnState::Pin);
     // Behind other requests without an answer there is no place for it.
@@ -38,7 +38,7 @@ pub(crate) fn before(
     if !(first && can && now) {
         return None;
     }
-    server.suspects.add(Suspects::TEMPORARY);
+    server.traces.add(Suspects::TEMPORARY);
     client.phase = Phase::Applying;
     server.begin(tag, Purpose::Forget, &[FORGET], out);
     Some(Step::Later)

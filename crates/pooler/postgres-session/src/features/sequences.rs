@@ -47,7 +47,7 @@ pub(crate) fn before(
     if !asks || client.habits.asks_last_values() || server.exchange.status() == b'E' {
         return None;
     }
-    if server.suspects.any(Suspects::SEQUENCE) {
+    if server.traces.may_have(Suspects::SEQUENCE) {
         // It asks for what it has just got.
         client.habits.ask_last_values();
         return None;

@@ -27,7 +27,7 @@ impl Postgres {
     pub(crate) fn done(&self, relay: &mut Relay<'_, '_>, server: &mut Server, end: usize) -> Step {
         let note = server.exchange.answered(back::COMMAND_COMPLETE);
         let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
-        let told = match (note, &mut server.amended_requests) {
+        let told = match (note, server.traces.amended()) {
             // Another tag is that of a statement which took the place of the amended one.
             (Some(Note::Amended(own)), _) if matches!(tag, b"" | b"DO\0" | b"SET\0") => Told::As(own),
             (_, Some(requests)) => requests.tell(tag),
@@ -50,17 +50,17 @@ impl Postgres {
                 return Step::Handled;
             }
         }
-        let forgets = server.suspects.any(Suspects::FORGET);
+        let forgets = server.traces.may_have(Suspects::FORGET);
         match tag {
             b"DISCARD ALL\0" if forgets => self.forgotten(relay, server, true),
             // In session mode its statements are its own business.
-            b"DISCARD ALL\0" => server.discarded |= server.suspects.any(Suspects::RESET),
+            b"DISCARD ALL\0" if server.traces.may_have(Suspects::RESET) => server.traces.note_discard_all(),
             b"DEALLOCATE ALL\0" if forgets => self.forgotten(relay, server, false),
             // Of a statement that is not known by its name: it may have been one of ours.
             b"DEALLOCATE\0" | b"DO\0" if forgets => {
                 server.prepared.iter_mut().for_each(|prepared| prepared.doubt_all());
             }
-            b"COMMIT\0" => server.committed |= server.suspects.any(Suspects::RESET),
+            b"COMMIT\0" => server.traces.note_commit(),
             b"ROLLBACK\0" if server.exchange.is_last() => server.listening.forget_unlistened(),
             _ => {}
         }
@@ -76,7 +76,9 @@ impl Postgres {
             prepared.clear();
         }
         server.own_names = OwnNames::default();
-        server.discarded |= all;
+        if all {
+            server.traces.note_discard_all();
+        }
         let tag = server.holder.expect("a client is served");
         let client = relay.client(tag);
         if let Some(named) = &mut client.named {
@@ -94,18 +96,10 @@ impl Postgres {
         let repeated = server.is_to_repeat(body.unwrap_or_default());
         let prepared = server.exchange.is_extended();
         let syncs = server.exchange.failed();
-        if server.exchange.is_last() && !server.discarded {
-            // What failed has set nothing back and stopped no listening, nor has what was done with it, but for DISCARD
-            // ALL, which is committed at once. (What does either is the last under way: what follows waits.)
+        if server.exchange.is_last() && !server.traces.is_discarded() {
+            // A request that resets or stops listening is the last under way: what follows waits for its answer.
             server.listening.forget_unlistened();
-            server.suspects.remove(Suspects::RESET);
-            if server.committed {
-                // A transaction that goes on, after AND CHAIN, must not be asked: a question would be its first
-                // statement, and SET TRANSACTION too late.
-                server.reset_in_doubt = true;
-            } else {
-                server.resets.clear();
-            }
+            server.traces.note_failure();
         }
         if let Some(body) = body {
             server.note_fatal(body);
@@ -126,7 +120,7 @@ impl Postgres {
         if repeated {
             return Step::Drop;
         }
-        if let Some(requests) = &server.amended_requests {
+        if let Some(requests) = server.traces.amended() {
             renamed = renamed.as_deref().or(body).and_then(|body| requests.relocate(body)).or(renamed);
         }
         let Some(renamed) = renamed else { return Step::Forward };
@@ -142,7 +136,7 @@ impl Postgres {
     #[inline]
     pub(crate) fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
         let settled = server.exchange.is_settled();
-        if let Some(requests) = &mut server.amended_requests {
+        if let Some(requests) = server.traces.amended() {
             requests.end_query();
         }
         let tag = server.holder.expect("somebody holds the server");
@@ -170,16 +164,16 @@ impl Postgres {
             prepared.begin_transaction();
         }
         server.copies &= status != IDLE;
-        if status == IDLE && std::mem::take(&mut server.reset_in_doubt) {
-            server.suspects.add(Suspects::RESET);
+        if status == IDLE {
+            server.traces.ask_doubted_resets();
         }
-        let corrected = server.suspects.any(Suspects::RESET)
+        let corrected = server.traces.may_have(Suspects::RESET)
             && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
             && status != b'E';
-        let listens = status == IDLE && server.suspects.any(Suspects::LISTEN) && Self::shares_listening(server);
+        let listens = status == IDLE && server.traces.may_have(Suspects::LISTEN) && Self::shares_listening(server);
         let awaited = status == IDLE && relay.client(tag).listening.is_some();
         let lacks_pin = status == IDLE
-            && server.suspects != Suspects::NONE
+            && !server.traces.is_none()
             && relay.clients.get(tag).is_some_and(|client| self.may_lack_pin(client, server));
         if corrected || listens || awaited || lacks_pin {
             // What it says of its parameters is yet to be corrected, or what it listens to is heard elsewhere, or it

@@ -50,7 +50,7 @@ pub(crate) fn look(
     if client.copies.follow(client.mode, message) {
         server.copies = true;
     }
-    if server.suspects.any(Suspects::OF_INTEREST)
+    if server.traces.may_have(Suspects::OF_INTEREST)
         && let Some(step) = reset::before(client, server, message)
     {
         return step;
@@ -85,7 +85,7 @@ pub(crate) fn look(
             function_call(server, message);
             Step::Forward
         }
-        front::BIND if server.suspects.any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
+        front::BIND if server.traces.may_have(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
         front::DESCRIBE if server.bound_last.is_some() && message.body().first() == Some(&b'P') => {
             if message.may_wait() {
                 return Step::Wait;
@@ -160,7 +160,7 @@ fn function_call(server: &mut Server, message: &Arrived<'_>) {
     watch_call(server, message);
     server.suspect(&Findings::of_call());
     if !message.is_whole() {
-        return server.suspects.add(Suspects::UNNAMED);
+        return server.traces.add(Suspects::UNNAMED);
     }
     // Format codes and arguments are as those of a Bind.
     for value in values(body).into_iter().flatten() {

@@ -178,7 +178,9 @@ impl Postgres {
                     }
                 }
             }
-            back::COMMAND_COMPLETE if server.suspects.any(Suspects::TELLING) || server.listening.has_unlistened() => {
+            back::COMMAND_COMPLETE
+                if server.traces.may_have(Suspects::TELLING) || server.listening.has_unlistened() =>
+            {
                 if !whole && !relay.full {
                     return Step::Wait;
                 }

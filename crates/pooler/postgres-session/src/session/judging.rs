@@ -9,13 +9,10 @@ use crate::{
     sql::{
         parameter_names::rules_reading,
         parameters::is_identity,
-        suspects::{ALL_PARAMETERS, Findings, Suspects},
+        suspects::{Findings, Suspects},
     },
     wire::message::IDLE,
 };
-
-/// Most names of parameters noted of one transaction, of those set and of those set back.
-const MAX_NAMES: usize = 256;
 
 impl Server {
     /// A text with these findings is forwarded.
@@ -24,7 +21,7 @@ impl Server {
         if self.policy.on_state == OnState::Allow {
             // Only its prepared statements are of interest: they are ours.
             if findings.suspects.any(Suspects::FORGET) {
-                self.suspects.add(Suspects::FORGET);
+                self.traces.add(Suspects::FORGET);
             }
             return;
         }
@@ -35,8 +32,7 @@ impl Server {
     #[inline]
     pub(crate) fn judge(&self, mut findings: Findings, text: &[u8]) -> Findings {
         // With odd strings the bodies of functions are read otherwise, too.
-        let known =
-            !self.settings.has_nonconforming_strings() && (self.suspects == Suspects::NONE || self.meaning_is_known());
+        let known = !self.settings.has_nonconforming_strings() && (self.traces.is_none() || self.meaning_is_known());
         let beyond = self.catalogue.shared().look_for_names(text, &mut findings.calls)
             && self.policy.reset != ResetPolicy::Never;
         if (findings.is_plain() && known && !beyond) || self.policy.on_state == OnState::Allow {
@@ -72,7 +68,7 @@ impl Server {
 
     /// Nothing under way may change how a text is read.
     fn meaning_is_known(&self) -> bool {
-        self.exchange.is_settled() || !self.suspects.any(Suspects::MEANING.and(Suspects::ASKS_SETTINGS))
+        self.exchange.is_settled() || !self.traces.may_have(Suspects::MEANING.and(Suspects::ASKS_SETTINGS))
     }
 
     /// A backslash in a text constant of the plain kind is a backslash.
@@ -98,7 +94,7 @@ impl Server {
     pub(crate) fn note(&mut self, findings: &Findings) {
         self.note_reading(findings);
         self.note_listed(findings.suspects);
-        self.suspects.add(findings.suspects);
+        self.traces.add(findings.suspects);
         self.plans.temporary |= findings.suspects.any(Suspects::TEMPORARY.and(Suspects::HIDDEN));
         // A name that cannot be seen may be that of the seed.
         if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) {
@@ -109,13 +105,8 @@ impl Server {
         {
             self.soil.add(Soil::STATE);
         }
-        findings.custom.iter().for_each(|name| self.note_custom(name));
-        for name in &findings.resets {
-            let name = if self.resets.len() < MAX_NAMES { name } else { &Box::from(*ALL_PARAMETERS) };
-            if !self.resets.contains(name) {
-                self.resets.push(name.clone());
-            }
-        }
+        findings.custom.iter().for_each(|name| self.traces.note_custom(name));
+        findings.resets.iter().for_each(|name| self.traces.note_reset(name));
         for name in &findings.unlistens {
             self.listening.note_unlisten(name);
         }
@@ -128,43 +119,24 @@ impl Server {
         if found.any(Suspects::LISTED) {
             // What it sets itself comes after it was read.
             others.remove(Suspects::MEANING);
-            others.add(self.suspects);
-        } else if !self.suspects.any(Suspects::LISTED) {
+            others.add(self.traces.suspects());
+        } else if !self.traces.may_have(Suspects::LISTED) {
             return;
         }
         if others.any(Suspects::MAY_HIDE_VIEWS) {
-            self.suspects.add(Suspects::UNNAMED);
-        }
-    }
-
-    /// A custom parameter of this name may be set.
-    pub(crate) fn note_custom(&mut self, name: &[u8]) {
-        if !self.customs.iter().any(|known| **known == *name) && self.customs.len() < MAX_NAMES {
-            self.customs.push(name.into());
-        }
-        if self.custom.iter().any(|known| **known == *name) {
-            return;
-        }
-        if self.custom.len() < MAX_NAMES {
-            self.custom.push(name.into());
-        } else {
-            self.suspects.add(Suspects::UNNAMED);
+            self.traces.add(Suspects::UNNAMED);
         }
     }
 
     /// Something of the client may have been left behind.
     pub(crate) fn has_state(&self) -> bool {
-        self.pinned || self.suspects.any(Suspects::LASTING)
+        self.pinned || self.traces.may_have(Suspects::LASTING)
     }
 
     /// The present transaction is over: what it changed for itself is, too.
     pub(crate) fn forget_suspects(&mut self) {
-        self.suspects = Suspects::NONE;
-        self.custom = Vec::new();
-        self.resets = Vec::new();
-        (self.committed, self.reset_in_doubt) = (false, false);
+        self.traces.end_transaction();
         self.listening.forget_unlistened();
-        self.amended_requests = None;
         self.catalogue.end_ddl();
     }
 
@@ -227,7 +199,7 @@ impl Server {
         if self.holder.is_none() || self.work.is_some() || !rules_reading(name) {
             return;
         }
-        let asked_for = self.exchange.status() == IDLE && self.suspects.any(Suspects::ASKS_SETTINGS);
+        let asked_for = self.exchange.status() == IDLE && self.traces.may_have(Suspects::ASKS_SETTINGS);
         self.plans.mixed |= !asked_for;
         if name == STANDARD_STRINGS && !asked_for {
             self.mix_strings();

@@ -19,14 +19,14 @@ use crate::{
         plans::Plans,
         prepared::{BoundLast, OwnNames, Prepared},
         replan::Replan,
-        reset::AmendedRequests,
         sequences::Sequences,
         server_login::Login,
         server_settings::ServerSettings,
         soil::Soil,
+        traces::Traces,
         unnamed::Unnamed,
     },
-    sql::{catalogue::Catalogue, suspects::Suspects},
+    sql::catalogue::Catalogue,
     wire::{
         encryption::Wire,
         error::Failure,
@@ -81,7 +81,7 @@ pub struct Server {
 
     // Of what may be left behind in it: `judging`, and `features::cleaning`.
     /// What has been forwarded since it was granted, or last surveyed, may have left this behind.
-    pub(crate) suspects: Suspects,
+    pub(crate) traces: Traces,
     /// What may have been left in it since it was cleaned: it is cleaned before another client gets it.
     pub(crate) soil: Soil,
     /// For whom it was prepared last: what is left in it since is of that client.
@@ -92,20 +92,6 @@ pub struct Server {
 
     // Of `features::settings`.
     pub(crate) settings: ServerSettings,
-    /// Names of custom parameters in the texts that were forwarded since it was granted, or last surveyed.
-    pub(crate) custom: Vec<Box<[u8]>>,
-    /// Names of parameters that those texts set back.
-    pub(crate) resets: Vec<Box<[u8]>>,
-    /// A COMMIT was answered since something may have set them back.
-    pub(crate) committed: bool,
-    /// An error came behind that: whether they were set back is asked when no transaction is open.
-    pub(crate) reset_in_doubt: bool,
-    /// Names of custom parameters seen since it was cleaned.
-    pub(crate) customs: Vec<Box<[u8]>>,
-    /// Its holder has discarded everything since the last survey.
-    pub(crate) discarded: bool,
-    /// What was forwarded in a form that is not the client's, if anything was.
-    pub(crate) amended_requests: Option<Box<AmendedRequests>>,
 
     // Of `features::plans`.
     /// By which settings its plans may have been made.
@@ -166,23 +152,16 @@ impl Server {
             own_names: OwnNames::default(),
             bound_last: None,
             policy,
-            suspects: Suspects::NONE,
-            custom: Vec::new(),
-            resets: Vec::new(),
-            committed: false,
-            reset_in_doubt: false,
+            traces: Traces::default(),
             listening: ServerListening::default(),
             sequences: Sequences::default(),
             replan: None,
-            amended_requests: None,
             ready_withheld: None,
             pinned: false,
             soil: Soil::default(),
             catalogue: CatalogueView::new(catalogue, trusted),
             unsynced: false,
             plans: Plans::default(),
-            customs: Vec::new(),
-            discarded: false,
             told_mid: false,
             fatal: None,
             settings: ServerSettings::default(),
@@ -296,7 +275,7 @@ impl Server {
     /// Nothing of what clients have left in it so far matters any more.
     pub(crate) fn forget_soil(&mut self) {
         self.soil = Soil::default();
-        self.customs = Vec::new();
+        self.traces.forget_cleaned();
         self.sequences.clear_owner();
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<
     let ours = match &given_up {
         Deallocate::One(name) => named.may_have(name),
         // Those prepared in SQL are the server's to forget.
-        Deallocate::All => client.pin.is_none() && !server.suspects.any(Suspects::PREPARE),
+        Deallocate::All => client.pin.is_none() && !server.traces.may_have(Suspects::PREPARE),
     };
     ours.then_some(given_up)
 }

@@ -89,7 +89,7 @@ const POOL_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What rules the meaning of a text parsed now; `None` if no other client may share it. In another database a text is
 /// about other tables, and clients there were told something else.
 fn context(client: &Client, server: &Server) -> Option<u64> {
-    if server.suspects.any(Suspects::MEANING.and(Suspects::HIDDEN)) || hides_tables(client, server) {
+    if server.traces.may_have(Suspects::MEANING.and(Suspects::HIDDEN)) || hides_tables(client, server) {
         return None;
     }
     client.settings.as_ref().map(|settings| settings.context() ^ u64::from(server.pool.0).wrapping_mul(POOL_FACTOR))
@@ -98,7 +98,7 @@ fn context(client: &Client, server: &Server) -> Option<u64> {
 /// A table that only this client knows may stand before one that a text names.
 fn hides_tables(client: &Client, server: &Server) -> bool {
     // Who is pinned because of an unknown setting may have temporary tables, too.
-    server.suspects.any(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
+    server.traces.may_have(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
 }
 
 fn parse(
@@ -131,7 +131,7 @@ fn parse(
     if !message.is_whole() || server.own_names.may_have(&message.bytes[name.clone()]) {
         // Too long to be kept: it stays with this server, under its own name. Where there was one like that, the server
         // tells whether it still is. A survey may not tell it from ours, or another pooler's.
-        server.suspects.add(Suspects::PREPARE);
+        server.traces.add(Suspects::PREPARE);
         server.own_names.add(&message.bytes[name]);
         server.soil.add(Soil::ALL);
         server.prepared.get_or_insert_default().has_clients = true;
@@ -235,7 +235,7 @@ fn close(
         }
         Ok(None) => {
             if server.pinned {
-                server.suspects.add(Suspects::UNDO);
+                server.traces.add(Suspects::UNDO);
             }
             if server.exchange.is_settled() {
                 server.own_names.remove(name);
@@ -285,7 +285,7 @@ fn refer(
         && server.policy.on_state != OnState::Allow
         && (!statement.findings.is_plain()
             || server.settings.has_nonconforming_strings()
-            || server.suspects != Suspects::NONE
+            || !server.traces.is_none()
             || server.catalogue.shared().watches_names())
     {
         let findings = &server.judge(statement.findings.clone(), &statement.body);
@@ -316,7 +316,7 @@ fn refer(
         Some(now) => now == statement.context,
         // PostgreSQL looks at tables anew where the search_path is another, but not where a temporary one has come.
         None => {
-            statement.is_own() || (there && !hides_tables(client, server) && !server.suspects.any(Suspects::READING))
+            statement.is_own() || (there && !hides_tables(client, server) && !server.traces.may_have(Suspects::READING))
         }
     };
     if !fits {

@@ -12,11 +12,11 @@ use crate::{
 
 /// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
 pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
-    if !server.suspects.any(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
+    if !server.traces.may_have(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
         return;
     }
     if !message.is_whole() {
-        return server.suspects.add(Suspects::UNNAMED);
+        return server.traces.add(Suspects::UNNAMED);
     }
     for value in bound_values(message.body()).into_iter().flatten() {
         note_bound_name(server, value);
@@ -32,9 +32,9 @@ pub(crate) fn note_bound_name(server: &mut Server, value: &[u8]) {
         return;
     }
     if is_verbatim(value) && can_be_named(value) {
-        server.note_custom(value);
+        server.traces.note_custom(value);
     } else {
-        server.suspects.add(Suspects::UNNAMED);
+        server.traces.add(Suspects::UNNAMED);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
         client::Client,
         copy,
         request::{Arrived, Step},
-        reset::{AmendedRequests, Resetting},
+        reset::Resetting,
         server::Server,
     },
     sql::{
@@ -22,16 +22,10 @@ use crate::{
 };
 
 impl Server {
-    /// What was sent in an amended form; from now on it is of interest.
-    fn amended_requests(&mut self) -> &mut AmendedRequests {
-        self.suspects.add(Suspects::AMENDED);
-        self.amended_requests.get_or_insert_default()
-    }
-
     /// A Bind of a statement with this text is forwarded.
     pub(crate) fn note_amended_bind(&mut self, mut bind: &[u8], text: &[u8]) {
         if let (Some(tag), Some(portal)) = (reset::mark(text), take_text(&mut bind)) {
-            self.amended_requests().bind(portal, Some(tag));
+            self.traces.begin_amended().bind(portal, Some(tag));
         }
     }
 }
@@ -45,18 +39,18 @@ fn start(client: &Client) -> Start<'_> {
 /// Before anything else is done about a message: whether it has to wait, or is of an amended statement.
 #[cold]
 pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> Option<Step> {
-    let under_way = server.amended_requests.as_ref().is_some_and(|requests| requests.has_query());
+    let under_way = server.traces.amended().is_some_and(|requests| requests.has_query());
     let request = !matches!(
         message.header.kind,
         front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::FLUSH | front::TERMINATE
     );
     // An error before one of these must not be taken for its own; and what it forgets cannot be had behind it.
-    let alone = server.suspects.any(Suspects::RESET.and(Suspects::FORGET)) || server.listening.has_unlistened();
+    let alone = server.traces.may_have(Suspects::RESET.and(Suspects::FORGET)) || server.listening.has_unlistened();
     if request && (under_way || alone) && server.exchange.is_between() {
         client.awaits_answers = true;
         return Some(Step::Wait);
     }
-    let requests = server.amended_requests.as_mut()?;
+    let requests = server.traces.amended()?;
     if server.exchange.is_skipping() || !matches!(message.header.kind, front::BIND | front::EXECUTE) {
         return None;
     }
@@ -113,7 +107,7 @@ pub(crate) fn query(
             findings.settle_resets();
             out.insert(Peer::Server(tag), |to| write_query(to, &amended.text));
             copy::enter_query(&mut server.exchange, Some(&amended.text));
-            server.amended_requests().begin(amended);
+            server.traces.begin_amended().begin(amended);
             Some(Step::Replaced(message.end()))
         }
     }
@@ -178,7 +172,7 @@ fn session_text(
     let kind = message.header.kind;
     if kind == front::PARSE && message.body().first() == Some(&0) {
         // A question after this would destroy the unnamed statement.
-        server.reset_in_doubt = false;
+        server.traces.settle_doubted_resets();
     }
     if server.exchange.is_skipping() || !message.is_whole() {
         return Step::Forward;
@@ -197,13 +191,18 @@ fn session_text(
         let amended = parse(client, text, &mut findings);
         let amended_as = amended.as_deref().and_then(reset::mark);
         let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
-        if amended_as.is_some() || unclear || server.amended_requests.is_some() {
+        if amended_as.is_some() || unclear || server.traces.amended().is_some() {
             // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be
             // known as one.
             let may_be_taken = name.is_empty() || copy::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
             // No error before it can have it skipped.
             let is_replaced = name.is_empty() && server.exchange.is_settled();
-            server.amended_requests().name(name, Resetting { amended: amended_as, unclear }, may_be_taken, is_replaced);
+            server.traces.begin_amended().name(
+                name,
+                Resetting { amended: amended_as, unclear },
+                may_be_taken,
+                is_replaced,
+            );
         }
         if let Some(body) = amended {
             out.insert(Peer::Server(tag), |to| write_parse(to, name, &body));

@@ -36,7 +36,7 @@ impl Postgres {
         server: &mut Server,
         out: &mut Outbox,
     ) -> bool {
-        let plain = server.suspects == Suspects::NONE && client.pin.is_none();
+        let plain = server.traces.is_none() && client.pin.is_none();
         if !plain && !self.finish_with_state(me, client, tag, server, out) {
             return false;
         }
@@ -76,12 +76,12 @@ impl Postgres {
         if client.listening.is_some() && server.listening.has_unlistened() {
             self.unlisten(client, &server.listening.take_unlistened(), out);
         }
-        let temporary = client.pin == Some(Pin::Temporary) || server.suspects.any(Suspects::ACTING);
-        if temporary && server.suspects.any(Suspects::UNDO) && server.policy.reset != ResetPolicy::Never {
+        let temporary = client.pin == Some(Pin::Temporary) || server.traces.may_have(Suspects::ACTING);
+        if temporary && server.traces.may_have(Suspects::UNDO) && server.policy.reset != ResetPolicy::Never {
             // What a temporary object has set stays when the object goes.
-            server.suspects.add(Suspects::HIDDEN);
+            server.traces.add(Suspects::HIDDEN);
         }
-        let advanced = client.habits.asks_last_values() && server.suspects.any(Suspects::SEQUENCE);
+        let advanced = client.habits.asks_last_values() && server.traces.may_have(Suspects::SEQUENCE);
         if advanced {
             server.sequences.note_advance();
         }
@@ -89,7 +89,7 @@ impl Postgres {
         if server.policy.reset == ResetPolicy::Never {
             relevant.remove(Suspects::DDL);
         }
-        if server.policy.on_state == OnState::Allow || !server.suspects.any(relevant) {
+        if server.policy.on_state == OnState::Allow || !server.traces.may_have(relevant) {
             if advanced && !server.pinned && server.policy.on_state != OnState::Allow {
                 client.phase = Phase::Applying;
                 self.ask(client, tag, server, out);
@@ -112,18 +112,11 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         client.phase = Phase::Applying;
-        server.suspects.add(Suspects::SETTINGS);
+        server.traces.add(Suspects::SETTINGS);
         self.ask(client, tag, server, out);
-        server.suspects.remove(Suspects::RESET);
-        // What is set now is gone with the transaction if that is rolled back; the RESET may have been committed before
-        // it began.
-        server.reset_in_doubt |= server.exchange.status() != IDLE;
+        server.traces.note_survey_within(server.exchange.status() != IDLE);
         if client.mode == PoolMode::Session {
-            server.suspects.remove(Suspects::SETTINGS);
-            if !server.reset_in_doubt {
-                (server.custom, server.resets) = (Vec::new(), Vec::new());
-            }
-            (server.discarded, server.committed) = (false, false);
+            server.traces.note_survey_of_session();
         }
     }
 
@@ -175,15 +168,18 @@ impl Postgres {
     fn ask(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         let known = client.settings.as_ref().expect("a client that is logged in has settings");
         let hidden =
-            if server.suspects.any(Suspects::HIDDEN) { server.catalogue.shared().custom() } else { Vec::new() };
-        let custom = survey::custom_names(&[&server.custom, &server.customs, &hidden], &known.extras);
+            if server.traces.may_have(Suspects::HIDDEN) { server.catalogue.shared().custom() } else { Vec::new() };
+        let [seen, seen_before] = server.traces.custom();
+        let custom = survey::custom_names(&[seen, seen_before, &hidden], &known.extras);
         let statements = server.statements_to_ask_for(client);
-        let mut survey =
-            Survey::new(server.suspects, server.resets.clone(), &custom, statements).after(server.settings.current());
-        let named = |name: &[u8]| server.custom.iter().any(|seen| seen.eq_ignore_ascii_case(name));
-        survey.guessed = hidden.into_iter().filter(|name| known.extras.get(name).is_none() && !named(name)).collect();
+        let mut survey = Survey::new(server.traces.suspects(), server.traces.resets().to_vec(), &custom, statements)
+            .after(server.settings.current());
+        survey.guessed = hidden
+            .into_iter()
+            .filter(|name| known.extras.get(name).is_none() && !server.traces.names_custom(name))
+            .collect();
         let sql = if server.exchange.status() == IDLE {
-            survey::write(server.suspects, &custom, statements)
+            survey::write(server.traces.suspects(), &custom, statements)
         } else {
             survey.within()
         };
@@ -229,7 +225,7 @@ impl Postgres {
         }
         // What it has is not known: it keeps it where it is.
         server.soil.add(Soil::ALL);
-        server.suspects.add(Suspects::UNNAMED);
+        server.traces.add(Suspects::UNNAMED);
         let unknown = Survey::unknown(&survey);
         self.surveyed(me, client, tag, server, unknown, out);
     }
@@ -256,7 +252,7 @@ impl Postgres {
             }
             if server.policy.on_state == OnState::Pin
                 && before != server.settings.current().unreported().collect::<Pairs>()
-                && !server.discarded
+                && !server.traces.is_discarded()
             {
                 pin = pin.or(Some(Pin::Settings));
             }
@@ -267,17 +263,17 @@ impl Postgres {
         if client.settings.as_ref().is_some_and(|settings| settings.acts_as_two()) {
             pin = pin.or(Some(Pin::Identity));
         }
-        if server.suspects.any(Suspects::UNNAMED) || survey.too_long || survey.unlisted {
+        if server.traces.may_have(Suspects::UNNAMED) || survey.too_long || survey.unlisted {
             pin = Some(Pin::UnknownSetting);
         }
-        if server.discarded && !server.suspects.any(Suspects::SEQUENCE) {
+        if server.traces.is_discarded() && !server.traces.may_have(Suspects::SEQUENCE) {
             server.sequences.discard();
         }
         if server.sequences.is_advanced() {
             pin = pin.or(Some(Pin::Sequence));
         }
         // These do not end before the client does, or says DISCARD.
-        if matches!(client.pin, Some(Pin::UnknownSetting | Pin::Settings)) && !server.discarded {
+        if matches!(client.pin, Some(Pin::UnknownSetting | Pin::Settings)) && !server.traces.is_discarded() {
             pin = pin.or(client.pin);
         }
         let stays = Self::stays_to_listen(client, &survey.channels);
@@ -285,7 +281,7 @@ impl Postgres {
         if !survey.channels.is_empty() && !shares {
             pin = pin.or(Some(Pin::Listen));
         }
-        server.discarded = false;
+        server.traces.forget_discard_all();
         server.forget_suspects();
         if !self.set_pin(me, client, tag, server, pin, out) {
             return;
@@ -309,7 +305,7 @@ impl Postgres {
         let Some((theirs, wanted)) = survey.settings(&server.settings.current().reported, &start, server.facts.user())
         else {
             // More than is remembered.
-            server.suspects.add(Suspects::UNNAMED);
+            server.traces.add(Suspects::UNNAMED);
             return;
         };
         let told = client.settings.as_ref().expect("a client that is logged in has settings");
@@ -323,9 +319,9 @@ impl Postgres {
 impl Server {
     /// Which prepared statements its holder may have there beside ours. Who has any is pinned.
     fn statements_to_ask_for(&self, client: &Client) -> Statements {
-        let out_of_sight = self.suspects.any(Suspects::HIDDEN) && self.catalogue.shared().prepares();
+        let out_of_sight = self.traces.may_have(Suspects::HIDDEN) && self.catalogue.shared().prepares();
         let may_have =
-            client.pin.is_some() || self.suspects.any(Suspects::PREPARE.and(Suspects::BEYOND)) || out_of_sight;
+            client.pin.is_some() || self.traces.may_have(Suspects::PREPARE.and(Suspects::BEYOND)) || out_of_sight;
         match may_have {
             true if self.prepared.as_ref().is_some_and(|prepared| prepared.has_clients) => Statements::OfClients,
             true => Statements::OfSql,

@@ -1,0 +1,190 @@
+//! What the texts that were forwarded to a server may have done to its session, as far as they tell by themselves:
+//! since the server was granted, or last surveyed. What follows from that is told in `judging` and `features`. It knows
+//! no connection.
+
+use crate::{
+    session::reset::AmendedRequests,
+    sql::suspects::{ALL_PARAMETERS, Suspects},
+};
+
+/// Most names of parameters noted of one transaction as set, and as reset.
+const MAX_NAMES: usize = 256;
+
+type Names = Vec<Box<[u8]>>;
+
+/// What the forwarded texts may have left in a session.
+#[derive(Default)]
+pub(crate) struct Traces {
+    suspects: Suspects,
+    /// Names of custom parameters in the texts.
+    custom: Names,
+    /// The same since the server was cleaned.
+    custom_since_cleaning: Names,
+    resets: Resets,
+    /// The holder has discarded everything since the last survey.
+    discarded: bool,
+    /// What was forwarded in a form that is not the client's, if anything was.
+    amended: Option<Box<AmendedRequests>>,
+}
+
+/// Parameters that texts have reset, by RESET or DISCARD.
+#[derive(Default)]
+struct Resets {
+    names: Names,
+    /// A COMMIT was answered since something may have been reset.
+    committed: bool,
+    /// An error came behind that: whether the resets hold is asked when no transaction is open.
+    in_doubt: bool,
+}
+
+impl Traces {
+    /// A text may have done one of these.
+    #[inline]
+    pub(crate) fn may_have(&self, suspects: Suspects) -> bool {
+        self.suspects.any(suspects)
+    }
+
+    /// All that the texts may have done.
+    #[inline]
+    pub(crate) fn suspects(&self) -> Suspects {
+        self.suspects
+    }
+
+    /// The texts cannot have done anything that matters.
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.suspects == Suspects::NONE
+    }
+
+    pub(crate) fn add(&mut self, suspects: Suspects) {
+        self.suspects.add(suspects);
+    }
+
+    /// The transaction is over and dealt with: what it changed for itself is gone.
+    pub(crate) fn end_transaction(&mut self) {
+        self.suspects = Suspects::NONE;
+        (self.custom, self.resets, self.amended) = (Vec::new(), Resets::default(), None);
+    }
+
+    /// The server was cleaned.
+    pub(crate) fn forget_cleaned(&mut self) {
+        self.custom_since_cleaning = Vec::new();
+    }
+}
+
+impl Traces {
+    /// A custom parameter of this name may be set.
+    pub(crate) fn note_custom(&mut self, name: &[u8]) {
+        let since_cleaning = &mut self.custom_since_cleaning;
+        if !since_cleaning.iter().any(|known| **known == *name) && since_cleaning.len() < MAX_NAMES {
+            since_cleaning.push(name.into());
+        }
+        if self.custom.iter().any(|known| **known == *name) {
+            return;
+        }
+        if self.custom.len() < MAX_NAMES {
+            self.custom.push(name.into());
+        } else {
+            self.suspects.add(Suspects::UNNAMED);
+        }
+    }
+
+    /// Names of custom parameters in the texts, and of all since the server was cleaned.
+    pub(crate) fn custom(&self) -> [&[Box<[u8]>]; 2] {
+        [&self.custom, &self.custom_since_cleaning]
+    }
+
+    /// Whether a text may have set this custom parameter.
+    pub(crate) fn names_custom(&self, name: &[u8]) -> bool {
+        self.custom.iter().any(|seen| seen.eq_ignore_ascii_case(name))
+    }
+}
+
+impl Traces {
+    /// A text resets a parameter of this name.
+    pub(crate) fn note_reset(&mut self, name: &[u8]) {
+        let names = &mut self.resets.names;
+        let name = if names.len() < MAX_NAMES { name } else { ALL_PARAMETERS };
+        if !names.iter().any(|known| **known == *name) {
+            names.push(name.into());
+        }
+    }
+
+    pub(crate) fn resets(&self) -> &[Box<[u8]>] {
+        &self.resets.names
+    }
+
+    /// A COMMIT was answered.
+    pub(crate) fn note_commit(&mut self) {
+        self.resets.committed |= self.suspects.any(Suspects::RESET);
+    }
+
+    /// The last request failed: it has reset nothing, nor has what was done with it. Not so a DISCARD ALL, which is
+    /// committed at once.
+    pub(crate) fn note_failure(&mut self) {
+        self.suspects.remove(Suspects::RESET);
+        if self.resets.committed {
+            // A transaction that goes on, after AND CHAIN, must not be asked: a question would be its first statement,
+            // and SET TRANSACTION too late.
+            self.resets.in_doubt = true;
+        } else {
+            self.resets.names.clear();
+        }
+    }
+
+    /// A survey within a transaction asks what RESETs have done. What it finds is gone if the transaction is rolled
+    /// back, and the RESET may have been committed before that began.
+    pub(crate) fn note_survey_within(&mut self, in_transaction: bool) {
+        self.suspects.remove(Suspects::RESET);
+        self.resets.in_doubt |= in_transaction;
+    }
+
+    /// The same of a client in session mode, which gives its server back at its end only.
+    pub(crate) fn note_survey_of_session(&mut self) {
+        self.suspects.remove(Suspects::SETTINGS);
+        if !self.resets.in_doubt {
+            (self.custom, self.resets.names) = (Vec::new(), Vec::new());
+        }
+        (self.discarded, self.resets.committed) = (false, false);
+    }
+
+    /// No transaction is open: whether resets hold that were in doubt can be asked now.
+    #[inline]
+    pub(crate) fn ask_doubted_resets(&mut self) {
+        if std::mem::take(&mut self.resets.in_doubt) {
+            self.suspects.add(Suspects::RESET);
+        }
+    }
+
+    /// Whether resets hold is not to be asked.
+    pub(crate) fn settle_doubted_resets(&mut self) {
+        self.resets.in_doubt = false;
+    }
+}
+
+impl Traces {
+    pub(crate) fn note_discard_all(&mut self) {
+        self.discarded = true;
+    }
+
+    pub(crate) fn is_discarded(&self) -> bool {
+        self.discarded
+    }
+
+    /// The server was surveyed.
+    pub(crate) fn forget_discard_all(&mut self) {
+        self.discarded = false;
+    }
+
+    /// What was forwarded in an amended form, if anything was.
+    #[inline]
+    pub(crate) fn amended(&mut self) -> Option<&mut AmendedRequests> {
+        self.amended.as_deref_mut()
+    }
+
+    /// Something is forwarded in an amended form: from now on that is of interest.
+    pub(crate) fn begin_amended(&mut self) -> &mut AmendedRequests {
+        self.suspects.add(Suspects::AMENDED);
+        self.amended.get_or_insert_default()
+    }
+}
