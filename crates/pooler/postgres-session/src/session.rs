@@ -30,6 +30,7 @@ pub(crate) mod sequences;
 pub(crate) mod server;
 pub(crate) mod server_login;
 pub(crate) mod server_settings;
+pub(crate) mod server_statements;
 pub(crate) mod shapes;
 pub(crate) mod shared;
 pub(crate) mod soil;

@@ -88,7 +88,7 @@ impl Postgres {
         server.exchange = Exchange::new();
         server.forget_suspects();
         if statements {
-            server.prepared = None;
+            server.statements.drop_ours();
         }
         if cleaned {
             self.was_cleaned(server);

@@ -115,7 +115,7 @@ impl Postgres {
             out.push(Effect::Close { peer: Peer::Server(tag), reason });
             return;
         }
-        server.prepared = None;
+        server.statements.drop_ours();
         self.was_cleaned(server);
         self.look_after_hub(tag, server, out);
     }

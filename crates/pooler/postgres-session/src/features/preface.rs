@@ -96,7 +96,7 @@ impl Postgres {
             let statements = server.soil.has(Soil::ALL);
             cleaning::write(&mut sql, statements, &want);
             if statements {
-                server.prepared = None;
+                server.statements.drop_ours();
             }
             // From here on it is about what goes behind that, perhaps ahead of the outcome. If the cleaning fails,
             // nobody has the server again.
@@ -143,9 +143,10 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         if whole {
-            server.prepared = None;
+            server.statements.drop_ours();
         }
-        let there = server.prepared.as_mut().map(|prepared| std::mem::replace(&mut prepared.cleaning, Copies::There));
+        let there =
+            server.statements.ours_mut().map(|prepared| std::mem::replace(&mut prepared.cleaning, Copies::There));
         server.forget_soil();
         let mut bytes = Vec::new();
         let mut steps = Steps::new(&mut bytes);
@@ -299,7 +300,7 @@ impl Server {
             return None;
         }
         if !self.soil.has(Soil::ALL)
-            && let Some(prepared) = self.prepared.as_ref().filter(|prepared| !prepared.is_empty())
+            && let Some(prepared) = self.statements.ours().filter(|prepared| !prepared.is_empty())
         {
             return (prepared.cleaning != Copies::Doubted).then_some(false);
         }

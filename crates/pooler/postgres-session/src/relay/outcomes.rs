@@ -10,7 +10,6 @@ use crate::{
     relay::answer::{Relay, Step},
     session::{
         client::{Phase, end_pipeline, may_release},
-        prepared::OwnNames,
         reset::Told,
         server::{Server, Stage},
         shared::Postgres,
@@ -58,7 +57,7 @@ impl Postgres {
             b"DEALLOCATE ALL\0" if forgets => self.forgotten(relay, server, false),
             // Of a statement that is not known by its name: it may have been one of ours.
             b"DEALLOCATE\0" | b"DO\0" if forgets => {
-                server.prepared.iter_mut().for_each(|prepared| prepared.doubt_all());
+                server.statements.doubt_all();
             }
             b"COMMIT\0" => server.traces.note_commit(),
             b"ROLLBACK\0" if server.exchange.is_last() => server.listening.forget_unlistened(),
@@ -72,10 +71,7 @@ impl Postgres {
 
     /// The server has forgotten all prepared statements; with `all`, everything else, too.
     fn forgotten(&self, relay: &mut Relay<'_, '_>, server: &mut Server, all: bool) {
-        if let Some(prepared) = &mut server.prepared {
-            prepared.clear();
-        }
-        server.own_names = OwnNames::default();
+        server.statements.forget_all();
         if all {
             server.traces.note_discard_all();
         }
@@ -93,7 +89,7 @@ impl Postgres {
     /// An ErrorResponse for the holder.
     pub(crate) fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
         let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
-        let repeated = server.is_to_repeat(body.unwrap_or_default());
+        let repeated = server.statements.is_to_repeat(&server.exchange, body.unwrap_or_default());
         let prepared = server.exchange.is_extended();
         let syncs = server.exchange.failed();
         if server.exchange.is_last() && !server.traces.is_discarded() {
@@ -158,10 +154,8 @@ impl Postgres {
             return Step::Forward;
         }
         relay.client(tag).copies.settled();
-        if status == IDLE
-            && let Some(prepared) = &mut server.prepared
-        {
-            prepared.begin_transaction();
+        if status == IDLE {
+            server.statements.begin_transaction();
         }
         server.copies &= status != IDLE;
         if status == IDLE {

@@ -43,7 +43,7 @@ pub(crate) fn look(
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Step {
-    if server.is_about_to_repeat() {
+    if server.statements.is_about_to_repeat() {
         client.awaits_answers = true;
         return Step::Wait;
     }
@@ -66,9 +66,9 @@ pub(crate) fn look(
         }
         return reset::in_session(client, (tag, server), message, out);
     }
-    server.keep_more(message);
+    server.statements.keep_more(message);
     if message.header.kind == front::BIND {
-        server.bound_last = None;
+        server.statements.forget_bound_last();
     }
     match message.header.kind {
         front::SYNC => {
@@ -86,7 +86,7 @@ pub(crate) fn look(
             Step::Forward
         }
         front::BIND if server.traces.may_have(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
-        front::DESCRIBE if server.bound_last.is_some() && message.body().first() == Some(&b'P') => {
+        front::DESCRIBE if server.statements.has_bound_last() && message.body().first() == Some(&b'P') => {
             if message.may_wait() {
                 return Step::Wait;
             }
@@ -100,7 +100,7 @@ pub(crate) fn look(
             }
             Step::Forward
         }
-        front::EXECUTE if !server.forgetting.is_empty() => {
+        front::EXECUTE if server.statements.has_forgetting() => {
             named::execute(client, server, message);
             Step::Forward
         }
@@ -180,7 +180,8 @@ fn query(
         return Step::Wait;
     }
     let mut amended = None;
-    let looks = server.policy.on_state != OnState::Allow || server.prepared.is_some() || client.named.is_some();
+    let looks =
+        server.policy.on_state != OnState::Allow || server.statements.ours().is_some() || client.named.is_some();
     if looks && !server.exchange.is_skipping() {
         let text = message.is_whole().then(|| message.body());
         let findings = text.map_or_else(|| scan_beginning(message.body()), scan);

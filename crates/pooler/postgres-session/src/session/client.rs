@@ -330,9 +330,7 @@ pub(crate) fn awaits_client(client: &Client, server: &Server) -> bool {
 
 #[inline]
 pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
-    if let Some(prepared) = &mut server.prepared {
-        prepared.end_pipeline();
-    }
+    server.statements.end_pipeline();
     server.unnamed.end_pipeline();
     if let Some(named) = &mut client.named {
         named.end_pipeline();

@@ -17,11 +17,10 @@ use crate::{
         listen::ServerListening,
         own_queries::{OwnQueries, Purpose},
         plans::Plans,
-        prepared::{BoundLast, OwnNames, Prepared},
-        replan::Replan,
         sequences::Sequences,
         server_login::Login,
         server_settings::ServerSettings,
+        server_statements::ServerStatements,
         soil::Soil,
         traces::Traces,
         unnamed::Unnamed,
@@ -100,18 +99,8 @@ pub struct Server {
     pub(crate) sequences: Sequences,
 
     // Of `features::prepared`.
-    /// Its named statements, once it has had any.
-    pub(crate) prepared: Option<Box<Prepared>>,
-    /// Names of statements that its holder may have there under its own names.
-    pub(crate) own_names: OwnNames,
-    /// The portal bound last, and the client's name of its statement, where a Describe of it may tell what the client
-    /// was not told before.
-    pub(crate) bound_last: Option<Box<BoundLast>>,
+    pub(crate) statements: ServerStatements,
     pub(crate) unnamed: Unnamed,
-    /// Portals of statements that forget all prepared statements.
-    pub(crate) forgetting: Vec<Box<[u8]>>,
-    /// The last request, if it may have to be repeated.
-    pub(crate) replan: Option<Box<Replan>>,
 }
 
 /// Where a server's session is.
@@ -145,17 +134,13 @@ impl Server {
             body: 0,
             body_to_client: false,
             unnamed: Unnamed::default(),
-            forgetting: Vec::new(),
             mid_pipeline: false,
             held_last: None,
-            prepared: None,
-            own_names: OwnNames::default(),
-            bound_last: None,
+            statements: ServerStatements::default(),
             policy,
             traces: Traces::default(),
             listening: ServerListening::default(),
             sequences: Sequences::default(),
-            replan: None,
             ready_withheld: None,
             pinned: false,
             soil: Soil::default(),
@@ -178,13 +163,8 @@ impl Server {
         self.catalogue.begin_lease();
         self.ready_withheld = None;
         self.mid_pipeline = false;
-        self.forgetting = Vec::new();
-        self.own_names = OwnNames::default();
-        self.bound_last = None;
+        self.statements.begin_lease();
         self.unnamed.begin_lease();
-        if let Some(prepared) = &mut self.prepared {
-            prepared.begin_transaction();
-        }
     }
 
     /// A part of a message has been forwarded, and its client waits for the rest.

@@ -23,7 +23,6 @@ use crate::{
         copy,
         pins::Pin,
         prepared::{Likeness, Need, Prepared},
-        replan::Replan,
         request::{Arrived, Step},
         server::Server,
         shared::Postgres,
@@ -39,9 +38,6 @@ use crate::{
         message::{HEADER, front, take_text, write, write_parse},
     },
 };
-
-/// Most portals of a pipeline that are known to forget all statements.
-const MAX_FORGETTING: usize = 64;
 
 /// Follows a message about the statement whose name is at `name`.
 pub(crate) fn follow(
@@ -71,7 +67,7 @@ fn is_full(client: &Client) -> bool {
 /// The statement that the client means, if there is one; otherwise what to do until that is known.
 fn meaning(client: &mut Client, server: &Server, name: &[u8]) -> Result<Option<Arc<Statement>>, Step> {
     let Some(named) = &mut client.named else { return Ok(None) };
-    let pipeline = server.prepared.as_ref().map_or(0, |prepared| prepared.pipeline());
+    let pipeline = server.statements.ours().map_or(0, |prepared| prepared.pipeline());
     match named.meaning(name, pipeline) {
         Meaning::Statement(statement) => Ok(Some(statement)),
         Meaning::Nothing => Ok(None),
@@ -123,18 +119,17 @@ fn parse(
         out.insert(Peer::Server(tag), |to| {
             [&header[..], before, TAKEN.as_bytes()].iter().for_each(|part| to.extend_from_slice(part))
         });
-        let pipeline = server.prepared.get_or_insert_default().pipeline();
+        let pipeline = server.statements.ours_or_new().pipeline();
         client.named.as_mut().expect("it has the statement").parse(&message.bytes[name.clone()], known, pipeline);
         server.exchange.noted(Note::Taken);
         return Step::Replaced(name.end);
     }
-    if !message.is_whole() || server.own_names.may_have(&message.bytes[name.clone()]) {
+    if !message.is_whole() || server.statements.may_have_own(&message.bytes[name.clone()]) {
         // Too long to be kept: it stays with this server, under its own name. Where there was one like that, the server
         // tells whether it still is. A survey may not tell it from ours, or another pooler's.
         server.traces.add(Suspects::PREPARE);
-        server.own_names.add(&message.bytes[name]);
+        server.statements.note_own(&message.bytes[name]);
         server.soil.add(Soil::ALL);
-        server.prepared.get_or_insert_default().has_clients = true;
         return Step::Forward;
     }
     let text = &message.bytes[name.end + 1..message.end()];
@@ -143,7 +138,7 @@ fn parse(
     let text = amended.as_deref().unwrap_or(text);
     let statement = postgres.statements.intern(context(client, server), server.catalogue.shared().epoch(), text, None);
     let named = client.named.get_or_insert_default();
-    let prepared = server.prepared.get_or_insert_default();
+    let prepared = server.statements.ours_or_new();
     named.parse(name, statement.clone(), prepared.pipeline());
     match prepared.need_as_written(&statement) {
         // A Parse fails in a transaction that has failed, and a Close does not.
@@ -211,7 +206,7 @@ pub(crate) fn deallocate(
             to.extend_from_slice(body);
         });
     });
-    let prepared = server.prepared.get_or_insert_default();
+    let prepared = server.statements.ours_or_new();
     client.named.as_mut().expect("it has the statement").close(name, prepared.pipeline());
     server.exchange.noted(Note::Close);
     Step::Replaced(message.end())
@@ -238,7 +233,7 @@ fn close(
                 server.traces.add(Suspects::UNDO);
             }
             if server.exchange.is_settled() {
-                server.own_names.remove(name);
+                server.statements.remove_own(name);
             }
             return Step::Forward;
         }
@@ -246,7 +241,7 @@ fn close(
     }
     let named = client.named.as_mut().expect("it has the statement");
     // From here on the pipelines are counted: what stands behind the next Sync is not in this one.
-    named.close(name, server.prepared.get_or_insert_default().pipeline());
+    named.close(name, server.statements.ours_or_new().pipeline());
     out.insert(Peer::Server(tag), write_idle_close);
     server.exchange.noted(Note::Close);
     Step::Replaced(message.end())
@@ -311,7 +306,7 @@ fn refer(
     }
     let reliance = client.named.as_ref().map_or(Reliance::New, |named| named.reliance(text));
     let now = context(client, server);
-    let mut there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
+    let mut there = server.statements.ours_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
     let fits = match now {
         Some(now) => now == statement.context,
         // PostgreSQL looks at tables anew where the search_path is another, but not where a temporary one has come.
@@ -324,9 +319,9 @@ fn refer(
         let as_told = Some(&statement.told).filter(|told| told.is_some() && reliance == Reliance::Told);
         statement = postgres.statements.intern(now, statement.epoch, &statement.body, as_told);
         client.named.as_mut().expect("it has the statement").replace(text, &statement);
-        there = server.prepared.as_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
+        there = server.statements.ours_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
     }
-    let prepared = server.prepared.get_or_insert_default();
+    let prepared = server.statements.ours_or_new();
     let likeness = if there { prepared.likeness(&statement) } else { Likeness::Unknown };
     let learns = message.header.kind == front::BIND && told::learns(message);
     // Who is about to be told the columns relies on the types of parameters only, which a Parse made now would name.
@@ -363,7 +358,7 @@ fn compare(
         Likeness::Unknown if server.is_prefaced() => Step::Wait,
         Likeness::Unknown => {
             bring((tag, server), statement, out);
-            server.prepared.as_mut().expect("it has the statement").describe(statement, None);
+            server.statements.ours_mut().expect("it has the statement").describe(statement, None);
             told::ask((me, client), (tag, server), (&statement.name, Note::Probe), out)
         }
         Likeness::Same | Likeness::Asked => {
@@ -377,28 +372,20 @@ impl Server {
     /// A Bind of a statement is forwarded that may forget all statements.
     #[inline]
     pub(crate) fn note_bound(&mut self, message: &Arrived<'_>, forgets: bool) {
-        if forgets || !self.forgetting.is_empty() {
-            let portal = take_text(&mut message.body()).unwrap_or_default();
-            self.forgetting.retain(|known| **known != *portal);
-            if forgets && self.forgetting.len() < MAX_FORGETTING {
-                self.forgetting.push(portal.into());
-            }
-        }
+        self.statements.note_bound(|| take_text(&mut message.body()).unwrap_or_default().into(), forgets);
     }
 }
 
 /// An Execute, where portals are known that forget all statements.
 pub(crate) fn execute(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
     let portal = take_text(&mut message.body()).unwrap_or_default();
-    if !server.forgetting.iter().any(|known| **known == *portal) {
+    if !server.statements.is_forgetting(portal) {
         return;
     }
     if let Some(named) = &mut client.named {
         named.forget_all();
     }
-    if let Some(prepared) = &mut server.prepared {
-        prepared.doubt_all();
-    }
+    server.statements.doubt_all();
 }
 
 /// Forwards a Bind or Describe with another name of its statement; a Bind that may have to be repeated is `kept`.
@@ -416,8 +403,7 @@ fn forward_as(
     if let Some(statement) = kept
         && message.is_whole()
     {
-        Replan::keep(
-            &mut server.replan,
+        server.statements.keep_request(
             &server.exchange,
             statement,
             [parts[0], parts[1], parts[2], &message.bytes[name.end..message.end()]],
@@ -452,7 +438,7 @@ fn renamed<'a>(message: &Arrived<'a>, name: &Range<usize>, ours: &str) -> ([u8; 
 
 /// Makes sure that the server has the statement.
 pub(crate) fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, out: &mut Outbox) {
-    let prepared = server.prepared.get_or_insert_default();
+    let prepared = server.statements.ours_or_new();
     let need = prepared.need(statement);
     if need == Need::Nothing {
         return;
@@ -469,7 +455,7 @@ pub(crate) fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Sta
 
 /// Closes statements if the server has too many.
 fn make_room((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
-    let prepared = server.prepared.as_mut().expect("it has statements");
+    let prepared = server.statements.ours_mut().expect("it has statements");
     while let Some(id) = prepared.surplus(server.policy.max_prepared as usize) {
         write_hidden_close(prepared, &mut server.exchange, tag, id, out);
     }
@@ -521,14 +507,14 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
     match note {
         Note::Hidden | Note::Unnamed => unreachable!("these are dealt with above"),
         Note::HiddenParse(id) => {
-            server.prepared.as_mut().expect("it was asked").parsed(id, done);
+            server.statements.ours_mut().expect("it was asked").parsed(id, done);
             return Answer::Nothing;
         }
         Note::HiddenClose(id) => {
-            server.prepared.as_mut().expect("it was asked").closed(id, done);
+            server.statements.ours_mut().expect("it was asked").closed(id, done);
             return Answer::Nothing;
         }
-        Note::Parse(id) => server.prepared.as_mut().expect("it was asked").parsed(id, done),
+        Note::Parse(id) => server.statements.ours_mut().expect("it was asked").parsed(id, done),
         Note::KnownParse | Note::Close | Note::Taken => {}
         Note::Deallocated { all } => return Answer::Deallocated { all },
         Note::Amended(_) => return Answer::Same,
@@ -539,7 +525,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
             return Answer::Nothing;
         }
         Note::Described | Note::Probe => {
-            server.prepared.as_mut().expect("it was asked").described(None);
+            server.statements.ours_mut().expect("it was asked").described(None);
             return Answer::Same;
         }
     }
@@ -568,12 +554,11 @@ pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, s
     let taken = server.exchange.discarded().first() == Some(&Note::Taken);
     let renamed = body.and_then(|body| told::changed(server, body).or_else(|| rename(body, taken, client)));
     settle_discarded(client, server);
-    if let (Some(statements), Some(body)) = (&mut server.prepared, body)
+    if let (Some(statements), Some(body)) = (server.statements.ours_mut(), body)
         && prepared
         && (Failure::may_be_stale(body) || tells_ours_missing(body))
     {
-        let prepared = statements;
-        prepared.outdated();
+        statements.outdated();
     }
     renamed
 }

@@ -79,7 +79,7 @@ pub(crate) fn follow(
     (statement, likeness, reliance): (&Arc<Statement>, Likeness, Reliance),
 ) -> bool {
     let name = &message.bytes[name.clone()];
-    let prepared = server.prepared.as_mut().expect("it has the statement");
+    let prepared = server.statements.ours_mut().expect("it has the statement");
     let known = likeness == Likeness::Same && statement.told.is_some();
     if message.header.kind == front::DESCRIBE {
         client.named.as_mut().expect("it has the statement").describe(name);
@@ -94,17 +94,18 @@ pub(crate) fn follow(
         && !(known && reliance == Reliance::Told)
     {
         let (portal, name, statement) = (portal.into(), name.into(), statement.clone());
-        server.bound_last = Some(Box::new(BoundLast { portal, name, statement }));
+        server.statements.note_bound_last(BoundLast { portal, name, statement });
     }
     false
 }
 
 /// A Describe of a portal is about to be forwarded. True if it was entered into the exchange.
 pub(crate) fn describe_portal(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> bool {
-    let (Some(prepared), Some(named)) = (&mut server.prepared, &mut client.named) else { return false };
+    let Some(named) = &mut client.named else { return false };
     let mut body = message.body().get(1..).unwrap_or_default();
     let portal = take_text(&mut body);
-    let Some(last) = server.bound_last.take_if(|last| portal == Some(&*last.portal)) else { return false };
+    let Some(last) = server.statements.take_bound_last(portal) else { return false };
+    let prepared = server.statements.ours_mut().expect("it has the statement that was bound");
     if prepared.need(&last.statement) != Need::Nothing {
         return false;
     }
@@ -134,7 +135,7 @@ impl Postgres {
             if unnamed {
                 server.unnamed.parameters = Some(parameters);
             } else {
-                server.prepared.as_mut().expect("it was asked").describe_parameters(parameters);
+                server.statements.ours_mut().expect("it was asked").describe_parameters(parameters);
             }
             return forward;
         }
@@ -144,7 +145,7 @@ impl Postgres {
             describe_unnamed(client, server, note, columns);
             return forward;
         }
-        let described = server.prepared.as_mut().expect("it was asked").described(columns);
+        let described = server.statements.ours_mut().expect("it was asked").described(columns);
         let statement = &described.statement;
         let Some(name) = described.name else { return false };
         if !statement.told.tell(&described.description) {

@@ -315,7 +315,7 @@ fn suspect(
     amended: &mut Option<Vec<u8>>,
     out: &mut Outbox,
 ) -> Option<Step> {
-    if server.policy.on_state == OnState::Allow && server.prepared.is_none() && client.named.is_none() {
+    if server.policy.on_state == OnState::Allow && server.statements.ours().is_none() && client.named.is_none() {
         return None;
     }
     let findings = if whole { scan(text) } else { scan_beginning(text) };

@@ -323,7 +323,7 @@ impl Server {
         let may_have =
             client.pin.is_some() || self.traces.may_have(Suspects::PREPARE.and(Suspects::BEYOND)) || out_of_sight;
         match may_have {
-            true if self.prepared.as_ref().is_some_and(|prepared| prepared.has_clients) => Statements::OfClients,
+            true if self.statements.may_have_clients() => Statements::OfClients,
             true => Statements::OfSql,
             false => Statements::None,
         }

@@ -1,0 +1,193 @@
+//! The named prepared statements of one server: those of ours, what its holder may have there under names of its own,
+//! and the portals that matter for either. It knows no connection. What is done about it is told in
+//! `features::prepared`.
+
+use std::sync::Arc;
+
+use crate::{
+    exchange::Exchange,
+    session::{
+        prepared::{BoundLast, OwnNames, Prepared},
+        replan::Replan,
+        request::Arrived,
+        statements::Statement,
+    },
+};
+
+/// Most portals of a pipeline that are known to forget all statements.
+const MAX_FORGETTING: usize = 64;
+
+/// The named statements of one server.
+#[derive(Default)]
+pub(crate) struct ServerStatements {
+    /// Statements under names of ours, once there have been any.
+    ours: Option<Box<Prepared>>,
+    /// Names of statements that the holder may have there under its own names.
+    own_names: OwnNames,
+    /// The portal bound last, where a Describe of it may tell what the client was not told before.
+    bound_last: Option<Box<BoundLast>>,
+    /// Portals of statements that forget all prepared statements.
+    forgetting: Vec<Box<[u8]>>,
+    /// The last request, if it may have to be repeated.
+    replan: Option<Box<Replan>>,
+}
+
+impl ServerStatements {
+    /// A client gets the server, which owes nothing.
+    #[inline]
+    pub(crate) fn begin_lease(&mut self) {
+        self.forgetting = Vec::new();
+        self.own_names = OwnNames::default();
+        self.bound_last = None;
+        self.begin_transaction();
+    }
+
+    /// No transaction is open, and so no portal.
+    #[inline]
+    pub(crate) fn begin_transaction(&mut self) {
+        if let Some(ours) = &mut self.ours {
+            ours.begin_transaction();
+        }
+    }
+
+    /// A Sync is forwarded.
+    #[inline]
+    pub(crate) fn end_pipeline(&mut self) {
+        if let Some(ours) = &mut self.ours {
+            ours.end_pipeline();
+        }
+    }
+}
+
+impl ServerStatements {
+    pub(crate) fn ours(&self) -> Option<&Prepared> {
+        self.ours.as_deref()
+    }
+
+    pub(crate) fn ours_mut(&mut self) -> Option<&mut Prepared> {
+        self.ours.as_deref_mut()
+    }
+
+    pub(crate) fn ours_or_new(&mut self) -> &mut Prepared {
+        self.ours.get_or_insert_default()
+    }
+
+    /// The server was told to deallocate everything, outside of any transaction.
+    pub(crate) fn drop_ours(&mut self) {
+        self.ours = None;
+    }
+
+    /// A DEALLOCATE ALL or DISCARD ALL of the holder's was answered.
+    pub(crate) fn forget_all(&mut self) {
+        if let Some(ours) = &mut self.ours {
+            ours.clear();
+        }
+        self.own_names = OwnNames::default();
+    }
+
+    /// A text may have deallocated any of ours.
+    pub(crate) fn doubt_all(&mut self) {
+        if let Some(ours) = &mut self.ours {
+            ours.doubt_all();
+        }
+    }
+}
+
+impl ServerStatements {
+    /// A Parse is forwarded under the client's own name.
+    pub(crate) fn note_own(&mut self, name: &[u8]) {
+        self.own_names.add(name);
+        self.ours_or_new().has_clients = true;
+    }
+
+    /// A Close of that name is forwarded.
+    pub(crate) fn remove_own(&mut self, name: &[u8]) {
+        self.own_names.remove(name);
+    }
+
+    pub(crate) fn may_have_own(&self, name: &[u8]) -> bool {
+        self.own_names.may_have(name)
+    }
+
+    /// A client may have parsed a statement under a name of its own since the statements were dropped last.
+    pub(crate) fn may_have_clients(&self) -> bool {
+        self.ours.as_ref().is_some_and(|ours| ours.has_clients)
+    }
+}
+
+impl ServerStatements {
+    pub(crate) fn note_bound_last(&mut self, bound: BoundLast) {
+        self.bound_last = Some(Box::new(bound));
+    }
+
+    /// Takes what was bound last, if it is this portal.
+    pub(crate) fn take_bound_last(&mut self, portal: Option<&[u8]>) -> Option<Box<BoundLast>> {
+        self.bound_last.take_if(|last| portal == Some(&*last.portal))
+    }
+
+    #[inline]
+    pub(crate) fn has_bound_last(&self) -> bool {
+        self.bound_last.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn forget_bound_last(&mut self) {
+        self.bound_last = None;
+    }
+
+    /// A Bind of this portal is forwarded; `forgets`: of a statement that forgets all statements.
+    #[inline]
+    pub(crate) fn note_bound(&mut self, portal: impl FnOnce() -> Box<[u8]>, forgets: bool) {
+        if forgets || self.has_forgetting() {
+            let portal = portal();
+            self.forgetting.retain(|known| *known != portal);
+            if forgets && self.forgetting.len() < MAX_FORGETTING {
+                self.forgetting.push(portal);
+            }
+        }
+    }
+
+    /// Portals are known that forget all statements.
+    #[inline]
+    pub(crate) fn has_forgetting(&self) -> bool {
+        !self.forgetting.is_empty()
+    }
+
+    pub(crate) fn is_forgetting(&self, portal: &[u8]) -> bool {
+        self.forgetting.iter().any(|known| **known == *portal)
+    }
+}
+
+impl ServerStatements {
+    /// A Bind of a statement is about to be forwarded, in these parts: it may have to be repeated.
+    pub(crate) fn keep_request(&mut self, exchange: &Exchange, statement: &Arc<Statement>, parts: [&[u8]; 4]) {
+        Replan::keep(&mut self.replan, exchange, statement, parts);
+    }
+
+    /// Any message of the client's: it may belong to the request that is kept.
+    #[inline]
+    pub(crate) fn keep_more(&mut self, message: &Arrived<'_>) {
+        if let Some(replan) = &mut self.replan
+            && replan.is_on()
+        {
+            replan.follow(message);
+        }
+    }
+
+    /// The server has refused the request, and it is not sent again before the server is ready: what the client asks
+    /// for next has to wait, or it would be answered first.
+    #[inline]
+    pub(crate) fn is_about_to_repeat(&self) -> bool {
+        self.replan.as_ref().is_some_and(|replan| replan.is_refused())
+    }
+
+    /// The server sent this error: whether the request is to be repeated instead of passing that on.
+    pub(crate) fn is_to_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
+        self.replan.as_mut().is_some_and(|replan| replan.is_to_repeat(exchange, error))
+    }
+
+    /// The request that is to be repeated, now that the server is ready.
+    pub(crate) fn take_refused(&mut self) -> Option<Box<Replan>> {
+        self.replan.take_if(|replan| replan.is_refused())
+    }
+}
