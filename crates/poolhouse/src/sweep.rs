@@ -10,14 +10,13 @@ use std::{
 };
 
 use ::load::{
-    plan::Target,
-    report,
-    sweep::{
-        Options, Progress,
-        result::SweepResult,
-        run::{self, Order, Pooler, Through},
-    },
+    plan::{SweepOptions, Target},
     target::{self, Blame},
+};
+use ::report::{self, result::sweep::SweepResult};
+use ::sweep::{
+    Progress,
+    run::{self, Order, Pooler, Through},
 };
 use anyhow::{Context, bail};
 use clap::{Arg, Args, value_parser};
@@ -217,7 +216,7 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order<'static>> {
     Ok(Order {
         target,
         through,
-        options: Options {
+        options: SweepOptions {
             from: args.clients.0,
             to: args.clients.1,
             rounds: args.rounds,
@@ -266,7 +265,7 @@ fn show(name: &str, now: &Progress<'_>, terminal: bool) {
         return;
     }
     let last = now.last.map_or(String::new(), |visit| {
-        format!("; {} clients did {}/s", visit.clients, ::load::sweep::advice::amount(visit.throughput))
+        format!("; {} clients did {}/s", visit.clients, report::findings::amount(visit.throughput))
     });
     let all = now.done + now.left as usize;
     let line = format!("{name}: {}/{all} at most, {} clients now{last}", now.done + 1, now.clients);

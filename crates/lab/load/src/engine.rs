@@ -33,8 +33,8 @@ use self::{
 use crate::{
     plan::Plan,
     record::{Books, EPHEMERAL, ErrorKind, Phases},
-    result::Second,
 };
+use report::result::Second;
 
 /// After [`Engine::stop`], what is under way has so long to end.
 pub const STOP_TIME: Duration = Duration::from_secs(1);
@@ -424,13 +424,6 @@ impl Engine {
             errors,
             dropped,
         }
-    }
-}
-
-impl Phases {
-    /// All that there were together; `None` if there was none.
-    fn sum(&self) -> Option<Duration> {
-        [self.dns, self.tcp, self.tls, self.auth, self.ready].into_iter().flatten().reduce(|a, b| a + b)
     }
 }
 

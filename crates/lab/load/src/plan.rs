@@ -455,6 +455,21 @@ pub struct HttpTarget {
     pub expect: Vec<u16>,
 }
 
+/// How a sweep over numbers of clients measures.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SweepOptions {
+    pub from: u32,
+    pub to: u32,
+    /// Times that a point in question is measured.
+    pub rounds: u32,
+    /// What each measurement counts.
+    pub duration: Duration,
+    /// What it leaves out before.
+    pub warmup: Duration,
+    /// For the order of points and for resampling.
+    pub seed: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,9 +2,7 @@
 //! target; what has been written down they turn into a result.
 
 mod books;
-mod histogram;
 
-pub use books::{
-    Books, Cause, EPHEMERAL, ErrorKind, Gauges, MAX_ERROR_KINDS, MAX_ERROR_TEXTS, MAX_SECONDS, MAX_STEPS, Part, Phases,
-};
-pub use histogram::{BadHistogram, Histogram, LONGEST_US};
+pub use clients::{ErrorKind, Phases};
+
+pub use books::{Books, Cause, EPHEMERAL, Gauges, MAX_ERROR_KINDS, MAX_SECONDS, MAX_STEPS, Part};

@@ -2,8 +2,8 @@
 //! target carry out what the engine orders, and writes down where and with what. Decides nothing about when operations
 //! begin.
 
-pub(crate) mod machine;
-pub(crate) mod processors;
+pub mod machine;
+pub mod processors;
 
 use std::{
     fmt,
@@ -21,9 +21,9 @@ use crate::{
     engine::Engine,
     plan::{MongoTarget, Plan, PostgresTarget, RedisTarget, Target},
     relay::Relay,
-    result::BenchResult,
     target::{self, Surroundings, TargetError},
 };
+use report::result::BenchResult;
 
 /// Addresses of a name that are tried for the relay, and for how long each.
 const MAX_ADDRESSES: usize = 8;

@@ -37,11 +37,9 @@ use arrivals::{Fault, Window};
 use settings::{Document, Problems, Secret, Section, Variables, environment, load_text, read_text};
 pub use upstream::Kind;
 
-use crate::{
-    plan::{MongoWork, Plan, PoolUnderTest, PoolWishes, PoolhouseWishes, Script, Target},
-    report::side_by_side,
-};
+use crate::plan::{MongoWork, Plan, PoolUnderTest, PoolWishes, PoolhouseWishes, Script, Target};
 use load::LoadKeys;
+use report::side_by_side;
 use sweep::SweepKeys;
 pub use sweep::SweepPlan;
 

@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use report::result::STRAIGHT;
+
 use crate::plan::{
     CommandScript, Fault, HttpTarget, MongoOperation, MongoTarget, MongoWork, Plan, PoolhouseWishes, PostgresTarget,
     QueryProtocol, RedisTarget, RedisWork, Script, Target, Window,
 };
 
-/// The way to a target that nothing lies on.
-pub(crate) const STRAIGHT: &str = "straight";
-
 /// What each operation asks.
-pub(crate) fn asked(target: &Target) -> String {
+pub fn asked(target: &Target) -> String {
     match target {
         Target::Postgres(postgres) => statements(postgres),
         Target::Redis(redis) => commands(redis),
@@ -24,7 +23,7 @@ pub(crate) fn asked(target: &Target) -> String {
 }
 
 /// A script's name, and its scale if it is a built-in one.
-pub(crate) fn script(script: &Script, scale: u32) -> String {
+pub fn script(script: &Script, scale: u32) -> String {
     match script {
         Script::SelectOnly => format!("select-only at scale {scale}"),
         Script::TpcbLike => format!("TPC-B-like at scale {scale}"),
@@ -34,7 +33,7 @@ pub(crate) fn script(script: &Script, scale: u32) -> String {
 }
 
 /// How statements are sent.
-pub(crate) fn protocol(protocol: QueryProtocol) -> &'static str {
+pub fn protocol(protocol: QueryProtocol) -> &'static str {
     match protocol {
         QueryProtocol::Simple => "simple",
         QueryProtocol::Extended => "extended",
@@ -43,7 +42,7 @@ pub(crate) fn protocol(protocol: QueryProtocol) -> &'static str {
 }
 
 /// What lies on the way, and what goes wrong there.
-pub(crate) fn way(plan: &Plan) -> String {
+pub fn way(plan: &Plan) -> String {
     way_of(plan.poolhouse.as_ref(), plan.freeze.as_ref(), &plan.faults)
 }
 

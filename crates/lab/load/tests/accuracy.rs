@@ -17,11 +17,11 @@ use std::{
 use arrivals::{Shape, Spacing, Stage};
 use load::{
     plan::{Plan, PoolUnderTest, PostgresTarget, QueryProtocol, Script, Target},
-    result::{BenchResult, Percentiles},
     run::run,
 };
 use pool::PoolConfig;
 use punctual::Punctual;
+use report::result::{BenchResult, Percentiles};
 use server::{Reply, Server};
 use settings::Secret;
 

@@ -17,10 +17,10 @@ use arrivals::Shape;
 use load::{
     engine::Engine,
     plan::{Plan, PoolUnderTest, PostgresTarget, QueryProtocol, Script, Target},
-    result::BenchResult,
     target::{Blame, Surroundings, postgres},
 };
 use pool::{PoolConfig, Time};
+use report::result::BenchResult;
 use server::{Reply, Server};
 use settings::Secret;
 

@@ -1,7 +1,7 @@
 //! The whole answer to a question, as plain values: what the given settings do, what the best ones are and do, the
 //! numbers behind it, and what is said about them. Computes nothing.
 
-use load::result::BenchResult;
+use ::report::result::BenchResult;
 use serde::Serialize;
 
 use crate::{

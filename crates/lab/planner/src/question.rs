@@ -5,12 +5,11 @@ mod wishes;
 
 use std::{path::Path, time::Duration};
 
+use ::report::{result::Measured, threshold::Threshold};
 use arrivals::Fault;
 use load::{
     plan::{Plan, PoolWishes, Shape, Spacing, Stage, Target},
-    result::Measured,
     scenario::{self, SweepPlan},
-    threshold::Threshold,
 };
 use settings::{Problems, Variables, environment, load_text};
 
@@ -214,7 +213,7 @@ fn with_flags(message: &str) -> String {
 impl Question {
     /// The conditions that do not hold of a result. Of stages each must keep them. Of what was not played to its end
     /// none is known to hold.
-    pub fn missed(&self, result: &load::result::BenchResult, margin: f64) -> Vec<Missed> {
+    pub fn missed(&self, result: &::report::result::BenchResult, margin: f64) -> Vec<Missed> {
         if result.interrupted {
             let unknown = "unknown: cut short";
             let missed = |text: &str| Missed { objective: text.to_owned(), step: None, measured: unknown.to_owned() };
@@ -241,7 +240,7 @@ impl Question {
 
     /// Whether an objective is sure to be missed with this margin in the end of a load of at most `most` operations, of
     /// which this was played.
-    pub fn is_lost(&self, played: &load::result::BenchResult, most: u64, margin: f64) -> bool {
+    pub fn is_lost(&self, played: &::report::result::BenchResult, most: u64, margin: f64) -> bool {
         // Of stages each must keep them, and one that is alone has no more in it than the whole.
         let parts: Vec<&Measured> = match played.about.shape == "open" {
             true => played.steps.iter().map(|step| &step.measured).collect(),

@@ -7,12 +7,12 @@ mod patience;
 
 use std::{borrow::Cow, time::Duration};
 
+use ::report::result::BenchResult;
 use arrivals::{Shape, Window};
 use load::{
     engine::{ConnId, Engine, Order, Outcome as Ended},
     plan::{Plan, PoolhouseWishes, Target},
     record::{ErrorKind, Phases},
-    result::BenchResult,
 };
 use pool::Time;
 

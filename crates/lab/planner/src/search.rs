@@ -9,11 +9,8 @@ mod loads;
 
 use std::time::Duration;
 
-use load::{
-    plan::{MAX_CONNECTIONS, Plan, Shape},
-    result::Measured,
-    threshold::Threshold,
-};
+use ::report::{result::Measured, threshold::Threshold};
+use load::plan::{MAX_CONNECTIONS, Plan, Shape};
 
 use crate::{
     facts::Facts,

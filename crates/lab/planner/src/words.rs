@@ -24,7 +24,7 @@ pub fn ms(value: f64) -> String {
 /// Three digits that matter, without zeros behind the point: `0.15`, `1.2`, `45`, `1,200`.
 pub fn number(value: f64) -> String {
     if value >= 999.5 {
-        return load::report::figures::count(value.round() as u64);
+        return ::report::figures::count(value.round() as u64);
     }
     let digits = match value {
         v if v >= 99.95 => 0,
@@ -39,7 +39,7 @@ pub fn number(value: f64) -> String {
 /// `1 connection`, `2 connections`.
 pub fn counted(count: u64, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", load::report::figures::count(count))
+    format!("{} {what}{plural}", ::report::figures::count(count))
 }
 
 /// A share: `40%`, `0.1%`.

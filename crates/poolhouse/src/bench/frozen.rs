@@ -15,10 +15,10 @@ use std::{
 
 use ::load::{
     plan::{Plan, Window},
-    result::BenchResult,
     run::RunError,
     target::{Blame, TargetError},
 };
+use ::report::result::BenchResult;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use settings::Secret;
 

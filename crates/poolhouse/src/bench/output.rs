@@ -2,10 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use ::load::{
-    report::{files, html, table},
-    result::BenchResult,
-};
+use ::report::{files, html, result::BenchResult, table};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
@@ -118,7 +115,7 @@ pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
         Ok(results) => results,
         Err(error) => return Ok(bad_usage(&error)),
     };
-    let merged = match ::load::merge::merge(&results) {
+    let merged = match ::report::merge::merge(&results) {
         Ok(merged) => merged,
         Err(error) => return Ok(bad_usage(&error)),
     };

@@ -10,14 +10,16 @@ use std::{
 
 use ::load::{
     plan::{Plan, PoolhouseWishes, Target},
-    report::live::{Counts, Live},
-    result::BenchResult,
     run::RunError,
     scenario::{self, Kind, Scenario, SweepPlan},
-    sweep::run::{Order, Pooler, SweepError, Through},
     target::{Blame, TargetError},
+};
+use ::report::{
+    live::{Counts, Live},
+    result::BenchResult,
     threshold::Threshold,
 };
+use ::sweep::run::{Order, Pooler, SweepError, Through};
 use settings::Secret;
 
 use super::{BenchArgs, bad_usage, frozen, load::LoadFlags, output, pool_under_test::PoolFlags, way::WayFlags};
@@ -491,7 +493,7 @@ mod tests {
     fn a_run_has_failed_when_most_of_it_did() {
         let result = |requests, errors: &[(&str, u64)], interrupted| {
             let errors = errors.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect();
-            let total = ::load::result::Measured { requests, errors, ..Default::default() };
+            let total = ::report::result::Measured { requests, errors, ..Default::default() };
             BenchResult { total, interrupted, ..BenchResult::default() }
         };
         let of_two = [("sqlstate 53300", 90), ("timeout", 3)];

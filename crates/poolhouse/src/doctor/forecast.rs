@@ -3,11 +3,8 @@
 
 use std::{cell::Cell, time::Duration};
 
-use ::load::{
-    plan::{MAX_IN_FLIGHT, Plan, PoolWishes, Shape, Spacing, Stage, Target},
-    record::Histogram,
-    result::BenchResult,
-};
+use ::load::plan::{MAX_IN_FLIGHT, Plan, PoolWishes, Shape, Spacing, Stage, Target};
+use ::report::{histogram::Histogram, result::BenchResult};
 use doctor::{Begins, Effect, Forecast, Held, Load, Sizes};
 use planner::{
     run,

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::load::target::mongodb::{Asker, Reply};
 use admin_api::{Client, Command, MAX_SESSIONS, Mongo, Session};
 use anyhow::bail;
+use clients::mongodb::{Asker, Reply};
 use doctor::Line;
 use serde_json::Value;
 use settings::Secret;

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use ::load::target::redis::{Asker, Reply};
 use admin_api::{Client, MAX_INFO, MAX_LIST, MAX_LISTED, Redis as Look};
 use anyhow::bail;
+use clients::redis::{Asker, Reply};
 use doctor::Line;
 use settings::Secret;
 

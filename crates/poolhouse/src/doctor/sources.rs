@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::load::target::postgres::{Asker, Rows};
 use admin_api::{
     Activity, Backend, Client, Clients, Console, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, Row, ServerOf, Servers, Shown,
 };
 use anyhow::{Context, bail};
+use clients::postgres::{Asker, Rows};
 use doctor::Line;
 use settings::Secret;
 
@@ -321,7 +321,7 @@ fn connect(url: &Secret) -> anyhow::Result<Asker> {
 }
 
 fn rows(answer: Rows) -> Vec<Row> {
-    let row = |row: ::load::target::postgres::Row| -> BTreeMap<String, String> {
+    let row = |row: clients::postgres::Row| -> BTreeMap<String, String> {
         row.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))).collect()
     };
     answer.rows.into_iter().map(row).collect()

@@ -2,12 +2,10 @@
 
 use std::fmt::Write;
 
-use ::load::{
-    report::{self, printable},
-    sweep::{
-        advice::{amount, lead},
-        result::{Curve, SweepResult, Verdict},
-    },
+use ::report::findings::{amount, lead};
+use ::report::{
+    self, printable,
+    result::sweep::{Curve, SweepResult, Verdict},
 };
 
 /// The longest bar.
@@ -113,7 +111,7 @@ fn milliseconds(time: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::load::sweep::result::{CurvePoint, Safe};
+    use ::report::result::sweep::{CurvePoint, Safe};
 
     #[test]
     fn the_table_marks_what_to_use_and_leaves_out_what_is_not_known() {

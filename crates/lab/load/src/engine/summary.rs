@@ -9,9 +9,12 @@ use pool::{PoolConfig, Time};
 use super::{Engine, load::Lateness};
 use crate::{
     plan::{Plan, PoolUnderTest, Target},
-    record::{Histogram, MAX_SECONDS},
-    result::{About, BenchResult, FORMAT, Measured},
+    record::MAX_SECONDS,
     words,
+};
+use report::{
+    histogram::Histogram,
+    result::{About, BenchResult, FORMAT, Measured},
 };
 
 /// Of so many arrivals one may be late before it is worth a warning.

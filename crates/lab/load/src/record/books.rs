@@ -4,8 +4,11 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use pool::Time;
 
-use super::Histogram;
-use crate::result::{ConnectPhases, Connections, Measured, Second, Step};
+use clients::{ErrorKind, Phases};
+use report::{
+    histogram::Histogram,
+    result::{ConnectPhases, Connections, MAX_ERROR_TEXTS, Measured, Second, Step},
+};
 
 /// The most steps that are written down apart; what comes after them counts to the last.
 pub const MAX_STEPS: usize = 100;
@@ -14,8 +17,7 @@ pub const MAX_SECONDS: usize = 2 * 86_400;
 /// The most kinds of errors of a step; the others are counted as `other`.
 pub const MAX_ERROR_KINDS: usize = 64;
 
-/// The most texts of errors that are counted apart, and the most characters of one.
-pub const MAX_ERROR_TEXTS: usize = 32;
+/// Characters of one text of an error.
 const MAX_ERROR_TEXT: usize = 300;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -64,24 +66,6 @@ impl Cause {
 
 /// The reason for which a connection closes that was made for one operation.
 pub const EPHEMERAL: &str = "ephemeral";
-
-/// A kind of error, as it is counted in results: `sqlstate 40001`, `connect refused`, `status 503`. Few of them; no
-/// secrets, no numbers that differ each time.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct ErrorKind(pub Cow<'static, str>);
-
-/// How long the phases of making a connection took; `None`: there was no such phase.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Phases {
-    pub dns: Option<Duration>,
-    pub tcp: Option<Duration>,
-    /// That of TLS, the request for it included.
-    pub tls: Option<Duration>,
-    /// From the start-up message until the server has let us in.
-    pub auth: Option<Duration>,
-    /// From there to being ready.
-    pub ready: Option<Duration>,
-}
 
 /// What is the case at a moment, for the series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -16,18 +16,18 @@ const MACHINE_FULL: f64 = 0.05;
 const LEAST: Duration = Duration::from_secs(1);
 
 /// Whether the load generator used all of its processors: so many `cores`, of as many as it has threads.
-pub(crate) fn is_generator_full(cores: f64, threads: u32) -> bool {
+pub fn is_generator_full(cores: f64, threads: u32) -> bool {
     cores >= GENERATOR_FULL * f64::from(threads)
 }
 
 /// Whether a machine of which this share is idle is full.
-pub(crate) fn is_machine_full(idle: f64) -> bool {
+pub fn is_machine_full(idle: f64) -> bool {
     idle <= MACHINE_FULL
 }
 
 /// What processors did from the first to the last look while it was being measured.
 #[derive(Default)]
-pub(crate) struct Meter {
+pub struct Meter {
     first: Option<Look>,
     last: Option<Look>,
 }
@@ -43,7 +43,7 @@ struct Look {
 
 impl Meter {
     /// Looks, if it is being measured.
-    pub(crate) fn look(&mut self, measuring: bool) {
+    pub fn look(&mut self, measuring: bool) {
         if !measuring {
             return;
         }
@@ -53,14 +53,14 @@ impl Meter {
     }
 
     /// Processors that this process used.
-    pub(crate) fn cores(&self) -> Option<f64> {
+    pub fn cores(&self) -> Option<f64> {
         let (first, last) = self.first.zip(self.last)?;
         let wall = (last.at - first.at).as_secs_f64();
         (wall > 0.0).then(|| last.own.saturating_sub(first.own).as_secs_f64() / wall)
     }
 
     /// What has to be known of the figures that were measured meanwhile.
-    pub(crate) fn warning(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<String> {
         let (first, last) = self.first.zip(self.last)?;
         if last.at - first.at < LEAST {
             return None;
@@ -69,7 +69,7 @@ impl Meter {
     }
 
     /// The share of all processors of the machine that was idle.
-    pub(crate) fn idle(&self) -> Option<f64> {
+    pub fn idle(&self) -> Option<f64> {
         let (first, last) = (self.first?.machine?, self.last?.machine?);
         let all = last.1.checked_sub(first.1).filter(|&all| all > 0)?;
         Some(last.0.saturating_sub(first.0) as f64 / all as f64)

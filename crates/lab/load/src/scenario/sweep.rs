@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use settings::Section;
 
-use crate::{plan::Target, sweep::Options};
+use crate::plan::{SweepOptions, Target};
 
 pub(super) const KEYS: &[&str] = &["from", "to", "rounds", "point_time", "warmup", "timeout", "through_clients"];
 
@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct SweepPlan {
     pub target: Target,
-    pub options: Options,
+    pub options: SweepOptions,
     /// A second curve is measured up to so many clients, through a pooler that is started with the number that was
     /// found.
     pub through_clients: Option<u32>,
@@ -76,7 +76,7 @@ impl SweepKeys {
                 "the sweep begins at {from} clients, and through a pooler {through} are the most: `through_clients` must be at least `from`"
             ));
         }
-        let options = Options {
+        let options = SweepOptions {
             from,
             to,
             rounds: self.rounds.unwrap_or(ROUNDS),

@@ -1,32 +1,27 @@
 //! MongoDB, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
 //! requester's side of OP_MSG. Decides nothing about when.
 //!
-//! `place` reads the URL, `link` is one connection, `documents` makes what the built-in commands ask for; `asker` asks single questions for who
-//! has no load at all.
+//! `commands` writes the requests of scripts, `documents` makes what the built-in commands ask for.
 
-mod asker;
+mod commands;
 mod documents;
-mod link;
-mod place;
 
 use std::cell::RefCell;
 
+use clients::{
+    connection::{CONNECT_TIMEOUT, ask_once},
+    mongodb::{Link, Place},
+};
 use mongodb_session::bson::{Value, Writer};
 
-use super::{
-    Server, Surroundings, TargetError,
-    connection::{CONNECT_TIMEOUT, ask_once},
-    run::carry_out,
-};
+use super::{Server, Surroundings, TargetError, run::carry_out};
 use crate::{
     engine::Engine,
     plan::{MongoOperation, MongoTarget, MongoWork, Plan},
     script::{MONGODB_AGGREGATE, MONGODB_FIND_ONE, MONGODB_INSERT, MONGODB_PING, MONGODB_UPDATE, Scripts},
 };
-use link::Link;
-use place::Place;
+use commands::Commands;
 
-pub use asker::{Asker, Reply};
 pub use documents::init;
 
 /// One connection before any load: a dead target, a wrong password or a mistake in a script are clear errors. Returns the server's name
@@ -36,7 +31,7 @@ pub use documents::init;
 /// Why no load can be run against it.
 pub fn check(target: &MongoTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
-    let place = Place::of(target, None)?;
+    let place = Place::of(&target.url, None)?;
     let known = RefCell::new(None);
     let ask = |link: &mut Link, out: &mut Vec<u8>| {
         let mut command = Vec::new();
@@ -99,8 +94,9 @@ pub fn run(
     around: Surroundings<'_>,
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
-    let place = Place::of(target, around.via)?;
-    carry_out::<Link>(&place, &scripts, plan, engine, around)
+    let place = Place::of(&target.url, around.via)?;
+    let operations = Commands::new(place.database.clone());
+    carry_out(operations, &place, &scripts, plan, engine, around)
 }
 
 /// What the operations of a target are, read.

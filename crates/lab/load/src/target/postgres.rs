@@ -1,28 +1,31 @@
 //! PostgreSQL, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
 //! requester's side of the wire protocol. Decides nothing about when.
 //!
-//! `place` reads the URL, `link` is one connection, `query` asks single questions, also for `asker`, which has no load
-//! at all; `tables` makes the tables of the built-in scripts.
+//! `statements` writes the requests of scripts, `tables` makes the tables of the built-in ones.
 
-mod asker;
-mod link;
-mod place;
-mod query;
+mod statements;
 mod tables;
 
-use std::{sync::atomic::AtomicBool, time::Duration};
+use std::{net::SocketAddr, sync::atomic::AtomicBool, time::Duration};
 
-use super::{Server, Surroundings, TargetError, connection::CONNECT_TIMEOUT, run::carry_out};
+use clients::{
+    connection::CONNECT_TIMEOUT,
+    postgres::{Place, connect},
+};
+use postgres_session::MAX_PREPARED;
+
+use super::{Server, Surroundings, TargetError, run::carry_out};
 use crate::{
     engine::Engine,
     plan::{Plan, PostgresTarget, QueryProtocol, Script},
     script::Scripts,
 };
-use ::postgres_session::MAX_PREPARED;
-pub use ::postgres_session::Row;
-pub use asker::{Asker, Rows};
-use link::Link;
-use place::Place;
+use statements::Statements;
+
+/// What connections call themselves where the URL gives no name.
+const APPLICATION_NAME: &str = "poolhouse bench";
+/// The schema on every search path.
+const DEFAULT_SCHEMA: &str = "public";
 
 /// One connection before any load: a dead target, a wrong password, missing tables or a mistake in a script are clear errors. Returns the
 /// server's name and version: `PostgreSQL 15.3`.
@@ -31,8 +34,8 @@ use place::Place;
 /// Why no load can be run against it.
 pub fn check(target: &PostgresTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
-    let place = Place::of(target, None)?;
-    let mut connection = query::connect(place, CONNECT_TIMEOUT)?;
+    let place = place(target, None)?;
+    let mut connection = connect(place, CONNECT_TIMEOUT)?;
     if asks_tables(target) {
         tables::check(&mut connection, target, CONNECT_TIMEOUT)?;
     }
@@ -50,8 +53,8 @@ pub fn scale_of_tables(target: &PostgresTarget) -> Result<Option<u32>, TargetErr
     if !asks_tables(target) {
         return Ok(None);
     }
-    let place = Place::of(target, None)?;
-    let scale = tables::scale(&mut query::connect(place, CONNECT_TIMEOUT)?, target, CONNECT_TIMEOUT)?;
+    let place = place(target, None)?;
+    let scale = tables::scale(&mut connect(place, CONNECT_TIMEOUT)?, target, CONNECT_TIMEOUT)?;
     Ok(Some(scale.max(1)))
 }
 
@@ -65,8 +68,8 @@ fn asks_tables(target: &PostgresTarget) -> bool {
 /// # Errors
 /// Why that was not possible.
 pub fn init(target: &PostgresTarget, stop: &AtomicBool) -> Result<(), TargetError> {
-    let place = Place::of(target, None)?;
-    tables::init(&mut query::connect(place, CONNECT_TIMEOUT)?.until(stop), target)
+    let place = place(target, None)?;
+    tables::init(&mut connect(place, CONNECT_TIMEOUT)?.until(stop), target)
 }
 
 /// Asks one thing over a connection of its own, and returns the first row; empty: there was none.
@@ -74,8 +77,8 @@ pub fn init(target: &PostgresTarget, stop: &AtomicBool) -> Result<(), TargetErro
 /// # Errors
 /// The server's error, or why it cannot be asked, or that the answer took longer than `within`.
 pub fn ask(target: &PostgresTarget, sql: &str, within: Duration) -> Result<Vec<Option<String>>, TargetError> {
-    let place = Place::of(target, None)?;
-    let answer = query::connect(place, CONNECT_TIMEOUT)?.query(sql, within)?;
+    let place = place(target, None)?;
+    let answer = connect(place, CONNECT_TIMEOUT)?.query(sql, within)?;
     let row = answer.kept.into_iter().next().unwrap_or_default();
     Ok(row.into_iter().map(|(_, value)| value.map(String::from)).collect())
 }
@@ -92,15 +95,62 @@ pub fn run(
     around: Surroundings<'_>,
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
-    let place = Place::of(target, around.via)?;
+    let place = place(target, around.via)?;
     if target.protocol == QueryProtocol::Prepared && scripts.statements() > MAX_PREPARED {
         let message = format!("the scripts have more than {MAX_PREPARED} statements to prepare");
         return Err(TargetError::configuration(message));
     }
-    carry_out::<Link>(&place, &scripts, plan, engine, around)
+    carry_out(Statements::new(target.protocol), &place, &scripts, plan, engine, around)
 }
 
 fn scripts(target: &PostgresTarget, seed: u64) -> Result<Scripts, TargetError> {
     Scripts::new(&target.scripts, target.protocol, target.scale, &target.variables, seed)
         .map_err(|error| TargetError::configuration(error.to_string()))
+}
+
+/// Reads the URL of a target. `via`: connections go there instead.
+fn place(target: &PostgresTarget, via: Option<SocketAddr>) -> Result<Place, TargetError> {
+    let parameters = search_path(target).map(|path| ("search_path".to_owned(), path));
+    Place::at(target.url.reveal(), APPLICATION_NAME, parameters, via)
+}
+
+/// What a target needs its tables to be found: the built-in scripts' own first. Where only the user's own scripts run, whatever is set for
+/// him stays.
+fn search_path(target: &PostgresTarget) -> Option<String> {
+    let built_in = target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..)));
+    let own = target.scripts.iter().any(|(script, _)| matches!(script, Script::File(..)));
+    let schema = quote(&target.schema);
+    match (built_in && target.schema != DEFAULT_SCHEMA, own) {
+        (false, _) => None,
+        (true, false) => Some(schema),
+        (true, true) => Some(format!("{schema}, \"$user\", {DEFAULT_SCHEMA}")),
+    }
+}
+
+/// An SQL identifier.
+fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_built_in_scripts_change_where_tables_are_looked_for() {
+        let path = |scripts: Vec<Script>| {
+            search_path(&PostgresTarget {
+                url: settings::Secret::new("postgres://"),
+                scripts: scripts.into_iter().map(|script| (script, 1)).collect(),
+                protocol: QueryProtocol::Simple,
+                scale: 1,
+                schema: "a\"b".to_owned(),
+                variables: Vec::new(),
+            })
+        };
+        let file = Script::File("x.sql".into(), String::new());
+        assert_eq!(path(vec![Script::SelectOnly]).unwrap(), "\"a\"\"b\"");
+        assert_eq!(path(vec![file.clone()]), None);
+        assert_eq!(path(vec![Script::TpcbLike, file]).unwrap(), "\"a\"\"b\", \"$user\", public");
+    }
 }

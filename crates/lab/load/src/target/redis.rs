@@ -1,27 +1,24 @@
 //! Redis, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
 //! requester's side of RESP2. Decides nothing about when.
 //!
-//! `place` reads the URL, `link` is one connection; `asker` asks single questions for who has no load at all.
+//! `commands` writes the requests of scripts.
 
-mod asker;
-mod link;
-mod place;
+mod commands;
 
 use std::cell::RefCell;
 
-use super::{
-    Server, Surroundings, TargetError,
+use clients::{
     connection::{CONNECT_TIMEOUT, ask_once},
-    run::carry_out,
+    redis::{Link, Place},
 };
+
+use super::{Server, Surroundings, TargetError, run::carry_out};
 use crate::{
     engine::Engine,
     plan::{Plan, RedisTarget, RedisWork},
     script::{GET_SET, PING, Scripts},
 };
-pub use asker::{Asker, Reply};
-use link::Link;
-use place::Place;
+use commands::Commands;
 
 /// One connection before any load: a dead target, a wrong password or a mistake in a script are clear errors. Returns the server's name
 /// and version: `Redis 7.0.15`.
@@ -30,7 +27,7 @@ use place::Place;
 /// Why no load can be run against it.
 pub fn check(target: &RedisTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
-    let place = Place::of(target, None)?;
+    let place = Place::of(&target.url, None)?;
     let known = RefCell::new(None);
     let ask = |link: &mut Link, out: &mut Vec<u8>| match *known.borrow() {
         None => link.requester().ask_for(&[b"INFO", b"server"], out),
@@ -88,8 +85,8 @@ pub fn run(
     around: Surroundings<'_>,
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
-    let place = Place::of(target, around.via)?;
-    carry_out::<Link>(&place, &scripts, plan, engine, around)
+    let place = Place::of(&target.url, around.via)?;
+    carry_out(Commands::new(), &place, &scripts, plan, engine, around)
 }
 
 /// What the operations of a target are, read.

@@ -3,15 +3,14 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
+use clients::{
+    Cancels,
+    link::{Link, News, cannot_wait},
+};
 use driver::{Event, Lines};
 use pool::Time;
 
-use super::{
-    Surroundings, TargetError, WATCH_EVERY,
-    cancel::Cancels,
-    link::{Link, News, Refusal, cannot_wait},
-    make_room, not_begun,
-};
+use super::{Surroundings, TargetError, WATCH_EVERY, make_room, not_begun};
 use crate::{
     engine::{ConnId, Engine, Order, Outcome},
     plan::{MAX_CONNECTIONS, Plan},
@@ -22,26 +21,70 @@ use crate::{
 /// Clients of one run.
 const MAX_CLIENTS: usize = 1_000_000;
 
-/// Carries out the engine's orders until it is done.
+/// The server answered a request with an error.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) kind: ErrorKind,
+    /// What the server said; `None`: the script itself is at fault.
+    pub(super) said: Option<String>,
+}
+
+/// Operations of scripts over one connection: writes their requests and reads the answers.
+pub(super) trait Operations: Clone {
+    type Link: Link;
+
+    /// Appends the request of a step, with the values of the client's variables.
+    ///
+    /// # Errors
+    /// A variable is not set.
+    fn ask(
+        &mut self,
+        link: &mut Self::Link,
+        step: &Step<'_>,
+        values: (&Client, &Scripts),
+        out: &mut Vec<u8>,
+    ) -> Result<(), ErrorKind>;
+
+    /// Reads the answer to the last request; a row that the script wants goes to the client's variables.
+    ///
+    /// # Errors
+    /// The server refused the request, or its row does not fit the script.
+    fn read_answer(&mut self, link: &mut Self::Link, client: &mut Client, scripts: &Scripts) -> Result<(), Refusal>;
+
+    /// A transaction is open, or keys are watched.
+    fn in_transaction(&self, _link: &mut Self::Link) -> bool {
+        false
+    }
+
+    /// Appends a request that ends the open transaction; `false`: the protocol has none, and the connection is closed
+    /// instead.
+    fn roll_back(&self, _link: &mut Self::Link, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+}
+
+/// Carries out the engine's orders until it is done. Each connection gets a copy of `operations`.
 ///
 /// # Errors
 /// What makes going on impossible, or kept the load from beginning.
-pub(super) fn carry_out<L: Link>(
-    place: &L::Place,
+pub(super) fn carry_out<O: Operations>(
+    operations: O,
+    place: &<O::Link as Link>::Place,
     scripts: &Scripts,
     plan: &Plan,
     engine: &mut Engine,
     mut around: Surroundings<'_>,
 ) -> Result<(), TargetError> {
     make_room(plan)?;
-    let mut run = Run::<L> {
+    let mut run = Run {
+        operations,
         place,
         scripts,
         lines: Lines::new(around.origin).map_err(|error| cannot_wait(&error))?,
         conns: Vec::new(),
         clients: Vec::new(),
         pauses: BinaryHeap::new(),
-        operations: 0,
+        count: 0,
         out: Vec::new(),
         cancels: Cancels::default(),
         refusal: None,
@@ -51,25 +94,27 @@ pub(super) fn carry_out<L: Link>(
     engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal.as_deref())))
 }
 
-struct Run<'a, L: Link> {
-    place: &'a L::Place,
+struct Run<'a, O: Operations> {
+    operations: O,
+    place: &'a <O::Link as Link>::Place,
     scripts: &'a Scripts,
     lines: Lines,
-    conns: Vec<Option<Conn<L>>>,
+    conns: Vec<Option<Conn<O>>>,
     clients: Vec<Option<Client>>,
     /// When pauses end, with connection and operation: at most one for each open connection, and those of connections
     /// that were closed during a pause.
     pauses: BinaryHeap<Reverse<(Time, u32, u64)>>,
     /// Counts operations, so that a pause is matched with its own.
-    operations: u64,
+    count: u64,
     out: Vec<u8>,
     cancels: Cancels,
     /// Why the last connection that failed to open did.
     refusal: Option<String>,
 }
 
-struct Conn<L> {
-    link: L,
+struct Conn<O: Operations> {
+    link: O::Link,
+    operations: O,
     work: Work,
 }
 
@@ -89,7 +134,7 @@ enum Work {
     Gone,
 }
 
-impl<L: Link> Run<'_, L> {
+impl<O: Operations> Run<'_, O> {
     /// Carries out orders until there will be no more.
     fn drive(&mut self, engine: &mut Engine, around: &mut Surroundings<'_>) -> Result<(), TargetError> {
         let mut now = self.lines.now();
@@ -147,9 +192,10 @@ impl<L: Link> Run<'_, L> {
         if index >= self.conns.len() {
             self.conns.resize_with(index + 1, || None);
         }
-        let link = L::open(conn.0, &mut self.lines, self.place, now);
+        let link = O::Link::open(conn.0, &mut self.lines, self.place, now);
         // A connection with the same number before has failed, which the engine knows.
-        let before = self.conns[index].replace(Conn { link, work: Work::Connecting });
+        let before =
+            self.conns[index].replace(Conn { link, operations: self.operations.clone(), work: Work::Connecting });
         assert!(before.is_none_or(|before| matches!(before.work, Work::Gone)), "a number stands for one connection");
     }
 
@@ -161,8 +207,8 @@ impl<L: Link> Run<'_, L> {
         }
         let scripts = self.scripts;
         self.clients[index].get_or_insert_with(|| scripts.client(client)).begin(scripts);
-        self.operations += 1;
-        let operation = self.operations;
+        self.count += 1;
+        let operation = self.count;
         let work = &mut self.conn(conn).work;
         assert!(matches!(work, Work::Idle), "an operation runs where nothing else does");
         *work = Work::Operation { client, operation };
@@ -171,14 +217,14 @@ impl<L: Link> Run<'_, L> {
 
     /// Takes an operation to its next request, pause, or end.
     fn go_on(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
-        let Self { scripts, conns, clients, lines, place, out, .. } = self;
-        let Conn { link, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Self { scripts, conns, clients, lines, out, .. } = self;
+        let Conn { link, operations, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
         let Work::Operation { client, operation } = work else { unreachable!("an operation is under way") };
         let client = clients[*client as usize].as_mut().expect("the client has begun");
         match client.next(scripts) {
             step @ (Step::Send(_) | Step::Ask(_)) => {
                 out.clear();
-                match link.ask(&step, place, (client, scripts), out) {
+                match operations.ask(link, &step, (client, scripts), out) {
                     Ok(()) => lines.send(conn.0, out),
                     Err(error) => self.end(conn, Some(error), engine, now),
                 }
@@ -190,11 +236,11 @@ impl<L: Link> Run<'_, L> {
     }
 
     fn answered(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
-        let Conn { link, work } = self.conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Conn { link, operations, work } = self.conns[conn.0 as usize].as_mut().expect("the connection is there");
         match work {
             Work::Operation { client, .. } => {
                 let client = self.clients[*client as usize].as_mut().expect("the client has begun");
-                match link.read_answer(client, self.scripts) {
+                match operations.read_answer(link, client, self.scripts) {
                     Ok(()) => self.go_on(conn, engine, now),
                     Err(Refusal { kind, said }) => {
                         said.iter().for_each(|said| engine.heard(said));
@@ -203,7 +249,7 @@ impl<L: Link> Run<'_, L> {
                 }
             }
             Work::RollingBack { .. } => {
-                let reusable = !link.in_transaction();
+                let reusable = !operations.in_transaction(link);
                 let Work::RollingBack { error } = std::mem::replace(work, Work::Idle) else {
                     unreachable!("it was rolling back")
                 };
@@ -216,14 +262,14 @@ impl<L: Link> Run<'_, L> {
     /// Ends an operation. A transaction that it has left open is rolled back before the connection is used again.
     fn end(&mut self, conn: ConnId, error: Option<ErrorKind>, engine: &mut Engine, now: Time) {
         let Self { conns, lines, out, .. } = self;
-        let Conn { link, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Conn { link, operations, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
         *work = Work::Idle;
-        if !link.in_transaction() {
+        if !operations.in_transaction(link) {
             return engine.ended(conn, Outcome { error, reusable: link.is_open() }, now);
         }
         let error = error.unwrap_or_else(|| ErrorKind("script: it leaves a transaction open".into()));
         out.clear();
-        if link.roll_back(out) {
+        if operations.roll_back(link, out) {
             *work = Work::RollingBack { error };
             lines.send(conn.0, out);
         } else {
@@ -281,14 +327,14 @@ impl<L: Link> Run<'_, L> {
             }
             self.pauses.pop();
             let is_paused =
-                |conn: &Conn<L>| matches!(conn.work, Work::Operation { operation, .. } if operation == paused);
+                |conn: &Conn<O>| matches!(conn.work, Work::Operation { operation, .. } if operation == paused);
             if self.conns[key as usize].as_ref().is_some_and(is_paused) {
                 self.go_on(ConnId(key), engine, now);
             }
         }
     }
 
-    fn conn(&mut self, conn: ConnId) -> &mut Conn<L> {
+    fn conn(&mut self, conn: ConnId) -> &mut Conn<O> {
         self.conns[conn.0 as usize].as_mut().expect("the connection is there")
     }
 }

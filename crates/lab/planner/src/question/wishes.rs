@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use load::{
-    plan::{Script, Target},
-    record::Histogram,
-    report::files,
-    result::{BenchResult, Percentiles},
-    sweep::{advice, result::SweepResult},
+use ::report::findings;
+use ::report::{
+    files,
+    histogram::Histogram,
+    result::{BenchResult, Percentiles, sweep::SweepResult},
 };
+use load::plan::{Script, Target};
 use settings::Section;
 
 use crate::{
@@ -449,7 +449,7 @@ fn curve_of(sweep: &SweepResult, assumed: &mut Vec<String>) -> Result<Curve, Wro
     let verdict = sweep.verdict.as_ref();
     for speeds in verdict.iter().flat_map(|verdict| &verdict.two_speeds) {
         let taken = if speeds.slow.is_some() { "the slower one" } else { "no more than the others let expect" };
-        assumed.push(format!("Of the curve: {} The plan takes {taken}.", advice::named(speeds)));
+        assumed.push(format!("Of the curve: {} The plan takes {taken}.", findings::named(speeds)));
     }
     let curve = Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned()))?;
     // Where nothing can be relied on, there is a warning that says more.

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use load::{plan::Plan, result::BenchResult};
+use ::report::result::BenchResult;
+use load::plan::Plan;
 
 use super::Words;
 use crate::{

@@ -1,7 +1,7 @@
 //! The prediction as a page that needs no network: the settings and the reasons, and the charts of the load generator's
 //! reports for each simulation.
 
-use load::report::html::{self, Notes, Part};
+use ::report::html::{self, Notes, Part};
 
 use crate::prediction::Prediction;
 

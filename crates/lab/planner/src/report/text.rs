@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use load::report::{
+use ::report::{
     figures::printable,
     grid::{WIDTH, wrap},
     table,

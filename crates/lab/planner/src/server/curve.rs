@@ -1,7 +1,7 @@
 //! What a server does with so many operations at once: a curve of throughput against concurrency. Measured by a sweep,
 //! or a number of operations that it works on in parallel. Says how fast; serves nothing.
 
-use load::sweep::result::{CurvePoint, SweepResult, TwoSpeeds};
+use ::report::result::sweep::{CurvePoint, SweepResult, TwoSpeeds};
 
 /// What a sweep calls the least confidence.
 pub const LOW: &str = "low";
@@ -150,7 +150,7 @@ fn slower(speeds: &TwoSpeeds, measured: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::sweep::result::{Curve as Measured, Safe as SafeNumbers, Verdict};
+    use ::report::result::sweep::{Curve as Measured, Safe as SafeNumbers, Verdict};
 
     fn sweep(points: &[(u32, f64)]) -> SweepResult {
         let point = |(clients, throughput): &(u32, f64)| CurvePoint {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use ::report::histogram::Histogram;
 use arrivals::Random;
-use load::record::Histogram;
 
 /// The 99th percentile of the standard normal distribution.
 const NORMAL_P99: f64 = 2.326_347_874;

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use load::{
-    plan::{PoolConfig, PoolhouseWishes},
-    result::Measured,
-};
+use ::report::result::Measured;
+use load::plan::{PoolConfig, PoolhouseWishes};
 use planner::{
     answer::predict,
     prediction::Prediction,

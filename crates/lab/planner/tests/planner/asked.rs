@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use load::{
-    plan::{PoolWishes, Spacing},
-    result::{BenchResult, ConnectPhases},
-};
+use ::report::result::{BenchResult, ConnectPhases};
+use load::plan::{PoolWishes, Spacing};
 use planner::{
     question::{Flags, Question, Wishes, from_flags, from_text},
     server::Times,

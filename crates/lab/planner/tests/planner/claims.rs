@@ -2,10 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use load::{
-    plan::{Fault, PoolWishes, Spacing, Window},
-    sweep::result::{Curve, CurvePoint, FORMAT, SweepResult},
-};
+use ::report::result::sweep::{Curve, CurvePoint, FORMAT, SweepResult};
+use load::plan::{Fault, PoolWishes, Spacing, Window};
 use planner::{
     answer::predict,
     facts::Facts,

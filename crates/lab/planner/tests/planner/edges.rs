@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use load::{
-    plan::{PoolWishes, Spacing},
-    sweep::result::{Curve, CurvePoint, FORMAT, SweepResult, TwoSpeeds, Verdict},
-};
+use ::report::result::sweep::{Curve, CurvePoint, FORMAT, SweepResult, TwoSpeeds, Verdict};
+use load::plan::{PoolWishes, Spacing};
 use planner::{
     answer::predict,
     prediction::Prediction,

@@ -15,10 +15,8 @@ mod search;
 
 use std::time::Duration;
 
-use load::{
-    plan::{Plan, PoolConfig, PoolUnderTest, Shape, Spacing, Stage, Target},
-    result::{BenchResult, Percentiles},
-};
+use ::report::result::{BenchResult, Percentiles};
+use load::plan::{Plan, PoolConfig, PoolUnderTest, Shape, Spacing, Stage, Target};
 use planner::{
     run::{Outcome, run},
     server::{Connect, Spec, Times},

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ::report::{histogram::Histogram, result::Measured};
 use arrivals::Shape;
-use load::{plan::Spacing, record::Histogram, result::Measured};
+use load::plan::Spacing;
 use planner::server::{Curve, Processors, Times};
 
 use super::{fixed, ms, near, open, plan, response, seconds, simulate, spec, waits};
@@ -175,7 +176,7 @@ fn littles_law_holds_in_every_run() {
 
 #[test]
 fn a_closed_loop_on_a_measured_server_does_what_was_measured() {
-    use load::sweep::result::{Curve as Points, CurvePoint, SweepResult};
+    use ::report::result::sweep::{Curve as Points, CurvePoint, SweepResult};
     let point = |(clients, throughput)| CurvePoint { clients, throughput, ..CurvePoint::default() };
     let direct = Points { points: [(1, 100.0), (4, 300.0), (16, 200.0)].map(point).into(), ..Points::default() };
     let curve = Curve::measured(&SweepResult { direct, ..SweepResult::default() }).unwrap();

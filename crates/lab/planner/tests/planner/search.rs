@@ -2,10 +2,8 @@
 
 use std::{path::Path, time::Duration};
 
-use load::{
-    plan::{Fault, PoolWishes, Spacing, Window},
-    sweep::result::{Curve, CurvePoint, FORMAT, Safe, SweepResult, TwoSpeeds, Verdict},
-};
+use ::report::result::sweep::{Curve, CurvePoint, FORMAT, Safe, SweepResult, TwoSpeeds, Verdict};
+use load::plan::{Fault, PoolWishes, Spacing, Window};
 use planner::{
     answer::predict,
     prediction::Prediction,

@@ -9,7 +9,7 @@ use super::{
     closed, fixed, ms, open, plan, seconds,
     world::{Fate, World, always},
 };
-use crate::result::BenchResult;
+use report::result::BenchResult;
 
 fn bursts(min_size: u32, at_once: u32) -> BenchResult {
     let shape = Shape::Burst { size: 100, at_once, idle: seconds(90), rounds: 5 };

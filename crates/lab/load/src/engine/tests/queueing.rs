@@ -9,7 +9,7 @@ use super::{
     closed, fixed, ms, open, plan, seconds,
     world::{Fate, World, always, stalled},
 };
-use crate::result::Percentiles;
+use report::result::Percentiles;
 
 fn near(value: f64, expected: f64, part: f64) {
     assert!((value - expected).abs() <= expected * part, "{value} is not within {part} of {expected}");

@@ -9,7 +9,8 @@ use super::{
     closed, fixed, ms, open, plan, seconds,
     world::{Fate, World, always},
 };
-use crate::record::{Books, MAX_ERROR_TEXTS};
+use crate::record::Books;
+use report::result::MAX_ERROR_TEXTS;
 
 fn at(second: u64) -> Time {
     Time(0) + seconds(second)
@@ -331,7 +332,7 @@ fn the_time_until_an_operation_is_sent_is_that_of_its_connection_where_there_is_
     let mut world = World::new(always(ms(7)));
     world.connect = Some(ms(3));
     let total = world.run(&plan).total;
-    let p50 = |all: Option<crate::result::Percentiles>| all.unwrap().p50;
+    let p50 = |all: Option<report::result::Percentiles>| all.unwrap().p50;
     let (issue, service, response) = (p50(total.issue_ms), p50(total.service_ms), p50(total.response_ms));
     assert!((issue - 3.0).abs() < 0.05 && (service - 7.0).abs() < 0.05 && (response - 10.0).abs() < 0.05);
 }

@@ -12,8 +12,8 @@ use crate::{
     engine::{ConnId, Engine, Order, Outcome},
     plan::Plan,
     record::{ErrorKind, Phases},
-    result::BenchResult,
 };
+use report::result::BenchResult;
 
 /// No test takes more steps.
 const MAX_STEPS: u64 = 20_000_000;

@@ -27,8 +27,8 @@ use super::*;
 use crate::{
     plan::{PoolUnderTest, Target},
     relay::Relay,
-    result::BenchResult,
 };
+use report::result::BenchResult;
 
 /// What the server has seen.
 #[derive(Default)]

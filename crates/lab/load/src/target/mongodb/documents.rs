@@ -7,9 +7,12 @@ use std::{
     time::Duration,
 };
 
+use clients::{
+    connection::ask_once,
+    mongodb::{Link, Place},
+};
 use mongodb_session::bson::{Value, Writer};
 
-use super::{Link, Place, ask_once};
 use crate::{
     plan::{MongoTarget, MongoWork},
     target::TargetError,
@@ -27,7 +30,7 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether so many documents are there.
 pub(super) fn check(target: &MongoTarget, documents: u32) -> Result<(), TargetError> {
-    let place = Place::of(target, None)?;
+    let place = Place::of(&target.url, None)?;
     let (address, database) = (place.endpoint.address.to_string(), place.database.clone());
     let ask = |link: &mut Link, out: &mut Vec<u8>| {
         let mut command = Vec::new();
@@ -58,7 +61,7 @@ pub fn init(target: &MongoTarget, stop: &AtomicBool) -> Result<(), TargetError> 
             "--init makes the documents of the built-in operations: say which with --operation",
         ));
     };
-    let place = Place::of(target, None)?;
+    let place = Place::of(&target.url, None)?;
     let (address, database) = (place.endpoint.address.to_string(), place.database.clone());
     let value = "x".repeat(value_size as usize);
     let steps = DROPS.len() as u32 + documents.div_ceil(BATCH);

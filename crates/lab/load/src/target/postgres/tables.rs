@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use postgres_session::Row;
 
-use super::{place::quote, query::Questions};
+use clients::postgres::Questions;
+
+use super::quote;
 use crate::{
     plan::PostgresTarget,
     script::{ACCOUNTS, BRANCHES, TELLERS},

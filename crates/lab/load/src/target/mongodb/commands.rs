@@ -1,0 +1,48 @@
+//! Commands of scripts for MongoDB.
+
+use std::sync::Arc;
+
+use clients::mongodb::{Link, kind_of};
+
+use crate::{
+    record::ErrorKind,
+    script::{Client, Scripts, Step},
+    target::run::{Operations, Refusal},
+};
+
+#[derive(Clone)]
+pub(super) struct Commands {
+    /// The database of commands that name none.
+    database: Arc<str>,
+    /// Memory for the command at hand.
+    command: Vec<u8>,
+}
+
+impl Commands {
+    pub(super) fn new(database: Arc<str>) -> Self {
+        Self { database, command: Vec::new() }
+    }
+}
+
+impl Operations for Commands {
+    type Link = Link;
+
+    fn ask(
+        &mut self,
+        link: &mut Link,
+        step: &Step<'_>,
+        (client, scripts): (&Client, &Scripts),
+        out: &mut Vec<u8>,
+    ) -> Result<(), ErrorKind> {
+        let Step::Ask(request) = step else { unreachable!("a script of commands holds no SQL") };
+        self.command.clear();
+        client.write_document(scripts, request, &self.database, &mut self.command)?;
+        link.ask(&self.command, out);
+        Ok(())
+    }
+
+    fn read_answer(&mut self, link: &mut Link, _: &mut Client, _: &Scripts) -> Result<(), Refusal> {
+        let error = link.said();
+        error.map_or(Ok(()), |error| Err(Refusal { kind: kind_of(error), said: Some(error.to_string()) }))
+    }
+}

@@ -1,0 +1,124 @@
+//! What a sweep found, in words.
+
+use crate::result::sweep::{Safe, TwoSpeeds, Verdict};
+
+/// What to do, in one line.
+pub fn lead(verdict: &Verdict) -> String {
+    let open = match (verdict.bracketed, verdict.bracketed_below) {
+        (true, true) => "",
+        (true, false) => " or fewer (fewer were not tested)",
+        (false, _) => " or more (not bracketed)",
+    };
+    if !verdict.is_range() {
+        return format!("Use {}{open}.", connections(verdict.recommended_clients));
+    }
+    match verdict.safe {
+        Some(Safe { from, to, .. }) if from == to => {
+            format!("No number is recommended yet. Of those tested, {}{open} can be relied on.", connections(from))
+        }
+        Some(Safe { from, to, .. }) => {
+            format!("No number is recommended yet. {from} to {to} connections{open} are safe.")
+        }
+        None => "No number is recommended, and none is safe.".to_owned(),
+    }
+}
+
+fn connections(number: u32) -> String {
+    if number == 1 { "1 connection".to_owned() } else { format!("{number} connections") }
+}
+
+/// What the reader must know of a number with two speeds.
+pub fn named(speeds: &TwoSpeeds) -> String {
+    let who = if speeds.clients == 1 { "1 client has".to_owned() } else { format!("{} clients have", speeds.clients) };
+    let (slow, fast) = (speeds.slow.map(amount), speeds.fast.map(amount));
+    match (speeds.seen.as_str(), slow, fast) {
+        ("within", Some(slow), Some(fast)) => format!(
+            "{who} two speeds: in {} measurements it changed in the middle between {slow}/s and {fast}/s. Which one there is tomorrow is \
+             chance.",
+            speeds.slow_times
+        ),
+        (_, Some(slow), Some(fast)) => format!(
+            "{who} two speeds: {slow}/s in {} of {} measurements, and {fast}/s in the others, each with new connections. Which one there \
+             is tomorrow is chance.",
+            speeds.slow_times,
+            speeds.slow_times + speeds.fast_times
+        ),
+        (_, slow, _) => format!(
+            "{who} perhaps two speeds, and only the {} one was seen: a median response of {:.2} ms, where other numbers of clients let \
+             expect {:.2} ms.",
+            if slow.is_some() { "slower" } else { "faster" },
+            speeds.p50_ms.unwrap_or_default(),
+            speeds.expected_p50_ms.unwrap_or_default(),
+        ),
+    }
+}
+
+/// A number for people: `12,341`, `8.4`.
+pub fn amount(number: f64) -> String {
+    if number < 100.0 {
+        return format!("{number:.1}");
+    }
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_thousands_set_apart() {
+        assert_eq!(
+            [amount(8.44), amount(999.4), amount(12_341.2), amount(1_234_567.0)],
+            ["8.4", "999", "12,341", "1,234,567"]
+        );
+    }
+
+    #[test]
+    fn one_number_or_a_range_is_told_and_never_both() {
+        let sure = Verdict { recommended_clients: 1, bracketed: true, bracketed_below: true, ..Verdict::default() };
+        assert_eq!(lead(&sure), "Use 1 connection.");
+        let rising = Verdict { recommended_clients: 64, bracketed_below: true, ..Verdict::default() };
+        assert_eq!(lead(&rising), "Use 64 connections or more (not bracketed).");
+        let range = |from, to| {
+            let safe = Some(Safe { from, to, throughput: 100.0 });
+            lead(&Verdict { advice: "range".to_owned(), safe, ..sure.clone() })
+        };
+        assert_eq!(range(2, 8), "No number is recommended yet. 2 to 8 connections are safe.");
+        assert_eq!(range(8, 8), "No number is recommended yet. Of those tested, 8 connections can be relied on.");
+        let none = Verdict { advice: "range".to_owned(), ..sure };
+        assert!(lead(&none).starts_with("No number is recommended"), "{}", lead(&none));
+    }
+
+    #[test]
+    fn a_number_with_two_speeds_is_named_with_what_was_seen_of_it() {
+        let between = TwoSpeeds {
+            clients: 1,
+            seen: "between".to_owned(),
+            slow: Some(1200.0),
+            fast: Some(5500.0),
+            slow_times: 2,
+            fast_times: 3,
+            ..TwoSpeeds::default()
+        };
+        let said = named(&between);
+        assert!(said.starts_with("1 client has two speeds: 1,200/s in 2 of 5 measurements, and 5,500/s in"), "{said}");
+        let within = TwoSpeeds { clients: 2, seen: "within".to_owned(), ..between.clone() };
+        assert!(
+            named(&within).starts_with("2 clients have two speeds: in 2 measurements it changed"),
+            "{}",
+            named(&within)
+        );
+        let (p50_ms, expected_p50_ms) = (Some(0.18), Some(0.32));
+        let neighbours = TwoSpeeds { seen: "neighbours".to_owned(), slow: None, p50_ms, expected_p50_ms, ..between };
+        let said = named(&neighbours);
+        assert!(said.contains("perhaps") && said.contains("faster") && said.contains("0.18 ms"), "{said}");
+    }
+}

@@ -1,0 +1,261 @@
+//! Several results as one: what several load machines have measured at the same time against the same target.
+//! Histograms are added, so percentiles are those of all operations together, not means of percentiles.
+
+use std::{collections::BTreeMap, fmt};
+
+use crate::{
+    histogram::{BadHistogram, Histogram},
+    result::{BenchResult, ConnectPhases, Connections, MAX_ERROR_TEXTS, Measured, Percentiles, Second, Step},
+};
+
+/// Why results cannot be joined.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MergeError {
+    /// There are none.
+    Nothing,
+    /// They are not of the same kind of load.
+    Shapes(String, String),
+    /// They have not the same steps.
+    Steps(usize, usize),
+    /// Their steps are not the same.
+    StepNames(String, String),
+    /// They did not ask the same.
+    Asks(String, String),
+    /// One was written without its histograms.
+    NoHistogram,
+    Histogram(BadHistogram),
+}
+
+impl fmt::Display for MergeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("there is nothing to join"),
+            Self::Shapes(a, b) => write!(f, "a `{a}` load and a `{b}` load cannot be joined"),
+            Self::Steps(a, b) => write!(f, "a result with {a} steps and one with {b} cannot be joined"),
+            Self::StepNames(a, b) => write!(f, "a step `{a}` and a step `{b}` cannot be joined"),
+            Self::Asks(a, b) => write!(f, "results of different work cannot be joined: `{a}` and `{b}`"),
+            Self::NoHistogram => {
+                f.write_str("a result has percentiles without a histogram, and percentiles cannot be added")
+            }
+            Self::Histogram(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for MergeError {}
+
+impl From<BadHistogram> for MergeError {
+    fn from(error: BadHistogram) -> Self {
+        Self::Histogram(error)
+    }
+}
+
+/// What was said of errors anywhere, and how often: the most frequent.
+fn texts(results: &[BenchResult]) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::<String, u64>::new();
+    for (text, count) in results.iter().flat_map(|result| &result.error_texts) {
+        let sum = all.entry(text.clone()).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all.into_iter().take(MAX_ERROR_TEXTS).collect()
+}
+
+/// Joins results. Seconds are laid over each other from the beginning of each run. Of a second's percentiles only the
+/// largest value can be joined; the others are unknown. The most connections at one time is the sum of each one's most,
+/// which may be more than there were.
+///
+/// # Errors
+/// If they do not belong together, or one cannot be read.
+pub fn merge(results: &[BenchResult]) -> Result<BenchResult, MergeError> {
+    let (first, others) = results.split_first().ok_or(MergeError::Nothing)?;
+    for other in others {
+        if other.about.shape != first.about.shape {
+            return Err(MergeError::Shapes(first.about.shape.clone(), other.about.shape.clone()));
+        }
+        if other.steps.len() != first.steps.len() {
+            return Err(MergeError::Steps(first.steps.len(), other.steps.len()));
+        }
+        if let Some((a, b)) = first.steps.iter().zip(&other.steps).find(|(a, b)| a.name != b.name) {
+            return Err(MergeError::StepNames(a.name.clone(), b.name.clone()));
+        }
+        if let (Some(a), Some(b)) = (&first.about.asks, &other.about.asks)
+            && a != b
+        {
+            return Err(MergeError::Asks(a.clone(), b.clone()));
+        }
+    }
+    let totals: Vec<&Measured> = results.iter().map(|result| &result.total).collect();
+    let steps = (0..first.steps.len()).map(|n| {
+        let of_all: Vec<&Measured> = results.iter().map(|result| &result.steps[n].measured).collect();
+        Ok(Step { measured: measured(&of_all)?, ..first.steps[n].clone() })
+    });
+    let mut about = first.about.clone();
+    about.started = results.iter().map(|result| result.about.started).min().unwrap_or_default();
+    about.machine = distinct(results.iter().map(|result| result.about.machine.as_str()), "; ");
+    about.target = distinct(results.iter().map(|result| result.about.target.as_str()), ", ");
+    about.load = distinct(results.iter().map(|result| result.about.load.as_str()), "; ");
+    about.load = format!("from {} load machines: {}", results.len(), about.load);
+    about.command = None;
+    let mut warnings: Vec<String> = results.iter().flat_map(|result| result.warnings.iter().cloned()).collect();
+    warnings.sort();
+    warnings.dedup();
+    Ok(BenchResult {
+        total: measured(&totals)?,
+        steps: steps.collect::<Result<_, MergeError>>()?,
+        series: series(results),
+        error_texts: texts(results),
+        interrupted: results.iter().any(|result| result.interrupted),
+        warnings,
+        about,
+        ..first.clone()
+    })
+}
+
+fn distinct<'a>(texts: impl Iterator<Item = &'a str>, between: &str) -> String {
+    let mut seen: Vec<&str> = Vec::new();
+    for text in texts {
+        if !seen.contains(&text) {
+            seen.push(text);
+        }
+    }
+    seen.join(between)
+}
+
+fn measured(parts: &[&Measured]) -> Result<Measured, MergeError> {
+    let cpu = parts.iter().map(|part| part.generator_cpu_s).sum::<Option<f64>>();
+    Ok(Measured {
+        requests: parts.iter().map(|part| part.requests).sum(),
+        errors: counts(parts.iter().map(|part| &part.errors)),
+        dropped: parts.iter().map(|part| part.dropped).sum(),
+        finished: parts.iter().map(|part| part.finished).sum(),
+        duration_s: parts.iter().map(|part| part.duration_s).fold(0.0, f64::max),
+        response_ms: percentiles(parts.iter().map(|part| &part.response_ms))?,
+        service_ms: percentiles(parts.iter().map(|part| &part.service_ms))?,
+        issue_ms: percentiles(parts.iter().map(|part| &part.issue_ms))?,
+        pool_wait_ms: percentiles(parts.iter().map(|part| &part.pool_wait_ms))?,
+        front_wait_ms: percentiles(parts.iter().map(|part| &part.front_wait_ms))?,
+        connect_ms: ConnectPhases {
+            dns: percentiles(parts.iter().map(|part| &part.connect_ms.dns))?,
+            tcp: percentiles(parts.iter().map(|part| &part.connect_ms.tcp))?,
+            tls: percentiles(parts.iter().map(|part| &part.connect_ms.tls))?,
+            auth: percentiles(parts.iter().map(|part| &part.connect_ms.auth))?,
+            ready: percentiles(parts.iter().map(|part| &part.connect_ms.ready))?,
+            total: percentiles(parts.iter().map(|part| &part.connect_ms.total))?,
+        },
+        connections: Connections {
+            created: parts.iter().map(|part| part.connections.created).sum(),
+            created_for: counts(parts.iter().map(|part| &part.connections.created_for)),
+            closed: counts(parts.iter().map(|part| &part.connections.closed)),
+            failed: counts(parts.iter().map(|part| &part.connections.failed)),
+            most: parts.iter().map(|part| part.connections.most).sum(),
+            last: parts.iter().map(|part| part.connections.last).sum(),
+        },
+        generator_cpu_s: cpu,
+    })
+}
+
+fn counts<'a>(parts: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
+    let mut sum = BTreeMap::new();
+    for (kind, n) in parts.flatten() {
+        *sum.entry(kind.clone()).or_default() += n;
+    }
+    sum
+}
+
+fn percentiles<'a>(parts: impl Iterator<Item = &'a Option<Percentiles>>) -> Result<Option<Percentiles>, MergeError> {
+    let mut sum = Histogram::new();
+    for part in parts.flatten() {
+        sum.add(&Histogram::decode(part.histogram.as_ref().ok_or(MergeError::NoHistogram)?)?);
+    }
+    Ok(sum.percentiles(true))
+}
+
+fn series(results: &[BenchResult]) -> Vec<Second> {
+    let length = results.iter().map(|result| result.series.len()).max().unwrap_or_default();
+    let at = |n: usize| {
+        let seconds = results.iter().filter_map(|result| result.series.get(n));
+        seconds.fold(Second { at_s: n as f64, ..Second::default() }, |sum, second| Second {
+            at_s: sum.at_s,
+            arrived: sum.arrived + second.arrived,
+            requests: sum.requests + second.requests,
+            errors: sum.errors + second.errors,
+            dropped: sum.dropped + second.dropped,
+            p50_ms: None,
+            p99_ms: None,
+            max_ms: [sum.max_ms, second.max_ms].into_iter().flatten().reduce(f64::max),
+            connections: sum.connections + second.connections,
+            in_use: sum.in_use + second.in_use,
+            waiting: sum.waiting + second.waiting,
+            created: sum.created + second.created,
+        })
+    };
+    (0..length).map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn result(micros: impl Iterator<Item = u64> + Clone) -> BenchResult {
+        let mut histogram = Histogram::new();
+        micros.clone().for_each(|n| histogram.record(Duration::from_micros(n)));
+        let total = Measured {
+            requests: histogram.len(),
+            errors: [("timeout".to_owned(), 2)].into(),
+            duration_s: 2.0,
+            response_ms: histogram.percentiles(true),
+            generator_cpu_s: Some(1.0),
+            ..Measured::default()
+        };
+        let second = Second { requests: 5, max_ms: histogram.max_ms(), p50_ms: Some(1.0), ..Second::default() };
+        let step = Step { name: "step".to_owned(), measured: total.clone(), ..Step::default() };
+        BenchResult { total, series: vec![second; 2], steps: vec![step], ..BenchResult::default() }
+    }
+
+    #[test]
+    fn percentiles_of_the_sum_are_those_of_all_operations_together() {
+        let merged = merge(&[result(1..=900), result(9901..=10_000)]).unwrap();
+        let response = merged.total.response_ms.as_ref().unwrap();
+        assert_eq!((merged.total.requests, response.count), (1000, 1000));
+        assert!((response.p50 - 0.5).abs() < 0.001 && (response.p95 - 9.95).abs() < 0.02, "{response:?}");
+        assert_eq!(merged.total.errors["timeout"], 4);
+        assert_eq!((merged.total.generator_cpu_s, merged.total.duration_s), (Some(2.0), 2.0));
+        assert_eq!(merged.steps[0].measured, merged.total);
+        assert_eq!((merged.series.len(), merged.series[0].requests, merged.series[0].p50_ms), (2, 10, None));
+        assert!((merged.series[0].max_ms.unwrap() - 10.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn joining_one_result_changes_no_percentile() {
+        let one = result(1..=1000);
+        assert_eq!(merge(std::slice::from_ref(&one)).unwrap().total, one.total);
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let mut open = result(1..=10);
+        open.about.shape = "open".to_owned();
+        assert!(matches!(merge(&[result(1..=10), open]), Err(MergeError::Shapes(..))));
+        let mut steps = result(1..=10);
+        steps.steps.clear();
+        assert!(matches!(merge(&[result(1..=10), steps]), Err(MergeError::Steps(1, 0))));
+        let mut faster = result(1..=10);
+        faster.steps[0].name = "500/s".to_owned();
+        let names = MergeError::StepNames("step".to_owned(), "500/s".to_owned());
+        assert_eq!(merge(&[result(1..=10), faster]), Err(names));
+        let asking = |what: &str| {
+            let mut result = result(1..=10);
+            result.about.asks = Some(what.to_owned());
+            result
+        };
+        assert!(matches!(merge(&[asking("a.sql"), asking("b.sql")]), Err(MergeError::Asks(..))));
+        assert!(merge(&[asking("a.sql"), result(1..=10)]).is_ok(), "an older result does not say");
+        let mut bare = result(1..=10);
+        bare.total.response_ms.as_mut().unwrap().histogram = None;
+        assert_eq!(merge(&[bare]), Err(MergeError::NoHistogram));
+        assert_eq!(merge(&[]), Err(MergeError::Nothing));
+    }
+}

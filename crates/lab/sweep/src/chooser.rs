@@ -1,0 +1,480 @@
+//! Which number of clients is measured next. Coarse first (doubling, upwards, until some way past the knee), then
+//! several rounds in random order around the best: each round repeats every point that may still be the best, and
+//! halves the gaps beside it. Knows nothing of databases and of time; it is told what was measured.
+//!
+//! The whole costs at most a quarter of an exhaustive sweep, which measures a grid of up to [`GRID`] numbers in every
+//! round. (Ranges of a few numbers are the exception: see [`budget`].)
+//!
+//! Call order: [`Chooser::poll_next`], measure it, then [`Chooser::record`] or [`Chooser::refused`]; again until there
+//! is no next.
+
+use arrivals::Random;
+
+use super::curve::{Known, Place};
+use report::result::sweep::Visit;
+
+/// Points of an exhaustive sweep.
+pub const GRID: usize = 32;
+/// Points of one round, the reference included.
+const MAX_ROUND: usize = 9;
+/// While the budget lasts and several points may be the best, there are up to so many times the rounds asked for.
+const MORE_ROUNDS: u32 = 4;
+/// With less than this left of the budget no points are added, so that the last of them are visited often enough.
+const LAST_VISITS: u32 = 8;
+/// Points beside which any gap is halved: the best, and others that may be the best. Cliffs are looked for beside all
+/// of those.
+const TOP: usize = 2;
+/// Two neighbours whose ratio is below this are close enough.
+const CLOSE: f64 = 1.08;
+/// Beside a cliff, where one neighbour has less than this share of the other and noise does not explain it, they must
+/// be closer, and are brought so in every round.
+const CLIFF: f64 = 0.85;
+/// Measurements until a cliff is believed.
+const SURE: u32 = 2;
+/// Measurements until the median of such is believed that went quite differently.
+const SURE_OF_DISAGREEMENT: u32 = 6;
+/// How much more urgent such a gap is.
+const URGENT: f64 = 10.0;
+const CLOSE_AT_CLIFF: f64 = 1.03;
+/// The coarse pass ends when two points in a row have less than this share of the best ...
+const FALLEN: f64 = 0.75;
+/// ... and have at least so many times its clients.
+const WELL_PAST: u32 = 4;
+/// Where the fewest clients are the best, it goes on until there are so many points all the same: one client may have
+/// met a fast minute of its own, and only those after it can tell.
+const LEAST_POINTS: usize = 5;
+/// A point is out of the question when it is so many standard errors below the best.
+const ERRORS: f64 = 2.0;
+/// After the coarse pass, points above this share of the best are looked at once more: one measurement may have been
+/// unlucky.
+const SECOND_LOOK: f64 = 0.6;
+/// What a recommendation may lose against the best.
+pub const WITHIN: f64 = 0.05;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Next {
+    pub clients: u32,
+    /// 0: the coarse pass.
+    pub round: u32,
+}
+
+#[derive(Debug)]
+pub struct Chooser {
+    rounds: u32,
+    budget: u32,
+    random: Random,
+    /// What is to be measured in this round, the next at the end.
+    queue: Vec<u32>,
+    round: u32,
+    reference: Option<u32>,
+    /// The smallest number that was refused.
+    ceiling: Option<u32>,
+    visits: Vec<Visit>,
+    /// What was handed out and has not been reported.
+    outstanding: bool,
+}
+
+impl Chooser {
+    /// For numbers of clients from `from` to `to`.
+    ///
+    /// # Panics
+    /// If the range is empty or begins at 0, or there are no rounds: own mistakes.
+    pub fn new(from: u32, to: u32, rounds: u32, seed: u64) -> Self {
+        assert!(0 < from && from <= to && rounds > 0, "an empty sweep");
+        let mut queue = coarse(from, to);
+        queue.reverse();
+        Self {
+            rounds,
+            budget: budget(from, to, rounds),
+            random: Random::new(seed),
+            queue,
+            round: 0,
+            reference: None,
+            ceiling: None,
+            visits: Vec::new(),
+            outstanding: false,
+        }
+    }
+
+    /// What to measure now; `None`: it is over.
+    pub fn poll_next(&mut self) -> Option<Next> {
+        assert!(!self.outstanding, "the last point has not been reported");
+        if self.round == 0 && self.is_well_past() {
+            self.queue.clear();
+        } else if self.round == 0 && self.queue.is_empty() {
+            self.queue.extend(self.below_the_ceiling());
+        }
+        while self.queue.is_empty() {
+            if self.round >= MORE_ROUNDS * self.rounds || self.left() == 0 || self.visits.is_empty() {
+                return None;
+            }
+            self.round += 1;
+            self.queue = self.plan_round();
+            if self.queue.is_empty() {
+                return None;
+            }
+        }
+        if self.left() == 0 {
+            return None;
+        }
+        self.outstanding = true;
+        self.queue.pop().map(|clients| Next { clients, round: self.round })
+    }
+
+    /// What was measured at the point handed out last.
+    pub fn record(&mut self, visit: Visit) {
+        assert!(std::mem::take(&mut self.outstanding), "nothing was to be measured");
+        self.visits.push(visit);
+    }
+
+    /// The point handed out last cannot be measured: so many clients are not let in. Nothing of that size is tried
+    /// again; the coarse pass goes on half way between it and what was let in.
+    pub fn refused(&mut self, clients: u32) {
+        assert!(std::mem::take(&mut self.outstanding), "nothing was to be measured");
+        self.queue.retain(|&n| n < clients);
+        self.ceiling = Some(clients);
+    }
+
+    /// What was measured, in order.
+    pub fn visits(&self) -> &[Visit] {
+        &self.visits
+    }
+
+    /// The point that each round repeats: the best of the coarse pass.
+    pub fn reference(&self) -> Option<u32> {
+        self.reference
+    }
+
+    /// The most visits this sweep may still make, for a progress bar.
+    pub fn left(&self) -> u32 {
+        self.budget.saturating_sub(u32::try_from(self.visits.len()).expect("visits are few"))
+    }
+
+    /// Half way between the largest number that was let in and the smallest that was not.
+    fn below_the_ceiling(&self) -> Option<u32> {
+        let most = self.visits.iter().map(|v| v.clients).max()?;
+        middle((most, self.ceiling?), CLOSE)
+    }
+
+    /// The coarse pass has seen enough: throughput has fallen well below the best, twice.
+    fn is_well_past(&self) -> bool {
+        let best = self.visits.iter().max_by(|a, b| a.throughput.total_cmp(&b.throughput));
+        let (Some(best), [.., a, b]) = (best, &self.visits[..]) else { return false };
+        if best.clients == self.visits[0].clients && self.visits.len() < LEAST_POINTS {
+            return false;
+        }
+        [a, b].iter().all(|v| v.throughput < FALLEN * best.throughput) && b.clients >= WELL_PAST * best.clients
+    }
+
+    /// The points of the next round, in random order.
+    fn plan_round(&mut self) -> Vec<u32> {
+        let known = Known::of(&self.visits);
+        let Some(best) = known.highest() else { return Vec::new() };
+        let reference = *self.reference.get_or_insert(best.clients);
+        let rounds_left = self.rounds.saturating_sub(self.round) as usize + 1;
+        let share = (self.left() as usize).div_ceil(rounds_left).clamp(1, MAX_ROUND);
+        let wanted = self.wanted(&known, best);
+        if self.round > self.rounds && wanted.len() < 2 {
+            return Vec::new();
+        }
+        let mut chosen = Vec::from_iter((self.round <= self.rounds).then_some(reference));
+        for clients in wanted {
+            if chosen.len() < share && !chosen.contains(&clients) {
+                chosen.push(clients);
+            }
+        }
+        self.random.shuffle(&mut chosen);
+        chosen
+    }
+
+    /// What is worth measuring, the most important first.
+    fn wanted(&self, known: &Known, best: Place) -> Vec<u32> {
+        let mut wanted = vec![best.clients];
+        let adds_points = self.left() >= LAST_VISITS;
+        let mut contenders = contenders(known, best);
+        contenders.retain(|&clients| clients != best.clients);
+        let mut gaps = Vec::new();
+        for (rank, clients) in std::iter::once(best.clients).chain(contenders.iter().copied()).enumerate() {
+            let at = known.points.iter().position(|p| p.clients == clients).expect("one of them");
+            let unlucky = suspects(&known.points, at);
+            if unlucky.is_empty() {
+                gaps.extend(gaps_beside(known, at, adds_points && rank < TOP));
+            }
+            wanted.extend(unlucky);
+        }
+        gaps.sort_by(|a, b| b.0.total_cmp(&a.0));
+        if gaps.first().is_some_and(|gap| gap.0 >= URGENT) {
+            gaps.truncate(1);
+        }
+        wanted.splice(1..1, gaps.into_iter().map(|(_, middle)| middle));
+        if adds_points && self.round > 1 {
+            wanted.extend(edge(&known.points, best));
+        }
+        if self.round == 1 {
+            wanted.extend(second_look(&known.points, best));
+        }
+        if !adds_points {
+            let within = known.points.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed);
+            wanted.extend(within.map(|p| p.clients));
+        }
+        wanted.extend(contenders);
+        wanted.extend(hidden(&known.points, best));
+        wanted
+    }
+}
+
+/// The numbers of an exhaustive sweep: up to [`GRID`] of them from one end to the other, spaced evenly in the
+/// logarithm.
+pub fn exhaustive(from: u32, to: u32) -> Vec<u32> {
+    let mut found = vec![from, to];
+    found.dedup();
+    // Small numbers coincide when they are rounded, so that more steps are needed than numbers wanted.
+    for steps in (GRID - 1)..(8 * GRID) {
+        let grid = spaced(from, to, u32::try_from(steps).expect("a few hundred"));
+        if grid.len() > GRID {
+            break;
+        }
+        found = grid;
+    }
+    found
+}
+
+/// Visits that a sweep may make: a quarter of the exhaustive sweep's, but enough for the coarse pass and one point in
+/// each round.
+pub fn budget(from: u32, to: u32, rounds: u32) -> u32 {
+    let whole = u32::try_from(exhaustive(from, to).len()).expect("at most GRID") * rounds;
+    let least = u32::try_from(coarse(from, to).len()).expect("a few") + rounds;
+    (whole / 4).max(least.min(whole))
+}
+
+/// Doubling from one end to the other.
+fn coarse(from: u32, to: u32) -> Vec<u32> {
+    let mut points: Vec<u32> =
+        std::iter::successors(Some(from), |n| n.checked_mul(2)).take_while(|&n| n < to).collect();
+    if points.len() > 1 && points.last().is_some_and(|&n| f64::from(to) < 1.3 * f64::from(n)) {
+        points.pop();
+    }
+    points.push(to);
+    points
+}
+
+fn spaced(from: u32, to: u32, steps: u32) -> Vec<u32> {
+    let ratio = f64::from(to) / f64::from(from);
+    let mut points: Vec<u32> =
+        (0..=steps).map(|i| (f64::from(from) * ratio.powf(f64::from(i) / f64::from(steps))).round() as u32).collect();
+    points.dedup();
+    points
+}
+
+/// The gaps on both sides of a point: how urgent (the ratio of their ends), and their middles; `all`: not only those in
+/// which there is a cliff.
+fn gaps_beside(known: &Known, at: usize, all: bool) -> Vec<(f64, u32)> {
+    let points = &known.points;
+    let below = at.checked_sub(1).map(|i| (points[i], points[at]));
+    let above = points.get(at + 1).map(|p| (points[at], *p));
+    let mut gaps = Vec::new();
+    for (low, high) in [below, above].into_iter().flatten() {
+        let noise = ERRORS * known.error(low.visits).hypot(known.error(high.visits));
+        let share = CLIFF.min(1.0 - noise);
+        let falls = low.throughput.min(high.throughput) < share * low.throughput.max(high.throughput);
+        let gap = (low.clients, high.clients);
+        // The rise towards the knee is steep as well, but it is between wide gaps.
+        let cliff = falls && ratio(gap) < 1.5;
+        let close = if cliff { CLOSE_AT_CLIFF } else { CLOSE };
+        if all || cliff {
+            // What a cliff hides is lost altogether, so it comes first.
+            let urgency = if cliff { URGENT * ratio(gap) } else { ratio(gap) };
+            gaps.extend(middle(gap, close).map(|middle| (urgency, middle)));
+        }
+    }
+    gaps
+}
+
+/// Points close beside the best that seem to lie beyond a cliff, but were measured once or twice only: they may have
+/// been unlucky, and the cliff may be elsewhere.
+fn suspects(points: &[Place], at: usize) -> Vec<u32> {
+    let low = |p: &&Place| p.most < CLIFF * points[at].throughput && p.visits < SURE;
+    let near = |p: &&Place| ratio((p.clients.min(points[at].clients), p.clients.max(points[at].clients))) < 1.5;
+    beside(points, at).filter(low).filter(near).map(|p| p.clients).collect()
+}
+
+/// The neighbours of the best that seem to lie beyond a cliff, until they were measured so often that all of it cannot
+/// have been bad luck.
+fn hidden(points: &[Place], best: Place) -> Vec<u32> {
+    let Some(at) = points.iter().position(|p| p.clients == best.clients) else { return Vec::new() };
+    let low = |p: &&Place| p.throughput < CLIFF * best.throughput && p.visits < SURE_OF_DISAGREEMENT;
+    beside(points, at).filter(low).map(|p| p.clients).collect()
+}
+
+fn beside(points: &[Place], at: usize) -> impl Iterator<Item = &Place> {
+    [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|i| points.get(i))
+}
+
+/// The middle of the gap in which the recommendation lies: between the last point that is not within 5% of the best,
+/// and the next.
+fn edge(points: &[Place], best: Place) -> Option<u32> {
+    let first = points.iter().position(|p| p.believed >= (1.0 - WITHIN) * best.believed)?;
+    let before = points.get(first.checked_sub(1)?)?;
+    middle((before.clients, points[first].clients), CLOSE)
+}
+
+/// Coarse points that one unlucky measurement may hide, the highest first.
+fn second_look(points: &[Place], best: Place) -> Vec<u32> {
+    let mut near: Vec<&Place> = points.iter().filter(|p| p.throughput >= SECOND_LOOK * best.throughput).collect();
+    near.sort_by(|a, b| b.throughput.total_cmp(&a.throughput));
+    near.into_iter().map(|p| p.clients).collect()
+}
+
+/// Points that may still be the best, the most promising first: few visits leave much room, and of two visits one may
+/// have been unlucky.
+fn contenders(known: &Known, best: Place) -> Vec<u32> {
+    let promise = |p: &Place| {
+        let doubtful = p.visits < SURE || (p.visits < SURE_OF_DISAGREEMENT && known.disagrees(p));
+        let value = if doubtful { p.most.max(p.believed) } else { p.believed };
+        value * (1.0 + ERRORS * known.error(p.visits).hypot(known.error(best.visits))) / best.believed
+    };
+    let mut left: Vec<&Place> = known.points.iter().filter(|p| promise(p) >= 1.0).collect();
+    left.sort_by(|a, b| promise(b).total_cmp(&promise(a)));
+    left.into_iter().map(|p| p.clients).collect()
+}
+
+fn ratio((low, high): (u32, u32)) -> f64 {
+    f64::from(high) / f64::from(low)
+}
+
+/// The geometric middle; `None`: the gap is narrow enough, or there is no number in it.
+fn middle((low, high): (u32, u32), close: f64) -> Option<u32> {
+    let middle = (f64::from(low) * f64::from(high)).sqrt().round() as u32;
+    (ratio((low, high)) > close && middle > low && middle < high).then_some(middle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a chooser over a curve without noise.
+    fn run(mut chooser: Chooser, curve: impl Fn(u32) -> f64) -> Chooser {
+        let mut at_s = 0.0;
+        while let Some(next) = chooser.poll_next() {
+            at_s += 4.0;
+            let throughput = curve(next.clients);
+            chooser.record(Visit { at_s, round: next.round, clients: next.clients, throughput, ..Visit::default() });
+        }
+        chooser
+    }
+
+    fn usl(alpha: f64, beta: f64) -> impl Fn(u32) -> f64 {
+        move |n| super::super::fit::throughput(1000.0, alpha, beta, f64::from(n))
+    }
+
+    #[test]
+    fn the_exhaustive_grid_has_32_different_numbers_or_all_of_a_smaller_range() {
+        for (from, to) in [(1, 256), (1, 97), (1, 1000), (1, 10_000), (10, 400)] {
+            let grid = exhaustive(from, to);
+            assert_eq!(grid.len(), GRID, "{from}..{to}: {grid:?}");
+            assert!(grid.is_sorted_by(|a, b| a < b) && grid[0] == from && grid[31] == to, "{grid:?}");
+        }
+        assert_eq!(exhaustive(1, 7), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(exhaustive(5, 5), [5]);
+    }
+
+    #[test]
+    fn a_sweep_costs_at_most_a_quarter_of_an_exhaustive_one() {
+        for (to, rounds) in [(32, 5), (97, 5), (256, 5), (256, 8), (1000, 5), (10_000, 5)] {
+            let chooser = run(Chooser::new(1, to, rounds, 7), usl(0.01, 1e-4));
+            let whole = exhaustive(1, to).len() * rounds as usize;
+            assert!(4 * chooser.visits().len() <= whole, "{} of {whole}", chooser.visits().len());
+        }
+    }
+
+    #[test]
+    fn the_coarse_pass_doubles_upwards_and_ends_at_the_limit() {
+        assert_eq!(coarse(1, 97), [1, 2, 4, 8, 16, 32, 64, 97]);
+        assert_eq!(coarse(1, 70), [1, 2, 4, 8, 16, 32, 70], "64 and 70 are one point");
+        assert_eq!(coarse(3, 3), [3]);
+        let chooser = run(Chooser::new(1, 64, 5, 1), usl(0.01, 0.0));
+        let first: Vec<_> = chooser.visits().iter().filter(|v| v.round == 0).map(|v| v.clients).collect();
+        assert_eq!(first, [1, 2, 4, 8, 16, 32, 64]);
+    }
+
+    #[test]
+    fn the_coarse_pass_ends_early_when_throughput_has_fallen_well_below_the_best() {
+        let chooser = run(Chooser::new(1, 1024, 5, 1), usl(0.02, 0.01));
+        let most = chooser.visits().iter().map(|v| v.clients).max().unwrap();
+        assert!(most < 1024, "the peak is near 10, and {most} were tried");
+        assert!(most >= 40, "the knee must have been passed by far");
+    }
+
+    #[test]
+    fn where_the_fewest_are_the_best_some_more_are_looked_at() {
+        let chooser = run(Chooser::new(1, 256, 5, 1), |n| if n == 1 { 5000.0 } else { 3000.0 - f64::from(n) });
+        let coarse: Vec<_> = chooser.visits().iter().filter(|v| v.round == 0).map(|v| v.clients).collect();
+        assert_eq!(coarse, [1, 2, 4, 8, 16]);
+    }
+
+    #[test]
+    fn without_noise_the_best_is_found_closely_and_visited_several_times() {
+        for (alpha, beta) in [(0.02, 1e-2), (0.02, 1e-3), (0.01, 1e-4), (0.0, 3e-5)] {
+            let curve = usl(alpha, beta);
+            let chooser = run(Chooser::new(1, 256, 5, 9), &curve);
+            let known = Known::of(chooser.visits());
+            let best = known.best().unwrap();
+            let top = (1..=256).map(&curve).fold(0.0, f64::max);
+            assert!(curve(best.clients) > 0.995 * top, "{best:?} for {alpha} {beta}");
+        }
+    }
+
+    #[test]
+    fn what_seems_to_lie_beyond_a_cliff_beside_the_best_is_measured_again_and_again() {
+        for seed in 0..20 {
+            let chooser = run(Chooser::new(1, 256, 7, seed), |n| if n < 41 { 100.0 * f64::from(n) } else { 2000.0 });
+            let known = Known::of(chooser.visits());
+            let at = known.points.iter().position(|p| p.clients == known.best().unwrap().clients).unwrap();
+            assert_eq!(known.points[at].clients, 40, "seed {seed}");
+            let beyond = known.points[at + 1];
+            assert!(beyond.clients == 41 && beyond.visits >= SURE_OF_DISAGREEMENT, "seed {seed}: {beyond:?}");
+        }
+    }
+
+    #[test]
+    fn the_reference_is_measured_in_every_round() {
+        let chooser = run(Chooser::new(1, 256, 5, 2), usl(0.02, 1e-3));
+        let reference = chooser.reference().unwrap();
+        for round in 0..=5 {
+            assert!(chooser.visits().iter().any(|v| v.round == round && v.clients == reference), "round {round}");
+        }
+    }
+
+    #[test]
+    fn after_a_refusal_the_largest_number_that_is_let_in_is_looked_for() {
+        let mut chooser = Chooser::new(1, 256, 5, 3);
+        let (mut most, mut refusals) = (0, 0);
+        while let Some(next) = chooser.poll_next() {
+            if next.clients > 90 {
+                refusals += 1;
+                chooser.refused(next.clients);
+                continue;
+            }
+            most = most.max(next.clients);
+            let throughput = f64::from(next.clients);
+            chooser.record(Visit { clients: next.clients, round: next.round, throughput, ..Visit::default() });
+        }
+        assert!((80..=90).contains(&most) && refusals <= 5, "{most} after {refusals} refusals");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_points_and_another_seed_another_order() {
+        let order = |seed| {
+            let chooser = run(Chooser::new(1, 256, 5, seed), usl(0.02, 1e-3));
+            chooser.visits().iter().map(|v| v.clients).collect::<Vec<_>>()
+        };
+        assert_eq!(order(5), order(5));
+        assert!((6..12).any(|seed| order(seed) != order(5)));
+    }
+
+    #[test]
+    fn a_database_that_does_nothing_at_all_ends_the_sweep_after_the_coarse_pass() {
+        let chooser = run(Chooser::new(1, 16, 5, 5), |_| 0.0);
+        assert_eq!(chooser.visits().len(), 5);
+    }
+}

@@ -1,0 +1,238 @@
+//! From single visits to a curve: medians, how noisy one visit is, whether the database became faster or slower
+//! meanwhile. Knows neither why a point was chosen nor what will be concluded.
+
+use std::collections::BTreeMap;
+
+use super::{smooth, weather};
+use report::result::sweep::Visit;
+
+/// What is believed of the noise of one visit before any point has been visited twice: a relative standard deviation,
+/// ...
+const NOISE_BEFORE: f64 = 0.04;
+/// ... and how many pairs of visits that belief is worth.
+const WEIGHT_BEFORE: f64 = 3.0;
+/// The median distance of two normal values whose deviation is 1: 0.6745 sqrt(2). From distances, because a few
+/// measurements that went quite differently (a checkpoint, a neighbour) must not pass for the noise of all.
+const OF_A_DIFFERENCE: f64 = 0.9539;
+/// No database is steadier than this from one visit to the next.
+const LEAST_NOISE: f64 = 0.005;
+/// Visits so many deviations above the median have not met the same conditions.
+const DISAGREE: f64 = 4.0;
+/// A change over the whole sweep below this is not worth a word.
+const LEAST_DRIFT: f64 = 0.03;
+/// A change must be so many standard errors away from none.
+const DRIFT_ERRORS: f64 = 3.0;
+/// The deviation of a median of normal values against that of their mean, sqrt(pi / 2).
+const OF_A_MEDIAN: f64 = 1.2533;
+
+/// What the visits say, together.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub points: Vec<Place>,
+    /// Relative standard deviation of one visit, the belief from before mixed in.
+    pub noise: f64,
+    /// The same from the visits alone; `None`: no point was visited twice.
+    pub measured_noise: Option<f64>,
+    /// The change from the first to the last visit as a share; `None`: too few repeats to tell.
+    pub drift: Option<f64>,
+    /// It is more than noise, and the medians are corrected for it: they are those of the middle of the sweep.
+    pub drifted: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Place {
+    pub clients: u32,
+    pub visits: u32,
+    /// The median throughput of its visits, corrected for drift and weather if there was any.
+    pub throughput: f64,
+    /// The highest of its visits.
+    pub most: f64,
+    /// What is believed of it: its median, drawn towards a smooth line through its neighbours as far as they lie on
+    /// one.
+    pub believed: f64,
+}
+
+impl Known {
+    pub(crate) fn of(visits: &[Visit]) -> Self {
+        let trend = Trend::of(visits);
+        let mut by_clients: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        let steady: Vec<f64> = visits.iter().map(|v| v.throughput * trend.correction(v.at_s)).collect();
+        let logs: Vec<f64> = steady.iter().map(|throughput| throughput.ln()).collect();
+        let changes = weather::corrections(visits, &logs);
+        for (i, visit) in visits.iter().enumerate() {
+            let change = changes.as_ref().map_or(1.0, |changes| changes[i].exp());
+            by_clients.entry(visit.clients).or_default().push(steady[i] * change);
+        }
+        let mut differences = Vec::new();
+        let mut points = Vec::new();
+        for (clients, mut values) in by_clients {
+            let throughput = median(&mut values);
+            if throughput > 0.0 {
+                differences.extend(pairs(&values).map(|(a, b)| (a - b).abs() / throughput));
+            }
+            let visits = u32::try_from(values.len()).expect("visits are few");
+            let most = values.last().copied().unwrap_or(0.0);
+            points.push(Place { clients, visits, throughput, most, believed: throughput });
+        }
+        let count = differences.len() as f64;
+        let measured = (count > 0.0).then(|| median(&mut differences) / OF_A_DIFFERENCE);
+        let noise = measured.map_or(NOISE_BEFORE, |noise| {
+            ((count * noise.powi(2) + WEIGHT_BEFORE * NOISE_BEFORE.powi(2)) / (count + WEIGHT_BEFORE)).sqrt()
+        });
+        let mut known = Self {
+            points,
+            noise: noise.max(LEAST_NOISE),
+            measured_noise: measured,
+            drift: trend.change,
+            drifted: trend.significant,
+        };
+        let point =
+            |p: &Place| smooth::Point { clients: p.clients, throughput: p.throughput, error: known.error(p.visits) };
+        let believed = smooth::believed(&known.points.iter().map(point).collect::<Vec<_>>());
+        for (place, believed) in known.points.iter_mut().zip(believed) {
+            place.believed = believed;
+        }
+        known
+    }
+
+    /// The point that is believed to be the best; of equal ones the smallest.
+    pub(crate) fn highest(&self) -> Option<Place> {
+        self.top(|p| p.believed)
+    }
+
+    /// The point to tell people: the one whose throughput, less one standard error, is the highest, so that few lucky
+    /// measurements do not win against many.
+    pub(crate) fn best(&self) -> Option<Place> {
+        self.top(|p| p.believed * (1.0 - self.error(p.visits)))
+    }
+
+    fn top(&self, value: impl Fn(&Place) -> f64) -> Option<Place> {
+        let seen = self.points.iter().copied().filter(|p| p.throughput > 0.0);
+        seen.reduce(|best, p| if value(&p) > value(&best) { p } else { best })
+    }
+
+    /// A point's visits are further apart than noise explains: some of them went quite differently from the others.
+    pub(crate) fn disagrees(&self, place: &Place) -> bool {
+        place.most > place.throughput * (1.0 + DISAGREE * self.noise)
+    }
+
+    /// Relative standard error of a point's median.
+    pub(crate) fn error(&self, visits: u32) -> f64 {
+        let shape = if visits > 2 { OF_A_MEDIAN } else { 1.0 };
+        shape * self.noise / f64::from(visits.max(1)).sqrt()
+    }
+}
+
+/// A straight line of the logarithm of throughput over time, common to all points: each point's own level is taken out
+/// first, so that only repeats speak.
+struct Trend {
+    slope: f64,
+    middle: f64,
+    change: Option<f64>,
+    significant: bool,
+}
+
+impl Trend {
+    fn of(visits: &[Visit]) -> Self {
+        let none = Self { slope: 0.0, middle: 0.0, change: None, significant: false };
+        let mut groups: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
+        for visit in visits.iter().filter(|v| v.throughput > 0.0) {
+            groups.entry(visit.clients).or_default().push((visit.at_s, visit.throughput.ln()));
+        }
+        let (mut xx, mut xy, mut yy, mut freedom) = (0.0, 0.0, 0.0, -1.0);
+        for group in groups.values().filter(|g| g.len() > 1) {
+            let count = group.len() as f64;
+            let (t, y) = group.iter().fold((0.0, 0.0), |sum, v| (sum.0 + v.0 / count, sum.1 + v.1 / count));
+            for v in group {
+                xx += (v.0 - t).powi(2);
+                xy += (v.0 - t) * (v.1 - y);
+                yy += (v.1 - y).powi(2);
+            }
+            freedom += count - 1.0;
+        }
+        let ends = visits.first().zip(visits.last());
+        let Some((first, last)) = ends.filter(|_| freedom >= 3.0 && xx > 0.0) else { return none };
+        let slope = xy / xx;
+        let error = ((yy - slope * xy).max(0.0) / freedom / xx).sqrt();
+        let span = last.at_s - first.at_s;
+        let change = (slope * span).exp() - 1.0;
+        let significant = change.abs() > LEAST_DRIFT && slope.abs() > DRIFT_ERRORS * error;
+        Self { slope, middle: (first.at_s + last.at_s) / 2.0, change: Some(change), significant }
+    }
+
+    /// What a throughput measured at this time is to be multiplied by.
+    fn correction(&self, at_s: f64) -> f64 {
+        if self.significant { (-self.slope * (at_s - self.middle)).exp() } else { 1.0 }
+    }
+}
+
+/// All pairs of some values, each once.
+fn pairs(values: &[f64]) -> impl Iterator<Item = (f64, f64)> + '_ {
+    values.iter().enumerate().flat_map(|(i, &a)| values[..i].iter().map(move |&b| (a, b)))
+}
+
+/// The median; of an even number of values the mean of the two in the middle; 0 of none.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[half],
+        _ => f64::midpoint(values[half - 1], values[half]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visit(at_s: f64, clients: u32, throughput: f64) -> Visit {
+        Visit { at_s, clients, throughput, ..Visit::default() }
+    }
+
+    #[test]
+    fn one_bad_visit_in_five_does_not_move_a_point() {
+        let visits: Vec<_> = [100.0, 101.0, 40.0, 99.0, 100.5].iter().map(|&x| visit(0.0, 8, x)).collect();
+        let known = Known::of(&visits);
+        assert_eq!((known.points.len(), known.points[0].visits, known.points[0].throughput), (1, 5, 100.0));
+    }
+
+    #[test]
+    fn a_database_that_becomes_slower_is_noticed_and_corrected_for() {
+        // The true values are 100 at 8 clients and 90 at 32; 30% are lost over the sweep, and 32 is always measured
+        // earlier.
+        let mut visits = Vec::new();
+        for round in 0..5 {
+            for (i, (clients, x)) in [(32, 90.0), (8, 100.0)].into_iter().enumerate() {
+                let at_s = f64::from(round) * 10.0 + i as f64 * 5.0;
+                visits.push(visit(at_s, clients, x * (1.0 - 0.3 * at_s / 45.0)));
+            }
+        }
+        let known = Known::of(&visits);
+        assert!(known.drifted);
+        assert!((known.drift.unwrap() + 0.3).abs() < 0.04, "{:?}", known.drift);
+        let ratio = known.points[1].throughput / known.points[0].throughput;
+        assert!((ratio - 0.9).abs() < 0.01, "{ratio}");
+    }
+
+    #[test]
+    fn noise_alone_is_no_drift() {
+        let mut random = arrivals::Random::new(11);
+        let drifted = (0..200).filter(|_| {
+            let visits: Vec<_> = (0..30)
+                .map(|i| visit(f64::from(i), 1 + i as u32 % 6, 100.0 * (1.0 + 0.05 * random.normal())))
+                .collect();
+            Known::of(&visits).drifted
+        });
+        assert!(drifted.count() <= 4, "more than 2% false alarms");
+    }
+
+    #[test]
+    fn the_noise_of_a_visit_is_found_from_repeats() {
+        let mut random = arrivals::Random::new(12);
+        let visits: Vec<_> = (0..240).map(|i| visit(0.0, 1 + i % 12, 100.0 * (1.0 + 0.08 * random.normal()))).collect();
+        let noise = Known::of(&visits).measured_noise.unwrap();
+        assert!((noise - 0.08).abs() < 0.02, "{noise}");
+        assert_eq!(Known::of(&visits[..12]).measured_noise, None);
+    }
+}

@@ -1,0 +1,274 @@
+//! Finds the number of connections at which a database stops gaining: measures throughput at many numbers of clients,
+//! and says what follows. Everything here is written against [`Probe`], so that it runs on a real database and, in
+//! virtual time, on synthetic ones whose best number is known. Knows nothing of protocols.
+//!
+//! ```text
+//! chooser    which point is measured next
+//! curve      medians, noise and drift of what was measured
+//! weather    how fast the machine itself was at each visit
+//! smooth     what neighbouring points say of one another
+//! fit        the Universal Scalability Law
+//! ending     whether the end of the curve has been seen
+//! speeds     points that have two speeds
+//! verdict    what follows: the best, the recommendation, how sure, the settings
+//! advice     what people are told: one number, or a range that is safe and what it would take to know more
+//! real       a database as such a probe
+//! limits     what a PostgreSQL lets in, and what is cleaned up between two points
+//! run        a whole sweep of one
+//! synthetic  databases whose best number is known
+//! judge      how much is lost by believing a sweep, a formula, a rule of thumb
+//! ```
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+pub mod advice;
+pub mod chooser;
+mod curve;
+mod ending;
+pub mod fit;
+pub mod judge;
+mod limits;
+pub mod real;
+pub mod run;
+mod smooth;
+mod speeds;
+pub mod synthetic;
+pub mod verdict;
+mod weather;
+
+use chooser::Chooser;
+use curve::Known;
+use load::plan::SweepOptions;
+use report::result::sweep::{Curve, CurvePoint, Effort, Steadiness, Visit};
+
+/// A measurement is looked at in slices of about this length, for a speed that changes in the middle of it.
+pub const SLICE: Duration = Duration::from_millis(100);
+
+/// Something that can be measured with so many clients.
+pub trait Probe {
+    /// Lets so many clients, each with a connection of its own, work as fast as they can for `warmup` (not counted) and
+    /// `duration`.
+    ///
+    /// # Errors
+    /// See [`ProbeError`].
+    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError>;
+
+    /// Seconds since the sweep began.
+    fn now_s(&self) -> f64;
+}
+
+/// What was measured in one visit.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Point {
+    /// Operations per second, failed ones not counted.
+    pub throughput: f64,
+    /// Response time; `None`: nothing ended.
+    pub p50_ms: Option<f64>,
+    pub p95_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Operations in each whole second.
+    pub per_second: Vec<f64>,
+    /// Operations per second in consecutive slices of [`SLICE`].
+    pub slices: Vec<f64>,
+    /// Processors that the load generator used.
+    pub generator_cores: Option<f64>,
+    /// Share of its machine that was idle, 0 to 1.
+    pub machine_idle: Option<f64>,
+}
+
+/// Why a point was not measured.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The user wants to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// So many clients are not let in; with fewer it may go on.
+    #[error("{0}")]
+    TooMany(String),
+    /// Nothing can be measured.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What a sweep is doing, for whoever shows it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress<'a> {
+    pub done: usize,
+    pub left: u32,
+    /// What is being measured.
+    pub clients: u32,
+    /// 0: the coarse pass.
+    pub round: u32,
+    /// What was measured last.
+    pub last: Option<&'a Visit>,
+}
+
+/// A curve, and how it ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    pub curve: Curve,
+    pub interrupted: bool,
+    /// Why more clients were not let in, if so.
+    pub refused: Option<String>,
+    /// What made going on impossible, if so.
+    pub failed: Option<String>,
+}
+
+/// Measures a curve. `name` and `target` are for people.
+///
+/// # Errors
+/// [`ProbeError::Failed`] if the probe fails before anything was measured; also if not even the smallest number of
+/// clients is let in. An interruption is no error, nor is a later failure: what was measured until then is returned.
+pub fn measure(
+    probe: &mut dyn Probe,
+    options: &SweepOptions,
+    (name, target): (&str, &str),
+    progress: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Measured, ProbeError> {
+    let mut chooser = Chooser::new(options.from, options.to, options.rounds, options.seed);
+    let (mut interrupted, mut refused, mut failed) = (false, None, None);
+    while let Some(next) = chooser.poll_next() {
+        progress(&Progress {
+            done: chooser.visits().len(),
+            left: chooser.left(),
+            clients: next.clients,
+            round: next.round,
+            last: chooser.visits().last(),
+        });
+        let at_s = probe.now_s();
+        match probe.measure(next.clients, options.warmup, options.duration) {
+            Ok(point) => chooser.record(visit(at_s, next, point)),
+            Err(ProbeError::Interrupted) => {
+                interrupted = true;
+                break;
+            }
+            Err(ProbeError::TooMany(why)) if !chooser.visits().is_empty() => {
+                chooser.refused(next.clients);
+                refused = Some(why);
+            }
+            Err(ProbeError::Failed(why)) if !chooser.visits().is_empty() => {
+                failed = Some(why);
+                break;
+            }
+            Err(ProbeError::TooMany(why) | ProbeError::Failed(why)) => return Err(ProbeError::Failed(why)),
+        }
+    }
+    let mut curve = curve_of(chooser.visits(), chooser.reference());
+    (curve.name, curve.target) = (name.to_owned(), target.to_owned());
+    let grid = chooser::exhaustive(options.from, options.to).len();
+    curve.effort = Effort {
+        visits: u32::try_from(curve.visits.len()).expect("visits are few"),
+        exhaustive_visits: u32::try_from(grid).expect("at most 32") * options.rounds,
+        seconds: probe.now_s(),
+    };
+    Ok(Measured { curve, interrupted, refused, failed })
+}
+
+fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
+    Visit {
+        at_s,
+        round: next.round,
+        clients: next.clients,
+        throughput: point.throughput,
+        p50_ms: point.p50_ms,
+        p95_ms: point.p95_ms,
+        p99_ms: point.p99_ms,
+        errors: point.errors,
+        per_second: point.per_second,
+        slices: point.slices,
+        generator_cores: point.generator_cores,
+        machine_idle: point.machine_idle,
+    }
+}
+
+/// The curve that visits make; without names and effort.
+pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
+    let known = Known::of(visits);
+    let points: Vec<CurvePoint> = known
+        .points
+        .iter()
+        .map(|place| {
+            let here: Vec<&Visit> = visits.iter().filter(|v| v.clients == place.clients).collect();
+            let half = 1.96 * known.error(place.visits) * place.throughput;
+            CurvePoint {
+                clients: place.clients,
+                visits: place.visits,
+                throughput: place.throughput,
+                believed: Some(place.believed),
+                low: (place.throughput - half).max(0.0),
+                high: place.throughput + half,
+                p50_ms: middle(&here, |v| v.p50_ms),
+                p95_ms: middle(&here, |v| v.p95_ms),
+                p99_ms: middle(&here, |v| v.p99_ms),
+                errors: here.iter().map(|v| v.errors).sum(),
+                generator_cores: middle(&here, |v| v.generator_cores),
+                machine_idle: middle(&here, |v| v.machine_idle),
+            }
+        })
+        .collect();
+    let pairs: Vec<(f64, f64)> = points.iter().map(|p| (f64::from(p.clients), p.throughput)).collect();
+    let (fit, no_fit) = match fit::fit(&pairs) {
+        Ok(fit) => (Some(fit), None),
+        Err(why) => (None, Some(why)),
+    };
+    let of_reference = visits.iter().filter(|v| Some(v.clients) == reference);
+    Curve {
+        points,
+        visits: visits.to_vec(),
+        fit,
+        no_fit,
+        steadiness: Steadiness {
+            noise: known.measured_noise,
+            reference_clients: reference,
+            reference: of_reference.map(|v| v.throughput).collect(),
+            drift: known.drift,
+            drifted: known.drifted,
+        },
+        ..Curve::default()
+    }
+}
+
+/// The median of what is known of some visits.
+fn middle(visits: &[&Visit], of: impl Fn(&Visit) -> Option<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = visits.iter().filter_map(|v| of(v)).collect();
+    (!values.is_empty()).then(|| curve::median(&mut values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails at its visit with this number, from 0.
+    struct Failing(u32);
+
+    impl Probe for Failing {
+        fn measure(&mut self, clients: u32, _: Duration, _: Duration) -> Result<Point, ProbeError> {
+            if self.0 == 0 {
+                return Err(ProbeError::Failed("the disk is full".to_owned()));
+            }
+            self.0 -= 1;
+            Ok(Point { throughput: f64::from(clients), ..Point::default() })
+        }
+
+        fn now_s(&self) -> f64 {
+            0.0
+        }
+    }
+
+    fn sweep(visits: u32) -> Result<Measured, ProbeError> {
+        let second = Duration::from_secs(1);
+        let options = SweepOptions { from: 1, to: 64, rounds: 3, duration: second, warmup: second, seed: 1 };
+        measure(&mut Failing(visits), &options, ("directly", "nowhere"), &mut |_| ())
+    }
+
+    #[test]
+    fn a_failure_in_the_middle_leaves_what_was_measured_before() {
+        let measured = sweep(5).unwrap();
+        assert_eq!(measured.failed.as_deref(), Some("the disk is full"));
+        assert_eq!((measured.curve.visits.len(), measured.interrupted), (5, false));
+        assert_eq!(sweep(0), Err(ProbeError::Failed("the disk is full".to_owned())));
+    }
+}

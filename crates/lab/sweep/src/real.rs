@@ -1,0 +1,344 @@
+//! A real database under measurement: runs the engine against the target for each point, and watches processors and
+//! speed meanwhile. Between the points of a PostgreSQL it tidies up; decides nothing about which point is measured.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use arrivals::Shape;
+use pool::{PoolConfig, Time};
+
+use super::{
+    Point, Probe, ProbeError, SLICE,
+    limits::{self, Limits, QUESTION},
+    verdict::Generator,
+};
+use load::{
+    engine::Engine,
+    plan::{Plan, PoolUnderTest, PostgresTarget, Target},
+    run::{self, processors::Meter},
+    target::{self, Surroundings, TOO_MANY, postgres},
+};
+use report::result::{BenchResult, Measured};
+
+/// The most that cleaning up one table between two points may take.
+const VACUUM: Duration = Duration::from_secs(60);
+/// How long the server may take to let go of the last point's connections.
+const LEAVING: Duration = Duration::from_secs(10);
+/// Connections being made at a time.
+const CONNECTING: u32 = 32;
+
+/// Where the load comes from.
+pub fn generator() -> Generator {
+    let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+    Generator { threads: 1, processors }
+}
+
+/// A target as people may see it: without password.
+pub fn shown(target: &Target) -> String {
+    run::shown(target.url())
+}
+
+pub struct Real<'a> {
+    target: Target,
+    origin: Instant,
+    stop: &'a AtomicBool,
+    timeout: Duration,
+    seed: u64,
+    visits: u64,
+    /// `None`: no PostgreSQL, or a pooler, which does not say.
+    postgres: Option<Postgres>,
+    /// What went wrong between points, once.
+    complaint: Option<String>,
+}
+
+/// A PostgreSQL that says who is connected, and is cleaned up.
+struct Postgres {
+    target: PostgresTarget,
+    others: Others,
+    vacuums: Vec<String>,
+}
+
+struct Others {
+    /// So many do not count as the last point's.
+    known: u32,
+    /// What the reader must know of those that came later.
+    complaint: Option<String>,
+}
+
+impl Others {
+    /// The last point's connections have left.
+    fn are_alone(&self, open: u32) -> bool {
+        open <= self.known
+    }
+
+    /// So many are still open, long after the last point: they are others'.
+    fn have_come(&mut self, open: u32) {
+        let more = open - self.known;
+        self.known = open;
+        self.complaint.get_or_insert_with(|| {
+            format!(
+                "{more} more connections of others came during the sweep and stayed: what they do is in the numbers."
+            )
+        });
+    }
+}
+
+impl<'a> Real<'a> {
+    /// To measure this target; `limits`: what it says of itself, if it is a PostgreSQL and not a pooler.
+    pub fn new(target: Target, limits: Option<Limits>, timeout: Duration, seed: u64, stop: &'a AtomicBool) -> Self {
+        let postgres = match (&target, limits) {
+            (Target::Postgres(target), Some(limits)) => Some(Postgres {
+                target: target.clone(),
+                others: Others { known: limits.others, complaint: None },
+                vacuums: limits::vacuums(target),
+            }),
+            _ => None,
+        };
+        Self { target, origin: Instant::now(), stop, timeout, seed, visits: 0, postgres, complaint: None }
+    }
+
+    /// What went wrong between points, for the warnings.
+    pub fn complaints(&self) -> Vec<String> {
+        let newcomers = self.postgres.as_ref().and_then(|postgres| postgres.others.complaint.clone());
+        self.complaint.iter().cloned().chain(newcomers).collect()
+    }
+
+    /// Waits until the last point's connections have left, and cleans up after a load that writes.
+    fn tidy(&mut self) -> Result<(), ProbeError> {
+        let Some(postgres) = self.postgres.as_mut().filter(|_| self.visits > 0) else { return Ok(()) };
+        let Postgres { target, others, vacuums } = postgres;
+        let since = Instant::now();
+        loop {
+            match limits::limits(target) {
+                Ok(now) if others.are_alone(now.others) => break,
+                Ok(now) if since.elapsed() >= LEAVING => {
+                    others.have_come(now.others);
+                    break;
+                }
+                Ok(_) => {}
+                // There is not even room for the question yet.
+                Err(error) if since.elapsed() + Duration::from_secs(1) > LEAVING => {
+                    return Err(ProbeError::Failed(error.to_string()));
+                }
+                Err(_) => {}
+            }
+            if self.stop.load(Relaxed) {
+                return Err(ProbeError::Interrupted);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        for vacuum in &*vacuums {
+            if let Err(error) = postgres::ask(target, vacuum, VACUUM) {
+                self.complaint.get_or_insert_with(|| format!("Between points `{vacuum}` failed: {error}."));
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, clients: u32, shape: Shape, warmup: Duration) -> Result<Point, ProbeError> {
+        self.tidy()?;
+        self.visits += 1;
+        let seed = self.seed.wrapping_add(self.visits);
+        let plan = Plan { warmup, timeout: self.timeout, seed, ..plan_of(&self.target, clients, shape) };
+        plan.check().map_err(ProbeError::Failed)?;
+        let origin = Instant::now();
+        let mut engine = Engine::new(&plan, Time::default());
+        let mut meter = Meter::default();
+        let mut slices = Slices::default();
+        let mut watch = |engine: &Engine, now: Time| {
+            let measuring = engine.is_measuring();
+            meter.look(measuring);
+            if measuring {
+                slices.note(now, engine.progress(now).done);
+            }
+        };
+        let around = Surroundings { origin, stop: self.stop, via: None, watch: &mut watch };
+        let ran = target::run(&self.target, &plan, &mut engine, around);
+        if self.stop.load(Relaxed) {
+            return Err(ProbeError::Interrupted);
+        }
+        if let Err(error) = ran {
+            // A PostgreSQL says that it is full. Others that let in some and then no more are, whatever they call it.
+            let tells = matches!(self.target, Target::Postgres(_));
+            let full = engine.failure().is_some_and(|f| f.kind.0 == TOO_MANY || (!tells && f.made > 0));
+            return Err(refusal(clients, full, &error.message));
+        }
+        let end = Time(u64::try_from(origin.elapsed().as_nanos()).expect("584 years fit"));
+        let result = engine.result(end);
+        if result.total.errors.contains_key(TOO_MANY) {
+            return Err(refusal(clients, true, TOO_MANY));
+        }
+        if let Some(why) = sent_away(&result.total, clients).filter(|_| !matches!(self.target, Target::Postgres(_))) {
+            return Err(refusal(clients, true, &why));
+        }
+        Ok(point(&result, warmup, &meter, slices))
+    }
+}
+
+impl Probe for Real<'_> {
+    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError> {
+        self.run(clients, closed(clients, duration), warmup)
+    }
+
+    fn now_s(&self) -> f64 {
+        self.origin.elapsed().as_secs_f64()
+    }
+}
+
+/// So many clients that ask again when they have their answer.
+pub(super) fn closed(clients: u32, duration: Duration) -> Shape {
+    Shape::Closed { clients, think: Duration::ZERO, duration, operations: None }
+}
+
+/// A measurement with so many connections; warm-up, time-out and seed are left open.
+pub(super) fn plan_of(target: &Target, clients: u32, shape: Shape) -> Plan {
+    Plan {
+        name: "sweep".to_owned(),
+        target: target.clone(),
+        shape,
+        pool: pool_of(clients),
+        faults: Vec::new(),
+        warmup: Duration::ZERO,
+        timeout: QUESTION,
+        seed: 0,
+        fail_if: Vec::new(),
+        freeze: None,
+        poolhouse: None,
+    }
+}
+
+/// So many connections, opened before the load and kept.
+fn pool_of(clients: u32) -> PoolUnderTest {
+    let config = PoolConfig {
+        max_size: clients,
+        min_size: clients,
+        max_connecting: clients.min(CONNECTING),
+        max_idle_time: None,
+        max_life_time: None,
+        max_wait_time: None,
+        connect_timeout: Duration::from_secs(30),
+        ..PoolConfig::default()
+    };
+    PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false }
+}
+
+/// `full`: the server has no room for so many.
+fn refusal(clients: u32, full: bool, why: &str) -> ProbeError {
+    if full {
+        return ProbeError::TooMany(format!("The server did not let {clients} clients in: {why}."));
+    }
+    ProbeError::Failed(format!("with {clients} clients: {why}"))
+}
+
+/// Why more connections were lost or refused than there are clients, each made anew and lost again: a full Redis lets
+/// in and sends away.
+fn sent_away(total: &Measured, clients: u32) -> Option<String> {
+    let connections = &total.connections;
+    let lost = connections.closed.get("error").copied().unwrap_or(0) + connections.failed.values().sum::<u64>();
+    let most =
+        |kinds: &BTreeMap<String, u64>| kinds.iter().max_by_key(|(_, times)| **times).map(|(kind, _)| kind.clone());
+    let why = most(&connections.failed).or_else(|| most(&total.errors));
+    (lost > u64::from(clients)).then(|| why.unwrap_or_else(|| "it closes connections".to_owned()))
+}
+
+fn point(result: &BenchResult, warmup: Duration, meter: &Meter, slices: Slices) -> Point {
+    let total = &result.total;
+    let response = total.response_ms.as_ref().filter(|times| times.count > 0);
+    let per_second = result.series.iter().filter(|second| second.at_s >= warmup.as_secs_f64());
+    Point {
+        throughput: if total.duration_s > 0.0 { total.requests as f64 / total.duration_s } else { 0.0 },
+        p50_ms: response.map(|times| times.p50),
+        p95_ms: response.map(|times| times.p95),
+        p99_ms: response.map(|times| times.p99),
+        errors: total.errors.values().sum::<u64>() + total.dropped,
+        per_second: per_second.map(|second| second.requests as f64).collect(),
+        slices: slices.speeds,
+        generator_cores: meter.cores(),
+        machine_idle: meter.idle(),
+    }
+}
+
+/// How fast operations ended in each slice of a measurement.
+#[derive(Default)]
+struct Slices {
+    /// When the last slice ended, and how many operations had ended then.
+    last: Option<(Time, u64)>,
+    speeds: Vec<f64>,
+}
+
+impl Slices {
+    /// The most that are kept.
+    const MAX: usize = 10_000;
+
+    fn note(&mut self, now: Time, done: u64) {
+        let Some((since, before)) = self.last else {
+            self.last = Some((now, done));
+            return;
+        };
+        let length = now - since;
+        if length >= SLICE && self.speeds.len() < Self::MAX {
+            // To a tenth: a file of results need not be longer.
+            self.speeds.push((10.0 * (done - before) as f64 / length.as_secs_f64()).round() / 10.0);
+            self.last = Some((now, done));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_shown_without_its_password() {
+        let url = settings::Secret::new("mongodb://app:s3cret@127.0.0.1:27017/shop");
+        let work = load::plan::MongoWork::Ping;
+        let shown = shown(&Target::MongoDb(load::plan::MongoTarget { url, work, variables: Vec::new() }));
+        assert!(shown.contains("127.0.0.1") && shown.contains("shop") && !shown.contains("s3cret"), "{shown}");
+    }
+
+    #[test]
+    fn slices_are_as_long_as_the_looks_are_apart_and_no_shorter_than_a_tenth_of_a_second() {
+        let mut slices = Slices::default();
+        let at = |ms: u64| Time(ms * 1_000_000);
+        for (ms, done) in [(1000, 500), (1050, 510), (1100, 520), (1250, 535), (1340, 600)] {
+            slices.note(at(ms), done);
+        }
+        assert_eq!(slices.speeds, [200.0, 100.0], "what the warm-up did does not count");
+    }
+
+    #[test]
+    fn others_that_come_and_stay_are_waited_for_once() {
+        let mut others = Others { known: 3, complaint: None };
+        assert!(others.are_alone(3) && !others.are_alone(5));
+        others.have_come(5);
+        let complaint = others.complaint.clone().unwrap();
+        assert!(others.are_alone(5) && complaint.starts_with("2 more"), "{complaint}");
+        others.have_come(9);
+        assert_eq!(others.complaint.as_ref(), Some(&complaint), "one complaint is enough");
+    }
+
+    #[test]
+    fn who_loses_more_connections_than_it_has_is_sent_away_again_and_again() {
+        let total = |lost: u64| {
+            let mut total = Measured::default();
+            total.connections.closed.insert("error".to_owned(), lost);
+            total.errors.insert("error ERR".to_owned(), 9);
+            total
+        };
+        assert_eq!(sent_away(&total(3), 8), None);
+        assert_eq!(sent_away(&total(50), 8).as_deref(), Some("error ERR"));
+    }
+
+    #[test]
+    fn a_server_that_is_full_is_told_from_one_that_fails() {
+        assert!(
+            matches!(refusal(8, true, "too many clients"), ProbeError::TooMany(why) if why.contains("too many clients"))
+        );
+        assert!(
+            matches!(refusal(8, false, "wrong password"), ProbeError::Failed(why) if why.contains("wrong password"))
+        );
+    }
+}

@@ -1,0 +1,448 @@
+//! A whole sweep of a database: looks at the server and its limits before any load, measures directly and
+//! through a pooler, and draws the conclusions. Shows nothing and writes no file.
+
+use std::{fmt, sync::atomic::AtomicBool, time::Duration};
+
+use report::findings;
+
+use super::{
+    Measured, ProbeError, Progress,
+    limits::{Limits, limits},
+    measure,
+    real::{self, Real},
+    verdict::{self, Reserve, settings},
+};
+use load::plan::SweepOptions;
+use load::{
+    plan::{Script, Target},
+    run::machine,
+    target::{self, Blame, POOLED, TargetError, make_room},
+    words,
+};
+use report::result::About;
+use report::result::sweep::{Asked, Curve, FORMAT, SweepResult};
+
+/// Noise above this makes a sweep hard to believe.
+const MUCH_NOISE: f64 = 0.1;
+/// More errors than this share of the operations are worth a word.
+const MANY_ERRORS: f64 = 0.001;
+/// Rounds through a pooler, where many clients take long to log in.
+const ROUNDS_THROUGH: u32 = 3;
+
+#[derive(Debug)]
+pub struct Order<'p> {
+    /// The database itself; no HTTP service.
+    pub target: Target,
+    /// A second curve, through a pooler.
+    pub through: Option<Through<'p>>,
+    pub options: SweepOptions,
+    /// When an operation has failed.
+    pub timeout: Duration,
+    /// The command line, without passwords.
+    pub command: Option<String>,
+    /// What its scenario shows, if it is one's.
+    pub scenario: Option<String>,
+}
+
+/// A curve through a pooler.
+#[derive(Debug)]
+pub struct Through<'p> {
+    pub pooler: Pooler<'p>,
+    /// Clients up to which it is measured.
+    pub clients: u32,
+}
+
+/// The pooler that a second curve is measured through.
+pub enum Pooler<'p> {
+    At(Target),
+    /// One that is started for it, with the number of connections that was found.
+    Started(Box<dyn FnOnce(u32) -> Result<Target, SweepError> + 'p>),
+}
+
+impl fmt::Debug for Pooler<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::At(_) => "At",
+            Self::Started(_) => "Started",
+        })
+    }
+}
+
+/// Why there is no result. Holds no secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SweepError {
+    /// Who has to do something about it.
+    pub blame: Blame,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for SweepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SweepError {}
+
+impl From<TargetError> for SweepError {
+    fn from(error: TargetError) -> Self {
+        Self { blame: error.blame, message: error.message }
+    }
+}
+
+impl Order<'_> {
+    /// What can be known to be wrong before anything is asked or changed.
+    ///
+    /// # Errors
+    /// What that is.
+    pub fn check(&self) -> Result<(), SweepError> {
+        let SweepOptions { from, duration, .. } = self.options;
+        let wrong = |message: String| SweepError { blame: Blame::Configuration, message };
+        if let Some(Through { clients, .. }) = self.through {
+            if clients < from {
+                return Err(wrong(format!(
+                    "through the pooler {clients} clients would be the most, and the sweep begins at {from}: begin lower, or raise \
+                     --through-clients (`through_clients`)"
+                )));
+            }
+            room(&self.target, clients, duration).map_err(|error| SweepError {
+                message: format!("for {clients} clients through the pooler (--through-clients): {}", error.message),
+                ..error
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether this process can have so many connections.
+fn room(target: &Target, clients: u32, duration: Duration) -> Result<(), SweepError> {
+    let plan = real::plan_of(target, clients, real::closed(clients, duration));
+    plan.check().map_err(|message| SweepError { blame: Blame::Configuration, message })?;
+    Ok(make_room(&plan)?)
+}
+
+/// Makes the sweep. Interrupted, or kept from going on, it returns what there is.
+///
+/// # Errors
+/// What is wrong with the target or the order, before any load; or what failed before anything was measured.
+pub fn run(
+    order: Order<'_>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str, &Progress<'_>),
+) -> Result<SweepResult, SweepError> {
+    order.check()?;
+    let server = target::check(&order.target)?;
+    if let Some(Through { pooler: Pooler::At(pooler), .. }) = &order.through {
+        target::check(pooler).map_err(|error| SweepError {
+            message: format!("--through: {}", error.message),
+            ..SweepError::from(error)
+        })?;
+    }
+    let limits = match &order.target {
+        Target::Postgres(target) => Some(limits(target)?),
+        Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => None,
+    };
+    let mut warnings: Vec<String> = server.is_pooled.then(|| POOLED.to_owned()).into_iter().collect();
+    let options = limits.map_or(Ok(order.options), |limits| within(order.options, limits, &mut warnings))?;
+    room(&order.target, options.to, options.duration)?;
+    warnings.extend(beyond_scale(&order.target, options.to));
+    let mut probe = Real::new(order.target.clone(), limits, order.timeout, options.seed, stop);
+    let direct = curve(&mut probe, &options, "directly", &order.target, progress)?;
+    let mut result = SweepResult {
+        format: FORMAT,
+        kind: "sweep".to_owned(),
+        about: about(&order, server.name),
+        asked: asked(&options),
+        warnings,
+        ..SweepResult::default()
+    };
+    result.direct = ended(direct, &mut result);
+    result.verdict = verdict::verdict(&result.direct, real::generator(), options.seed);
+    let reserve = limits.map_or(Reserve::Other, |limits| Reserve::Postgres(Some(limits.reserved)));
+    result.settings = result.verdict.as_ref().map(|verdict| settings(verdict, reserve));
+    result.warnings.extend(probe.complaints());
+    let best = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
+    if let Some((through, best)) = order.through.zip(best).filter(|_| goes_on(&result)) {
+        let options = SweepOptions { rounds: options.rounds.min(ROUNDS_THROUGH), to: through.clients, ..options };
+        let measured = through_the_pooler(through.pooler, best, &options, (order.timeout, stop), progress);
+        match measured {
+            Ok(measured) => result.through = Some(ended(measured, &mut result)),
+            Err(error) => result.failed = Some(error.message),
+        }
+    }
+    let doubts = doubts(&result);
+    result.warnings.extend(doubts);
+    Ok(result)
+}
+
+fn goes_on(result: &SweepResult) -> bool {
+    !result.interrupted && result.failed.is_none()
+}
+
+/// Writes down how a curve ended, and gives the curve.
+fn ended(measured: Measured, result: &mut SweepResult) -> Curve {
+    result.interrupted = measured.interrupted;
+    result.failed = measured.failed;
+    result.warnings.extend(measured.refused);
+    measured.curve
+}
+
+/// The second curve; the pooler is started for it with `best` connections, if it is not there.
+fn through_the_pooler(
+    pooler: Pooler<'_>,
+    best: u32,
+    options: &SweepOptions,
+    (timeout, stop): (Duration, &AtomicBool),
+    progress: &mut dyn FnMut(&str, &Progress<'_>),
+) -> Result<Measured, SweepError> {
+    let (name, pooler) = match pooler {
+        Pooler::At(pooler) => ("through the pooler".to_owned(), pooler),
+        Pooler::Started(start) => (format!("through a pool of {best}"), start(best)?),
+    };
+    let mut probe = Real::new(pooler.clone(), None, timeout, options.seed, stop);
+    curve(&mut probe, options, &name, &pooler, progress)
+        .map_err(|error| SweepError { message: format!("{name}: {}", error.message), ..error })
+}
+
+fn curve(
+    probe: &mut Real<'_>,
+    options: &SweepOptions,
+    name: &str,
+    target: &Target,
+    progress: &mut dyn FnMut(&str, &Progress<'_>),
+) -> Result<Measured, SweepError> {
+    measure(probe, options, (name, &real::shown(target)), &mut |now| progress(name, now)).map_err(broken)
+}
+
+fn broken(error: ProbeError) -> SweepError {
+    SweepError { blame: Blame::Target, message: error.to_string() }
+}
+
+/// Keeps the range below what the server lets in.
+fn within(options: SweepOptions, limits: Limits, warnings: &mut Vec<String>) -> Result<SweepOptions, SweepError> {
+    let Limits { max_connections, reserved, others } = limits;
+    let room = limits.room();
+    if room <= options.from {
+        return Err(SweepError {
+            blame: Blame::Target,
+            message: format!(
+                "the server has room for {room} connections only (max_connections {max_connections}, {reserved} reserved, {others} in \
+                 use by others): raise max_connections, or stop what else uses it"
+            ),
+        });
+    }
+    if room < options.to {
+        warnings.push(format!(
+            "Tested up to {room} clients instead of {}: max_connections is {max_connections}, {reserved} of them are reserved and {others} \
+             in use by others.",
+            options.to
+        ));
+    }
+    Ok(SweepOptions { to: options.to.min(room), ..options })
+}
+
+/// In TPC-B-like loads every transaction updates one of as many branches as the scale says.
+fn beyond_scale(target: &Target, to: u32) -> Option<String> {
+    let Target::Postgres(target) = target else { return None };
+    let contends = target.scripts.iter().any(|(script, _)| *script == Script::TpcbLike);
+    (contends && to > target.scale).then(|| {
+        format!(
+            "With more clients than the scale ({}) they wait for one another's rows: this sweep finds where that begins. For the server's \
+             own limit use --scale {to} or more, or --simple-update.",
+            target.scale
+        )
+    })
+}
+
+/// What the reader must know of the result itself.
+fn doubts(result: &SweepResult) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if let Some(why) = &result.failed {
+        let why = why.trim_end_matches('.');
+        doubts.push(format!("It could not go on, and this is what was measured until then: {why}."));
+    }
+    if result.interrupted && !result.direct.visits.is_empty() {
+        doubts.push("Interrupted: this is what was measured until then.".to_owned());
+    }
+    for curve in std::iter::once(&result.direct).chain(&result.through) {
+        let name = &curve.name;
+        if let Some(drift) = curve.steadiness.drift.filter(|_| curve.steadiness.drifted) {
+            doubts.push(format!(
+                "Throughput {name} changed by {:+.0}% during the sweep; the curve is corrected for it. Something else uses the machine, \
+                 caches were cold, or tables grew: sweep again.",
+                100.0 * drift
+            ));
+        }
+        if let Some(noise) = curve.steadiness.noise.filter(|&noise| noise > MUCH_NOISE) {
+            doubts.push(format!(
+                "One measurement {name} varies by {:.0}%: use a longer --point-time or a quieter machine.",
+                100.0 * noise
+            ));
+        }
+        doubts.extend(errors(curve, result.asked.point_s));
+    }
+    if let Some(verdict) = &result.verdict {
+        doubts.extend(verdict.two_speeds.iter().map(findings::named));
+        match verdict.limited_by.as_deref() {
+            Some("generator") => doubts.push(
+                "The load generator used all of its processor, so that this is its limit and not the database's: use a heavier script, \
+                 or several load machines."
+                    .to_owned(),
+            ),
+            Some("machine") => doubts.push(
+                "The load generator took a good part of a machine that had nothing idle: run it on another machine to see the database's \
+                 own limit."
+                    .to_owned(),
+            ),
+            _ => {}
+        }
+    } else if result.interrupted && result.direct.visits.is_empty() {
+        doubts.push("Interrupted before anything was measured, so there is nothing to conclude.".to_owned());
+    } else {
+        doubts.push("No operation ended well, so there is nothing to conclude.".to_owned());
+    }
+    doubts
+}
+
+fn errors(curve: &Curve, point_s: f64) -> Option<String> {
+    let failed: u64 = curve.visits.iter().map(|v| v.errors).sum();
+    let done: f64 = curve.visits.iter().map(|v| v.throughput * point_s).sum();
+    (failed as f64 > MANY_ERRORS * done)
+        .then(|| format!("{failed} operations failed {}: they are not counted as throughput.", curve.name))
+}
+
+fn asked(options: &SweepOptions) -> Asked {
+    Asked {
+        clients_from: options.from,
+        clients_to: options.to,
+        rounds: options.rounds,
+        point_s: options.duration.as_secs_f64(),
+        warmup_s: options.warmup.as_secs_f64(),
+    }
+}
+
+fn about(order: &Order<'_>, server: String) -> About {
+    let load = match &order.target {
+        Target::Postgres(target) => {
+            let scripts: Vec<String> =
+                target.scripts.iter().map(|(script, _)| words::script(script, target.scale)).collect();
+            format!("{}, {} protocol", scripts.join(" and "), words::protocol(target.protocol))
+        }
+        other => words::asked(other),
+    };
+    About {
+        started: machine::seconds_since_1970(),
+        seed: order.options.seed,
+        shape: "sweep".to_owned(),
+        load,
+        pool: "one connection for each client, opened before and kept".to_owned(),
+        target: real::shown(&order.target),
+        server: Some(server),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: machine::describe(),
+        command: order.command.clone(),
+        scenario: order.scenario.clone(),
+        ..About::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::plan::{PostgresTarget, QueryProtocol};
+    use report::result::sweep::{Steadiness, Verdict, Visit};
+
+    fn options(to: u32) -> SweepOptions {
+        let second = Duration::from_secs(1);
+        SweepOptions { from: 1, to, rounds: 5, duration: second, warmup: second, seed: 1 }
+    }
+
+    #[test]
+    fn the_range_stays_below_what_the_server_lets_in_and_the_reader_is_told() {
+        let limits = Limits { max_connections: 100, reserved: 3, others: 2 };
+        let mut warnings = Vec::new();
+        assert_eq!(within(options(256), limits, &mut warnings).unwrap().to, 95);
+        assert!(warnings[0].contains("95 clients instead of 256"), "{warnings:?}");
+        assert_eq!(within(options(64), limits, &mut warnings).unwrap().to, 64);
+        assert_eq!(warnings.len(), 1);
+    }
+
+    #[test]
+    fn a_server_without_room_is_an_error_that_says_what_to_do() {
+        let limits = Limits { max_connections: 10, reserved: 3, others: 6 };
+        let error = within(options(8), limits, &mut Vec::new()).unwrap_err();
+        assert!(error.message.contains("raise max_connections"), "{error}");
+    }
+
+    #[test]
+    fn a_reader_is_told_of_drift_noise_errors_and_the_generators_limit() {
+        let curve = Curve {
+            name: "directly".to_owned(),
+            visits: vec![Visit { throughput: 100.0, errors: 7, ..Visit::default() }],
+            steadiness: Steadiness { noise: Some(0.2), drift: Some(-0.3), drifted: true, ..Steadiness::default() },
+            ..Curve::default()
+        };
+        let verdict = Verdict { limited_by: Some("generator".to_owned()), ..Verdict::default() };
+        let asked = Asked { point_s: 3.0, ..Asked::default() };
+        let result = SweepResult { direct: curve, verdict: Some(verdict), asked, ..SweepResult::default() };
+        let doubts = doubts(&result).join("\n");
+        for words in ["-30%", "varies by 20%", "7 operations failed", "all of its processor"] {
+            assert!(doubts.contains(words), "{words}: {doubts}");
+        }
+        assert!(super::doubts(&SweepResult::default())[0].contains("No operation ended well"));
+    }
+
+    #[test]
+    fn a_sweep_that_ended_early_says_why() {
+        let early = SweepResult { interrupted: true, ..SweepResult::default() };
+        assert_eq!(doubts(&early), ["Interrupted before anything was measured, so there is nothing to conclude."]);
+        let broken = SweepResult { failed: Some("the disk is full".to_owned()), ..SweepResult::default() };
+        assert!(doubts(&broken)[0].contains("the disk is full"), "{:?}", doubts(&broken));
+        let measured = Measured {
+            curve: Curve { name: "directly".to_owned(), ..Curve::default() },
+            interrupted: false,
+            refused: Some("No room.".to_owned()),
+            failed: Some("gone".to_owned()),
+        };
+        let mut result = SweepResult::default();
+        assert_eq!(ended(measured, &mut result).name, "directly");
+        assert!(!goes_on(&result) && result.warnings == ["No room."] && result.failed.as_deref() == Some("gone"));
+    }
+
+    fn order(from: u32, through: u32) -> Order<'static> {
+        let target = Target::Postgres(PostgresTarget {
+            url: settings::Secret::new("postgres://app@127.0.0.1/shop"),
+            scripts: vec![(Script::SelectOnly, 1)],
+            protocol: QueryProtocol::Simple,
+            scale: 1,
+            schema: "public".to_owned(),
+            variables: Vec::new(),
+        });
+        Order {
+            through: Some(Through { pooler: Pooler::At(target.clone()), clients: through }),
+            target,
+            options: SweepOptions { from, ..options(97) },
+            timeout: Duration::from_secs(1),
+            command: None,
+            scenario: None,
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_before_any_load() {
+        assert_eq!(order(4, 4).check(), Ok(()));
+        let error = order(4, 2).check().unwrap_err();
+        assert!(error.message.contains("begins at 4") && error.blame == Blame::Configuration, "{error}");
+    }
+
+    #[test]
+    fn too_few_descriptors_are_an_error_before_any_load() {
+        let most = 9_000_000;
+        let plan = real::plan_of(&order(1, 50).target, most, real::closed(50, Duration::from_secs(1)));
+        // Only a system that gives a process nine million descriptors has room.
+        if let Err(error) = make_room(&plan) {
+            assert!(error.blame == Blame::Machine && error.message.contains("descriptors"), "{error}");
+        }
+    }
+}

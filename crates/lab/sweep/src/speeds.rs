@@ -1,0 +1,454 @@
+//! Numbers of clients that have two speeds. On a virtual machine one client can be several times as fast in one minute
+//! as in the next: whether the processor that is to answer must first be woken decides, and stays decided for long.
+//! Then the median says which speed was met more often, and nothing of tomorrow. Three signs, the strongest first:
+//! measurements of one number that fall into two groups (`between`), a speed that changes in the middle of measurements
+//! (`within`), and a number of few clients that is far from what its neighbours let expect (`neighbours`), of which
+//! only one speed was seen.
+//!
+//! What all numbers have in common is no sign: a slow minute of the machine is excused by the measurements beside it,
+//! and a speed that changes in the middle of everybody's measurements is the database's own (a checkpoint). Noise is no
+//! sign either: see the tests for how much of it.
+
+use std::collections::BTreeMap;
+
+use super::curve::median;
+use report::result::sweep::{TwoSpeeds, Visit};
+
+/// Two speeds are this far apart.
+const APART: f64 = 1.5;
+/// Of measurements that fall into two groups this far, because machines that others use are slower by half for a
+/// minute, too, ...
+const GROUPS_APART: f64 = 1.8;
+/// ... and if only one measurement had one of them, this far.
+const FAR_APART: f64 = 2.0;
+/// Between the groups there is a gap of so many deviations of one measurement, ...
+const GAP: f64 = 4.0;
+/// ... and in any case of this ratio.
+const LEAST_GAP: f64 = 1.35;
+/// A deviation to begin with, as [`super::curve`] believes.
+const NOISE: f64 = 0.04;
+/// Measurements before and after one that say how the machine was.
+const NEAR: usize = 2;
+
+/// Times that levels and what all had in common are found in turn.
+const POLISHES: u32 = 4;
+
+/// A slice tells something if so many operations were done in it; otherwise several are joined.
+const LEAST_OPERATIONS: f64 = 40.0;
+/// Length of a slice in seconds.
+const SLICE_S: f64 = 0.1;
+/// Slices that an opinion needs, ...
+const LEAST_SLICES: usize = 8;
+/// ... and the share of them at either speed.
+const LEAST_SHARE: f64 = 0.2;
+/// The two groups of slices are so many of their own deviations apart.
+const SEPARATE: f64 = 5.0;
+/// A speed lasts: between two slices it changes at most so often, as a share of the slices.
+const CHANGES: f64 = 0.25;
+/// Measurements of one number in which the speed changed.
+const LEAST_WITHIN: usize = 2;
+/// If this share of the measurements of all other numbers have the same, it is not this number's.
+const EVERYBODY: f64 = 0.34;
+
+/// Of so many clients and fewer, a sleeping processor can decide the speed.
+const FEW: u32 = 4;
+/// Neighbours are numbers up to so many times as large.
+const NEIGHBOURS: u32 = 16;
+/// Neighbours that are needed to expect anything.
+const LEAST_NEIGHBOURS: usize = 3;
+/// The measured value is so many deviations from the expected.
+const UNLIKELY: f64 = 4.0;
+
+/// The numbers that have two speeds, or are suspected to; by number, each once.
+pub(crate) fn two_speeds(visits: &[Visit]) -> Vec<TwoSpeeds> {
+    let mut numbers: Vec<u32> = visits.iter().map(|v| v.clients).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut found: BTreeMap<u32, TwoSpeeds> = BTreeMap::new();
+    for &clients in &numbers {
+        if let Some(seen) = between(visits, clients).or_else(|| within(visits, clients)) {
+            found.insert(clients, seen);
+        }
+    }
+    for suspect in unlike_neighbours(visits, &found.keys().copied().collect::<Vec<_>>()) {
+        found.entry(suspect.clients).or_insert(suspect);
+    }
+    found.into_values().collect()
+}
+
+/// Measurements of this number that fall into two groups.
+fn between(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
+    let residuals = residuals(visits);
+    let mut own: Vec<(f64, f64)> = (0..visits.len())
+        .filter(|&i| visits[i].clients == clients)
+        .filter_map(|i| Some((excused(visits, &residuals, i)?, visits[i].throughput)))
+        .collect();
+    own.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let cut = (1..own.len()).max_by(|&a, &b| (own[a].0 - own[a - 1].0).total_cmp(&(own[b].0 - own[b - 1].0)))?;
+    let (slow, fast) = own.split_at(cut);
+    let middle = |group: &[(f64, f64)]| median(&mut group.iter().map(|v| v.0).collect::<Vec<_>>());
+    let apart = if slow.len().min(fast.len()) > 1 { GROUPS_APART } else { FAR_APART };
+    let gap = fast[0].0 - slow[slow.len() - 1].0;
+    let wanted = (GAP * noise_beside(visits, clients)).max(LEAST_GAP.ln());
+    let speed = |group: &[(f64, f64)]| median(&mut group.iter().map(|v| v.1).collect::<Vec<_>>());
+    let are_apart = middle(fast) - middle(slow) >= apart.ln() && speed(fast) >= apart * speed(slow);
+    if !are_apart || gap < wanted {
+        return None;
+    }
+    let times = |group: &[(f64, f64)]| u32::try_from(group.len()).expect("visits are few");
+    Some(TwoSpeeds {
+        clients,
+        seen: "between".to_owned(),
+        slow: Some(speed(slow)),
+        fast: Some(speed(fast)),
+        slow_times: times(slow),
+        fast_times: times(fast),
+        ..TwoSpeeds::default()
+    })
+}
+
+/// The logarithm of each visit's throughput against the level of its number; `None`: nothing was done, or there is no
+/// other visit. Levels and what all numbers had in common at a time are found in turn, as in Tukey's median polish: a
+/// number that was measured in slow minutes mostly has no lower level for that.
+fn residuals(visits: &[Visit]) -> Vec<Option<f64>> {
+    let mut common = vec![0.0; visits.len()];
+    let mut residuals = Vec::new();
+    for _ in 0..POLISHES {
+        let mut logs: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for (visit, common) in visits.iter().zip(&common).filter(|(v, _)| v.throughput > 0.0) {
+            logs.entry(visit.clients).or_default().push(visit.throughput.ln() - common);
+        }
+        logs.retain(|_, logs| logs.len() > 1);
+        let levels: BTreeMap<u32, f64> = logs.iter_mut().map(|(&clients, logs)| (clients, median(logs))).collect();
+        let residual = |v: &Visit| Some(v.throughput.ln() - levels.get(&v.clients)?).filter(|r| r.is_finite());
+        residuals = visits.iter().map(residual).collect();
+        for (i, common) in common.iter_mut().enumerate() {
+            let [mut near, after] = beside(visits, &residuals, i);
+            near.extend(after);
+            *common = median(&mut near);
+        }
+    }
+    residuals
+}
+
+/// The residuals of the visits before and after one, of other numbers than its own.
+fn beside(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> [Vec<f64>; 2] {
+    let is_other = |j: &usize| visits[*j].clients != visits[i].clients;
+    let before = (0..i).rev().filter(is_other).filter_map(|j| residuals[j]).take(NEAR);
+    let after = (i + 1..visits.len()).filter(is_other).filter_map(|j| residuals[j]).take(NEAR);
+    [before.collect(), after.collect()]
+}
+
+/// The residual of a visit, less what the visits just before it, or just after it, have in common with it. That may
+/// excuse a residual and never makes one: a number that jumps must not make its neighbours in time look as if they did.
+fn excused(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> Option<f64> {
+    let own = residuals[i]?;
+    let excuse = |side: &Vec<f64>| match side.len() {
+        // All of one side must have it.
+        NEAR if own > 0.0 => side.iter().copied().fold(own, f64::min).max(0.0),
+        NEAR => side.iter().copied().fold(own, f64::max).min(0.0),
+        _ => 0.0,
+    };
+    let excuses = beside(visits, residuals, i).map(|side| excuse(&side));
+    let most = if excuses[0].abs() > excuses[1].abs() { excuses[0] } else { excuses[1] };
+    Some(own - most)
+}
+
+/// The relative deviation of one measurement, by the repeats of all other numbers.
+fn noise_beside(visits: &[Visit], clients: u32) -> f64 {
+    /// The median distance of two normal values whose deviation is 1.
+    const OF_A_DIFFERENCE: f64 = 0.9539;
+    let others: Vec<&Visit> = visits.iter().filter(|v| v.clients != clients && v.throughput > 0.0).collect();
+    let mut distances = Vec::new();
+    for (at, a) in others.iter().enumerate() {
+        let repeats = others[..at].iter().filter(|b| b.clients == a.clients);
+        distances.extend(repeats.map(|b| (a.throughput / b.throughput).ln().abs()));
+    }
+    if distances.is_empty() { NOISE } else { (median(&mut distances) / OF_A_DIFFERENCE).max(NOISE / 2.0) }
+}
+
+/// Measurements of this number in whose middle the speed changed.
+fn within(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
+    let (own, others): (Vec<&Visit>, Vec<&Visit>) = visits.iter().partition(|v| v.clients == clients);
+    let both: Vec<(f64, f64)> = own.iter().filter_map(|v| halves(&v.slices)).collect();
+    let alike = others.iter().filter(|v| halves(&v.slices).is_some()).count();
+    if both.len() < LEAST_WITHIN || alike as f64 > EVERYBODY * others.len() as f64 {
+        return None;
+    }
+    let times = u32::try_from(both.len()).expect("visits are few");
+    Some(TwoSpeeds {
+        clients,
+        seen: "within".to_owned(),
+        slow: Some(median(&mut both.iter().map(|b| b.0).collect::<Vec<_>>())),
+        fast: Some(median(&mut both.iter().map(|b| b.1).collect::<Vec<_>>())),
+        slow_times: times,
+        fast_times: times,
+        ..TwoSpeeds::default()
+    })
+}
+
+/// The two speeds of one measurement, if its slices have two that last.
+fn halves(slices: &[f64]) -> Option<(f64, f64)> {
+    let mean = slices.iter().sum::<f64>() / slices.len().max(1) as f64;
+    if mean <= 0.0 {
+        return None;
+    }
+    let joined = (LEAST_OPERATIONS / (mean * SLICE_S)).ceil().max(1.0) as usize;
+    // A slice in which nothing happened is a pause and no speed.
+    let speeds: Vec<f64> = slices
+        .chunks_exact(joined)
+        .map(|part| part.iter().sum::<f64>() / joined as f64)
+        .filter(|&speed| speed > 0.0)
+        .collect();
+    if speeds.len() < LEAST_SLICES {
+        return None;
+    }
+    let least = (LEAST_SHARE * speeds.len() as f64).ceil() as usize;
+    let mut sorted: Vec<f64> = speeds.iter().map(|speed| speed.ln()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let (cut, inside) = (least..=sorted.len() - least)
+        .map(|cut| (cut, squares(&sorted[..cut]) + squares(&sorted[cut..])))
+        .min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let distance = average(&sorted[cut..]) - average(&sorted[..cut]);
+    let deviation = (inside / (sorted.len() - 2) as f64).sqrt();
+    if distance < APART.ln() || distance < SEPARATE * deviation {
+        return None;
+    }
+    let limit = f64::midpoint(sorted[cut - 1], sorted[cut]).exp();
+    let changes = speeds.windows(2).filter(|pair| (pair[0] > limit) != (pair[1] > limit)).count();
+    let lasts = changes as f64 <= CHANGES * speeds.len() as f64;
+    lasts.then(|| (average(&sorted[..cut]).exp(), average(&sorted[cut..]).exp()))
+}
+
+fn average(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn squares(values: &[f64]) -> f64 {
+    let mean = average(values);
+    values.iter().map(|v| (v - mean).powi(2)).sum()
+}
+
+/// A number of clients as its neighbours are compared with it.
+#[derive(Clone, Copy)]
+struct Neighbour {
+    clients: f64,
+    /// Operations per second.
+    throughput: f64,
+    /// The median response in milliseconds; without one, what the throughput makes it on average.
+    p50_ms: f64,
+    visits: u32,
+}
+
+/// The fewest clients, if their neighbours do not explain how fast they are; without them the next are looked at.
+/// `known` have two speeds in any case, and nobody is compared with them. Of more clients nothing is suspected: near a
+/// peak or a cliff much is possible.
+fn unlike_neighbours(visits: &[Visit], known: &[u32]) -> Vec<TwoSpeeds> {
+    let mut left = neighbours(visits);
+    left.retain(|n| !known.contains(&(n.clients as u32)));
+    let noise = noise_beside(visits, 0);
+    let mut found = Vec::new();
+    while let Some((here, others)) = left.split_first() {
+        let Some(expected) = unlike(here, others, noise) else { break };
+        let is_fast = here.p50_ms < expected;
+        found.push(TwoSpeeds {
+            clients: here.clients as u32,
+            seen: "neighbours".to_owned(),
+            slow: (!is_fast).then_some(here.throughput),
+            fast: is_fast.then_some(here.throughput),
+            slow_times: if is_fast { 0 } else { here.visits },
+            fast_times: if is_fast { here.visits } else { 0 },
+            p50_ms: Some(here.p50_ms),
+            expected_p50_ms: Some(expected),
+        });
+        left.remove(0);
+    }
+    found
+}
+
+fn neighbours(visits: &[Visit]) -> Vec<Neighbour> {
+    let mut by_clients: BTreeMap<u32, Vec<&Visit>> = BTreeMap::new();
+    for visit in visits.iter().filter(|v| v.throughput > 0.0) {
+        by_clients.entry(visit.clients).or_default().push(visit);
+    }
+    let whole = by_clients.values().flatten().all(|v| v.p50_ms.is_some_and(|ms| ms > 0.0));
+    let neighbour = |(&clients, here): (&u32, &Vec<&Visit>)| {
+        let throughput = median(&mut here.iter().map(|v| v.throughput).collect::<Vec<_>>());
+        let p50_ms = match whole {
+            true => median(&mut here.iter().filter_map(|v| v.p50_ms).collect::<Vec<_>>()),
+            false => f64::from(clients) * 1000.0 / throughput,
+        };
+        let visits = u32::try_from(here.len()).expect("visits are few");
+        Neighbour { clients: f64::from(clients), throughput, p50_ms, visits }
+    };
+    by_clients.iter().map(neighbour).collect()
+}
+
+/// The response that was to be expected of the fewest clients, if theirs is far from that: shorter than by the law of
+/// their neighbours, or longer than with more clients.
+fn unlike(here: &Neighbour, others: &[Neighbour], noise: f64) -> Option<f64> {
+    let near: Vec<Neighbour> =
+        others.iter().filter(|n| n.clients <= f64::from(NEIGHBOURS) * here.clients).copied().collect();
+    if here.clients > f64::from(FEW) || near.len() < LEAST_NEIGHBOURS {
+        return None;
+    }
+    let is_far = |expected: f64, error: f64| {
+        let error = (noise / f64::from(here.visits).sqrt()).hypot(error);
+        (here.p50_ms / expected).ln().abs() >= APART.ln().max(UNLIKELY * error)
+    };
+    let (least, misfit) = least_expected(&near, here.clients)?;
+    let most = near[0].p50_ms;
+    if here.p50_ms < least && is_far(least, misfit) {
+        return Some(least);
+    }
+    let error = noise / f64::from(near[0].visits).sqrt();
+    (here.p50_ms > most && is_far(most, error)).then_some(most)
+}
+
+/// The shortest median response of so few clients that a law of contention allows which their neighbours follow: R(N) =
+/// R N (1 + b (N - 1)), where all of the work is serial and each pair of clients costs some more; with less of it
+/// serial, fewer clients take longer. And how far the neighbours themselves are from that law, relatively. Found by
+/// trying.
+fn least_expected(neighbours: &[Neighbour], clients: f64) -> Option<(f64, f64)> {
+    let slowdown = |b: f64, n: f64| (n * (1.0 + b * (n - 1.0))).ln();
+    let try_one = |b: f64| {
+        let off: Vec<f64> = neighbours.iter().map(|n| n.p50_ms.ln() - slowdown(b, n.clients)).collect();
+        (squares(&off), average(&off) + slowdown(b, clients))
+    };
+    let coherency = std::iter::once(0.0).chain((0..46).map(|i| 1e-4 * 10f64.powf(f64::from(i) * 0.1)));
+    let (squares, log) = coherency.map(try_one).min_by(|x, y| x.0.total_cmp(&y.0))?;
+    Some((log.exp(), (squares / neighbours.len() as f64).sqrt()))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrivals::Random;
+
+    use super::*;
+    use crate::fit;
+
+    /// What virtual machines did: two speeds of one client, and what more of them do.
+    const SLOW: f64 = 1200.0;
+    const FAST: f64 = 5500.0;
+    const MORE: [(u32, f64); 4] = [(2, 3000.0), (4, 3300.0), (8, 3200.0), (16, 3000.0)];
+
+    fn visit(clients: u32, throughput: f64) -> Visit {
+        Visit { clients, throughput, p50_ms: Some(f64::from(clients) * 1000.0 / throughput), ..Visit::default() }
+    }
+
+    /// So many rounds of all numbers; `one` is the speed of one client in each round.
+    fn rounds(one: &[f64], noise: f64, seed: u64) -> Vec<Visit> {
+        let mut random = Random::new(seed);
+        let mut visits = Vec::new();
+        for &one in one {
+            for (clients, x) in std::iter::once((1, one)).chain(MORE) {
+                visits.push(visit(clients, x * (1.0 + noise * random.normal())));
+            }
+        }
+        visits
+    }
+
+    fn of(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
+        two_speeds(visits).into_iter().find(|t| t.clients == clients)
+    }
+
+    #[test]
+    fn repetitions_at_two_speeds_are_named_with_both() {
+        let seen = of(&rounds(&[SLOW, FAST, FAST, SLOW, FAST], 0.05, 1), 1).unwrap();
+        assert_eq!((seen.seen.as_str(), seen.slow_times, seen.fast_times), ("between", 2, 3));
+        assert!((seen.slow.unwrap() / SLOW - 1.0).abs() < 0.1 && (seen.fast.unwrap() / FAST - 1.0).abs() < 0.1);
+        let once = of(&rounds(&[SLOW, FAST, FAST, FAST], 0.05, 2), 1).unwrap();
+        assert_eq!((once.seen.as_str(), once.slow_times), ("between", 1));
+        let others: Vec<u32> =
+            two_speeds(&rounds(&[SLOW, FAST, FAST, SLOW], 0.05, 3)).iter().map(|t| t.clients).collect();
+        assert_eq!(others, [1], "a number that jumps does not make others jump");
+    }
+
+    #[test]
+    fn a_number_of_which_only_one_speed_was_seen_is_suspected_because_of_its_neighbours() {
+        let fast = of(&rounds(&[FAST; 4], 0.03, 1), 1).unwrap();
+        assert_eq!((fast.seen.as_str(), fast.slow, fast.fast_times), ("neighbours", None, 4));
+        assert!(fast.p50_ms.unwrap() * APART < fast.expected_p50_ms.unwrap(), "{fast:?}");
+        let more = [(1, 1200.0), (2, 4600.0), (4, 4900.0), (8, 5000.0)];
+        let slow: Vec<Visit> = more.iter().chain(&more).map(|&(clients, x)| visit(clients, x)).collect();
+        let slow = of(&slow, 1).unwrap();
+        assert_eq!((slow.fast, slow.slow_times), (None, 2), "more than twice as much with two clients is no law's");
+    }
+
+    #[test]
+    fn laws_of_contention_are_no_suspicion_however_steep() {
+        let numbers = [1, 2, 4, 8, 16, 32];
+        for (alpha, beta) in [(0.0, 0.0), (0.05, 1e-3), (0.5, 0.15), (1.0, 0.0), (1.0, 0.5), (0.9, 2.0)] {
+            let law = |n: u32| fit::throughput(1000.0, alpha, beta, f64::from(n));
+            let visits: Vec<Visit> = (0..3).flat_map(|_| numbers.map(|n| visit(n, law(n)))).collect();
+            assert_eq!(two_speeds(&visits), Vec::new(), "{alpha} {beta}");
+        }
+        let cliff = |n: u32| if n < 8 { 100.0 * f64::from(n) } else { 300.0 };
+        let visits: Vec<Visit> = (0..3).flat_map(|_| numbers.map(|n| visit(n, cliff(n)))).collect();
+        assert_eq!(two_speeds(&visits), Vec::new(), "a cliff");
+    }
+
+    /// Thirty slices of 0.1 s at `speeds`, one after the other, each for as long.
+    fn slices(speeds: &[f64], noise: f64, random: &mut Random) -> Vec<f64> {
+        let each = 30 / speeds.len();
+        let all = speeds.iter().flat_map(|&speed| vec![speed; each]);
+        all.map(|speed| (speed * (1.0 + noise * random.normal())).max(0.0)).collect()
+    }
+
+    #[test]
+    fn a_speed_that_changes_in_the_middle_of_measurements_is_seen_in_their_slices() {
+        let mut random = Random::new(5);
+        assert!(halves(&slices(&[SLOW, FAST], 0.1, &mut random)).is_some());
+        assert!(halves(&slices(&[FAST, SLOW, FAST], 0.1, &mut random)).is_some());
+        let flicker: Vec<f64> = (0..30).map(|i| if i % 2 == 0 { SLOW } else { FAST }).collect();
+        assert_eq!(halves(&flicker), None, "a speed lasts");
+        assert_eq!(halves(&slices(&[10.0, 40.0], 0.1, &mut random)), None, "too few operations to tell");
+        assert_eq!(halves(&[0.0; 30]), None);
+        assert_eq!(halves(&[]), None);
+        let mut visits = rounds(&[3000.0; 4], 0.03, 6);
+        for visit in &mut visits {
+            visit.slices = match visit.clients {
+                1 => slices(&[SLOW, FAST], 0.1, &mut random),
+                _ => slices(&[visit.throughput], 0.1, &mut random),
+            };
+        }
+        let seen = of(&visits, 1).unwrap();
+        assert_eq!((seen.seen.as_str(), seen.slow_times), ("within", 4));
+        for visit in &mut visits {
+            visit.slices = slices(&[SLOW, FAST], 0.1, &mut random);
+        }
+        assert_eq!(two_speeds(&visits), Vec::new(), "what everybody meets is not this number's");
+    }
+
+    #[test]
+    fn noise_alone_up_to_15_percent_between_and_30_percent_within_is_two_speeds_in_at_most_one_sweep_of_a_hundred() {
+        let mut wrong = 0;
+        for seed in 0..500 {
+            let mut random = Random::new(seed);
+            let noise = [0.02, 0.05, 0.1, 0.15][seed as usize % 4];
+            let mut visits = rounds(&[2000.0; 7], noise, seed + 1000);
+            for visit in &mut visits {
+                visit.slices = slices(&[visit.throughput], 2.0 * noise, &mut random);
+            }
+            wrong += usize::from(!two_speeds(&visits).is_empty());
+        }
+        assert!(wrong <= 5, "{wrong} of 500");
+    }
+
+    #[test]
+    fn a_machine_that_is_slower_for_a_while_has_no_number_with_two_speeds() {
+        let mut wrong = 0;
+        for seed in 0..200 {
+            let mut random = Random::new(seed);
+            let mut visits = rounds(&[2000.0; 7], 0.03, seed + 1000);
+            let mut slow = false;
+            for visit in &mut visits {
+                slow ^= random.unit() < 0.1;
+                visit.throughput *= if slow { 0.6 } else { 1.0 };
+                visit.p50_ms = Some(f64::from(visit.clients) * 1000.0 / visit.throughput);
+            }
+            wrong += usize::from(!two_speeds(&visits).is_empty());
+        }
+        assert!(wrong <= 10, "{wrong} of 200");
+    }
+}
