@@ -78,30 +78,9 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     }
     let descriptors = driver::raise_descriptor_limit();
     // Sockets are opened before any thread starts: `sockets::bind` changes the umask.
-    let mut inherited = match take_over {
-        true => {
-            handover::take_over(&config).map_err(ServeError::system("cannot take over from the present process"))?
-        }
-        false => None,
-    };
-    // The admin address is opened first, so that it is open once a client's port is. An error of a listener is still
-    // reported before one of the admin address.
-    let admin = admin_socket(&config, inherited.as_mut());
-    let bound = config.listeners.iter().map(|listener| open(listener, inherited.as_mut()));
-    let bound = bound.collect::<Result<Vec<_>, _>>()?;
-    let (admin_socket, admin_problem) = admin?;
-    let copies = copies(&config, &bound, admin_socket.as_ref()).map_err(ServeError::system("cannot copy a socket"))?;
-    // Signals are handled before the first client is served, so that no signal can end the process abruptly. This
-    // starts no thread yet.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(ADMIN_BLOCKING_THREADS)
-        .build()
-        .map_err(ServeError::system("cannot make the admin thread"))?;
-    let signals = {
-        let _inside = runtime.enter();
-        Signals::new().map_err(ServeError::system("cannot watch for signals"))?
-    };
+    let Opened { inherited, listeners, admin_socket, admin_problem, copies } = Opened::open(&config, take_over)?;
+    // Signals are handled before the first client is served, so that no signal can end the process abruptly.
+    let (runtime, signals) = admin_runtime()?;
     let logs = Logs::start(log).map_err(ServeError::Logging)?;
     for problem in problems.iter().chain(&admin_problem) {
         announce(problem, log.format);
@@ -109,7 +88,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     tracing::debug!(descriptors, "limit of file descriptors");
 
     let config = Arc::new(config);
-    let (mut specs, files, endpoints) = take_apart(bound);
+    let (mut specs, files, endpoints) = take_apart(listeners);
     let tls = Arc::new(Tls::load(&config)?);
     for (listener, spec) in specs.iter_mut().enumerate() {
         spec.tls = tls.acceptor(listener);
@@ -156,6 +135,49 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     tracing::info!("stopped");
     ended.map_err(ServeError::system("the admin thread failed"))?;
     if intact { Ok(()) } else { Err(ServeError::Defect) }
+}
+
+/// The listening sockets of a process.
+struct Opened {
+    inherited: Option<Inherited>,
+    listeners: Vec<Bound>,
+    admin_socket: Option<TcpListener>,
+    admin_problem: Option<Problem>,
+    copies: Sockets,
+}
+
+impl Opened {
+    /// Takes the sockets over, or opens them.
+    fn open(config: &Config, take_over: bool) -> Result<Self, ServeError> {
+        let mut inherited = None;
+        if take_over {
+            let error = ServeError::system("cannot take over from the present process");
+            inherited = handover::take_over(config).map_err(error)?;
+        }
+        // The admin address is opened first, so that it is open once a client's port is. An error of a listener is
+        // still reported before one of the admin address.
+        let admin = admin_socket(config, inherited.as_mut());
+        let listeners = config.listeners.iter().map(|listener| open(listener, inherited.as_mut()));
+        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        let (admin_socket, admin_problem) = admin?;
+        let copies = copies(config, &listeners, admin_socket.as_ref());
+        let copies = copies.map_err(ServeError::system("cannot copy a socket"))?;
+        Ok(Self { inherited, listeners, admin_socket, admin_problem, copies })
+    }
+}
+
+/// The runtime of the admin address, and the signals that it waits for. Starts no thread yet.
+fn admin_runtime() -> Result<(tokio::runtime::Runtime, Signals), ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(ADMIN_BLOCKING_THREADS)
+        .build()
+        .map_err(ServeError::system("cannot make the admin thread"))?;
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::new().map_err(ServeError::system("cannot watch for signals"))?
+    };
+    Ok((runtime, signals))
 }
 
 /// Tells the predecessor, if there is one, that clients are served here from now on.

@@ -197,32 +197,16 @@ impl Reader<'_> {
         let mut settings = pool_settings(section, pool);
         let max_connections = section.number("max_connections", 0..=MAX_COUNT).unwrap_or(0);
         let max_user_connections = section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0);
-        let name = section.string("name");
+        let given_name = section.string("name");
         let password = section.secret("password", "password_file", false);
         let key = if section.has("url_file") { "url_file" } else { "url" };
-        if !section.has(key) {
-            section.error("", "this [[database]] has no `url`");
-        }
-        let url = section
-            .secret("url", "url_file", true)
-            .and_then(|url| UpstreamUrl::parse_any(url.reveal()).map_err(|message| section.error(key, message)).ok());
-        let Some(url) = url else {
+        let Some(url) = database_url(section, key) else {
             kinds.is_one_unread = true;
             return None;
         };
-        kinds.note(url.kind);
-        if section.has("name") && name.is_none() {
-            return None;
-        }
         let kind = url.kind;
-        let own = match kind {
-            Kind::Postgres => url.database.clone(),
-            Kind::Redis | Kind::MongoDb => Some(FALLBACK.to_owned()),
-        };
-        let Some(name) = name.or(own).filter(|name| !name.is_empty()) else {
-            section.error(if section.has("name") { "name" } else { "" }, "this [[database]] has no `name`");
-            return None;
-        };
+        kinds.note(kind);
+        let name = database_name(section, given_name, &url)?;
         if kind == Kind::Postgres && name == FALLBACK && url.database.is_some() {
             section.error(key, "the database \"*\" passes the client's name on: take the database's name off the url");
         }
@@ -410,6 +394,31 @@ impl Reader<'_> {
             self.document.report(span, problem.hint("give it one, here or in the [auth] file"));
         }
     }
+}
+
+/// The URL of a `[[database]]`, at `key`.
+fn database_url(section: &Section<'_>, key: &'static str) -> Option<UpstreamUrl> {
+    if !section.has(key) {
+        section.error("", "this [[database]] has no `url`");
+    }
+    let url = section.secret("url", "url_file", true)?;
+    UpstreamUrl::parse_any(url.reveal()).map_err(|message| section.error(key, message)).ok()
+}
+
+/// The name that clients use: `given`, or the one in the URL.
+fn database_name(section: &Section<'_>, given: Option<String>, url: &UpstreamUrl) -> Option<String> {
+    if section.has("name") && given.is_none() {
+        return None;
+    }
+    let own = match url.kind {
+        Kind::Postgres => url.database.clone(),
+        Kind::Redis | Kind::MongoDb => Some(FALLBACK.to_owned()),
+    };
+    let name = given.or(own).filter(|name| !name.is_empty());
+    if name.is_none() {
+        section.error(if section.has("name") { "name" } else { "" }, "this [[database]] has no `name`");
+    }
+    name
 }
 
 /// The kinds of databases in a file.
