@@ -170,6 +170,8 @@ lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crate
 	$(CARGO) fmt --all --check
 	@# Clippy links nothing: any file will do for libFuzzer, which takes long to compile.
 	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/crates/proof/fuzz/Cargo.toml $(CARGO) clippy --workspace --all-targets --locked $(FOR_ALL) -- -D warnings
+	@# Alone: the features of a workspace are those of all its crates together.
+	$(CARGO) clippy -p poolhouse --no-default-features --locked $(FOR_ALL) -- -D warnings
 	scripts/check-layers
 	scripts/file-lengths
 

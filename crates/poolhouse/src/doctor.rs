@@ -14,7 +14,6 @@ use doctor::{Diagnosis, Line, MAX_LOOKS, Patient};
 use settings::Secret;
 
 use self::{
-    forecast::Player,
     metrics::Metrics,
     mongodb::MongoDb,
     recorder::Recorder,
@@ -23,7 +22,9 @@ use self::{
 };
 use crate::remote::{RemoteArgs, without_login};
 
+#[cfg(feature = "lab")]
 pub mod beside;
+#[cfg(feature = "lab")]
 mod forecast;
 mod metrics;
 mod mongodb;
@@ -155,7 +156,7 @@ fn diagnose(args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
         if args.record.is_some() || args.database.is_some() {
             bail!("{what} is a recording: there is nothing more to look at");
         }
-        return Ok(recorder::read(path)?.examine_with(Some(&Player::default()))?);
+        return examine(&recorder::read(path)?);
     }
     refuse_neither(&what)?;
     let mut source = source(what, args)?;
@@ -220,6 +221,15 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
     let remote = if is_anybodys { remote.remote_of_anybody()? } else { remote.remote()? };
     let beside = args.database.as_deref().map(secret).transpose()?;
     Ok(Box::new(Admin::new(remote, beside, args.processors)))
+}
+
+/// Examines what was seen. The lab predicts values of settings; without it they are those of rules.
+fn examine(patient: &Patient) -> anyhow::Result<Diagnosis> {
+    #[cfg(feature = "lab")]
+    let diagnosis = patient.examine_with(Some(&forecast::Player::default()))?;
+    #[cfg(not(feature = "lab"))]
+    let diagnosis = patient.examine_with(None)?;
+    Ok(diagnosis)
 }
 
 fn is_of_postgres(url: &str) -> bool {
@@ -309,7 +319,7 @@ fn looks(
         Some(recorder) => recorder.finish(end)?,
         None => end,
     })?;
-    Ok(patient.examine_with(Some(&Player::default()))?)
+    examine(&patient)
 }
 
 /// The line as the recording has it, if there is one; `None` if there is no room left.

@@ -10,26 +10,42 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[macro_use]
 mod told;
 
-mod bench;
 mod check;
-mod command_line;
 mod ctl;
-mod demo;
 mod doctor;
-mod interrupt;
-mod output_file;
-mod plan;
-mod private;
 mod remote;
-mod scripts;
 mod serve;
-mod sweep;
 mod top;
 mod usage;
+
+// The verbs of the lab, and the files that only they use.
+#[cfg(feature = "lab")]
+mod bench;
+#[cfg(feature = "lab")]
+mod command_line;
+#[cfg(feature = "lab")]
+mod demo;
+#[cfg(feature = "lab")]
+mod interrupt;
+#[cfg(feature = "lab")]
+mod output_file;
+#[cfg(feature = "lab")]
+mod plan;
+#[cfg(feature = "lab")]
+mod private;
+#[cfg(feature = "lab")]
+mod scripts;
+#[cfg(feature = "lab")]
+mod sweep;
+#[cfg(feature = "lab")]
 mod work;
 
 /// Exit status of a bad command line or configuration; clap uses the same.
 const BAD_USAGE: u8 = 2;
+
+/// Why this executable lacks verbs.
+#[cfg(not(feature = "lab"))]
+const WITHOUT_LAB: &str = "this Poolhouse was built without the feature `lab`";
 
 /// A connection pooler for PostgreSQL, MongoDB and Redis: thousands of clients on a few server connections.
 #[derive(Parser)]
@@ -43,12 +59,16 @@ struct Command {
 enum Verb {
     Serve(Box<serve::ServeArgs>),
     Check(check::CheckArgs),
+    #[cfg(feature = "lab")]
     Bench(Box<bench::BenchArgs>),
     Ctl(ctl::CtlArgs),
+    #[cfg(feature = "lab")]
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
     Doctor(doctor::DoctorArgs),
+    #[cfg(feature = "lab")]
     Plan(Box<plan::PlanArgs>),
+    #[cfg(feature = "lab")]
     Sweep(Box<sweep::SweepArgs>),
     Top(top::TopArgs),
 }
@@ -59,11 +79,15 @@ fn main() -> ExitCode {
     let done = match command.verb {
         Verb::Serve(args) => serve::run(*args),
         Verb::Check(args) => check::run(args),
+        #[cfg(feature = "lab")]
         Verb::Bench(args) => bench::run(*args),
         Verb::Ctl(args) => ctl::run(args),
+        #[cfg(feature = "lab")]
         Verb::Demo(args) => demo::run(args),
         Verb::Doctor(args) => doctor::run(args),
+        #[cfg(feature = "lab")]
         Verb::Plan(args) => plan::run(*args),
+        #[cfg(feature = "lab")]
         Verb::Sweep(args) => sweep::run(*args),
         Verb::Top(args) => top::run(args),
     };

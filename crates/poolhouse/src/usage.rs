@@ -13,6 +13,10 @@ use crate::{BAD_USAGE, remote::DEFAULT};
 /// Examples that are shown.
 const MOST_EXAMPLES: usize = 2;
 
+/// Verbs that need the feature `lab`.
+#[cfg(not(feature = "lab"))]
+const LAB_VERBS: [&str; 4] = ["bench", "sweep", "plan", "demo"];
+
 /// What each verb takes, where it was given nothing.
 const TAKES: [(&str, &str); 8] = [
     ("serve", "the URL of a database, a file with it (--url-file) or a configuration file (--config)"),
@@ -69,6 +73,10 @@ fn told(error: &Error, root: &Command, words: &[String]) -> Option<String> {
     match error.kind() {
         ErrorKind::MissingRequiredArgument => lacking(error, root, words),
         ErrorKind::ValueValidation => no_number(error),
+        #[cfg(not(feature = "lab"))]
+        ErrorKind::InvalidSubcommand if words.first().is_some_and(|verb| LAB_VERBS.contains(&verb.as_str())) => {
+            Some(format!("error: there is no `poolhouse {}` here: {}", words[0], crate::WITHOUT_LAB))
+        }
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::InvalidValue => {
             in_capitals(error, root, words)
         }
