@@ -55,7 +55,7 @@ fn cut(pairs: usize, outside: f64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrivals::Random;
+    use random::Random;
 
     #[test]
     fn the_cuts_are_those_of_the_published_tables() {

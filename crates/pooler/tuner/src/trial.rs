@@ -249,8 +249,8 @@ fn has_more_errors(candidate: &Window, present: &Window) -> bool {
 mod tests {
     use super::*;
     use crate::window::{Gauge, Look};
-    use arrivals::Random;
     use pool::Time;
+    use random::Random;
 
     const WINDOW: Duration = Duration::from_secs(4);
 

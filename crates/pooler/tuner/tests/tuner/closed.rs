@@ -4,7 +4,7 @@
 //! With n of them at once and X(n) of them ending per second, each goes on with a speed of X(n) / n: processor sharing
 //! with a speed that depends on n.
 
-use arrivals::Random;
+use random::Random;
 
 use crate::database::Course;
 

@@ -5,7 +5,7 @@
 //! the next one ends after an exponential time of rate X(n), and each is as likely to be it: that is processor sharing
 //! with a speed that depends on n.
 
-use arrivals::Random;
+use random::Random;
 
 /// How throughput depends on the number of operations at once.
 #[derive(Clone, Copy, PartialEq, Debug)]

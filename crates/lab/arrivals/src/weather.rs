@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use crate::{
-    fault::{Fault, Window},
-    random::Random,
-};
+use random::Random;
+
+use crate::fault::{Fault, Window};
 
 /// Windows of silence that one arrival is pushed over in a row.
 const MAX_PUSHES: usize = 16;

@@ -7,10 +7,9 @@
 
 use std::time::Duration;
 
-use crate::{
-    random::Random,
-    shape::{Spacing, Stage},
-};
+use random::Random;
+
+use crate::shape::{Spacing, Stage};
 
 /// Sums of rates may miss a whole number by this much through rounding, and still count as having reached it.
 const ROUNDING: f64 = 1e-6;

@@ -1,5 +1,6 @@
-//! Chance from a seed, for all that measures: the same seed gives the same load. Where the bits come from is known to
-//! `pool`.
+//! Random numbers from a seed, for simulations and statistics: the same seed gives the same numbers. The bits are those
+//! of `pool`'s generator.
+#![forbid(unsafe_code)]
 
 /// A small deterministic generator.
 #[derive(Clone, Debug)]

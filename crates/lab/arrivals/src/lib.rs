@@ -1,10 +1,9 @@
-//! What load there is, as plain values and sequences of times: how operations arrive, and what goes wrong on the way.
-//! Says when, never does: no socket, no clock, no file.
+//! Loads and faults as plain values and sequences of times: when operations arrive, and what goes wrong on the way to
+//! the database. No socket, no clock, no file.
 #![forbid(unsafe_code)]
 
 mod arrivals;
 mod fault;
-mod random;
 mod shape;
 mod weather;
 
