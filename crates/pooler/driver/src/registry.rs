@@ -140,7 +140,7 @@ impl Registry {
             // What it wants done already, it is asked for when it is looked at. It can be locked here, since nobody
             // knows it yet.
             let mut guarded = pool.lock();
-            guarded.pool.note_room(room);
+            guarded.pool.set_room(room);
             pool.follow(&mut guarded, wish, now);
             pool.set_first_alarm(&self.alarms, now);
         }
@@ -288,29 +288,29 @@ impl Registry {
     pub(crate) fn reclaim_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_seat(pool, demands, |budget, _, _| {
             budget.reclaim_failed(pool.member);
-            pool.awaits_idle.store(budget.awaits_idle(pool.member), Relaxed);
+            pool.awaits_idle.store(budget.awaits_spare(pool.member), Relaxed);
         });
     }
 
     /// A pool had no server that nobody has used for long.
     pub(crate) fn unused_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.unused_failed(pool.member));
+        self.with_seat(pool, demands, |budget, _, _| budget.reclaim_unused_failed(pool.member));
     }
 
     /// Clients have waited for long in this pool, though its servers come free.
     pub(crate) fn press(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.press(pool.member));
+        self.with_seat(pool, demands, |budget, _, _| budget.report_congestion(pool.member));
     }
 
     /// Somebody has waited for long in this pool, and none of its servers comes free.
     pub(crate) fn insist(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.insist(pool.member));
+        self.with_seat(pool, demands, |budget, _, _| budget.report_starvation(pool.member));
     }
 
     /// A pool that could give up nothing before gets a server back. Whether that is to be closed for another pool.
     pub(crate) fn comes_free(&self, pool: &SharedPool, demands: &mut Vec<Demand>) -> bool {
         let mut taken = false;
-        self.with_seat(pool, demands, |budget, _, _| taken = budget.comes_free(pool.member));
+        self.with_seat(pool, demands, |budget, _, _| taken = budget.offer_returning(pool.member));
         taken
     }
 
@@ -333,7 +333,7 @@ impl Registry {
 
     /// A pool that could not give up what it was asked for may do so now.
     pub(crate) fn has_idle(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.has_idle(pool.member));
+        self.with_seat(pool, demands, |budget, _, _| budget.report_spare(pool.member));
     }
 
     /// Does nothing for a pool that is forgotten: what it had, the budget has got back.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{CheckOutFailed, Clear, Closed, Grant, Hold, MemberId, Path, Pool, PoolConfig, Time};
+use pool::{CheckOutFailed, Clear, Closed, Grant, MemberId, Path, PauseMode, Pool, PoolConfig, Time};
 use seam::{PoolId, Tenant};
 
 use crate::{
@@ -256,7 +256,7 @@ impl SharedPool {
         }
         if !pool.is_empty() {
             if pool.config().on_proof {
-                pool.empty(now);
+                pool.close_idle(now);
             }
             return false;
         }
@@ -295,7 +295,7 @@ impl SharedPool {
         }
         match (wish.paused, guarded.pool.is_paused()) {
             (true, false) => {
-                guarded.pool.pause(Hold::Waiters, now);
+                guarded.pool.pause(PauseMode::HoldWaiters, now);
                 // Nobody is to be connected to a database that is about to be restarted.
                 guarded.pool.clear(Clear::default(), now);
             }
@@ -370,7 +370,7 @@ impl SharedPool {
             counts: guarded.pool.counts(),
             clients: self.clients.load(Relaxed),
             created: guarded.stats.created,
-            unavailable: guarded.pool.is_unavailable().is_some(),
+            unavailable: guarded.pool.unavailable_since().is_some(),
             paused: guarded.pool.is_paused(),
             drained: self.drained.load(Relaxed),
         }
@@ -399,7 +399,7 @@ impl SharedPool {
             waited: stats.checkout[2].count(),
             errors: failed.chain(lost).map(|(_, count)| count).sum(),
             pinned: stats.pinned.iter().map(|(_, count)| *count as u32).sum(),
-            fit: !ordered && pool.is_unavailable().is_none(),
+            fit: !ordered && pool.unavailable_since().is_none(),
             ordered,
         })
     }
@@ -433,7 +433,7 @@ impl SharedPool {
             hold: stats.hold.clone(),
             oldest_hold: pool.oldest_hold(now),
             oldest_wait: pool.oldest_wait(now),
-            unavailable_for: pool.is_unavailable().map(|since| now - since),
+            unavailable_for: pool.unavailable_since().map(|since| now - since),
             last_error: self.last_error(),
             limited_by: None,
             paused: pool.is_paused(),

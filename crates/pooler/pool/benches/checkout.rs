@@ -43,10 +43,10 @@ fn filled() -> (Pool, Vec<ServerId>) {
         assert!(matches!(pool.check_out(WaiterId(waiter), Home(0), Time(0)), CheckOut::Queued(_)));
         while let Some(action) = pool.poll_action() {
             match action {
-                Action::AskPermit => assert!(pool.permit(Time(0))),
+                Action::AskPermit => assert!(pool.handle_permit(Time(0))),
                 Action::Connect { server, .. } => {
                     servers.push(server);
-                    assert!(pool.connected(server, Home(0), Time(0)).is_some());
+                    assert!(pool.handle_connected(server, Home(0), Time(0)).is_some());
                 }
                 other => panic!("{other:?}"),
             }

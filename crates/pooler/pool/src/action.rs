@@ -1,5 +1,4 @@
-//! What a pool is told and what it orders: the plain types that cross its border. They hold ids, never sockets, and no
-//! rule of pooling is here.
+//! The types of a pool's requests, answers and actions. They hold ids, never sockets.
 
 use core::time::Duration;
 
@@ -13,45 +12,42 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckOut {
     Granted(Grant),
-    /// A place in the queue; the grant or the failure comes later. The ticket is good for [`crate::Pool::cancel`].
+    /// The client waits; a grant or a failure comes later. The ticket is for [`crate::Pool::cancel`].
     Queued(Ticket),
-    /// No server, for this reason.
     Failed(CheckOutFailed),
 }
 
-/// A server given to a waiter, who must check it in again.
+/// A server for a client, which has to check it in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     pub waiter: WaiterId,
     pub server: ServerId,
-    /// Where the server lives now.
     pub home: Home,
-    /// Where the waiter waits. If that is another worker, the server has to move.
+    /// If this is another home, the server has to move there.
     pub waiter_home: Home,
-    /// Where the server came from.
     pub path: Path,
     /// From the check-out to this grant.
     pub waited: Duration,
 }
 
-/// What somebody wants of a server.
+/// What a client needs of a server.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum Need {
     #[default]
     Any,
-    /// To keep it for long: the last one is left to others.
+    /// The client will hold it without a time limit. Such clients cannot have the last server.
     Lasting,
-    /// A server that nobody has used before: a connection is made.
+    /// No client has used it before: a connection is made.
     Unused,
 }
 
-/// What a start-up that failed says of the next.
+/// What a failed connect says of the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Fault {
-    Passing,
-    /// It will not go better until something is changed.
-    Lasting,
-    /// The upstream knows nothing under the name that was asked for. That is no outage.
+pub enum ConnectFault {
+    Transient,
+    /// It will fail, too, until something is changed.
+    Permanent,
+    /// It will fail, too, because the upstream does not know the name. That is no outage.
     Unknown,
 }
 
@@ -59,27 +55,27 @@ pub enum Fault {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CheckIn {
     Clean,
-    /// Fit after a reset, which the pool orders.
+    /// Usable after a reset, which the pool orders.
     Reset,
     Discard,
-    /// Fit, but the budget wants it for another pool: close it.
+    /// Usable, but to be closed for another pool.
     Reclaim,
 }
 
-/// What a pause does with those who wait.
+/// What a pause does with waiters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Hold {
-    /// They wait on, and new ones queue, for at most `unavailable_wait_time`.
-    Waiters,
-    /// They fail, and new ones fail at once.
+pub enum PauseMode {
+    /// They wait, and new ones too, for at most `unavailable_wait_time`.
+    HoldWaiters,
+    /// They fail, and new ones too.
     FailWaiters,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Clear {
-    /// Queued waiters fail with [`CheckOutFailed::PoolCleared`]; else they wait on for new servers.
+    /// Waiters fail with [`CheckOutFailed::PoolCleared`]. Otherwise they wait for new servers.
     pub fail_waiters: bool,
-    /// Servers in use are cut at once; else they close when they are checked in.
+    /// Servers in use are interrupted at once. Otherwise they close when they are checked in.
     pub interrupt: bool,
 }
 
@@ -93,46 +89,45 @@ pub struct Counts {
     /// Ordered to close, and not yet reported closed.
     pub closing: u32,
     pub waiters: u32,
-    /// Of these, those that get no server for now: they would keep it for long, and the last one is left to others.
+    /// Waiters that get no server for now: they would hold it without a time limit, and cannot have the last one.
     pub held_back: u32,
     /// All servers, in whatever state: what `max_size` bounds.
     pub total: u32,
 }
 
 impl Counts {
-    /// Whether a waiter is there that would take any server.
+    /// Whether there is a waiter that is not held back.
     pub fn waits_for_any(&self) -> bool {
         self.waiters > self.held_back
     }
 }
 
-/// An order from the pool to its driver.
+/// An order from the pool to the caller.
 ///
-/// Orders may name a server that the driver has meanwhile reported lost (the two may cross); such an order is void.
+/// An action is void if it names a server that was reported lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// One more connection is wanted: ask the budget, then call [`crate::Pool::permit`].
+    /// Ask the budget to permit one more connection. The answer is [`crate::Pool::handle_permit`].
     AskPermit,
-    /// One of the connections asked for is wanted no more: tell the budget.
+    /// One of the permits that were asked for is not needed: tell the budget.
     WithdrawPermit,
-    /// Somebody has waited for long, the servers that there are do not come free, and the budget permits no more: tell
-    /// it with [`crate::Budget::insist`].
-    Insist,
-    /// Clients have waited for long, though the servers that there are come free, and the budget permits no more: tell
-    /// it with [`crate::Budget::press`].
-    Press,
-    /// The budget asked in vain, and now there is a server such as it asked for: tell it with
-    /// [`crate::Budget::has_idle`].
-    Spare,
-    /// Start a connection; answer with `connected` or `connect_failed`.
+    /// A client has waited for long, no server comes free, and the budget permits no more: call
+    /// [`crate::Budget::report_starvation`].
+    ReportStarvation,
+    /// Clients have waited for long although servers come free, and the budget permits no more: call
+    /// [`crate::Budget::report_congestion`].
+    ReportCongestion,
+    /// There is a server such as the budget has asked for in vain: call [`crate::Budget::report_spare`].
+    ReportSpare,
+    /// Make a connection.
     Connect {
         server: ServerId,
-        /// Who should dial: the worker of the waiter it is meant for. None: any.
+        /// The home of the waiter that it is meant for, if any.
         home: Option<Home>,
     },
-    /// A queued waiter gets a server.
+    /// A waiter gets a server.
     Grant(Grant),
-    /// A queued waiter gets none.
+    /// A waiter gets no server.
     Fail {
         waiter: WaiterId,
         home: Home,
@@ -140,34 +135,33 @@ pub enum Action {
         /// From the check-out to this failure.
         waited: Duration,
     },
-    /// Close a server that is connecting, idle or checking, or was just checked in; answer with `closed`.
+    /// Close a server that is not in use.
     Close {
         server: ServerId,
-        /// Where it lives (for one that is connecting: where it was asked to be dialled, worker 0 if anywhere).
+        /// Of a server that is connecting: where it was to be connected, or worker 0.
         home: Home,
         reason: Closed,
     },
-    /// See whether this server, long unused, still answers; report with `checked`.
+    /// Check whether this server, which was idle for long, still answers.
     Check { server: ServerId, home: Home },
-    /// Bring this server's session back to its first state; report with `checked`.
+    /// Reset the session of this server.
     Reset { server: ServerId, home: Home },
-    /// The client that keeps this server for long is to give it back, since there are fewer than before; if it can give
-    /// it back in no other way, it goes.
+    /// Ask the client that holds this server without a time limit to give it back, because the pool has become smaller.
+    /// If it cannot, close the client.
     GiveWay { server: ServerId, home: Home },
-    /// Cut this server although it is in use; report with `lost` (or check it in).
+    /// Close this server although it is in use.
     Interrupt { server: ServerId, home: Home },
 }
 
 impl Action {
-    /// Where it has to be done; `None`: wherever it was ordered. What nobody in particular waits for is dialled by
-    /// worker 0.
+    /// The home that has to carry it out; `None`: any. Worker 0 connects servers that are for no waiter in particular.
     pub fn place(&self) -> Option<Home> {
         match self {
             Action::AskPermit
             | Action::WithdrawPermit
-            | Action::Insist
-            | Action::Press
-            | Action::Spare
+            | Action::ReportStarvation
+            | Action::ReportCongestion
+            | Action::ReportSpare
             | Action::Grant(_) => None,
             Action::Connect { home, .. } => Some(home.unwrap_or(Home(0))),
             Action::Fail { home, .. }

@@ -43,7 +43,7 @@ pub enum BudgetAction {
     /// answer is `reclaim_failed`.
     Reclaim(MemberId),
     /// The same, but only a connection that has been unused for long is worth it; if it has none, the answer is
-    /// `unused_failed`.
+    /// `reclaim_unused_failed`.
     ReclaimUnused(MemberId),
 }
 
@@ -331,7 +331,7 @@ impl Budget {
 
     /// Somebody there has waited for long, and none of those that the member has comes free. If it wishes for one more,
     /// it counts as having none until it gets that, and its wish as of now.
-    pub fn insist(&mut self, member: MemberId) {
+    pub fn report_starvation(&mut self, member: MemberId) {
         let wish = self.wishes + 1;
         let wishing = self.member_mut(member);
         if wishing.wanting == 0 {
@@ -349,7 +349,7 @@ impl Budget {
 
     /// Somebody there has waited for long, although those that the member has come free: they are too few. What it
     /// wishes for now, others are to give up if they have not used it for long.
-    pub fn press(&mut self, member: MemberId) {
+    pub fn report_congestion(&mut self, member: MemberId) {
         let drowsy = self.drowsy;
         let pressing = self.member_mut(member);
         // It presses again and again. Whatever else could help it is looked at when it happens.
@@ -360,16 +360,16 @@ impl Budget {
         }
     }
 
-    /// A member that was asked to give one up has none to spare. It will not be asked again before `has_idle` or
-    /// `comes_free`.
+    /// A member that was asked to give one up has none to spare. It will not be asked again before `report_spare` or
+    /// `offer_returning`.
     pub fn reclaim_failed(&mut self, member: MemberId) {
         self.member_mut(member).barren = true;
         self.asked_in_vain(member);
     }
 
     /// A member that was asked for one that it has not used for long has none. It will not be asked for such a one
-    /// again before `has_idle`.
-    pub fn unused_failed(&mut self, member: MemberId) {
+    /// again before `report_spare`.
+    pub fn reclaim_unused_failed(&mut self, member: MemberId) {
         self.member_mut(member).awake = true;
         self.asked_in_vain(member);
     }
@@ -388,7 +388,7 @@ impl Budget {
     }
 
     /// A member that had none to spare, or none unused, may have one now.
-    pub fn has_idle(&mut self, member: MemberId) {
+    pub fn report_spare(&mut self, member: MemberId) {
         let told = self.member_mut(member);
         let news = told.barren || told.awake;
         (told.barren, told.awake) = (false, false);
@@ -399,7 +399,7 @@ impl Budget {
 
     /// A member that had none to spare gets one of its own back, and can give it up. True if it is to do so, and then
     /// `release`; it is not asked for it in another way.
-    pub fn comes_free(&mut self, member: MemberId) -> bool {
+    pub fn offer_returning(&mut self, member: MemberId) -> bool {
         self.member_mut(member).barren = false;
         let before = self.actions.len();
         self.rebalance();
@@ -408,8 +408,8 @@ impl Budget {
         at.and_then(|at| self.actions.remove(at)).is_some()
     }
 
-    /// Whether this member was asked in vain for any that it can spare, so that `comes_free` would be news.
-    pub fn awaits_idle(&self, member: MemberId) -> bool {
+    /// Whether this member was asked in vain for any that it can spare, so that `offer_returning` would be news.
+    pub fn awaits_spare(&self, member: MemberId) -> bool {
         self.member(member).barren
     }
 

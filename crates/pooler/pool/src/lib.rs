@@ -1,25 +1,25 @@
 //! Pool, Gate and Budget: the state machines of connection pooling.
 //!
-//! No I/O, no clock, no dependencies. Every input carries `now`; outputs are actions and the next
-//! deadline. It holds ids, never sockets, and knows no protocol and no driver. The words and rules
-//! are those of MongoDB's Connection Monitoring and Pooling specification (CMAP) where it has them.
+//! No I/O, no clock, no dependencies. Time is an argument; results are actions and the next deadline. The crate holds
+//! ids, never sockets, and knows no protocol and no driver. Where MongoDB's Connection Monitoring and Pooling
+//! specification (CMAP) has words and rules, they are used.
 //!
-//! A [`Pool`] shares servers among waiters; a [`Budget`] shares permits for servers among pools; a [`Gate`] admits
-//! clients; an [`IdleQueue`] knows who of them has been idle longest. They do not know each other: the caller carries
-//! what one says to the other.
+//! A [`Pool`] shares servers among clients; a [`Budget`] shares permits for servers among pools; a [`Gate`] admits
+//! clients; an [`IdleQueue`] finds the client that has been idle longest. They do not know each other. The caller
+//! passes on what one of them says:
 //!
-//! | it says | the caller does |
+//! | one says | the caller calls |
 //! |-|-|
-//! | [`Action::AskPermit`] | [`Budget::request`]; if granted, [`Pool::permit`] |
+//! | [`Action::AskPermit`] | [`Budget::request`]; if granted, [`Pool::handle_permit`] |
 //! | [`Action::WithdrawPermit`] | [`Budget::withdraw`] |
-//! | [`BudgetAction::Grant`] | [`Pool::permit`]; if that is false, [`Budget::release`] |
+//! | [`BudgetAction::Grant`] | [`Pool::handle_permit`]; if that is false, [`Budget::release`] |
 //! | [`BudgetAction::Reclaim`] | [`Pool::reclaim`]; if that is false, [`Budget::reclaim_failed`] |
-//! | [`BudgetAction::ReclaimUnused`] | [`Pool::reclaim_unused`]; if that is false, [`Budget::unused_failed`] |
-//! | (a server is gone: [`Pool::closed`], [`Pool::lost`], [`Pool::connect_failed`]) | [`Budget::release`] |
-//! | [`Action::Spare`] | [`Budget::has_idle`] |
-//! | (a check-in while [`Pool::may_spare`]) | [`Budget::comes_free`]; if that is true, [`CheckIn::Reclaim`] |
-//! | [`Action::Insist`] | [`Budget::insist`] |
-//! | [`Action::Press`] | [`Budget::press`] |
+//! | [`BudgetAction::ReclaimUnused`] | [`Pool::reclaim_unused`]; if that is false, [`Budget::reclaim_unused_failed`] |
+//! | (a server is gone: [`Pool::handle_closed`], [`Pool::handle_lost`], [`Pool::handle_connect_failed`]) | [`Budget::release`] |
+//! | [`Action::ReportSpare`] | [`Budget::report_spare`] |
+//! | (a check-in while [`Pool::can_spare`]) | [`Budget::offer_returning`]; if that is true, [`CheckIn::Reclaim`] |
+//! | [`Action::ReportStarvation`] | [`Budget::report_starvation`] |
+//! | [`Action::ReportCongestion`] | [`Budget::report_congestion`] |
 //! | ([`Gate::reserve`] is true) | [`IdleQueue::pop_idle_for`] and [`Gate::evicted`], or [`Gate::hand_back`] |
 //!
 //! Without a budget:
@@ -31,9 +31,9 @@
 //! pool.ready(now);
 //! assert!(matches!(pool.check_out(WaiterId(1), home, now), CheckOut::Queued(_)));
 //! assert_eq!(pool.poll_action(), Some(Action::AskPermit));
-//! assert!(pool.permit(now));
+//! assert!(pool.handle_permit(now));
 //! let Some(Action::Connect { server, .. }) = pool.poll_action() else { panic!("a connection is wanted") };
-//! let grant = pool.connected(server, home, now).expect("somebody waits");
+//! let grant = pool.handle_connected(server, home, now).expect("a client waits");
 //! assert_eq!(grant.waiter, WaiterId(1));
 //! assert!(pool.check_in(grant.server, home, CheckIn::Clean, now).is_none());
 //! assert_eq!(pool.counts().idle, 1);
@@ -55,7 +55,7 @@ mod slots;
 mod time;
 mod waiters;
 
-pub use action::{Action, CheckIn, CheckOut, Clear, Counts, Fault, Grant, Hold, Wish};
+pub use action::{Action, CheckIn, CheckOut, Clear, ConnectFault, Counts, Grant, Need, PauseMode};
 pub use budget::{Budget, BudgetAction, MAX_MEMBERS, MAX_SCOPES, MAX_SCOPES_OF_A_MEMBER, MemberId, Permit, ScopeId};
 pub use config::{ConfigError, MAX_SERVERS, MAX_WAITERS, PoolConfig, TURN, UNUSED_TURNS};
 pub use event::{CheckOutFailed, Closed, Event, MAX_EVENTS, Path};

@@ -1,23 +1,27 @@
-//! The pool of servers for one (database, user): who gets which server, who waits, and which connections are made and
-//! closed. It holds ids, never sockets; it has no clock, does no I/O and knows no protocol.
+//! The pool of servers of one database and user: which waiter gets which server, and which connections are made and
+//! closed. It holds ids, never sockets. It has no clock, does no I/O and knows no protocol.
 //!
-//! Its parts: here what is asked of it; `supply` keeps servers and waiters matched, connections made and dead-lines
-//! kept; `errands` has servers see to what nobody waits for; `sharing` deals with the budget; `holds` knows for how
-//! long servers have been held; `lasting` bounds those who keep servers for long; `invariants` checks the whole state.
+//! Its public methods are here (requests of the caller), in `connections` (reports about connections) and in `status`.
+//! `supply` matches servers with waiters, and knows what is due when; `backoff` pauses after failed connects; `sharing`
+//! has what other pools get, and what is asked of them; `lasting` limits clients that hold a server for long;
+//! `invariants` checks the whole state.
 
-mod errands;
-mod holds;
+mod backoff;
+mod connections;
+mod hold_times;
 mod invariants;
 mod lasting;
 mod outage;
+mod requested_reset;
 mod sharing;
+mod status;
 mod supply;
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::{
-    action::{Action, CheckIn, CheckOut, Clear, Counts, Fault, Grant, Hold, Wish},
+    action::{Action, CheckIn, CheckOut, Clear, Grant, Need, PauseMode},
     config::{Limits, PoolConfig},
     event::{CheckOutFailed, Closed, Event, Events, Path},
     random::Random,
@@ -26,56 +30,68 @@ use crate::{
     waiters::{Ticket, WaiterId, Waiters},
 };
 
-use self::sharing::Sharing;
+use self::{backoff::Backoff, sharing::Sharing};
 
-/// A pool of servers: a state machine.
+/// The servers of one database and user, and the waiters for them: a state machine.
 ///
-/// **Call order.** A new pool is paused (it queues waiters and connects nothing) until [`Pool::ready`]. After *every*
-/// call that takes `now`, poll [`Pool::poll_action`] until it has no more, then [`Pool::poll_deadline`]; at that time
-/// or later call [`Pool::handle_timeout`]. A `now` below an earlier one is read as the earlier one.
+/// # Order of calls
 ///
-/// **Servers.** Each ordered [`Action::Connect`] is answered by one of `connected`, `connected_for_itself` and
-/// `connect_failed`; each [`Action::Close`] by `closed`; each [`Action::Check`] and [`Action::Reset`] by `checked`;
-/// each grant, in whatever form, by `check_in`. Instead of any of these, `lost` may come; after it the id is worth
-/// nothing, and orders that still name it are void. `connect_given_up` and `given_up` are `connect_failed` and `lost`
-/// for a connection that has yet to end: `closed` follows. A close may cross the answer of a connect or check: the pool
-/// ignores such a late answer (but takes `connect_failed` and `lost` as `closed`). An id of a server that is gone is
-/// the caller's mistake, and panics.
+/// 1. A new pool is paused: it queues waiters, and connects nothing. [`Pool::ready`] begins its work.
+/// 2. A client calls [`Pool::check_out`]. It gets a [`Grant`] at once, or waits. The grant then comes from another call
+///    (`check_in`, `handle_connected`, `handle_checked` return it), or as [`Action::Grant`].
+/// 3. Each grant ends with [`Pool::check_in`]. A waiter that gives up calls [`Pool::cancel`].
+/// 4. After *each* call that takes `now`, poll [`Pool::poll_action`] until it has no more, then
+///    [`Pool::poll_deadline`]. At that time or later, call [`Pool::handle_timeout`].
 ///
-/// **Order of service.** Of idle servers the one last used goes first, at the waiter's own home if there is one, else
-/// of all; none is handed out past its idle or life time. A server that is checked in goes to the first waiter of all,
-/// but may go to the first one of its own home if that one came at most `max_overtakes` places later. So nobody is
-/// overtaken more than `max_overtakes` times.
+/// | the pool says | the caller answers with |
+/// |-|-|
+/// | [`Action::Connect`] | `handle_connected` or `handle_connected_in_use` |
+/// | | `handle_connect_failed` or `handle_connect_abandoned` |
+/// | [`Action::Check`], [`Action::Reset`] | `handle_checked` |
+/// | [`Action::Close`] | `handle_closed` |
+/// | [`Action::Interrupt`] | `check_in` or `handle_lost` |
+/// | [`Action::AskPermit`] | `handle_permit`, at once or later |
 ///
-/// **A server that nobody has had** goes to waiters that cannot use another ([`Wish::Unused`]): they wait apart, the
-/// next connection that is made goes to the first of them, and where there is no room for one, a server that is idle or
-/// checked in is closed for it.
+/// `handle_lost` may come instead of any answer. After it the id is void, and so are actions that name it. The two
+/// `_abandoned` calls are for a connection that failed and has yet to be closed: `handle_closed` follows. An answer to
+/// a connect or a check may cross an `Action::Close`: the pool ignores it (but takes `handle_connect_failed` and
+/// `handle_lost` as `handle_closed`). Any other id of a server that is gone is the caller's mistake, and panics. A
+/// `now` before an earlier one is taken for the earlier one.
 ///
-/// **The last server** is not for those who say that they keep it for long ([`Wish::Lasting`]): of `max_size` servers
-/// they have one less in all, unless there is only one. Beyond that they wait apart, and nobody waits behind them.
-/// Where the pool has become smaller ([`Pool::reconfigure`], [`Pool::note_room`]), and they have all servers that it
-/// has while others wait, [`Action::GiveWay`] asks for those that are too many: the client gives its server back, or
-/// goes, and if it does neither it is asked again.
+/// # Which waiter gets which server
 ///
-/// **An errand** is for a server that nobody needs ([`Pool::errand`]): it gets an [`Action::Reset`]. Waiters go first.
+/// - Of the idle servers, a client gets the one that was used last at its own home; if there is none, the one that was
+///   used last of all. No server is granted after its idle time or its life.
+/// - A server that is checked in goes to the first waiter. It goes to the first waiter of its own home instead if that
+///   one came at most `max_overtakes` places later. So no waiter is overtaken more often than that.
+/// - [`Need::Unused`]: the waiter needs a server that no client has used. Such waiters have a queue of their own. The
+///   next connection that is made goes to the first of them. If there is no room for one, an idle server, or one that
+///   is checked in, is closed.
+/// - [`Need::Lasting`]: the client will hold its server without a time limit. Of `max_size` servers, such clients get
+///   one less in all, unless there is only one. Beyond that they are held back in a queue of their own, and no other
+///   waiter waits behind them. If the pool becomes smaller ([`Pool::reconfigure`], [`Pool::set_room`]), so that they
+///   have all its servers while others wait, [`Action::GiveWay`] asks for those in excess. A client that is asked gives
+///   its server back or is closed. If neither happens, it is asked again.
 ///
-/// **A name that the upstream does not know** ([`Fault::Unknown`]) fails all who wait, and who asks before the next
-/// try.
+/// # Connections
 ///
-/// **Connections** are wanted for waiters that no connecting or checking server is meant for yet, and up to `min_size`;
-/// never beyond `max_size` in all (servers still closing included) nor beyond `max_connecting` at a time.
+/// - Connections are made for waiters that no connecting or checking server is meant for, and up to `min_size`; never
+///   beyond `max_size` in all (servers that are closing included), nor beyond `max_connecting` at a time.
+/// - Each server, from its connect until it is gone, has one permit of the [`crate::Budget`], which the caller releases
+///   then. Without a budget, answer each [`Action::AskPermit`] with `handle_permit`.
+/// - If the upstream does not know the name ([`ConnectFault::Unknown`]), all waiters fail, and so does each check-out
+///   until the next try.
 ///
-/// **Permits.** Each server, from its connect until `closed`, `lost` or `connect_failed`, stands for one permit of the
-/// [`crate::Budget`], which the caller returns then. Without a budget, answer each [`Action::AskPermit`] with `permit`.
+/// # What other pools get
 ///
-/// **What is given up** for other pools, when the budget asks: an idle server, down to `min_size`. The last one that is
-/// not kept by a client for long is given up when it has been in service for a `turn`, or idle for a short part of one.
-/// A server that comes back may have to be given up although others wait for it: see [`Pool::may_spare`]. Where clients
-/// wait for long elsewhere, it asks for servers that nobody has used for [`crate::UNUSED_TURNS`]: those are given up
-/// down to `min_size`, the last one too.
+/// If the budget asks, an idle server is given up, down to `min_size`. The last one that is not lasting is given up
+/// only after a `turn` in service, or after a small part of a turn without use. A server that is checked in may have to
+/// be given up although clients of this pool wait: see [`Pool::can_spare`]. If clients of another pool have waited for
+/// long, the budget asks for servers that were idle for [`crate::UNUSED_TURNS`]: all of these are given up, down to
+/// `min_size`.
 ///
-/// Check-out and check-in are O(1) and, once its queues have grown to their working size, allocate nothing. At most
-/// one action per waiter and a few per server can be queued.
+/// Check-out and check-in are O(1), and allocate nothing once the queues have their working size. At most one action
+/// per waiter and a few per server are queued.
 #[derive(Debug)]
 pub struct Pool {
     limits: Limits,
@@ -84,33 +100,32 @@ pub struct Pool {
     now: Time,
     slots: Slots,
     waiters: Waiters,
-    /// Those who would keep a server for long, while others like them have as many as they may.
+    /// Waiters that would hold a server without a time limit, while such clients have as many as they may.
     held_back: Waiters,
-    /// Those who take no server that somebody else has had.
-    demanding: Waiters,
-    /// A server that nobody needs is to see to something.
-    errand: bool,
-    /// Incremented by each clear; servers of earlier ones are stale.
+    /// Waiters that need a server which no client has used.
+    needing_unused: Waiters,
+    /// One server that no waiter needs is to be reset.
+    reset_requested: bool,
+    /// Incremented by each clear. Servers of earlier generations are stale.
     generation: u32,
-    /// Servers of earlier generations than this are made otherwise than new ones, or are to be replaced by an
-    /// operator's order.
+    /// The generation of the last [`Pool::renew`].
     renewed: u32,
-    /// What it does for other pools, and asks of them.
     sharing: Sharing,
-    /// Connections wanted from the budget.
+    /// Connections for which permits are wanted.
     asked: u32,
-    /// Of these, how many the caller has been told of.
+    /// [`Action::AskPermit`]s that were polled, less those that were permitted or withdrawn.
     announced: u32,
-    /// What the total may be: `max_size`, or more while a pool that was shrunk has not yet got there.
+    /// The number of servers is never above this: `max_size`, or more while a pool that was shrunk is still larger.
     ceiling: u32,
-    /// What limits under which others are, too, leave room for.
+    /// See [`Pool::set_room`].
     room: u32,
-    failures: Failures,
-    /// A connection has been made, and the upstream has not forgotten its name since.
-    proved: bool,
-    /// Waiters wait as for an upstream that is down (or on hold), not as for a busy one.
-    hard_times: bool,
-    good_since: Time,
+    backoff: Backoff,
+    /// A connection was made, and the upstream has known the name since.
+    has_connected: bool,
+    /// The upstream is unavailable, or the pool is paused and waiters are held.
+    unavailable: bool,
+    /// When that last ended.
+    available_since: Time,
     /// No server's life ends before this.
     next_expiry: Time,
     actions: VecDeque<Action>,
@@ -119,25 +134,10 @@ pub struct Pool {
     config: PoolConfig,
 }
 
-/// Failed connects, and what follows from them.
-#[derive(Debug, Default)]
-struct Failures {
-    /// When the first of an unbroken row of failures was.
-    since: Option<Time>,
-    /// How often the pause was stretched.
-    count: u32,
-    /// No connect before this.
-    retry_at: Option<Time>,
-    /// The last was because the upstream knows nothing under this name.
-    unknown: bool,
-    /// Another try will not cure the last one.
-    refused: bool,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     Ready,
-    Paused(Hold),
+    Paused(PauseMode),
     Closed,
 }
 
@@ -150,13 +150,13 @@ impl Pool {
         let limits = Limits::new(&config);
         Self {
             limits,
-            mode: Mode::Paused(Hold::Waiters),
+            mode: Mode::Paused(PauseMode::HoldWaiters),
             now,
             slots: Slots::new(),
             waiters: Waiters::new(),
             held_back: Waiters::new(),
-            demanding: Waiters::new(),
-            errand: false,
+            needing_unused: Waiters::new(),
+            reset_requested: false,
             generation: 0,
             renewed: 0,
             sharing: Sharing::new(now),
@@ -164,10 +164,10 @@ impl Pool {
             announced: 0,
             ceiling: limits.max_size,
             room: u32::MAX,
-            failures: Failures::default(),
-            proved: false,
-            hard_times: true,
-            good_since: now,
+            backoff: Backoff::default(),
+            has_connected: false,
+            unavailable: true,
+            available_since: now,
             next_expiry: Time::NEVER,
             actions: VecDeque::new(),
             events: Events::new(),
@@ -176,7 +176,7 @@ impl Pool {
         }
     }
 
-    /// From now on the pool grants and connects. (A closed pool stays closed.)
+    /// The pool grants and connects from now on. A closed pool stays closed.
     pub fn ready(&mut self, now: Time) {
         let now = self.tick(now);
         if let Mode::Paused(_) = self.mode {
@@ -186,20 +186,20 @@ impl Pool {
         }
     }
 
-    /// From now on the pool neither grants nor connects. Servers in use stay so until they are checked in.
-    pub fn pause(&mut self, hold: Hold, now: Time) {
+    /// The pool neither grants nor connects from now on. Servers in use stay so until they are checked in.
+    pub fn pause(&mut self, hold: PauseMode, now: Time) {
         let now = self.tick(now);
         if self.mode == Mode::Closed {
             return;
         }
         self.mode = Mode::Paused(hold);
-        if hold == Hold::FailWaiters {
+        if hold == PauseMode::FailWaiters {
             self.fail_waiters(CheckOutFailed::Paused, now);
         }
         self.settle(now);
     }
 
-    /// Closes all servers, those in use when they are checked in, and fails all waiters; for ever.
+    /// Fails all waiters and closes all servers; those in use when they are checked in. There is no way back.
     pub fn close(&mut self, now: Time) {
         let now = self.tick(now);
         if self.mode == Mode::Closed {
@@ -212,8 +212,8 @@ impl Pool {
         self.settle(now);
     }
 
-    /// Makes all present servers stale: those not in use close now, those in use when they are checked in, or are cut
-    /// now. It does not pause the pool; CMAP's clear is this one with `fail_waiters`, and a pause.
+    /// Makes all present servers stale. Those not in use close now. Those in use close when they are checked in, or are
+    /// interrupted now. The pool stays ready. CMAP's clear is this one with `fail_waiters`, and then [`Pool::pause`].
     pub fn clear(&mut self, how: Clear, now: Time) {
         let now = self.tick(now);
         self.generation = self.generation.wrapping_add(1);
@@ -228,30 +228,30 @@ impl Pool {
         self.settle(now);
     }
 
-    /// The same, because servers are made otherwise from now on, or an operator wants other ones: those that no client
-    /// gives back are to be replaced, too.
+    /// Clears the pool because new servers will be different, or because an operator wants new ones. Servers that no
+    /// client checks in, such as those held by their own session, are [outdated](Pool::is_outdated) from now on.
     pub fn renew(&mut self, now: Time) {
         self.clear(Clear::default(), now);
         self.renewed = self.generation;
     }
 
-    /// It was unused for long: its idle servers close, and where `min_size` holds only once a connection has been made
-    /// (`on_proof`), that has to happen anew, for a waiter.
-    pub fn empty(&mut self, now: Time) {
+    /// Closes servers that are not in use, because the pool was unused for long. Where `min_size` holds only after a
+    /// first connection (`on_proof`), a waiter has to cause one again.
+    pub fn close_idle(&mut self, now: Time) {
         let now = self.tick(now);
-        self.proved = false;
+        self.has_connected = false;
         self.close_unused(Closed::Idle, now);
         self.settle(now);
     }
 
-    /// Whether there is nothing: no server, no waiter, no wish for a connection, and no order that has not been polled.
+    /// Whether the pool has no server, no waiter, no request for a permit and no action that was not polled.
     pub fn is_empty(&self) -> bool {
         let servers = self.slots.total() + self.asked + self.announced;
         servers == 0 && self.waiting() == 0 && self.actions.is_empty()
     }
 
-    /// Other options from now on. A pool above its new `max_size` closes servers that are not in use at once, and those
-    /// in use when they are checked in.
+    /// Sets other options. A pool above its new `max_size` closes servers that are not in use now, and servers in use
+    /// when they are checked in.
     pub fn reconfigure(&mut self, config: PoolConfig, now: Time) {
         let now = self.tick(now);
         if let Err(error) = config.validate() {
@@ -268,20 +268,19 @@ impl Pool {
         self.settle(now);
     }
 
-    /// Somebody at `home` wants a server: the one last used there, else the one last used of all, else a place in the
-    /// queue.
+    /// A client at `home` needs a server. It gets an idle one, or waits.
     pub fn check_out(&mut self, waiter: WaiterId, home: Home, now: Time) -> CheckOut {
-        self.check_out_for(waiter, home, Wish::Any, now)
+        self.check_out_for(waiter, home, Need::Any, now)
     }
 
-    /// The same for somebody with a wish.
-    pub fn check_out_for(&mut self, waiter: WaiterId, home: Home, wish: Wish, now: Time) -> CheckOut {
+    /// The same for a client that will hold its server for long, or needs an unused one.
+    pub fn check_out_for(&mut self, waiter: WaiterId, home: Home, need: Need, now: Time) -> CheckOut {
         let now = self.tick(now);
-        let lasting = wish == Wish::Lasting;
+        let lasting = need == Need::Lasting;
         let held_back = lasting && !self.takes_lasting();
         self.events.push(Event::CheckOutStarted);
         match self.mode {
-            Mode::Ready if self.waiters.len() == 0 && !held_back && wish != Wish::Unused => {
+            Mode::Ready if self.waiters.len() == 0 && !held_back && need != Need::Unused => {
                 if let Some(server) = self.take_idle(home, now) {
                     let grant = self.grant_idle(server, waiter, home, now);
                     if lasting {
@@ -290,11 +289,11 @@ impl Pool {
                     return CheckOut::Granted(grant);
                 }
             }
-            Mode::Ready | Mode::Paused(Hold::Waiters) => {}
-            Mode::Paused(Hold::FailWaiters) => return self.refuse(CheckOutFailed::Paused),
+            Mode::Ready | Mode::Paused(PauseMode::HoldWaiters) => {}
+            Mode::Paused(PauseMode::FailWaiters) => return self.refuse(CheckOutFailed::Paused),
             Mode::Closed => return self.refuse(CheckOutFailed::PoolClosed),
         }
-        if self.is_unknown(now) {
+        if self.is_name_unknown(now) {
             return self.refuse(CheckOutFailed::Unknown);
         }
         if self.waiting() >= self.limits.max_waiters {
@@ -305,10 +304,10 @@ impl Pool {
             }
         }
         if !held_back {
-            self.begins_to_wait(now);
+            self.note_wait_begins(now);
         }
-        let queue = match wish {
-            Wish::Unused => &mut self.demanding,
+        let queue = match need {
+            Need::Unused => &mut self.needing_unused,
             _ if held_back => &mut self.held_back,
             _ => &mut self.waiters,
         };
@@ -317,20 +316,20 @@ impl Pool {
         CheckOut::Queued(ticket)
     }
 
-    /// A waiter has left. Returns how long it has waited; `None` if it was not waiting any more: its grant or failure
-    /// is on its way, and if it is a grant, the server has to be checked in.
+    /// A waiter gives up. Returns how long it has waited; `None` if it does not wait any more. Then its grant or
+    /// failure is on its way, and a grant has to be checked in.
     pub fn cancel(&mut self, ticket: Ticket, waiter: WaiterId, now: Time) -> Option<Duration> {
         let now = self.tick(now);
-        // A waiter that is let in gets another ticket, which its caller does not know: the ticket may name a place in
-        // either queue.
+        // A waiter that was held back may have moved to the queue, where it has another ticket, which the caller does
+        // not know.
         let left = self.waiters.remove(ticket, waiter).or_else(|| self.held_back.remove(ticket, waiter));
-        let left = left.or_else(|| self.demanding.remove(ticket, waiter));
+        let left = left.or_else(|| self.needing_unused.remove(ticket, waiter));
         let left = left.or_else(|| self.waiters.remove_lasting(waiter))?;
         self.settle(now);
         Some(now - left.since)
     }
 
-    /// A server comes back, at `home`. A waiter may get it at once: that is the returned grant.
+    /// A client gives its server back, at `home`. The returned grant is that of the waiter which gets it at once.
     #[must_use = "a grant that is dropped is a server lost"]
     pub fn check_in(&mut self, server: ServerId, home: Home, how: CheckIn, now: Time) -> Option<Grant> {
         let now = self.tick(now);
@@ -338,7 +337,7 @@ impl Pool {
         assert!(slot.state == State::InUse, "{server:?} was checked in while {:?}", slot.state);
         slot.home = home;
         self.slots.end_lasting(server);
-        self.let_in(now);
+        self.admit_held_back(now);
         self.events.push(Event::CheckedIn);
         let closed = match how {
             CheckIn::Reclaim => Some(Closed::Reclaimed),
@@ -363,7 +362,7 @@ impl Pool {
         grant
     }
 
-    /// A server is to be cleaned before anybody gets it, unless it is not idle any more.
+    /// Resets this server, if it is idle.
     pub fn reset_idle(&mut self, server: ServerId, now: Time) {
         let now = self.tick(now);
         let Some(home) = self.slots.find(server).filter(|slot| slot.state == State::Idle).map(|slot| slot.home) else {
@@ -373,169 +372,15 @@ impl Pool {
         self.actions.push_back(Action::Reset { server, home });
     }
 
-    /// A check or a reset has ended, at `home`. A waiter may get the server at once.
-    #[must_use = "a grant that is dropped is a server lost"]
-    pub fn checked(&mut self, server: ServerId, ok: bool, home: Home, now: Time) -> Option<Grant> {
-        let now = self.tick(now);
-        let slot = self.slots.get_mut(server);
-        if slot.state == State::Closing {
-            return None;
-        }
-        assert!(slot.state == State::Checking, "{server:?} was reported checked while {:?}", slot.state);
-        slot.home = home;
-        let failed = (!ok).then_some(Closed::Error);
-        let grant = match self.unfit(server, now).or(failed) {
-            Some(reason) => {
-                self.order_close(server, reason, now);
-                None
-            }
-            None => self.offer(server, home, Path::Queued, now),
-        };
-        self.settle(now);
-        grant
-    }
-
-    /// A start-up has ended well, at `home`. A waiter may get the server at once.
-    #[must_use = "a grant that is dropped is a server lost"]
-    pub fn connected(&mut self, server: ServerId, home: Home, now: Time) -> Option<Grant> {
-        let now = self.tick(now);
-        if !self.start_up_ended(server, home, now) {
-            return None;
-        }
-        let grant = self.offer(server, home, Path::Created, now);
-        self.settle(now);
-        grant
-    }
-
-    /// As [`connected`](Pool::connected), for a server that is in use at once, by itself: no waiter gets it before it
-    /// is checked in. False if it is to be closed instead.
-    pub fn connected_for_itself(&mut self, server: ServerId, home: Home, now: Time) -> bool {
-        let now = self.tick(now);
-        if !self.start_up_ended(server, home, now) {
-            return false;
-        }
-        self.slots.set_state(server, State::InUse, now);
-        self.slots.get_mut(server).used = true;
-        self.slots.set_kept(server, true);
-        self.settle(now);
-        true
-    }
-
-    /// Whether a server may be used now that its start-up has ended. If not, its closing is ordered.
-    fn start_up_ended(&mut self, server: ServerId, home: Home, now: Time) -> bool {
-        let expires = now.after(self.life());
-        let slot = self.slots.get_mut(server);
-        if slot.state == State::Closing {
-            return false;
-        }
-        assert!(slot.state == State::Connecting, "{server:?} was reported connected while {:?}", slot.state);
-        slot.home = home;
-        slot.ready_at = now;
-        slot.expires = expires;
-        let duration = now - slot.since;
-        self.next_expiry = self.next_expiry.min(expires);
-        self.events.push(Event::ConnectionReady { duration });
-        self.failures = Failures::default();
-        self.proved = true;
-        self.watch_times(now);
-        let Some(reason) = self.unfit(server, now) else { return true };
-        self.order_close(server, reason, now);
-        self.settle(now);
-        false
-    }
-
-    /// A connection could not be made, and its server is gone. `permanent`: trying again will not cure it (a wrong
-    /// password), so that all waiters fail now. Either way the next try comes after a pause.
-    pub fn connect_failed(&mut self, server: ServerId, permanent: bool, now: Time) {
-        self.connect_given_up(server, if permanent { Fault::Lasting } else { Fault::Passing }, now);
-        self.gone(server, Closed::Error, now);
-    }
-
-    /// The same, but its connection has yet to end: the server has its place until it is reported `closed`.
-    pub fn connect_given_up(&mut self, server: ServerId, fault: Fault, now: Time) {
-        let now = self.tick(now);
-        let state = self.slots.get(server).state;
-        assert!(
-            matches!(state, State::Connecting | State::Closing),
-            "{server:?} was reported unable to connect while {state:?}"
-        );
-        if state == State::Connecting {
-            match fault {
-                Fault::Unknown => self.unknown(now),
-                Fault::Passing | Fault::Lasting => self.failed(now),
-            }
-            self.failures.refused = fault == Fault::Lasting;
-            match fault {
-                Fault::Passing => {}
-                Fault::Lasting => self.fail_waiters(CheckOutFailed::Refused, now),
-                Fault::Unknown => self.fail_waiters(CheckOutFailed::Unknown, now),
-            }
-        }
-        self.ends(server, Closed::Error, now);
-    }
-
-    /// A server's connection has died, in whatever state it was; it is gone. If it was in use, the lease is over.
-    pub fn lost(&mut self, server: ServerId, now: Time) {
-        self.given_up(server, now);
-        self.gone(server, Closed::Error, now);
-    }
-
-    /// The same, but its connection has yet to end: the server has its place until it is reported `closed`.
-    pub fn given_up(&mut self, server: ServerId, now: Time) {
-        let now = self.tick(now);
-        let slot = self.slots.get(server);
-        let reason = if slot.cut { Closed::Interrupted } else { Closed::Error };
-        match slot.state {
-            State::Connecting => self.failed(now),
-            // An upstream that accepts connections only to drop them is not to be dialled in a loop.
-            State::Idle | State::Checking if !slot.used => self.back_off(now),
-            _ => {}
-        }
-        self.ends(server, reason, now);
-    }
-
-    /// An ordered close (or interrupt) is done; the server is gone.
-    pub fn closed(&mut self, server: ServerId, now: Time) {
-        let now = self.tick(now);
-        let slot = self.slots.get(server);
-        assert!(
-            slot.state == State::Closing || slot.cut,
-            "{server:?} was reported closed while {:?}, without an order",
-            slot.state
-        );
-        self.gone(server, Closed::Interrupted, now);
-    }
-
-    /// A server lives on another worker now.
-    pub fn moved(&mut self, server: ServerId, home: Home) {
-        self.slots.set_home(server, home);
-    }
-
-    /// The budget permits one of the connections asked for. False: it is wanted no more (the withdrawal crossed the
-    /// permit), and the caller gives the permit back to the budget.
-    #[must_use = "a permit that is not taken must be released to the budget"]
-    pub fn permit(&mut self, now: Time) -> bool {
-        let now = self.tick(now);
-        if self.announced == 0 {
-            return false;
-        }
-        self.announced -= 1;
-        if self.asked == 0 {
-            return false;
-        }
-        self.connect(now);
-        self.settle(now);
-        true
-    }
-
-    /// Expires waiters, closes what is unused for too long or too old, gives up connects and checks that take too long,
-    /// and connects again after a pause. To be called at the time of [`Pool::poll_deadline`]; at any other it does no
-    /// harm.
+    /// Expires waiters, closes servers that were unused for too long or are too old, gives up connects and checks that
+    /// take too long, and connects again after a pause. To be called at the time of [`Pool::poll_deadline`]; a call at
+    /// another time does no harm.
     pub fn handle_timeout(&mut self, now: Time) {
         let now = self.tick(now);
         self.upkeep(now);
     }
 
+    /// The next order to the caller.
     pub fn poll_action(&mut self) -> Option<Action> {
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
@@ -548,11 +393,11 @@ impl Pool {
             self.announced -= 1;
             return Some(Action::WithdrawPermit);
         }
-        // Not before the wish that it is about.
-        self.plea()
+        // A report is about permits that the budget was asked for before.
+        self.poll_report()
     }
 
-    /// When [`Pool::handle_timeout`] is to be called next, unless something else happens before.
+    /// When [`Pool::handle_timeout`] is to be called, unless another call comes before. Each call may change it.
     pub fn poll_deadline(&self) -> Option<Time> {
         self.deadline()
     }
@@ -562,79 +407,18 @@ impl Pool {
         self.events.pop()
     }
 
-    /// Whether events are recorded, at most [`crate::MAX_EVENTS`] unread ones. They are not until this is called; only
-    /// the pool's creation always is.
+    /// Sets whether events are recorded: at most [`crate::MAX_EVENTS`] unread ones. Before the first call, only the
+    /// pool's creation is recorded.
     pub fn record_events(&mut self, on: bool) {
         self.events.record(on);
     }
 
-    /// How many events were dropped because nobody read them.
+    /// Events that were dropped because too many were unread.
     pub fn events_dropped(&self) -> u64 {
         self.events.dropped()
     }
 
-    /// Whether the pool is paused.
-    pub fn is_paused(&self) -> bool {
-        matches!(self.mode, Mode::Paused(_))
-    }
-
-    /// Whether the pool is closed.
-    pub fn is_closed(&self) -> bool {
-        self.mode == Mode::Closed
-    }
-
-    /// Whether a server has been ordered to close and not yet been reported closed; `None` if it is gone. Where orders
-    /// can overtake each other on their way, this tells which of them are void.
-    pub fn is_closing(&self, server: ServerId) -> Option<bool> {
-        self.slots.find(server).map(|slot| slot.state == State::Closing)
-    }
-
-    /// Whether a server is being checked or reset.
-    pub fn is_checking(&self, server: ServerId) -> bool {
-        self.slots.find(server).is_some_and(|slot| slot.state == State::Checking)
-    }
-
-    pub fn config(&self) -> &PoolConfig {
-        &self.config
-    }
-
-    /// How often the pool was cleared.
-    pub fn generation(&self) -> u32 {
-        self.generation
-    }
-
-    /// Since when connects have been failing, if there is also no server left that works.
-    pub fn is_unavailable(&self) -> Option<Time> {
-        let usable = self.slots.count(State::Idle) + self.slots.count(State::InUse);
-        self.failures.since.filter(|_| usable == 0)
-    }
-
-    /// Whether the last connection that was begun was not made, though servers of before may work.
-    pub fn is_connecting_in_vain(&self) -> bool {
-        self.failures.since.is_some()
-    }
-
-    /// How long the first waiter has been waiting.
-    pub fn oldest_wait(&self, now: Time) -> Option<Duration> {
-        let first = |waiters: &Waiters| waiters.front().map(|waiter| now - waiter.since);
-        first(&self.waiters).max(first(&self.held_back)).max(first(&self.demanding))
-    }
-
-    /// How many servers are in which state, and how many waiters there are.
-    pub fn counts(&self) -> Counts {
-        Counts {
-            connecting: self.slots.count(State::Connecting),
-            idle: self.slots.count(State::Idle),
-            in_use: self.slots.count(State::InUse),
-            checking: self.slots.count(State::Checking),
-            closing: self.slots.count(State::Closing),
-            waiters: self.waiting(),
-            held_back: self.held_back.len(),
-            total: self.slots.total(),
-        }
-    }
-
-    /// Time never runs backwards here, though callers on several threads may be late with theirs.
+    /// Makes time monotonic: callers on several threads may pass an earlier `now` late.
     #[inline]
     fn tick(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
@@ -644,7 +428,7 @@ impl Pool {
     #[inline]
     fn grant_idle(&mut self, server: ServerId, waiter: WaiterId, waiter_home: Home, now: Time) -> Grant {
         self.slots.set_state(server, State::InUse, now);
-        self.sharing.served = now;
+        self.sharing.last_grant = now;
         let slot = self.slots.get_mut(server);
         slot.used = true;
         let home = slot.home;

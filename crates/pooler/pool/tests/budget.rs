@@ -122,13 +122,13 @@ impl World {
                     if m % 2 == 0 {
                         self.budget.reclaim_failed(id);
                     } else {
-                        self.budget.unused_failed(id);
+                        self.budget.reclaim_unused_failed(id);
                     }
                     self.obey();
                 }
             }
             12..=13 => {
-                self.budget.has_idle(id);
+                self.budget.report_spare(id);
                 self.obey();
             }
             14 if m % 4 == 0 => {
@@ -144,7 +144,7 @@ impl World {
             }
             15 => self.add(m),
             _ => {
-                self.budget.press(id);
+                self.budget.report_congestion(id);
                 self.obey();
             }
         }
@@ -162,7 +162,7 @@ impl World {
                     some = true;
                 }
                 if self.members[id].used > 1 {
-                    self.budget.has_idle(*id);
+                    self.budget.report_spare(*id);
                     some |= self.obey();
                 }
             }

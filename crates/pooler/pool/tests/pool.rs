@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use pool::{
-    Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, Hold, Home, Path, Pool, PoolConfig, ServerId,
+    Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, Home, Path, PauseMode, Pool, PoolConfig, ServerId,
     Ticket, Time, UNUSED_TURNS, WaiterId,
 };
 use proptest::prelude::*;
@@ -153,15 +153,15 @@ impl World {
                     let home = home.unwrap_or_default();
                     assert!(self.servers.insert(server.slot(), (server, Is::Connecting(self.now), home)).is_none());
                 }
-                Action::Insist => {
+                Action::ReportStarvation => {
                     let first = self.queue.first().expect("somebody who has waited for long");
                     assert!(self.asked > 0 && self.now - first.since >= self.config.turn, "{first:?}");
                 }
-                Action::Press => {
+                Action::ReportCongestion => {
                     assert!(self.asked > 0 && !self.queue.is_empty(), "nobody needs more");
                     assert!(self.now - self.queued >= self.config.turn, "{:?}", self.queue[0]);
                 }
-                Action::Spare => assert!(std::mem::take(&mut self.in_vain), "nobody asked in vain"),
+                Action::ReportSpare => assert!(std::mem::take(&mut self.in_vain), "the budget did not ask in vain"),
                 Action::Grant(grant) => self.granted(grant),
                 Action::Fail { waiter, home, reason, waited } => self.fail(waiter, home, reason, waited),
                 Action::Close { server, reason, .. } => {
@@ -258,8 +258,8 @@ impl World {
 
     fn check_in(&mut self, n: u8, home: Home, how: CheckIn) {
         if let Some(server) = self.pick(n, |is| *is == Is::InUse) {
-            let spare = self.pool.may_spare(server, self.now);
-            assert!(!spare || self.in_vain, "nobody asked in vain");
+            let spare = self.pool.can_spare(server, self.now);
+            assert!(!spare || self.in_vain, "the budget did not ask in vain");
             let how = if spare && n < 128 { CheckIn::Reclaim } else { how };
             let grant = self.pool.check_in(server, home, how, self.now);
             self.handed(server, home, grant);
@@ -268,14 +268,14 @@ impl World {
 
     fn connected(&mut self, n: u8, home: Home) {
         if let Some(server) = self.pick(n, |is| matches!(is, Is::Connecting(_))) {
-            let grant = self.pool.connected(server, home, self.now);
+            let grant = self.pool.handle_connected(server, home, self.now);
             self.handed(server, home, grant);
         }
     }
 
     fn checked(&mut self, n: u8, ok: bool, home: Home) {
         if let Some(server) = self.pick(n, |is| *is == Is::Checking) {
-            let grant = self.pool.checked(server, ok, home, self.now);
+            let grant = self.pool.handle_checked(server, ok, home, self.now);
             self.handed(server, home, grant);
         }
     }
@@ -289,10 +289,10 @@ impl World {
     fn permit(&mut self) {
         if self.asked > 0 {
             self.asked -= 1;
-            assert!(self.pool.permit(self.now));
+            assert!(self.pool.handle_permit(self.now));
             self.obey();
         } else {
-            assert!(!self.pool.permit(self.now), "a permit was taken that nobody asked for");
+            assert!(!self.pool.handle_permit(self.now), "a permit was taken that the pool did not ask for");
         }
     }
 
@@ -316,25 +316,25 @@ impl World {
             21..=23 => self.connected(n, home),
             24 => {
                 if let Some(server) = self.pick(n, |is| matches!(is, Is::Connecting(_))) {
-                    self.gone(server, |pool, now| pool.connect_failed(server, m % 4 == 0, now));
+                    self.gone(server, |pool, now| pool.handle_connect_failed(server, m % 4 == 0, now));
                 }
             }
             25..=26 => self.checked(n, m % 4 != 0, home),
             27..=29 => {
                 if let Some(server) = self.pick(n, |is| *is == Is::Closing) {
-                    self.gone(server, |pool, now| pool.closed(server, now));
+                    self.gone(server, |pool, now| pool.handle_closed(server, now));
                 }
             }
             30 => {
                 if let Some(server) = self.pick(n, |_| true) {
-                    self.gone(server, |pool, now| pool.lost(server, now));
+                    self.gone(server, |pool, now| pool.handle_lost(server, now));
                 }
             }
             31 => self.cancel(n),
             32..=34 => self.advance(self.now + MS * u32::from(n % 32)),
             35 => self.moved(n, home),
             36 => {
-                self.pool.pause(if m % 4 == 0 { Hold::FailWaiters } else { Hold::Waiters }, self.now);
+                self.pool.pause(if m % 4 == 0 { PauseMode::FailWaiters } else { PauseMode::HoldWaiters }, self.now);
                 self.obey();
             }
             37 => {
@@ -367,7 +367,7 @@ impl World {
 
     fn moved(&mut self, n: u8, home: Home) {
         if let Some(server) = self.pick(n, |is| matches!(is, Is::Idle(_))) {
-            self.pool.moved(server, home);
+            self.pool.handle_moved(server, home);
             self.servers.get_mut(&server.slot()).expect("present").2 = home;
             self.obey();
         }
@@ -400,7 +400,7 @@ impl World {
                 self.permit();
             }
             if let Some(server) = self.pick(0, |is| *is == Is::Closing) {
-                self.gone(server, |pool, now| pool.closed(server, now));
+                self.gone(server, |pool, now| pool.handle_closed(server, now));
             }
             self.compare();
             let busy = self.count(|is| !matches!(is, Is::Idle(_)));
@@ -482,7 +482,7 @@ proptest! {
             if world.servers[&server.slot()].1 == Is::InUse {
                 world.check_in(0, Home(0), CheckIn::Clean);
             } else {
-                world.gone(server, |pool, now| pool.closed(server, now));
+                world.gone(server, |pool, now| pool.handle_closed(server, now));
             }
             world.compare();
         }

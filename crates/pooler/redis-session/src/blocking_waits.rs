@@ -1,6 +1,6 @@
-//! Clients that wait for a server for a blocking command (`BLPOP key 5`) while all servers are taken. Each waits as long
-//! as its command would block, and then gets the reply of the time-out. This file knows times and clients' ids, and no
-//! session.
+//! Clients that wait for a server for a blocking command (`BLPOP key 5`) while all servers are taken. Each waits as
+//! long as its command would block, and then gets the reply of the time-out. This file knows times and clients' ids,
+//! and no session.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -13,7 +13,8 @@ use std::{
 
 use seam::LeaseFailure;
 
-/// A request for a server that failed sooner is not repeated: with a shorter `max_wait_time`, requests would never stop.
+/// A request for a server that failed sooner is not repeated: with a shorter `max_wait_time`, requests would never
+/// stop.
 const MIN_WAIT: Duration = Duration::from_millis(50);
 
 /// The waits of all clients. Each has one at most.

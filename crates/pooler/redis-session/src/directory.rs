@@ -60,14 +60,15 @@ pub trait Directory: Send + Sync + 'static {
     /// Whether this is the user's password. The time does not depend on what is wrong with it.
     fn is_password(&self, user: &str, password: &[u8]) -> bool;
 
-    /// The pool that serves a user in a logical database and a version of the protocol. `user` is empty where no login is
-    /// required.
+    /// The pool that serves a user in a logical database and a version of the protocol. `user` is empty where no login
+    /// is required.
     ///
     /// # Errors
     /// No pool does. The client is told the reason.
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String>;
 
-    /// The number of the current configuration. While it is the same, [`route`](Directory::route) returns the same pools.
+    /// The number of the current configuration. While it is the same, [`route`](Directory::route) returns the same
+    /// pools.
     fn epoch(&self) -> u64 {
         0
     }

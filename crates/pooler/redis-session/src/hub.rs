@@ -122,8 +122,8 @@ impl Hubs {
         self.key() | OF_EVENTS
     }
 
-    /// A client requests a change. [`notice::CHANGED`] or [`notice::REFUSED`] is posted to it. Returns whether it has to
-    /// request a server for the hub.
+    /// A client requests a change. [`notice::CHANGED`] or [`notice::REFUSED`] is posted to it. Returns whether it has
+    /// to request a server for the hub.
     pub(crate) fn request(&self, pool: PoolId, me: ClientTag, change: SubscriptionChange, out: &mut Outbox) -> bool {
         let mut pools = self.lock();
         let (hub, seeks) = match pools.entry(pool) {
@@ -162,8 +162,8 @@ impl Hubs {
         }
     }
 
-    /// A client has the server that it requested for the hub. Returns the hub's key, under which the server's session is
-    /// posted to; `None` if the hub needs no server any more.
+    /// A client has the server that it requested for the hub. Returns the hub's key, under which the server's session
+    /// is posted to; `None` if the hub needs no server any more.
     pub(crate) fn on_server_found(&self, pool: PoolId, key: u64, server: ServerTag) -> Option<u64> {
         let mut pools = self.lock();
         let hub = pools.get_mut(&pool).filter(|hub| hub.is_sought_by(key))?;

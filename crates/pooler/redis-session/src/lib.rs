@@ -5,8 +5,8 @@
 //! while the client is in a transaction or watches keys; and until the client goes once a command such as MONITOR has
 //! changed the connection itself. One server holds the subscriptions of all clients of a pool (`hub`).
 //!
-//! This crate opens no connection and knows no configuration: [`Directory`] answers who may log in, and which pool serves
-//! whom.
+//! This crate opens no connection and knows no configuration: [`Directory`] answers who may log in, and which pool
+//! serves whom.
 #![forbid(unsafe_code)]
 
 mod blocking_waits;
@@ -64,8 +64,8 @@ pub struct Redis {
     /// Clients of HTTP that hear messages.
     streams: client::Streams,
     blocking_waits: blocking_waits::BlockingWaits,
-    /// Commands that do not share a server, because a client has paused Redis's clients: behind a write, the commands of
-    /// other clients would wait for the end of the pause.
+    /// Commands that do not share a server, because a client has paused Redis's clients: behind a write, the commands
+    /// of other clients would wait for the end of the pause.
     unshared_commands: AtomicU32,
 }
 

@@ -1,5 +1,5 @@
-//! The login to a server: HELLO with AUTH, or AUTH alone where HELLO is unknown; then SELECT; then PING, because a server
-//! that is still loading its data accepts all commands before.
+//! The login to a server: HELLO with AUTH, or AUTH alone where HELLO is unknown; then SELECT; then PING, because a
+//! server that is still loading its data accepts all commands before.
 
 use crate::{
     ServerLogin, Version,

@@ -13,7 +13,7 @@ mod trouble;
 
 use std::{collections::VecDeque, time::Duration};
 
-use pool::{Action, Budget, Hold, MemberId, Pool, ScopeId, ServerId, Time};
+use pool::{Action, Budget, MemberId, PauseMode, Pool, ScopeId, ServerId, Time};
 
 use self::{clients::Client, door::Door, oracle::Oracle, plan::Plan, trouble::Host};
 use crate::{agenda::Agenda, random::Rng};
@@ -427,9 +427,9 @@ impl World {
         self.pump(pool, None);
     }
 
-    fn pause(&mut self, pool: usize, hold: Hold) {
+    fn pause(&mut self, pool: usize, hold: PauseMode) {
         let now = self.clock(pool);
-        self.posts[pool].oracle.failing = hold == Hold::FailWaiters;
+        self.posts[pool].oracle.failing = hold == PauseMode::FailWaiters;
         self.posts[pool].oracle.on_hold = true;
         self.posts[pool].pool.pause(hold, now);
         self.pump(pool, None);

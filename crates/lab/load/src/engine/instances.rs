@@ -149,15 +149,15 @@ impl Instances {
         conns[server.slot()] = conn;
     }
 
-    /// See [`Pool::connected`].
+    /// See [`Pool::handle_connected`].
     pub fn connected(&mut self, instance: u32, server: ServerId, now: Time) {
-        let grant = self.pools[instance as usize].pool.connected(server, HOME, now);
+        let grant = self.pools[instance as usize].pool.handle_connected(server, HOME, now);
         self.granted(instance, grant, now);
     }
 
-    /// See [`Pool::connect_failed`].
+    /// See [`Pool::handle_connect_failed`].
     pub fn connect_failed(&mut self, instance: u32, server: ServerId, permanent: bool, now: Time) {
-        self.pools[instance as usize].pool.connect_failed(server, permanent, now);
+        self.pools[instance as usize].pool.handle_connect_failed(server, permanent, now);
         self.release(instance);
         self.drain(instance, now);
     }
@@ -176,17 +176,17 @@ impl Instances {
         self.granted(instance, grant, now);
     }
 
-    /// See [`Pool::lost`].
+    /// See [`Pool::handle_lost`].
     pub fn lost(&mut self, instance: u32, server: ServerId, now: Time) {
         self.pools[instance as usize].is_gone(Cause::Replacement, self.idle, now);
-        self.pools[instance as usize].pool.lost(server, now);
+        self.pools[instance as usize].pool.handle_lost(server, now);
         self.release(instance);
         self.drain(instance, now);
     }
 
-    /// See [`Pool::closed`].
+    /// See [`Pool::handle_closed`].
     pub fn closed(&mut self, instance: u32, server: ServerId, now: Time) {
-        self.pools[instance as usize].pool.closed(server, now);
+        self.pools[instance as usize].pool.handle_closed(server, now);
         self.release(instance);
         self.drain(instance, now);
     }
@@ -281,9 +281,9 @@ impl Instances {
                 self.pools.iter().position(|instance| instance.member == Some(member)).expect("a member is a pool");
             let (pool, budget) = (&mut self.pools[at].pool, self.budget.as_mut().expect("one that decides"));
             match action {
-                BudgetAction::Grant(_) if !pool.permit(now) => budget.release(member),
+                BudgetAction::Grant(_) if !pool.handle_permit(now) => budget.release(member),
                 BudgetAction::Reclaim(_) if !pool.reclaim(now) => budget.reclaim_failed(member),
-                BudgetAction::ReclaimUnused(_) if !pool.reclaim_unused(now) => budget.unused_failed(member),
+                BudgetAction::ReclaimUnused(_) if !pool.reclaim_unused(now) => budget.reclaim_unused_failed(member),
                 BudgetAction::Grant(_) | BudgetAction::Reclaim(_) | BudgetAction::ReclaimUnused(_) => {}
             }
             self.drain_one(at as u32, now);
@@ -302,7 +302,7 @@ impl Instances {
     fn gives_up(&mut self, at: u32, server: ServerId, now: Time) -> bool {
         let instance = &self.pools[at as usize];
         match (&mut self.budget, instance.member) {
-            (Some(budget), Some(member)) if instance.pool.may_spare(server, now) => budget.comes_free(member),
+            (Some(budget), Some(member)) if instance.pool.can_spare(server, now) => budget.offer_returning(member),
             _ => false,
         }
     }
@@ -327,20 +327,24 @@ impl Instances {
     fn act(&mut self, at: u32, action: Action, now: Time) {
         let instance = &mut self.pools[at as usize];
         match action {
-            Action::AskPermit | Action::WithdrawPermit | Action::Insist | Action::Press | Action::Spare => {
+            Action::AskPermit
+            | Action::WithdrawPermit
+            | Action::ReportStarvation
+            | Action::ReportCongestion
+            | Action::ReportSpare => {
                 let Some((budget, member)) = self.budget.as_mut().zip(instance.member) else {
                     assert!(matches!(action, Action::AskPermit | Action::WithdrawPermit), "nothing is asked back");
                     // False would mean that it is wanted no more: then there is nothing to do.
-                    _ = action == Action::AskPermit && instance.pool.permit(now);
+                    _ = action == Action::AskPermit && instance.pool.handle_permit(now);
                     return;
                 };
                 match action {
                     Action::AskPermit if budget.request(member) == Permit::Denied => {}
-                    Action::AskPermit if !instance.pool.permit(now) => budget.release(member),
+                    Action::AskPermit if !instance.pool.handle_permit(now) => budget.release(member),
                     Action::WithdrawPermit => _ = budget.withdraw(member),
-                    Action::Insist => budget.insist(member),
-                    Action::Press => budget.press(member),
-                    Action::Spare => budget.has_idle(member),
+                    Action::ReportStarvation => budget.report_starvation(member),
+                    Action::ReportCongestion => budget.report_congestion(member),
+                    Action::ReportSpare => budget.report_spare(member),
                     _ => {}
                 }
             }
@@ -368,7 +372,7 @@ impl Instances {
             }
             // The engine has no order for these: connections are taken to be well until they turn out not to be.
             Action::Check { server, .. } | Action::Reset { server, .. } => {
-                let grant = instance.pool.checked(server, true, HOME, now);
+                let grant = instance.pool.handle_checked(server, true, HOME, now);
                 if let Some(grant) = grant {
                     self.grant(at, grant);
                 }

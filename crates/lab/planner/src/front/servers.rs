@@ -91,7 +91,7 @@ impl Servers {
 
     pub fn connected(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
-        if let Some(grant) = self.pool.connected(server, HOME, now) {
+        if let Some(grant) = self.pool.handle_connected(server, HOME, now) {
             self.granted(grant);
         }
         self.settle(now);
@@ -100,14 +100,14 @@ impl Servers {
     pub fn refused(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         self.servers[slot as usize] = None;
-        self.pool.connect_failed(server, false, now);
+        self.pool.handle_connect_failed(server, false, now);
         self.settle(now);
     }
 
     pub fn closed(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         self.servers[slot as usize] = None;
-        self.pool.closed(server, now);
+        self.pool.handle_closed(server, now);
         self.settle(now);
     }
 
@@ -152,8 +152,8 @@ impl Servers {
         while let Some(action) = self.pool.poll_action() {
             match action {
                 // There is no limit over several pools. False would mean that it is wanted no more.
-                Action::AskPermit => _ = self.pool.permit(now),
-                Action::WithdrawPermit | Action::Insist | Action::Press | Action::Spare => {}
+                Action::AskPermit => _ = self.pool.handle_permit(now),
+                Action::WithdrawPermit | Action::ReportStarvation | Action::ReportCongestion | Action::ReportSpare => {}
                 Action::Connect { server, .. } => {
                     let slot = server.slot();
                     if self.servers.len() <= slot {
@@ -171,7 +171,7 @@ impl Servers {
                 }
                 // Servers are taken to be well.
                 Action::Check { server, .. } | Action::Reset { server, .. } => {
-                    if let Some(grant) = self.pool.checked(server, true, HOME, now) {
+                    if let Some(grant) = self.pool.handle_checked(server, true, HOME, now) {
                         self.granted(grant);
                     }
                 }

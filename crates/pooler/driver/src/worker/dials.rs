@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{Fault, ServerId, Time};
+use pool::{ConnectFault, ServerId, Time};
 use seam::{CloseReason, Peer, Protocol};
 
 use super::{
@@ -62,7 +62,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         pool.host.store(attempts.place(), Relaxed);
         let Some((address, demand)) = attempts.next() else {
             self.pools.set_location(pool.id, id, Location::None);
-            return self.connect_failed(&pool, id, attempts.errors(), Fault::Passing, open);
+            return self.connect_failed(&pool, id, attempts.errors(), ConnectFault::Transient, open);
         };
         self.dial_host(pool, id, attempts, address, demand);
     }
@@ -174,7 +174,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 &dial.pool,
                 dial.id,
                 "Poolhouse's session panicked as it began",
-                Fault::Passing,
+                ConnectFault::Transient,
                 None,
             );
         };
@@ -220,7 +220,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         pool: &Arc<SharedPool>,
         id: ServerId,
         error: &str,
-        fault: Fault,
+        fault: ConnectFault,
         open: Option<StillOpen>,
     ) {
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {

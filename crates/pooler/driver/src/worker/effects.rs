@@ -1,6 +1,6 @@
 //! Executing what sessions wish, in order.
 
-use pool::Wish;
+use pool::Need;
 use seam::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol};
 
 use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost, servers::Link, tenant_queue::drop_behind};
@@ -146,9 +146,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Effect::Lease { client, pool, kind } => {
                 let granted = match kind {
-                    LeaseKind::Exclusive => self.check_out(client.slot(), pool, Wish::Any),
-                    LeaseKind::Lasting => self.check_out(client.slot(), pool, Wish::Lasting),
-                    LeaseKind::Unused => self.check_out(client.slot(), pool, Wish::Unused),
+                    LeaseKind::Exclusive => self.check_out(client.slot(), pool, Need::Any),
+                    LeaseKind::Lasting => self.check_out(client.slot(), pool, Need::Lasting),
+                    LeaseKind::Unused => self.check_out(client.slot(), pool, Need::Unused),
                     LeaseKind::Shared => self.join(client.slot(), pool),
                 };
                 return granted.then(|| client.slot());

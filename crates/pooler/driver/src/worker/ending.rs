@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pool::Fault;
+use pool::ConnectFault;
 use seam::{CloseReason, Protocol};
 
 use super::{
@@ -114,18 +114,24 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.dial_host(server.pool, server.id, attempts, address, Demand::Directed);
         }
         let fault = match reason {
-            CloseReason::Unknown { .. } => Fault::Unknown,
-            CloseReason::StartFailed { permanent: true, .. } => Fault::Lasting,
-            _ => Fault::Passing,
+            CloseReason::Unknown { .. } => ConnectFault::Unknown,
+            CloseReason::StartFailed { permanent: true, .. } => ConnectFault::Permanent,
+            _ => ConnectFault::Transient,
         };
         self.start_failed(&server, attempts, message_of(&reason), fault);
     }
 
     /// A server did not get through its start. Another host may do, unless this one said that asking again is useless.
-    fn start_failed(&mut self, server: &ServerConn<P::Server>, mut attempts: Attempts, message: &str, fault: Fault) {
+    fn start_failed(
+        &mut self,
+        server: &ServerConn<P::Server>,
+        mut attempts: Attempts,
+        message: &str,
+        fault: ConnectFault,
+    ) {
         let open = self.still_open(server);
         let (pool, id) = (Arc::clone(&server.pool), server.id);
-        if fault != Fault::Passing {
+        if fault != ConnectFault::Transient {
             return self.connect_failed(&pool, id, message, fault, open);
         }
         attempts.note(message);

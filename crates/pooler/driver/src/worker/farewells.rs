@@ -4,7 +4,7 @@
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use pool::{Closed, Fault, ServerId, Time};
+use pool::{Closed, ConnectFault, ServerId, Time};
 use seam::{PoolId, Protocol};
 
 use super::{Worker, attempts::Attempts, cancel_request::CancelRequest, pools::Location};
@@ -169,7 +169,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A server's connection has ended on both sides, and its pool knows already that the server ends.
     fn server_gone(&mut self, pool: &Arc<SharedPool>, id: ServerId) {
         let now = self.now;
-        self.pools.operate(pool, self.now, |guarded| guarded.pool.closed(id, now));
+        self.pools.operate(pool, self.now, |guarded| guarded.pool.handle_closed(id, now));
         self.pools.budget(|registry, demands| registry.release(pool, demands));
     }
 
@@ -178,22 +178,28 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         let since = self.pools.operate(pool, self.now, |guarded| {
             guarded.stats.on_closed(Closed::Error);
-            guarded.pool.given_up(id, now);
-            guarded.pool.is_unavailable()
+            guarded.pool.handle_abandoned(id, now);
+            guarded.pool.unavailable_since()
         });
         self.tell_lost(pool, since);
         self.take_leave_of(pool, id, open);
     }
 
     /// A server has not got through its start, and no other host is tried.
-    pub(super) fn forget_start(&mut self, pool: &Arc<SharedPool>, id: ServerId, fault: Fault, open: Option<StillOpen>) {
+    pub(super) fn forget_start(
+        &mut self,
+        pool: &Arc<SharedPool>,
+        id: ServerId,
+        fault: ConnectFault,
+        open: Option<StillOpen>,
+    ) {
         let now = self.now;
         let since = self.pools.operate(pool, self.now, |guarded| {
             guarded.stats.on_closed(Closed::Error);
-            guarded.pool.connect_given_up(id, fault, now);
-            guarded.pool.is_unavailable()
+            guarded.pool.handle_connect_abandoned(id, fault, now);
+            guarded.pool.unavailable_since()
         });
-        if fault == Fault::Passing {
+        if fault == ConnectFault::Transient {
             self.host.registry.outages.note(pool.id, &pool.spec().hosts);
         }
         self.tell_lost(pool, since);

@@ -1,6 +1,6 @@
 //! What a client has of a pool. Knows neither.
 
-use pool::{Ticket, Wish};
+use pool::{Need, Ticket};
 use seam::PoolId;
 
 /// What a client has of a pool.
@@ -13,7 +13,7 @@ pub(super) enum Lease {
     Waiting {
         pool: PoolId,
         ticket: Option<Ticket>,
-        wish: Wish,
+        wish: Need,
     },
     /// A server, by its slot here.
     Held {

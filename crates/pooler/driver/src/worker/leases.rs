@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, ServerId, WaiterId, Wish};
+use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, Need, ServerId, WaiterId};
 use seam::{CloseReason, LeaseFailure, Limit, Outage, PoolId, Protocol, Shortage, Verdict};
 
 use super::{
@@ -37,7 +37,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- check-out ----
 
     /// A client needs a server. True when it has one at once.
-    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, wish: Wish) -> bool {
+    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, wish: Need) -> bool {
         let Some(client) = self.clients.get(slot).filter(|client| !client.life.is_closing()) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = self.client_waiter(slot, client.waiter);
@@ -64,7 +64,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Some(CheckOut::Queued(ticket)) => {
                 // A server that is shared now would not be for it.
-                if wish == Wish::Any {
+                if wish == Need::Any {
                     self.offer(pool);
                 }
                 Some(ticket)
@@ -261,7 +261,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let Guarded { pool, .. } = &*pool.lock();
             let (counts, config) = (pool.counts(), pool.config());
             let full = counts.total >= config.effective_max_size();
-            (counts, full, counts.connecting >= config.max_connecting, pool.is_connecting_in_vain())
+            (counts, full, counts.connecting >= config.max_connecting, pool.is_connect_failing())
         };
         let refused = || if fails { pool.last_error() } else { None };
         let limit = if full {
@@ -420,7 +420,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn send_on_errand(&mut self, pool: PoolId) {
         let now = self.now;
         if let Some(shared) = self.pools.find(pool, self.now) {
-            self.pools.operate(&shared, self.now, |guarded| guarded.pool.errand(now));
+            self.pools.operate(&shared, self.now, |guarded| guarded.pool.request_reset(now));
         }
     }
 
@@ -428,7 +428,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     #[cold]
     fn gives_up(&mut self, pool: PoolId, server: ServerId) -> bool {
         let pool = self.pools.find(pool, self.now).expect("it has a server here");
-        if !pool.lock().pool.may_spare(server, self.now) {
+        if !pool.lock().pool.can_spare(server, self.now) {
             return false;
         }
         pool.awaits_idle.store(false, Relaxed);
@@ -464,9 +464,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match action {
             Action::AskPermit => self.pools.budget(|registry, demands| registry.request(&pool, demands)),
             Action::WithdrawPermit => self.pools.budget(|registry, demands| registry.withdraw(&pool, demands)),
-            Action::Insist => self.pools.budget(|registry, demands| registry.insist(&pool, demands)),
-            Action::Press => self.pools.budget(|registry, demands| registry.press(&pool, demands)),
-            Action::Spare => {
+            Action::ReportStarvation => self.pools.budget(|registry, demands| registry.insist(&pool, demands)),
+            Action::ReportCongestion => self.pools.budget(|registry, demands| registry.press(&pool, demands)),
+            Action::ReportSpare => {
                 pool.awaits_idle.store(false, Relaxed);
                 self.pools.budget(|registry, demands| registry.has_idle(&pool, demands));
             }
@@ -503,7 +503,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if reason == Closed::Error {
             self.tell_given_up(pool, server);
             self.host.registry.outages.note(pool.id, &pool.spec().hosts);
-            let since = pool.lock().pool.is_unavailable();
+            let since = pool.lock().pool.unavailable_since();
             self.tell_lost(pool, since);
         }
         match self.locate(pool.id, server) {
@@ -522,7 +522,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         self.pools.operate(pool, self.now, |guarded| {
             guarded.stats.on_closed(reason);
-            guarded.pool.closed(server, now);
+            guarded.pool.handle_closed(server, now);
         });
         self.pools.budget(|registry, demands| registry.release(pool, demands));
     }
@@ -551,7 +551,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         match demand {
             Demand::Permit(pool) => {
-                if !self.pools.operate(&pool, self.now, |guarded| guarded.pool.permit(now)) {
+                if !self.pools.operate(&pool, self.now, |guarded| guarded.pool.handle_permit(now)) {
                     self.pools.budget(|registry, demands| registry.decline(&pool, demands));
                 }
             }

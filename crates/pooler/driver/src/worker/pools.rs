@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use pool::{Action, CheckOut, Clear, Home, ServerId, Time, WaiterId, Wish};
+use pool::{Action, CheckOut, Clear, Home, Need, ServerId, Time, WaiterId};
 use seam::PoolId;
 
 use crate::{
@@ -131,7 +131,7 @@ impl Pools {
     }
 
     /// Asks a pool for a server. `None`: the pool is forgotten.
-    pub(super) fn check_out(&mut self, pool: PoolId, waiter: WaiterId, wish: Wish, now: Time) -> Option<CheckOut> {
+    pub(super) fn check_out(&mut self, pool: PoolId, waiter: WaiterId, wish: Need, now: Time) -> Option<CheckOut> {
         self.learn(pool, now)?;
         let (home, pool) = (self.home, self.known.get(&pool).expect("just learnt"));
         operate(pool, &mut self.actions, &self.host.registry.alarms, now, |guarded| {

@@ -118,7 +118,7 @@ const TRIES_AT_ONCE: u32 = 4;
 /// server is made.
 fn is_news(guarded: &Guarded) -> bool {
     let counts = guarded.pool.counts();
-    guarded.pool.is_connecting_in_vain() || counts.idle + counts.in_use + counts.checking == 0
+    guarded.pool.is_connect_failing() || counts.idle + counts.in_use + counts.checking == 0
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
@@ -274,9 +274,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Phase::Starting(_) => {
                     reached = is_news(guarded);
                     guarded.stats.on_created(last, took);
-                    guarded.pool.connected(id, home, now)
+                    guarded.pool.handle_connected(id, home, now)
                 }
-                Phase::Cleaning => guarded.pool.checked(id, true, home, now),
+                Phase::Cleaning => guarded.pool.handle_checked(id, true, home, now),
                 Phase::Live | Phase::Probing => unreachable!("a session is ready once per start or cleaning"),
             };
             if let Some(grant) = &grant {
@@ -304,7 +304,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let kept = self.pools.operate(&pool, self.now, |guarded| {
             reached = is_news(guarded);
             guarded.stats.on_created(last, took);
-            guarded.pool.connected_for_itself(id, home, now)
+            guarded.pool.handle_connected_in_use(id, home, now)
         });
         self.servers[slot].usage = if kept { Usage::Kept } else { Usage::Free };
         self.tell_back(&pool);
@@ -320,7 +320,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             && let Some(pool) = self.host.registry.outages.take_one(&self.servers[slot].address)
         {
             if let Some(pool) = self.host.registry.known(pool) {
-                tries += u32::from(self.pools.operate(&pool, self.now, |guarded| guarded.pool.upstream_is_back(now)));
+                tries += u32::from(
+                    self.pools.operate(&pool, self.now, |guarded| guarded.pool.handle_upstream_recovered(now)),
+                );
             }
         }
     }

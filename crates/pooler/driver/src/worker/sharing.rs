@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{CheckOut, CheckOutFailed, Grant, Time, Wish};
+use pool::{CheckOut, CheckOutFailed, Grant, Need, Time};
 use seam::{Blame, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
 pub(super) use self::stalls::MAX_UNREAD;
@@ -174,7 +174,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mux = Mux { place: Place::Waiting(waiter), joining, replacement: Replacement::None };
         self.sharing.muxes.insert(pool, Box::new(mux));
         let id = self.mux_waiter(waiter);
-        match self.pools.check_out(pool, id, Wish::Any, self.now) {
+        match self.pools.check_out(pool, id, Need::Any, self.now) {
             Some(CheckOut::Granted(grant)) if grant.home == self.home() => self.on_mux_granted(pool, waiter, &grant),
             Some(CheckOut::Granted(grant)) => self.mailbox(grant.home).send(Message::Bring(pool, grant)),
             // A mux never leaves the queue: a server that comes when its clients have gone is simply given back.
@@ -534,7 +534,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let guarded = &mut *pool.lock();
             guarded.stats.transactions += share.take_answered();
             // Those that wait may be in another pool under the same limits.
-            let for_others = pool.awaits_idle.load(Relaxed) && guarded.pool.may_spare(id, now);
+            let for_others = pool.awaits_idle.load(Relaxed) && guarded.pool.can_spare(id, now);
             (guarded.pool.counts().waits_for_any() || for_others, guarded.pool.is_paused())
         };
         let (held, unused) = (share.held_for(now), share.was_unused());

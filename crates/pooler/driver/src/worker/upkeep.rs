@@ -118,7 +118,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn failure_of_login(&self, pool: &Arc<SharedPool>, waited: Duration) -> (LeaseFailure, CheckOutFailed) {
         let (is_paused, is_down) = {
             let guarded = pool.lock();
-            (guarded.pool.is_paused(), guarded.pool.is_unavailable().is_some())
+            (guarded.pool.is_paused(), guarded.pool.unavailable_since().is_some())
         };
         let reason = match () {
             () if is_paused => CheckOutFailed::Paused,

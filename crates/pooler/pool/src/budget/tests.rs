@@ -138,7 +138,7 @@ fn two_who_both_need_the_only_one_take_turns() {
         budget.reclaim_failed(has);
         assert_eq!(budget.request(has), Permit::Denied);
         assert_eq!(actions(&mut budget), [], "its turn is not over");
-        assert!(budget.comes_free(has), "its turn is over, though it wants more itself");
+        assert!(budget.offer_returning(has), "its turn is over, though it wants more itself");
         assert_eq!(actions(&mut budget), []);
         budget.release(has);
         assert_eq!(actions(&mut budget), [BudgetAction::Grant(wants), BudgetAction::Reclaim(wants)]);
@@ -156,9 +156,9 @@ fn what_comes_free_stays_where_nobody_else_needs_it() {
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
     budget.reclaim_failed(a);
     assert!(budget.withdraw(b));
-    assert!(budget.awaits_idle(a));
-    assert!(!budget.comes_free(a));
-    assert!(!budget.awaits_idle(a));
+    assert!(budget.awaits_spare(a));
+    assert!(!budget.offer_returning(a));
+    assert!(!budget.awaits_spare(a));
 }
 
 #[test]
@@ -181,16 +181,16 @@ fn one_who_insists_counts_as_having_none_but_takes_nobodys_last_one() {
     for member in [a, b, b] {
         assert_eq!(budget.request(member), Permit::Granted);
     }
-    budget.insist(a);
+    budget.report_starvation(a);
     assert_eq!(actions(&mut budget), [], "it wishes for nothing");
     assert_eq!(budget.request(a), Permit::Denied);
     assert_eq!(actions(&mut budget), [], "one more than it has is no more than a fair share");
-    budget.insist(a);
+    budget.report_starvation(a);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b)]);
     budget.release(b);
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(a)]);
     assert_eq!(budget.request(a), Permit::Denied);
-    budget.insist(a);
+    budget.report_starvation(a);
     assert_eq!(actions(&mut budget), [], "all that it got may be kept, too, and the other would have none for ever");
 }
 
@@ -200,7 +200,7 @@ fn one_who_insists_with_all_permits_kept_does_not_shut_others_out() {
     let scope = budget.add_scope(2);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
     assert_eq!(fill(&mut budget, a), 2);
-    budget.insist(a);
+    budget.report_starvation(a);
     assert_eq!(actions(&mut budget), []);
     assert_eq!(budget.request(b), Permit::Denied);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
@@ -218,7 +218,7 @@ fn one_who_has_none_comes_before_one_who_insists() {
         assert_eq!(budget.request(member), Permit::Granted);
     }
     assert_eq!(budget.request(a), Permit::Denied);
-    budget.insist(a);
+    budget.report_starvation(a);
     // The server of the other has reached its life time, say, and is to be made anew.
     assert_eq!(budget.request(b), Permit::Denied);
     budget.release(b);
@@ -252,8 +252,8 @@ fn one_who_has_none_idle_is_asked_again_only_when_it_may_have() {
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b)], "the next one is asked");
     budget.reclaim_failed(b);
     assert_eq!(actions(&mut budget), []);
-    assert!(budget.awaits_idle(a));
-    budget.has_idle(a);
+    assert!(budget.awaits_spare(a));
+    budget.report_spare(a);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
     budget.release(a);
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(c)]);

@@ -1,23 +1,22 @@
-//! Whether the whole state of a pool makes sense: for tests and the simulator, after each step. It looks, and changes
-//! nothing.
+//! Checks the whole state of a pool, for tests and the simulator, after each step.
 
 use crate::{slots::State, time::Time};
 
 use super::{Mode, Pool};
 
 impl Pool {
-    /// Looks at everything: O(n). To be called when all actions have been polled or not, at any time between calls.
+    /// Checks the whole state: O(n). It may be called between any two calls.
     ///
     /// # Panics
-    /// If anything is wrong.
+    /// If the state is inconsistent.
     pub fn check_invariants(&self) {
         self.slots.check_invariants();
         self.waiters.check_invariants();
         self.held_back.check_invariants();
-        self.demanding.check_invariants();
-        assert!(self.held_back.len() == 0 || !self.takes_lasting(), "somebody is held back though there is room");
+        self.needing_unused.check_invariants();
+        assert!(self.held_back.len() == 0 || !self.takes_lasting(), "a waiter is held back although there is room");
         self.check_sizes();
-        self.check_nobody_forgotten();
+        self.check_waiters_are_served();
         for (server, slot) in self.slots.all() {
             let current = slot.epoch == self.generation;
             match slot.state {
@@ -39,7 +38,7 @@ impl Pool {
     fn check_sizes(&self) {
         let total = self.slots.total();
         assert!(total <= self.ceiling, "{total} servers, of at most {}", self.ceiling);
-        assert!(self.waiting() == 0 || self.mode != Mode::Closed, "somebody waits for a closed pool");
+        assert!(self.waiting() == 0 || self.mode != Mode::Closed, "a waiter waits for a closed pool");
         assert_eq!(self.asked, self.wanted(), "other connections are asked for than are wanted");
         let connecting = self.slots.count(State::Connecting);
         assert!(
@@ -55,29 +54,29 @@ impl Pool {
         );
     }
 
-    /// With somebody waiting in a pool that is ready, something must be on its way to them.
-    fn check_nobody_forgotten(&self) {
-        let wanting = self.waiters.len() + self.demanding.len();
+    /// In a pool that is ready, a server must be on its way to each waiter.
+    fn check_waiters_are_served(&self) {
+        let wanting = self.waiters.len() + self.needing_unused.len();
         if self.mode != Mode::Ready || wanting == 0 {
             return;
         }
         assert!(
             !self.needs_room(Time(0)) || self.slots.count(State::Idle) == 0,
-            "somebody waits for room that an idle server takes: {:?}",
+            "a waiter needs room that an idle server takes: {:?}",
             self.counts()
         );
         let coming = self.slots.count(State::Connecting) + self.slots.count(State::Checking);
         assert!(
             self.slots.count(State::Idle) == 0 || coming >= self.waiters.len(),
-            "somebody waits beside an idle server: {:?}",
+            "a waiter waits beside an idle server: {:?}",
             self.counts()
         );
-        let hope = self.slots.total() + self.asked > 0 || self.failures.retry_at.is_some();
-        assert!(hope, "somebody waits for nothing: {:?}", self.counts());
+        let hope = self.slots.total() + self.asked > 0 || self.backoff.is_pausing();
+        assert!(hope, "no server will come for a waiter: {:?}", self.counts());
         let room = self.slots.total() < self.limits.max_size
             && self.slots.count(State::Connecting) < self.config.max_connecting;
         assert!(
-            coming + self.asked >= wanting || !room || self.asked > 0 || self.failures.retry_at.is_some(),
+            coming + self.asked >= wanting || !room || self.asked > 0 || self.backoff.is_pausing(),
             "there is room for a connection that a waiter needs, but none is asked for"
         );
     }

@@ -1,5 +1,5 @@
-//! Those who keep servers for long: how many they may have, and who gives one back where the pool has become too small
-//! for all of them.
+//! Servers that clients hold without a time limit ([`crate::Need::Lasting`]): how many there may be, and which client
+//! gives one back when the pool has become too small for all of them.
 
 use alloc::vec::Vec;
 
@@ -7,61 +7,61 @@ use crate::{action::Action, slots::ServerId, time::Time};
 
 use super::{Mode, Pool};
 
-/// A server that was asked for and has not come back is asked for again after this time, in nanoseconds.
-const ASKED_AGAIN: u64 = 5_000_000_000;
+/// Nanoseconds after which a client that was asked to give its server back is asked again.
+const GIVE_WAY_INTERVAL: u64 = 5_000_000_000;
 
 impl Pool {
-    /// At most this many servers the pool can have under other limits than its own, if no other pool under these has
-    /// any; `u32::MAX`: any number. Those who keep servers for long have one less. Holds from the next call on, which
-    /// [`Pool::handle_timeout`] may be.
-    pub fn note_room(&mut self, room: u32) {
+    /// The number of servers that the pool can have under limits that it shares with other pools, if the others have
+    /// none; `u32::MAX`: any number. Lasting clients have one less. It takes effect with the next call, which may be
+    /// [`Pool::handle_timeout`].
+    pub fn set_room(&mut self, room: u32) {
         self.room = room;
     }
 
-    /// How many servers there can be.
-    fn most(&self) -> u32 {
+    /// The number of servers that the pool can have.
+    fn max_servers(&self) -> u32 {
         self.limits.max_size.min(self.room)
     }
 
-    /// Whether one more may have a server for long, or wait for one.
+    /// Whether one more client may have a server without a time limit, or wait for one.
     pub(super) fn takes_lasting(&self) -> bool {
-        self.slots.lasting() + self.waiters.lasting() < self.most().saturating_sub(1).max(1)
+        self.slots.lasting() + self.waiters.lasting() < self.max_servers().saturating_sub(1).max(1)
     }
 
-    /// Waiters for which there may be a server now wait with the others from here on. Their time begins anew.
+    /// Moves waiters that were held back to the queue, as far as they may have servers now. Their wait begins again.
     #[inline]
-    pub(super) fn let_in(&mut self, now: Time) {
+    pub(super) fn admit_held_back(&mut self, now: Time) {
         while self.held_back.len() > 0 && self.takes_lasting() {
             let waiter = self.held_back.pop_front().expect("a waiter, just seen");
-            self.begins_to_wait(now);
+            self.note_wait_begins(now);
             self.waiters.push(waiter.id, waiter.home, true, now);
         }
     }
 
-    /// How many servers that are kept for long are to come back: the pool has become smaller, all servers that it has
-    /// are kept for long, and a waiter is there that would not keep one.
+    /// How many lasting servers are to come back: the pool has become smaller, all its servers are lasting, and a
+    /// waiter is there that would not hold one for long.
     #[inline]
     fn excess(&self) -> u32 {
         let lasting = self.slots.lasting();
         if lasting == 0 || self.slots.live() != lasting || self.waiters.len() == self.waiters.lasting() {
             return 0;
         }
-        // The only server of a pool may be kept.
+        // The only server of a pool may be lasting.
         let fits = self.mode != Mode::Ready || self.limits.max_size == 1;
-        if fits { 0 } else { lasting.saturating_sub(self.most().saturating_sub(1)) }
+        if fits { 0 } else { lasting.saturating_sub(self.max_servers().saturating_sub(1)) }
     }
 
-    /// Asks for servers that are kept for long, if there are too many of them. Each has been kept for a turn at least.
+    /// Asks clients to give way, if there are too many lasting servers. Each has been held for a turn at least.
     #[inline]
-    pub(super) fn ask_back(&mut self, now: Time) {
+    pub(super) fn ask_to_give_way(&mut self, now: Time) {
         let excess = self.excess();
         if excess > 0 {
-            self.ask_for_some_back(excess, now);
+            self.ask_some_to_give_way(excess, now);
         }
     }
 
     #[cold]
-    fn ask_for_some_back(&mut self, excess: u32, now: Time) {
+    fn ask_some_to_give_way(&mut self, excess: u32, now: Time) {
         for (server, due) in self.to_be_asked(excess, now) {
             if due <= now {
                 let slot = self.slots.get_mut(server);
@@ -72,31 +72,33 @@ impl Pool {
         }
     }
 
-    /// When the next one is to be asked for.
+    /// When the next client is to be asked.
     #[inline]
-    pub(super) fn asks_back_at(&self) -> Time {
+    pub(super) fn next_give_way(&self) -> Time {
         match self.excess() {
             0 => Time::NEVER,
             excess => {
                 let due = self.to_be_asked(excess, self.now).into_iter().map(|(_, due)| due).min();
-                due.unwrap_or(Time::NEVER).min(self.asks_again_at())
+                due.unwrap_or(Time::NEVER).min(self.next_repetition())
             }
         }
     }
 
-    /// Which servers are to be asked for beside those that have been, and when: those that were kept for longest, and
-    /// last of all what is known to be kept for other reasons than a request.
+    /// The servers whose clients are to be asked beside those that were, and when: first those that were held for
+    /// longest, and last those that are known to be held for another reason than a request.
     fn to_be_asked(&self, excess: u32, now: Time) -> Vec<(ServerId, Time)> {
-        let (asked, mut others): (Vec<_>, Vec<_>) =
-            self.slots.all_lasting().partition(|(_, slot)| slot.asked.is_some_and(|at| at.after(ASKED_AGAIN) > now));
+        let (asked, mut others): (Vec<_>, Vec<_>) = self
+            .slots
+            .all_lasting()
+            .partition(|(_, slot)| slot.asked.is_some_and(|at| at.after(GIVE_WAY_INTERVAL) > now));
         others.sort_by_key(|(_, slot)| (slot.kept, slot.since));
         let missing = (excess as usize).saturating_sub(asked.len());
         others.into_iter().take(missing).map(|(server, slot)| (server, slot.since.after(self.limits.turn))).collect()
     }
 
-    /// When the first one is asked for again that has been asked for.
-    fn asks_again_at(&self) -> Time {
-        let asked = self.slots.all_lasting().filter_map(|(_, slot)| slot.asked).map(|at| at.after(ASKED_AGAIN));
+    /// When the first client is asked again.
+    fn next_repetition(&self) -> Time {
+        let asked = self.slots.all_lasting().filter_map(|(_, slot)| slot.asked).map(|at| at.after(GIVE_WAY_INTERVAL));
         asked.filter(|at| *at > self.now).min().unwrap_or(Time::NEVER)
     }
 }

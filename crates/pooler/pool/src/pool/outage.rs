@@ -1,18 +1,17 @@
-//! A pool's pause between two tries to connect ends early when a server of another pool was let in by the same
-//! upstream.
+//! A pause after failed connects ends early when the same upstream has let in a server of another pool.
 
 use crate::time::Time;
 
 use super::Pool;
 
 impl Pool {
-    /// The upstream that could not be reached has let another pool's server in: a pause ends, unless this pool was
-    /// refused for itself. How long the next one may be stays. Returns whether this pool wants to connect on that
-    /// account.
-    pub fn upstream_is_back(&mut self, now: Time) -> bool {
+    /// The upstream, which could not be reached, has let in a server of another pool. That ends a pause between tries,
+    /// unless this pool's own last try was refused. The length of the next pause stays as it is. Returns whether this
+    /// pool wants to connect because of it.
+    pub fn handle_upstream_recovered(&mut self, now: Time) -> bool {
         let now = self.tick(now);
         let before = self.asked;
-        if !self.failures.refused && !self.failures.unknown && self.failures.retry_at.take().is_some() {
+        if self.backoff.end_pause_early() {
             self.settle(now);
         }
         self.asked > before

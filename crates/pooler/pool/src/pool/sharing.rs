@@ -1,5 +1,5 @@
-//! What a pool does for the sake of others under the same limits, and what it may ask of them: which server it can give
-//! up, and when its waiters have waited for so long that the budget has to hear of it. It does not know the others.
+//! What a pool does for other pools under the same limits, and what it asks of them: which server it can give up, and
+//! when its waiters have waited for so long that the budget has to know. It does not know the other pools.
 
 use crate::{
     action::Action,
@@ -10,35 +10,35 @@ use crate::{
 
 use super::{Mode, Pool};
 
-/// The last server is given up before its turn is over if nobody has used it for this part of a turn. Shorter, and two
-/// pools with one client each would open a connection for each request. Also how often the budget hears of a pool that
-/// presses.
-const QUIET_PART: u64 = 16;
+/// A last server that was idle for this fraction of a turn is given up before the turn ends. If it were a smaller one,
+/// two pools with one client each would open a connection for each request. It is also the interval between reports of
+/// congestion.
+const TURN_FRACTION: u64 = 16;
 
-/// What a pool and the budget have told each other, beside wishes and permits.
+/// What a pool and the budget have told each other, beside requests for permits.
 #[derive(Debug)]
 pub(super) struct Sharing {
     /// What the budget has asked for in vain.
     sought: Sought,
-    /// When somebody last got a server.
-    pub(super) served: Time,
-    /// Since when somebody has waited here, if anybody does: always somebody, but not the same one.
-    queued: Time,
-    /// When the budget was last told that nobody got a server for long.
-    insisted: Time,
-    insists: bool,
-    /// When the budget was last told that there are too few servers for those who wait.
-    pressed: Time,
-    presses: bool,
+    /// When a client last got a server.
+    pub(super) last_grant: Time,
+    /// Since when there has always been a waiter.
+    queued_since: Time,
+    /// When starvation was last reported.
+    starved_at: Time,
+    reports_starvation: bool,
+    /// When congestion was last reported.
+    congested_at: Time,
+    reports_congestion: bool,
 }
 
-/// What the budget has asked for in vain, and wants to hear of when there is one.
+/// What the budget has asked for in vain. It is told when there is such a server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Sought {
     Nothing,
-    /// A server that nobody has used for long.
+    /// A server that was idle for long.
     Unused,
-    /// Any that can be spared, which such a one can.
+    /// Any server that can be given up, such as one that was idle for long.
     Spare,
 }
 
@@ -46,27 +46,28 @@ impl Sharing {
     pub(super) fn new(now: Time) -> Self {
         Self {
             sought: Sought::Nothing,
-            served: now,
-            queued: now,
-            insisted: now,
-            insists: false,
-            pressed: now,
-            presses: false,
+            last_grant: now,
+            queued_since: now,
+            starved_at: now,
+            reports_starvation: false,
+            congested_at: now,
+            reports_congestion: false,
         }
     }
 }
 
 impl Pool {
-    // ---- what others get ----
+    // ---- what other pools get ----
 
-    /// The budget wants one server back. True if an idle one is being closed. False if there is none to spare; then
-    /// [`Action::Spare`] tells when there is, and [`Pool::may_spare`] whether one that comes back will do.
+    /// The budget wants one server back. Returns true if an idle one is being closed. Otherwise,
+    /// [`Action::ReportSpare`] tells when there is one to give up, and [`Pool::can_spare`] whether one that comes back
+    /// will do.
     pub fn reclaim(&mut self, now: Time) -> bool {
         self.give_up(Sought::Spare, now)
     }
 
-    /// The budget wants one server back, but only one that nobody has used for [`crate::UNUSED_TURNS`]. True if such a
-    /// one is being closed. False if there is none; then [`Action::Spare`] tells when there may be.
+    /// The budget wants one server back, but only one that was idle for [`crate::UNUSED_TURNS`]. Returns true if such a
+    /// one is being closed. Otherwise, [`Action::ReportSpare`] tells when there may be one.
     pub fn reclaim_unused(&mut self, now: Time) -> bool {
         self.give_up(Sought::Unused, now)
     }
@@ -83,13 +84,13 @@ impl Pool {
     }
 
     /// Whether this server, which is in use and about to come back, can be given up for another pool, and the budget
-    /// has asked in vain for one. If so, ask [`crate::Budget::comes_free`]; if that is true, check it in with
-    /// [`crate::CheckIn::Reclaim`].
-    pub fn may_spare(&self, server: ServerId, now: Time) -> bool {
+    /// has asked for one in vain. If so, ask [`crate::Budget::offer_returning`]; if that is true, check the server in
+    /// with [`crate::CheckIn::Reclaim`].
+    pub fn can_spare(&self, server: ServerId, now: Time) -> bool {
         self.sharing.sought == Sought::Spare && self.is_spare(server, now.max(self.now))
     }
 
-    /// Whether this server, which is idle, is one that the budget would take.
+    /// Whether this idle server is one that the budget seeks.
     fn is_sought(&self, sought: Sought, server: ServerId, now: Time) -> bool {
         match sought {
             Sought::Nothing => false,
@@ -98,27 +99,28 @@ impl Pool {
         }
     }
 
-    /// Whether this server, idle or coming back, can be given up for another pool: there are more than `min_size`, and
-    /// either others here come free as well, or this one has had its turn, or nobody needs it.
+    /// Whether this server, idle or about to come back, can be given up for another pool: there are more than
+    /// `min_size`, and either other servers of this pool come free, too, or this one has served for a turn, or it is
+    /// idle.
     fn is_spare(&self, server: ServerId, now: Time) -> bool {
         self.slots.established() > self.config.min_size
             && (self.spare_from(server) <= now || self.another_comes_free(server, now))
     }
 
-    /// From when on a server can be given up though no other comes free.
+    /// When a server can be given up although no other one comes free.
     fn spare_from(&self, server: ServerId) -> Time {
         let slot = self.slots.get(server);
         let over = slot.ready_at.after(self.limits.turn);
-        if slot.state == State::Idle { over.min(slot.since.after(self.limits.turn / QUIET_PART)) } else { over }
+        if slot.state == State::Idle { over.min(slot.since.after(self.limits.turn / TURN_FRACTION)) } else { over }
     }
 
-    /// From when on an idle server counts as one that nobody uses.
+    /// When an idle server counts as unused.
     fn unused_from(&self, server: ServerId) -> Time {
         self.slots.get(server).since.after(self.limits.unused)
     }
 
-    /// Whether this pool has another server beside this one that is idle, or that nobody has kept for a whole turn:
-    /// O(n), and only asked when another pool lacks servers.
+    /// Whether this pool has another server that is idle, or was not held for a whole turn: O(n). The caller asks only
+    /// when another pool lacks servers.
     fn another_comes_free(&self, server: ServerId, now: Time) -> bool {
         self.slots.all().any(|(id, slot)| {
             let brief =
@@ -127,19 +129,19 @@ impl Pool {
         })
     }
 
-    /// Tells the budget, which asked in vain before, that there is an idle server such as it asked for.
+    /// Tells the budget that there is an idle server such as it has asked for in vain.
     #[inline]
-    pub(super) fn tell_spare(&mut self, now: Time) {
+    pub(super) fn report_spare(&mut self, now: Time) {
         let sought = self.sharing.sought;
         if sought != Sought::Nothing
             && self.slots.oldest_idle().is_some_and(|server| self.is_sought(sought, server, now))
         {
             self.sharing.sought = Sought::Nothing;
-            self.actions.push_back(Action::Spare);
+            self.actions.push_back(Action::ReportSpare);
         }
     }
 
-    /// When there will be an idle server such as the budget asked for.
+    /// When there will be an idle server such as the budget seeks.
     #[inline]
     pub(super) fn spare_at(&self) -> Time {
         let sought = self.sharing.sought;
@@ -151,79 +153,78 @@ impl Pool {
         })
     }
 
-    // ---- what it asks of others ----
+    // ---- what it asks of other pools ----
 
-    /// Somebody is about to wait for the next server that comes free or is made.
-    pub(super) fn begins_to_wait(&mut self, now: Time) {
-        if self.waiters.len() == 0 && self.demanding.len() == 0 {
-            self.sharing.queued = now;
+    /// A waiter is about to be queued.
+    pub(super) fn note_wait_begins(&mut self, now: Time) {
+        if self.waiters.len() == 0 && self.needing_unused.len() == 0 {
+            self.sharing.queued_since = now;
         }
     }
 
-    /// A server came back for somebody who waited. If others still wait, and always somebody has for a whole turn, then
-    /// servers come back here, but there are too few of them: the budget is told, now and then. A pool whose servers
-    /// are all kept never says so, since what others gave up for it might be kept, too. (What they give up for another
-    /// pool may reach it all the same, by its own wish.)
+    /// A server came back, and a waiter gets it. If there was always a waiter for a whole turn, servers come back here,
+    /// but there are too few of them: the budget is told from time to time. A pool whose servers are all held for long
+    /// never reports congestion, because servers that other pools gave up for it might be held as well. (It may get
+    /// such servers all the same, by its own request.)
     #[inline]
-    pub(super) fn press(&mut self, now: Time) {
-        let waits = self.waiters.len() > 0 || self.demanding.len() > 0;
-        let since = self.sharing.queued.max(self.good_since);
-        let again = self.sharing.pressed.after(self.limits.turn / QUIET_PART);
-        self.sharing.presses |= self.asked > 0 && waits && since.after(self.limits.turn) <= now && again <= now;
+    pub(super) fn note_congestion(&mut self, now: Time) {
+        let waits = self.waiters.len() > 0 || self.needing_unused.len() > 0;
+        let since = self.sharing.queued_since.max(self.available_since);
+        let again = self.sharing.congested_at.after(self.limits.turn / TURN_FRACTION);
+        self.sharing.reports_congestion |=
+            self.asked > 0 && waits && since.after(self.limits.turn) <= now && again <= now;
     }
 
-    /// Tells the budget if somebody has waited for a whole turn in which nobody here got a server. Again and again,
-    /// since nothing else may happen meanwhile.
-    pub(super) fn insist(&mut self, now: Time) {
+    /// Tells the budget if a waiter has waited for a whole turn in which no client of this pool got a server. It is
+    /// told again each turn, because nothing else may happen meanwhile.
+    pub(super) fn note_starvation(&mut self, now: Time) {
         if self.starves_at() <= now {
-            self.sharing.insisted = now;
-            self.sharing.insists = true;
+            self.sharing.starved_at = now;
+            self.sharing.reports_starvation = true;
         }
     }
 
-    /// When that is so. Not while a connection is being made, which is then what is waited for.
+    /// When that is so. While a connection is being made, it is what the waiter waits for.
     #[inline]
     pub(super) fn starves_at(&self) -> Time {
         if self.asked == 0 || self.slots.count(State::Connecting) > 0 {
             return Time::NEVER;
         }
-        self.unserved_since().map_or(Time::NEVER, |since| since.max(self.sharing.insisted).after(self.limits.turn))
+        self.unserved_since().map_or(Time::NEVER, |since| since.max(self.sharing.starved_at).after(self.limits.turn))
     }
 
     /// Whether a waiter has waited for a turn in which no server came free, and none is about to: no connection is
-    /// being made, no server is in a check, and none began within a turn to close, which would make room for another.
+    /// being made, no server is being checked, and none began to close within a turn, which would make room for
+    /// another.
     pub fn is_stuck(&self, now: Time) -> bool {
         let comes = |slot: &Slot| match slot.state {
             State::Connecting | State::Checking => true,
-            // Its database may take long to end the session.
+            // The upstream may take long to close a connection.
             State::Closing => slot.since.after(self.limits.turn) > now,
             State::Idle | State::InUse | State::Free => false,
         };
         let since = self.unserved_since().filter(|_| self.mode == Mode::Ready);
-        since.is_some_and(|since| since.max(self.good_since).after(self.limits.turn) <= now)
+        since.is_some_and(|since| since.max(self.available_since).after(self.limits.turn) <= now)
             && !self.slots.all().any(|(_, slot)| comes(slot))
     }
 
-    /// Since when no waiter has got a server, if there are waiters (beside those that are held back).
+    /// Since when no waiter has got a server, if there are waiters that are not held back.
     #[inline]
     fn unserved_since(&self) -> Option<Time> {
-        let fronts = [self.waiters.front(), self.demanding.front()];
+        let fronts = [self.waiters.front(), self.needing_unused.front()];
         let first = fronts.into_iter().flatten().map(|waiter| waiter.since).min();
-        first.map(|since| since.max(self.sharing.served))
+        first.map(|since| since.max(self.sharing.last_grant))
     }
 
-    /// What the budget is to be told of the wishes that it knows. If they are gone, so is the reason.
+    /// What the budget is to be told of the permits that this pool waits for. If it waits for none, there is no reason.
     #[inline]
-    pub(super) fn plea(&mut self) -> Option<Action> {
-        let (insists, presses) = (self.sharing.insists, self.sharing.presses);
-        self.sharing.insists = false;
-        if insists && self.asked > 0 {
-            return Some(Action::Insist);
+    pub(super) fn poll_report(&mut self) -> Option<Action> {
+        if core::mem::take(&mut self.sharing.reports_starvation) && self.asked > 0 {
+            return Some(Action::ReportStarvation);
         }
-        self.sharing.presses = false;
-        if presses && self.asked > 0 {
-            self.sharing.pressed = self.now;
-            return Some(Action::Press);
+        if core::mem::take(&mut self.sharing.reports_congestion) && self.asked > 0 {
+            self.sharing.congested_at = self.now;
+            return Some(Action::ReportCongestion);
         }
         None
     }

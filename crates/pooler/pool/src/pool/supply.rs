@@ -1,8 +1,8 @@
-//! How a pool keeps servers and waiters matched: hand-over, how many connections are wanted, back-off after failures,
-//! dead-lines, and what closes when. What is asked of the pool from outside is in the parent.
+//! How a pool keeps servers and waiters matched: which server a waiter gets, how many connections are wanted, and what
+//! is due at which time. The requests that lead here are in the parent.
 
 use crate::{
-    action::{Action, Grant, Hold},
+    action::{Action, Grant, PauseMode},
     event::{CheckOutFailed, Closed, Event, Path},
     slots::{Home, ServerId, State},
     time::Time,
@@ -11,39 +11,35 @@ use crate::{
 
 use super::{Mode, Pool};
 
-/// How far the search for the home of a new connection's waiter goes.
+/// Waiters that are looked through to find the home of a new connection.
 const MAX_HOME_SEARCH: u32 = 16;
-/// A permit that can be had is there sooner: in nanoseconds.
+/// Time in nanoseconds within which a permit comes if there is one.
 const PERMIT_TIME: u64 = 20_000_000;
-/// Beyond this many doublings a pause is the longest anyway.
-const MAX_DOUBLINGS: u32 = 32;
 
 impl Pool {
-    /// To be called whenever demand or supply may have changed: brings waiters and idle servers together and finds out
-    /// how many connections are wanted.
+    /// Brings waiters and idle servers together, and updates how many connections are wanted. To be called whenever
+    /// either may have changed.
     pub(super) fn settle(&mut self, now: Time) {
-        if self.failures.retry_at.is_some_and(|at| at <= now) {
-            self.failures.retry_at = None;
-        }
-        self.watch_times(now);
-        self.let_in(now);
+        self.backoff.end_pause_at(now);
+        self.update_availability(now);
+        self.admit_held_back(now);
         if self.mode == Mode::Ready && self.waiters.len() > 0 && self.slots.count(State::Idle) > 0 {
             self.serve_from_idle(now);
-            self.watch_times(now);
+            self.update_availability(now);
         }
-        if self.demanding.len() > 0 {
+        if self.needing_unused.len() > 0 {
             self.make_room(now);
-            self.watch_times(now);
+            self.update_availability(now);
         }
-        if self.errand {
-            self.run_errand(now);
-            self.watch_times(now);
+        if self.reset_requested {
+            self.reset_oldest_idle(now);
+            self.update_availability(now);
         }
-        self.ask_back(now);
+        self.ask_to_give_way(now);
         self.asked = self.wanted();
     }
 
-    /// Closes idle servers for those who get none of them.
+    /// Closes idle servers to make room for connections that waiters need.
     #[cold]
     fn make_room(&mut self, now: Time) {
         while self.needs_room(now)
@@ -57,51 +53,52 @@ impl Pool {
     /// permit has come for long, this pool's own servers are in the way.
     #[inline]
     pub(super) fn needs_room(&self, now: Time) -> bool {
-        self.demanding.front().is_some_and(|front| {
-            self.mode == Mode::Ready && self.failures.retry_at.is_none() && {
+        self.needing_unused.front().is_some_and(|front| {
+            self.mode == Mode::Ready && !self.backoff.is_pausing() && {
                 let coming = self.slots.count(State::Connecting) + self.slots.count(State::Closing);
-                let patient = front.since.after(PERMIT_TIME) > now;
-                let room = if patient { self.limits.max_size.saturating_sub(self.slots.total()) } else { 0 };
-                self.demanding.len() > coming + room
+                let may_get_permit = front.since.after(PERMIT_TIME) > now;
+                let room = if may_get_permit { self.limits.max_size.saturating_sub(self.slots.total()) } else { 0 };
+                self.needing_unused.len() > coming + room
             }
         })
     }
 
-    /// Notices when waiting becomes waiting for an upstream that is down (or a pool on hold), and when that ends.
-    pub(super) fn watch_times(&mut self, now: Time) {
-        let hard = self.mode == Mode::Paused(Hold::Waiters) || self.is_unavailable().is_some();
-        if self.hard_times && !hard {
-            self.good_since = now;
+    /// Notes when the upstream becomes unavailable (or the pool is paused), and when that ends: different time-outs
+    /// apply to waiters.
+    pub(super) fn update_availability(&mut self, now: Time) {
+        let unavailable = self.mode == Mode::Paused(PauseMode::HoldWaiters) || self.unavailable_since().is_some();
+        if self.unavailable && !unavailable {
+            self.available_since = now;
         }
-        self.hard_times = hard;
+        self.unavailable = unavailable;
     }
 
-    /// How many connections are wanted beyond those connecting. Servers in a check or reset will be free presently, so
-    /// they count as an answer to a waiter.
+    /// How many connections are wanted beyond those connecting. A server in a check or reset will soon be free, so it
+    /// counts as one for a waiter.
     pub(super) fn wanted(&self) -> u32 {
-        if self.mode != Mode::Ready || self.failures.retry_at.is_some() {
+        if self.mode != Mode::Ready || self.backoff.is_pausing() {
             return 0;
         }
-        let kept = if self.config.on_proof && !self.proved { 0 } else { self.config.min_size };
-        let missing = kept.saturating_sub(self.slots.live()).max(u32::from(self.misses_errand()));
-        let demanding = self.demanding.len();
-        if self.waiters.len() == 0 && demanding == 0 && missing == 0 {
+        let kept = if self.config.on_proof && !self.has_connected { 0 } else { self.config.min_size };
+        let missing = kept.saturating_sub(self.slots.live()).max(u32::from(self.needs_server_for_reset()));
+        let needing_unused = self.needing_unused.len();
+        if self.waiters.len() == 0 && needing_unused == 0 && missing == 0 {
             return 0;
         }
         let connecting = self.slots.count(State::Connecting);
-        // What is being connected is for the demanding first.
-        let for_others = connecting.saturating_sub(demanding) + self.slots.count(State::Checking);
-        let uncovered = demanding.saturating_sub(connecting) + self.waiters.len().saturating_sub(for_others);
+        // New connections go first to waiters that need an unused server.
+        let for_others = connecting.saturating_sub(needing_unused) + self.slots.count(State::Checking);
+        let uncovered = needing_unused.saturating_sub(connecting) + self.waiters.len().saturating_sub(for_others);
         let room = self.limits.max_size.saturating_sub(self.slots.total());
         uncovered.max(missing).min(room).min(self.config.max_connecting.saturating_sub(connecting))
     }
 
-    /// Orders one connection, for the first waiter that has none under way.
+    /// Orders one connection, for the first waiter that no other connection is meant for.
     pub(super) fn connect(&mut self, now: Time) {
         assert!(self.slots.total() < self.limits.max_size, "a connection was permitted beyond max_size");
-        let (connecting, demanding) = (self.slots.count(State::Connecting), self.demanding.len());
-        let waiter = match connecting.checked_sub(demanding) {
-            None => self.demanding.nth(connecting.min(MAX_HOME_SEARCH)),
+        let (connecting, needing_unused) = (self.slots.count(State::Connecting), self.needing_unused.len());
+        let waiter = match connecting.checked_sub(needing_unused) {
+            None => self.needing_unused.nth(connecting.min(MAX_HOME_SEARCH)),
             Some(left) => self.waiters.nth((left + self.slots.count(State::Checking)).min(MAX_HOME_SEARCH)),
         };
         let home = waiter.map(|waiter| waiter.home);
@@ -113,9 +110,9 @@ impl Pool {
     /// A server in hand goes to the next waiter, or becomes idle.
     #[inline]
     pub(super) fn offer(&mut self, server: ServerId, home: Home, path: Path, now: Time) -> Option<Grant> {
-        if path == Path::Created && self.mode == Mode::Ready && self.demanding.len() > 0 {
+        if path == Path::Created && self.mode == Mode::Ready && self.needing_unused.len() > 0 {
             self.expire_waiters(now);
-            if let Some(waiter) = self.demanding.pop_front() {
+            if let Some(waiter) = self.needing_unused.pop_front() {
                 return Some(self.grant(server, waiter, path, now));
             }
         }
@@ -123,16 +120,16 @@ impl Pool {
             self.expire_waiters(now);
             if let Some(waiter) = self.waiters.pop_for(home, self.config.max_overtakes) {
                 if path == Path::Queued {
-                    self.press(now);
+                    self.note_congestion(now);
                 }
                 return Some(self.grant(server, waiter, path, now));
             }
         }
         self.slots.set_state(server, State::Idle, now);
-        if self.errand {
+        if self.reset_requested {
             self.settle(now);
         }
-        self.tell_spare(now);
+        self.report_spare(now);
         None
     }
 
@@ -141,7 +138,7 @@ impl Pool {
         if waiter.lasting {
             self.slots.set_lasting(server);
         }
-        self.sharing.served = now;
+        self.sharing.last_grant = now;
         let slot = self.slots.get_mut(server);
         slot.used = true;
         let waited = now - waiter.since;
@@ -149,7 +146,7 @@ impl Pool {
         Grant { waiter: waiter.id, server, home: slot.home, waiter_home: waiter.home, path, waited }
     }
 
-    /// Waiters and idle servers are both there: after a pause, or because these servers need a check first.
+    /// Gives idle servers to waiters. Both are there after a pause, or if the servers need a check first.
     #[cold]
     fn serve_from_idle(&mut self, now: Time) {
         self.expire_waiters(now);
@@ -161,7 +158,7 @@ impl Pool {
                 self.actions.push_back(Action::Grant(grant));
                 continue;
             }
-            let connecting = self.slots.count(State::Connecting).saturating_sub(self.demanding.len());
+            let connecting = self.slots.count(State::Connecting).saturating_sub(self.needing_unused.len());
             let covered = self.slots.count(State::Checking) + connecting;
             let Some(server) = self.slots.last_used().filter(|_| covered < self.waiters.len()) else { break };
             self.slots.set_state(server, State::Checking, now);
@@ -169,8 +166,8 @@ impl Pool {
         }
     }
 
-    /// The idle server for somebody at `home`, if one can be had without a check. Those past their time are closed on
-    /// the way.
+    /// The idle server for a client at `home`, if there is one that needs no check. Servers past their idle time or
+    /// life are closed.
     #[inline]
     pub(super) fn take_idle(&mut self, home: Home, now: Time) -> Option<ServerId> {
         loop {
@@ -194,7 +191,7 @@ impl Pool {
         self.slots.get(server).epoch.wrapping_sub(self.renewed) > u32::MAX / 2
     }
 
-    /// Why this server must not be used again, if so.
+    /// Why this server must not be used again; `None` if it may.
     #[inline]
     pub(super) fn unfit(&self, server: ServerId, now: Time) -> Option<Closed> {
         let slot = self.slots.get(server);
@@ -232,7 +229,7 @@ impl Pool {
         self.actions.push_back(Action::Close { server, home, reason });
     }
 
-    /// The server ends without an order, for this reason, or with one that is on its way.
+    /// The connection of this server begins to end, for this reason, unless the pool has ordered to close it before.
     pub(super) fn ends(&mut self, server: ServerId, reason: Closed, now: Time) {
         if self.slots.get(server).state != State::Closing {
             self.events.push(Event::ConnectionClosed { reason });
@@ -242,7 +239,7 @@ impl Pool {
         self.settle(now);
     }
 
-    /// The server is gone, on order or by itself (then for this reason).
+    /// The server is gone. `reason`: of one that the pool has not ordered to close.
     pub(super) fn gone(&mut self, server: ServerId, reason: Closed, now: Time) {
         if self.slots.get(server).state != State::Closing {
             self.events.push(Event::ConnectionClosed { reason });
@@ -252,7 +249,7 @@ impl Pool {
         self.settle(now);
     }
 
-    /// Closes all that are neither in use nor closing.
+    /// Closes all servers that are neither in use nor closing.
     pub(super) fn close_unused(&mut self, reason: Closed, now: Time) {
         for place in 0..self.slots.places() {
             let Some(server) = self.slots.at(place) else { continue };
@@ -262,7 +259,7 @@ impl Pool {
         }
     }
 
-    /// Orders all in use to be cut.
+    /// Interrupts all servers in use.
     pub(super) fn interrupt_all(&mut self) {
         for place in 0..self.slots.places() {
             let Some(server) = self.slots.at(place) else { continue };
@@ -276,7 +273,7 @@ impl Pool {
 
     pub(super) fn fail_waiters(&mut self, reason: CheckOutFailed, now: Time) {
         let next = |pool: &mut Self| {
-            let first = pool.demanding.pop_front().or_else(|| pool.waiters.pop_front());
+            let first = pool.needing_unused.pop_front().or_else(|| pool.waiters.pop_front());
             first.or_else(|| pool.held_back.pop_front())
         };
         while let Some(waiter) = next(self) {
@@ -285,7 +282,7 @@ impl Pool {
     }
 
     pub(super) fn waiting(&self) -> u32 {
-        self.waiters.len() + self.held_back.len() + self.demanding.len()
+        self.waiters.len() + self.held_back.len() + self.needing_unused.len()
     }
 
     fn fail(&mut self, waiter: Waiter, reason: CheckOutFailed, now: Time) {
@@ -294,8 +291,7 @@ impl Pool {
         self.actions.push_back(Action::Fail { waiter: waiter.id, home: waiter.home, reason, waited });
     }
 
-    /// Fails waiters that have waited too long. The first to come is also the first to be due, so only the front is
-    /// looked at.
+    /// Fails waiters that have waited too long. In each queue, the first to come is also the first to expire.
     #[inline]
     pub(super) fn expire_waiters(&mut self, now: Time) {
         while let Some(front) = self.waiters.front()
@@ -310,10 +306,10 @@ impl Pool {
             let waiter = self.held_back.pop_front().expect("a waiter, just seen");
             self.expire(waiter, now);
         }
-        while let Some(front) = self.demanding.front()
+        while let Some(front) = self.needing_unused.front()
             && self.due(front.since) <= now
         {
-            let waiter = self.demanding.pop_front().expect("a waiter, just seen");
+            let waiter = self.needing_unused.pop_front().expect("a waiter, just seen");
             self.expire(waiter, now);
         }
     }
@@ -322,76 +318,63 @@ impl Pool {
     fn expire(&mut self, waiter: Waiter, now: Time) {
         let reason = match self.mode {
             Mode::Paused(_) => CheckOutFailed::Paused,
-            _ if self.hard_times => CheckOutFailed::Unavailable,
+            _ if self.unavailable => CheckOutFailed::Unavailable,
             _ => CheckOutFailed::Timeout,
         };
         self.fail(waiter, reason, now);
     }
 
-    /// When a waiter that came then has waited too long. It is later for waiters that came later.
+    /// When a waiter that came at this time has waited too long. It is later for waiters that came later.
     ///
-    /// While times are hard (the upstream is down, or the pool on hold) that is `unavailable_wait_time` after they
-    /// came. Else it is `max_wait_time` after they came; but those who came in hard times count from the end of these,
-    /// so that a recovery does not fail them all at once, and wait no longer in all than the longer of the two.
+    /// While the upstream is unavailable, or the pool paused, a waiter may wait for `unavailable_wait_time`. Otherwise
+    /// it may wait for `max_wait_time`, counted from the end of the last such period if it came before, so that a
+    /// recovery does not fail all waiters at once; but never longer than the longer of the two in all.
     #[inline]
     fn due(&self, since: Time) -> Time {
-        if self.hard_times {
+        if self.unavailable {
             return since.after(self.limits.unavailable);
         }
-        if since >= self.good_since {
+        if since >= self.available_since {
             return since.after(self.limits.wait);
         }
         let longest = since.after(self.limits.wait.max(self.limits.unavailable));
-        longest.min(self.good_since.after(self.limits.wait))
+        longest.min(self.available_since.after(self.limits.wait))
     }
 
-    /// The same for somebody who takes only a new connection, for which room may have to be made before.
-    fn due_or_impatient(&self, since: Time) -> Time {
-        let impatient = Some(since.after(PERMIT_TIME)).filter(|at| *at > self.now);
-        self.due(since).min(impatient.unwrap_or(Time::NEVER))
+    /// The same for a waiter that needs a new connection. Before that, room may have to be made for the connection.
+    fn due_or_needs_room(&self, since: Time) -> Time {
+        let needs_room = Some(since.after(PERMIT_TIME)).filter(|at| *at > self.now);
+        self.due(since).min(needs_room.unwrap_or(Time::NEVER))
     }
 
-    /// A connect failed, or took too long.
-    pub(super) fn failed(&mut self, now: Time) {
-        // Whoever needs a server goes on trying, and that is enough.
-        self.errand = false;
-        self.failures.unknown = false;
-        self.failures.since.get_or_insert(now);
+    /// A connect has failed, or took too long.
+    pub(super) fn note_connect_failure(&mut self, now: Time) {
+        // Waiters that need a server make for more tries. A reset does not.
+        self.reset_requested = false;
+        self.backoff.note_failure(now);
         self.back_off(now);
     }
 
-    /// The upstream knows nothing under this name. It may later, and for what is configured it should.
-    pub(super) fn unknown(&mut self, now: Time) {
-        self.errand = false;
-        self.proved = false;
-        self.failures.unknown = true;
-        if !self.config.on_proof {
-            self.failures.since.get_or_insert(now);
-        }
+    /// The upstream does not know the name. It may know it later. A name from the configuration should be known.
+    pub(super) fn note_unknown_name(&mut self, now: Time) {
+        self.reset_requested = false;
+        self.has_connected = false;
+        self.backoff.note_unknown_name(!self.config.on_proof, now);
         self.back_off(now);
     }
 
-    /// Whether the upstream has just said that it knows nothing under this name, and there is no server that works all
-    /// the same.
+    /// Whether the upstream has just said that it does not know the name, and no server works in spite of that.
     #[inline]
-    pub(super) fn is_unknown(&self, now: Time) -> bool {
-        self.failures.unknown && self.failures.retry_at.is_some_and(|at| at > now) && self.slots.established() == 0
+    pub(super) fn is_name_unknown(&self, now: Time) -> bool {
+        self.backoff.is_name_unknown(now) && self.slots.established() == 0
     }
 
-    /// No connect for a while: a random one between the shortest pause and a bound that doubles each time. Failures
-    /// that come during a pause (of connects begun before) do not stretch it.
+    /// No connect is tried for a while.
     pub(super) fn back_off(&mut self, now: Time) {
-        if self.failures.retry_at.is_some_and(|at| at > now) {
-            return;
-        }
-        self.failures.count = (self.failures.count + 1).min(MAX_DOUBLINGS);
-        let shortest = self.limits.backoff_min;
-        let bound = shortest.saturating_mul(1 << self.failures.count).min(self.limits.backoff_max);
-        let pause = shortest + self.random.up_to(bound - shortest);
-        self.failures.retry_at = Some(now.after(pause));
+        self.backoff.pause(self.limits.backoff_min, self.limits.backoff_max, &mut self.random, now);
     }
 
-    /// How long a server may live, from its start-up on, in nanoseconds.
+    /// The life time of a new server in nanoseconds.
     pub(super) fn life(&mut self) -> u64 {
         match self.limits.life {
             u64::MAX => u64::MAX,
@@ -399,7 +382,7 @@ impl Pool {
         }
     }
 
-    /// Gives all servers a life after the present options.
+    /// Sets when the lives of all servers end, by the present options.
     pub(super) fn renew_lives(&mut self) {
         self.next_expiry = Time::NEVER;
         for place in 0..self.slots.places() {
@@ -417,7 +400,7 @@ impl Pool {
             && self.slots.get(server).since.after(self.limits.connect) <= now
         {
             self.order_close(server, Closed::Error, now);
-            self.failed(now);
+            self.note_connect_failure(now);
         }
         while let Some(server) = self.slots.oldest_checking()
             && self.slots.get(server).since.after(self.limits.connect) <= now
@@ -429,14 +412,14 @@ impl Pool {
             self.close_old(now);
         }
         self.settle(now);
-        // If times have just become hard, the dead-lines have changed.
+        // If the upstream has just become unavailable, other time-outs apply.
         self.expire_waiters(now);
         self.settle(now);
-        self.tell_spare(now);
-        self.insist(now);
+        self.report_spare(now);
+        self.note_starvation(now);
     }
 
-    /// Closes what has been idle for too long, oldest first, down to `min_size`. Whether there was any.
+    /// Closes servers that have been idle for too long, down to `min_size`. Returns whether there were any.
     fn close_long_idle(&mut self, now: Time) -> bool {
         let before = self.slots.count(State::Idle);
         while let Some(at) = self.next_long_idle()
@@ -457,8 +440,8 @@ impl Pool {
         Some(self.slots.get(self.slots.oldest_idle()?).since.after(self.limits.idle))
     }
 
-    /// Closes the idle ones that are too old; those in use or in a check close when that ends. O(n), but only once per
-    /// server: when the first life ends that has not been looked at.
+    /// Closes idle servers that are too old. Others close when their use or their check ends. O(n), but once per server
+    /// only: when its life ends.
     fn close_old(&mut self, now: Time) {
         self.next_expiry = Time::NEVER;
         for place in 0..self.slots.places() {
@@ -472,7 +455,7 @@ impl Pool {
         }
     }
 
-    /// When something is to be done next though nothing happens.
+    /// The earliest time at which something is due.
     pub(super) fn deadline(&self) -> Option<Time> {
         let since = |server: Option<ServerId>| server.map(|server| self.slots.get(server).since);
         let started = |at: Option<Time>| at.map_or(Time::NEVER, |at| at.after(self.limits.connect));
@@ -480,14 +463,14 @@ impl Pool {
             .next_expiry
             .min(self.waiters.front().map_or(Time::NEVER, |waiter| self.due(waiter.since)))
             .min(self.held_back.front().map_or(Time::NEVER, |waiter| self.due(waiter.since)))
-            .min(self.demanding.front().map_or(Time::NEVER, |waiter| self.due_or_impatient(waiter.since)))
+            .min(self.needing_unused.front().map_or(Time::NEVER, |waiter| self.due_or_needs_room(waiter.since)))
             .min(self.next_long_idle().unwrap_or(Time::NEVER))
             .min(started(since(self.slots.oldest_connecting())))
             .min(started(since(self.slots.oldest_checking())))
-            .min(self.failures.retry_at.unwrap_or(Time::NEVER))
+            .min(self.backoff.retry_at())
             .min(self.spare_at())
             .min(self.starves_at())
-            .min(self.asks_back_at());
+            .min(self.next_give_way());
         (at < Time::NEVER).then_some(at)
     }
 }

@@ -1,9 +1,9 @@
 //! The rules of the pool, one by one: service here; what others under the same limits get in `sharing`; failures,
 //! pauses, clears and other limits in `trouble`.
 
-mod errands;
-mod holds;
+mod hold_times;
 mod lasting;
+mod requested_reset;
 mod sharing;
 mod trouble;
 mod unused;
@@ -44,7 +44,7 @@ impl Bench {
     fn run(&mut self, ms: u64) {
         while let Some(action) = self.pool.poll_action() {
             match action {
-                Action::AskPermit => assert!(self.pool.permit(at(ms)), "a permit just asked for is not taken"),
+                Action::AskPermit => assert!(self.pool.handle_permit(at(ms)), "a permit just asked for is not taken"),
                 Action::WithdrawPermit => panic!("a permit is withdrawn although all were given"),
                 Action::Connect { server, .. } => self.connects.push(server),
                 other => self.actions.push(other),
@@ -86,7 +86,7 @@ impl Bench {
 
     fn connected(&mut self, ms: u64) -> Option<Grant> {
         let server = self.connects.remove(0);
-        let grant = self.pool.connected(server, A, at(ms));
+        let grant = self.pool.handle_connected(server, A, at(ms));
         self.run(ms);
         grant
     }
@@ -149,7 +149,7 @@ fn a_new_pool_holds_waiters_until_it_is_ready() {
     pool.ready(at(1));
     assert_eq!(pool.poll_action(), Some(Action::AskPermit));
     assert_eq!(pool.poll_action(), None);
-    assert!(pool.permit(at(1)));
+    assert!(pool.handle_permit(at(1)));
     assert!(matches!(pool.poll_action(), Some(Action::Connect { home: Some(A), .. })));
 }
 
@@ -202,7 +202,7 @@ fn a_waiter_who_leaves_withdraws_the_wish_for_a_connection() {
     assert_eq!(pool.cancel(ticket, WaiterId(1), at(1)), Some(Duration::from_millis(1)));
     assert!(pool.cancel(ticket, WaiterId(1), at(1)).is_none());
     assert_eq!(pool.poll_action(), Some(Action::WithdrawPermit));
-    assert!(!pool.permit(at(2)), "a permit that crossed its withdrawal goes back");
+    assert!(!pool.handle_permit(at(2)), "a permit that crossed its withdrawal goes back");
     assert_eq!(pool.poll_action(), None);
 }
 
@@ -213,7 +213,7 @@ fn a_permit_that_comes_before_the_withdrawal_was_heard_of_goes_back() {
     let CheckOut::Queued(ticket) = pool.check_out(WaiterId(1), A, at(0)) else { panic!("nothing is there yet") };
     assert_eq!(pool.poll_action(), Some(Action::AskPermit));
     pool.cancel(ticket, WaiterId(1), at(1));
-    assert!(!pool.permit(at(1)));
+    assert!(!pool.handle_permit(at(1)));
     assert_eq!(pool.poll_action(), None, "there is nothing to withdraw any more");
 }
 
@@ -277,7 +277,7 @@ fn a_reset_orders_a_reset_and_serves_the_waiter_afterwards() {
     assert_eq!(bench.check_in(server, B, CheckIn::Reset, 2), None);
     assert_eq!(bench.actions(), [Action::Reset { server, home: B }]);
     assert_eq!(bench.pool.counts().checking, 1);
-    let grant = bench.pool.checked(server, true, B, at(3)).expect("a grant");
+    let grant = bench.pool.handle_checked(server, true, B, at(3)).expect("a grant");
     assert_eq!((grant.server, grant.path), (server, Path::Queued));
 }
 
@@ -289,7 +289,7 @@ fn a_discarded_server_closes_and_its_room_is_used_when_it_has() {
     assert_eq!(bench.check_in(server, A, CheckIn::Discard, 2), None);
     assert_eq!(bench.closes(), [(server, Closed::Discarded)]);
     assert_eq!((bench.connects.len(), bench.pool.counts().closing), (0, 1));
-    bench.pool.closed(server, at(3));
+    bench.pool.handle_closed(server, at(3));
     bench.run(3);
     assert!(bench.connected(4).is_some());
 }
@@ -304,7 +304,7 @@ fn a_server_long_unused_is_checked_before_it_is_handed_out() {
     bench.queue(A, 26);
     assert_eq!(bench.actions(), [Action::Check { server: s[0], home: A }]);
     assert!(bench.connects.is_empty(), "a check under way is an answer to the waiter");
-    assert_eq!(bench.pool.checked(s[0], true, A, at(27)).map(|g| g.server), Some(s[0]));
+    assert_eq!(bench.pool.handle_checked(s[0], true, A, at(27)).map(|g| g.server), Some(s[0]));
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_failed_check_closes_the_server_and_the_next_is_checked() {
     bench.give(s[1], 2);
     bench.queue(A, 50);
     assert_eq!(bench.actions(), [Action::Check { server: s[1], home: A }]);
-    assert_eq!(bench.pool.checked(s[1], false, A, at(51)), None);
+    assert_eq!(bench.pool.handle_checked(s[1], false, A, at(51)), None);
     bench.run(51);
     let orders =
         [Action::Close { server: s[1], home: A, reason: Closed::Error }, Action::Check { server: s[0], home: A }];
@@ -332,8 +332,8 @@ fn a_check_that_never_ends_is_given_up() {
     bench.actions();
     bench.timeout(101);
     assert_eq!(bench.closes(), [(server, Closed::Error)]);
-    assert_eq!(bench.pool.checked(server, true, A, at(102)), None, "too late");
-    bench.pool.closed(server, at(103));
+    assert_eq!(bench.pool.handle_checked(server, true, A, at(102)), None, "too late");
+    bench.pool.handle_closed(server, at(103));
     assert_eq!(bench.pool.counts().total, 0);
 }
 
@@ -341,7 +341,7 @@ fn a_check_that_never_ends_is_given_up() {
 fn idle_servers_close_oldest_first_but_never_below_min_size() {
     let mut bench = Bench::new(PoolConfig { max_size: 3, min_size: 1, max_idle_time: Some(MS * 100), ..config() });
     let first = bench.connects.remove(0);
-    assert_eq!(bench.pool.connected(first, A, at(0)), None);
+    assert_eq!(bench.pool.handle_connected(first, A, at(0)), None);
     let s: Vec<_> = [bench.take(A, 0)].into_iter().chain(bench.busy(2, 0)).collect();
     for (ms, server) in (1..).zip(&s) {
         bench.give(*server, ms);
@@ -401,9 +401,9 @@ fn events_tell_the_story_in_the_words_of_cmap() {
     pool.ready(at(0));
     assert!(matches!(pool.check_out(WaiterId(1), A, at(0)), CheckOut::Queued(_)));
     assert_eq!(pool.poll_action(), Some(Action::AskPermit));
-    assert!(pool.permit(at(0)));
+    assert!(pool.handle_permit(at(0)));
     let Some(Action::Connect { server, .. }) = pool.poll_action() else { panic!("a connect") };
-    assert!(pool.connected(server, A, at(7)).is_some());
+    assert!(pool.handle_connected(server, A, at(7)).is_some());
     assert_eq!(pool.check_in(server, A, CheckIn::Clean, at(9)), None);
     pool.close(at(10));
     let told: Vec<_> = core::iter::from_fn(|| pool.poll_event()).collect();
@@ -434,8 +434,8 @@ fn a_late_clock_is_read_as_the_latest_one() {
 fn a_server_that_is_gone_cannot_be_lost_again() {
     let mut bench = Bench::new(config());
     let server = bench.busy(1, 0)[0];
-    bench.pool.lost(server, at(1));
-    bench.pool.lost(server, at(1));
+    bench.pool.handle_lost(server, at(1));
+    bench.pool.handle_lost(server, at(1));
 }
 
 #[test]
@@ -461,7 +461,7 @@ fn it_can_be_asked_whether_a_server_is_to_be_closed() {
     assert_eq!(bench.pool.is_closing(server), Some(false), "it is connecting");
     bench.pool.clear(Clear::default(), at(1));
     assert_eq!(bench.pool.is_closing(server), Some(true));
-    bench.pool.closed(server, at(1));
+    bench.pool.handle_closed(server, at(1));
     assert_eq!(bench.pool.is_closing(server), None, "it is gone");
     bench.run(1);
     assert_eq!(bench.pool.is_closing(bench.connects[1]), Some(false), "its successor in the same place is another");
@@ -472,10 +472,10 @@ fn a_server_that_is_in_use_by_itself_goes_to_nobody_and_is_made_anew_when_it_is_
     let mut bench = Bench::new(PoolConfig { max_size: 1, min_size: 1, ..config() });
     let server = bench.connects.pop().expect("it is made at the start");
     bench.queue(A, 1);
-    assert!(bench.pool.connected_for_itself(server, A, at(2)));
+    assert!(bench.pool.handle_connected_in_use(server, A, at(2)));
     bench.run(2);
     assert_eq!((bench.pool.counts().in_use, bench.pool.counts().waiters), (1, 1));
-    bench.pool.lost(server, at(3));
+    bench.pool.handle_lost(server, at(3));
     bench.run(3);
     assert_eq!(bench.connects.len(), 1);
     assert!(bench.connected(4).is_some(), "who waits gets a server that is not kept");
@@ -487,7 +487,7 @@ fn a_server_that_became_stale_while_it_was_made_is_not_in_use_by_itself() {
     let server = bench.connects.pop().expect("it is made at the start");
     bench.pool.clear(Clear::default(), at(1));
     bench.run(1);
-    assert!(!bench.pool.connected_for_itself(server, A, at(2)));
+    assert!(!bench.pool.handle_connected_in_use(server, A, at(2)));
     bench.run(2);
     assert_eq!(bench.closes().len(), 1);
 }

@@ -246,8 +246,8 @@ impl Client {
     }
 
     /// Writes the client's line in Redis's format. It has all fields in their order, because client libraries read them
-    /// by name. A field that Poolhouse does not know has its default. `asks`: the command of the client itself; the last
-    /// commands of other clients are not known.
+    /// by name. A field that Poolhouse does not know has its default. `asks`: the command of the client itself; the
+    /// last commands of other clients are not known.
     fn describe(&self, seen: &Seen<'_>, asks: Option<AboutClients>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscribed();
         let transaction = self.lease.transaction();

@@ -213,8 +213,8 @@ impl Redis {
         Outcome::Taken
     }
 
-    /// Requests a server of the pool that would serve the client, because only the server can tell whether the database or
-    /// the version exists.
+    /// Requests a server of the pool that would serve the client, because only the server can tell whether the database
+    /// or the version exists.
     fn request_other_server(
         &self,
         me: ClientTag,

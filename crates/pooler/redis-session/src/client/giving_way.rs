@@ -1,10 +1,10 @@
 //! A client that blocks, or holds its server for long, gives it back to other clients, because its pool has become too
 //! small for all such clients.
 //!
-//! A side connection tells Redis to unblock the client (CLIENT UNBLOCK), so that Redis takes no element for a client that
-//! has gone. The reply is that of the command's time-out. A command without a time-out never has that reply: its client
-//! is closed instead, as when its server is lost, and connects again. So is a client that Redis does not unblock in time,
-//! or that is pinned.
+//! A side connection tells Redis to unblock the client (CLIENT UNBLOCK), so that Redis takes no element for a client
+//! that has gone. The reply is that of the command's time-out. A command without a time-out never has that reply: its
+//! client is closed instead, as when its server is lost, and connects again. So is a client that Redis does not unblock
+//! in time, or that is pinned.
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, PoolId, ServerTag, Upgrade};
 

@@ -58,13 +58,13 @@ pub(crate) struct Held {
     transaction: Transaction,
     /// The id of the server connection on which a blocking command of the client waits.
     blocked_on: Option<u32>,
-    /// Another client has sent CLIENT UNBLOCK for this connection. Redis may execute it late, so no other client may get
-    /// the connection.
+    /// Another client has sent CLIENT UNBLOCK for this connection. Redis may execute it late, so no other client may
+    /// get the connection.
     unblock_sent: bool,
     /// The client was asked to give its server back, and no reply has come since.
     gives_way: bool,
-    /// A side connection has sent CLIENT UNBLOCK for this connection, so that the client gives way. Redis may execute it
-    /// late, for another command of the client.
+    /// A side connection has sent CLIENT UNBLOCK for this connection, so that the client gives way. Redis may execute
+    /// it late, for another command of the client.
     unblocked_to_give_way: bool,
 }
 

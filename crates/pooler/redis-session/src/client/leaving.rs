@@ -81,8 +81,8 @@ impl Client {
             | Refusal::Throttled { .. }
             | Refusal::Drained { at_login: true } => true,
             Refusal::QueryTimeout => self.awaits_first_answer(),
-            // The reason is not a command. Most clients connect again when their connection is closed, and fail for good
-            // after an error.
+            // The reason is not a command. Most clients connect again when their connection is closed, and fail for
+            // good after an error.
             _ => false,
         };
         if is_told {
@@ -107,8 +107,8 @@ impl Client {
             && (has_asked || self.survey.is_asking() || self.awaits_change())
     }
 
-    /// CLIENT REPLY got no server. The client expects fewer replies than it sends commands, so it would take an error for
-    /// the reply to another command.
+    /// CLIENT REPLY got no server. The client expects fewer replies than it sends commands, so it would take an error
+    /// for the reply to another command.
     pub(super) fn close_without_server(&mut self, me: ClientTag, out: &mut Outbox) {
         if let Some(error) = self.lease_error.take() {
             self.close(me, CloseReason::Error(Blame::Exhausted, error.into()), out);

@@ -20,8 +20,8 @@ impl SubscribedNames {
 }
 
 impl Redis {
-    /// Subscribes to the names that are there. Returns the number of bytes that were consumed, and the names that are to
-    /// come; `None` if there are none.
+    /// Subscribes to the names that are there. Returns the number of bytes that were consumed, and the names that are
+    /// to come; `None` if there are none.
     pub(super) fn read_names(
         &self,
         me: ClientTag,

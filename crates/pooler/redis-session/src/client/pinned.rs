@@ -1,9 +1,9 @@
 //! A client whose server is pinned: what it sends passes unchanged, except what concerns other clients or the user.
 //!
-//! Poolhouse does not know which replies are pending, because CLIENT REPLY, MONITOR and the script debugger make for more
-//! or fewer of them. So it cannot answer in Redis's place. A command that must not pass is replaced by one that Redis
-//! does not know, whose name is the reason. So the error comes in order, aborts a transaction, and is left out where
-//! replies are off.
+//! Poolhouse does not know which replies are pending, because CLIENT REPLY, MONITOR and the script debugger make for
+//! more or fewer of them. So it cannot answer in Redis's place. A command that must not pass is replaced by one that
+//! Redis does not know, whose name is the reason. So the error comes in order, aborts a transaction, and is left out
+//! where replies are off.
 
 use seam::{ClientTag, Input, Outbox, Peer};
 
@@ -127,8 +127,8 @@ impl Redis {
     }
 }
 
-/// Why this command must not go to Redis even while the client holds its server, in a transaction too; `None` if it may.
-/// Clients log in to Poolhouse, not to Redis.
+/// Why this command must not go to Redis even while the client holds its server, in a transaction too; `None` if it
+/// may. Clients log in to Poolhouse, not to Redis.
 pub(super) fn refused_by_redis(kind: Kind, arguments: &[&[u8]]) -> Option<&'static str> {
     match kind {
         // With fewer or more arguments, it is an error in Redis.

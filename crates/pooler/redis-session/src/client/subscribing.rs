@@ -124,8 +124,8 @@ impl Redis {
         })
     }
 
-    /// Begins or ends subscriptions. Without names, all of the topic end. No more of the client's input is read until it
-    /// was told the outcome.
+    /// Begins or ends subscriptions. Without names, all of the topic end. No more of the client's input is read until
+    /// it was told the outcome.
     ///
     /// # Errors
     /// The change is not possible.
@@ -396,8 +396,8 @@ impl Client {
         self.subscriptions.as_ref().is_some_and(|own| own.seeks)
     }
 
-    /// The lease has ended. If the client is to request a server for the hub, it is reminded by a post, which comes after
-    /// what else follows from the end of the lease.
+    /// The lease has ended. If the client is to request a server for the hub, it is reminded by a post, which comes
+    /// after what else follows from the end of the lease.
     pub(super) fn remind(&self, me: ClientTag, out: &mut Outbox) {
         if let Some(own) = self.subscriptions.as_ref().filter(|own| own.seeks) {
             let start = out.inserted.len();
@@ -435,8 +435,8 @@ impl Client {
         }
     }
 
-    /// The subscriptions are lost. The client is closed, unless other requests share its connection (HTTP/2). The log has
-    /// the reason: a subscriber would take an error for the reply to its next command.
+    /// The subscriptions are lost. The client is closed, unless other requests share its connection (HTTP/2). The log
+    /// has the reason: a subscriber would take an error for the reply to its next command.
     fn lose_subscriptions(&mut self, me: ClientTag, why: &[u8], out: &mut Outbox) {
         let why = why.strip_prefix(b"LOADING Poolhouse: ").unwrap_or(why);
         let message = format!("its subscriptions are lost: {}", String::from_utf8_lossy(why));

@@ -1,5 +1,5 @@
-//! A client waits for a server for a blocking command, at most for the command's own time-out. Then it gets the reply of
-//! that time-out.
+//! A client waits for a server for a blocking command, at most for the command's own time-out. Then it gets the reply
+//! of that time-out.
 
 use seam::{ClientTag, Effect, LeaseFailure, Outbox};
 
@@ -22,8 +22,8 @@ impl Redis {
         }
     }
 
-    /// The request for a server has failed. Returns false if the client is to be told so. Otherwise it waits for another
-    /// server, or gets the reply of its command's time-out.
+    /// The request for a server has failed. Returns false if the client is to be told so. Otherwise it waits for
+    /// another server, or gets the reply of its command's time-out.
     pub(crate) fn goes_on_waiting(
         &self,
         me: ClientTag,

@@ -1,5 +1,5 @@
-//! The replies that a server has to send, in order, and how far the first of them has come. It knows whose they are, and
-//! nothing of what they say but where they end.
+//! The replies that a server has to send, in order, and how far the first of them has come. It knows whose they are,
+//! and nothing of what they say but where they end.
 
 use std::collections::VecDeque;
 
@@ -73,8 +73,8 @@ impl ReplyQueue {
         }
     }
 
-    /// Reads the first reply, or a part of it; `None` if more of it has to come. [`end_reply`](Self::end_reply) is to be
-    /// called behind its end.
+    /// Reads the first reply, or a part of it; `None` if more of it has to come. [`end_reply`](Self::end_reply) is to
+    /// be called behind its end.
     ///
     /// # Errors
     /// The server broke the protocol, or sent something unasked.

@@ -1,6 +1,6 @@
 //! What is done to the world from outside, now and then, by chance.
 
-use pool::{Clear, GateConfig, Hold, ServerId};
+use pool::{Clear, GateConfig, PauseMode, ServerId};
 
 use super::{World, oracle::State, plan};
 
@@ -14,7 +14,7 @@ impl World {
             }
             3..=5 => self.lose_any(pool),
             6 => {
-                let hold = self.rng.pick(&[Hold::Waiters, Hold::FailWaiters]);
+                let hold = self.rng.pick(&[PauseMode::HoldWaiters, PauseMode::FailWaiters]);
                 self.tell(|| format!("pool {pool} is paused: {hold:?}"));
                 self.pause(pool, hold);
             }
@@ -56,7 +56,7 @@ impl World {
         if let Some(id) = self.any_server(pool, |state| matches!(state, State::Idle(_))) {
             let home = pool::Home(self.rng.below(u64::from(self.plan.homes)) as u8);
             self.posts[pool].oracle.server(id).expect("just picked").home = home;
-            self.posts[pool].pool.moved(id, home);
+            self.posts[pool].pool.handle_moved(id, home);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pool::{CheckIn, CheckOut, Grant, Home, ServerId, WaiterId, Wish};
+use pool::{CheckIn, CheckOut, Grant, Home, Need, ServerId, WaiterId};
 
 use super::{Event, Fault, World, door::Seat, oracle::State};
 
@@ -112,7 +112,7 @@ impl World {
         let unused = self.rng.percent(self.plan.unused);
         let answer = match unused {
             false => self.posts[pool].pool.check_out(WaiterId(waiter), home, clock),
-            true => self.posts[pool].pool.check_out_for(WaiterId(waiter), home, Wish::Unused, clock),
+            true => self.posts[pool].pool.check_out_for(WaiterId(waiter), home, Need::Unused, clock),
         };
         self.tell(|| format!("client {client} asks pool {pool} as waiter {waiter}: {answer:?}"));
         match answer {

@@ -314,13 +314,15 @@ impl Oracle {
     pub fn ordered(&mut self, action: &Action) {
         match *action {
             Action::AskPermit | Action::WithdrawPermit => {}
-            Action::Insist => {
+            Action::ReportStarvation => {
                 let waited = self.waits_since().map(|since| self.clock - since);
                 let long = waited.is_some_and(|waited| waited >= self.config.turn);
                 assert!(long, "a pool insists whose waiters have waited for {waited:?}");
             }
-            Action::Press => assert!(self.lacks(), "a pool presses whose clients need not wait"),
-            Action::Spare => assert!(std::mem::take(&mut self.refused), "a server to spare for nobody"),
+            Action::ReportCongestion => assert!(self.lacks(), "a pool presses whose clients need not wait"),
+            Action::ReportSpare => {
+                assert!(std::mem::take(&mut self.refused), "a spare server was reported that the budget did not seek")
+            }
             Action::Connect { server, home } => {
                 self.unused = self.unused.checked_sub(1).expect("a connection without a permit");
                 self.connects += 1;

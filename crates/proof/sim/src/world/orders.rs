@@ -84,7 +84,7 @@ impl World {
             Letter::Permit => {
                 let now = self.clock(pool);
                 self.posts[pool].permits_sent -= 1;
-                if self.posts[pool].pool.permit(now) {
+                if self.posts[pool].pool.handle_permit(now) {
                     self.posts[pool].oracle.permitted();
                 } else {
                     self.posts[pool].unasked -= 1;
@@ -109,7 +109,7 @@ impl World {
                 if !given {
                     self.tell(|| format!("  pool {pool} has none that nobody uses"));
                     self.posts[pool].oracle.refused = true;
-                    self.budget.unused_failed(self.posts[pool].member);
+                    self.budget.reclaim_unused_failed(self.posts[pool].member);
                 }
                 self.pump(pool, None);
             }
@@ -120,7 +120,7 @@ impl World {
         match order {
             Action::AskPermit if self.fault == Fault::ConnectWithoutPermit && self.rng.percent(30) => {
                 let now = self.clock(pool);
-                assert!(self.posts[pool].pool.permit(now), "just asked for");
+                assert!(self.posts[pool].pool.handle_permit(now), "just asked for");
                 self.posts[pool].oracle.permitted();
                 self.pump(pool, None);
             }
@@ -136,15 +136,15 @@ impl World {
                 let withdrawn = self.budget.withdraw(self.posts[pool].member);
                 self.posts[pool].unasked += i32::from(!withdrawn);
             }
-            Action::Insist if self.fault == Fault::ForgetInsisting => {}
-            Action::Insist => self.budget.insist(self.posts[pool].member),
-            Action::Press if self.fault == Fault::ForgetPressing => {}
-            Action::Press => self.budget.press(self.posts[pool].member),
-            Action::Spare => self.budget.has_idle(self.posts[pool].member),
+            Action::ReportStarvation if self.fault == Fault::ForgetInsisting => {}
+            Action::ReportStarvation => self.budget.report_starvation(self.posts[pool].member),
+            Action::ReportCongestion if self.fault == Fault::ForgetPressing => {}
+            Action::ReportCongestion => self.budget.report_congestion(self.posts[pool].member),
+            Action::ReportSpare => self.budget.report_spare(self.posts[pool].member),
             Action::Connect { server, .. } if self.lacks_descriptors() => {
                 if self.posts[pool].oracle.server(server).is_some() {
                     let now = self.clock(pool);
-                    self.posts[pool].pool.connect_failed(server, false, now);
+                    self.posts[pool].pool.handle_connect_failed(server, false, now);
                     self.gone(pool, server);
                     self.pump(pool, None);
                 }
@@ -198,7 +198,7 @@ impl World {
         let now = self.clock(pool);
         if fails {
             let permanent = self.rng.percent(self.plan.for_good);
-            self.posts[pool].pool.connect_failed(id, permanent, now);
+            self.posts[pool].pool.handle_connect_failed(id, permanent, now);
             self.gone(pool, id);
             return self.pump(pool, None);
         }
@@ -206,7 +206,7 @@ impl World {
             self.idle_since(pool, id);
         }
         server_ready(&mut self.posts[pool].oracle, id);
-        let grant = self.posts[pool].pool.connected(id, home, now);
+        let grant = self.posts[pool].pool.handle_connected(id, home, now);
         assert!(!late || grant.is_none(), "a server that is closing is granted");
         self.pump(pool, grant);
     }
@@ -225,7 +225,7 @@ impl World {
         if !late {
             self.idle_since(pool, id);
         }
-        let grant = self.posts[pool].pool.checked(id, ok, home, now);
+        let grant = self.posts[pool].pool.handle_checked(id, ok, home, now);
         assert!(grant.is_none() || ok && !late, "a server that failed its check is granted");
         self.pump(pool, grant);
     }
@@ -239,7 +239,7 @@ impl World {
     pub(super) fn closed(&mut self, pool: usize, id: ServerId) {
         if self.posts[pool].oracle.server(id).is_some() {
             let now = self.clock(pool);
-            self.posts[pool].pool.closed(id, now);
+            self.posts[pool].pool.handle_closed(id, now);
             self.gone(pool, id);
             self.pump(pool, None);
         }
@@ -253,7 +253,7 @@ impl World {
             0 => self.lose(pool, id),
             1 => {
                 let now = self.clock(pool);
-                self.posts[pool].pool.closed(id, now);
+                self.posts[pool].pool.handle_closed(id, now);
                 self.gone(pool, id);
                 self.pump(pool, None);
             }
@@ -266,7 +266,7 @@ impl World {
     pub(super) fn lose(&mut self, pool: usize, id: ServerId) {
         self.tell(|| format!("pool {pool} loses {id:?}"));
         let now = self.clock(pool);
-        self.posts[pool].pool.lost(id, now);
+        self.posts[pool].pool.handle_lost(id, now);
         self.gone(pool, id);
         self.pump(pool, None);
     }
@@ -283,7 +283,7 @@ impl World {
     /// Whether a server that comes back is to be closed for another pool.
     fn gives_up(&mut self, pool: usize, id: ServerId) -> bool {
         let (now, post) = (self.now(), &self.posts[pool]);
-        self.fault != Fault::KeepLast && post.pool.may_spare(id, now) && self.budget.comes_free(post.member)
+        self.fault != Fault::KeepLast && post.pool.can_spare(id, now) && self.budget.offer_returning(post.member)
     }
 
     /// A server comes back from its client.

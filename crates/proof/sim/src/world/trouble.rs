@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use pool::{Clear, Hold, PoolConfig, ServerId, Time};
+use pool::{Clear, PauseMode, PoolConfig, ServerId, Time};
 
 use super::{Event, World, oracle::State, plan};
 
@@ -55,7 +55,7 @@ impl World {
             6 | 7 => self.drain(pool),
             8 => {
                 self.tell(|| format!("pool {pool} is held and emptied"));
-                self.pause(pool, Hold::Waiters);
+                self.pause(pool, PauseMode::HoldWaiters);
                 self.make_stale(pool);
             }
             9 => self.resume(pool),
@@ -64,7 +64,7 @@ impl World {
                 self.tell(|| format!("pool {pool} has an errand"));
                 let now = self.clock(pool);
                 self.posts[pool].oracle.errand = true;
-                self.posts[pool].pool.errand(now);
+                self.posts[pool].pool.request_reset(now);
                 self.pump(pool, None);
             }
             _ => {

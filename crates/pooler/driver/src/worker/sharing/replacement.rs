@@ -12,7 +12,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use pool::{CheckOut, CheckOutFailed, ServerId, Time, Wish};
+use pool::{CheckOut, CheckOutFailed, Need, ServerId, Time};
 use seam::{Blame, CloseReason, PoolId, Protocol, Verdict};
 
 use super::{MAX_SERVER_TIME, round_trips::MIN_OVERDUE_TIME};
@@ -84,7 +84,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let waiter = self.new_serial();
         self.sharing.mux(pool.id).expect("seen by the caller").replacement = Replacement::Asked(waiter);
         let id = self.mux_waiter(waiter);
-        match self.pools.check_out(pool.id, id, Wish::Any, self.now).expect("it has a server here") {
+        match self.pools.check_out(pool.id, id, Need::Any, self.now).expect("it has a server here") {
             CheckOut::Granted(grant) if grant.home == self.home() => {
                 self.work.push_back(Work::Granted(pool.id, grant));
             }

@@ -24,7 +24,7 @@ fn press(budget: &mut Budget, member: MemberId, wishes: u32) -> Vec<BudgetAction
         assert_eq!(budget.request(member), Permit::Denied);
     }
     assert_eq!(actions(budget), [], "nobody has too much");
-    budget.press(member);
+    budget.report_congestion(member);
     actions(budget)
 }
 
@@ -60,7 +60,7 @@ fn one_who_wakes_gets_its_fair_share_back() {
         assert_eq!(actions(&mut budget), [Grant(busy)]);
     }
     assert_eq!(budget.request(busy), Permit::Denied);
-    budget.press(busy);
+    budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), []);
     for (share, first) in [([1, 3], true), ([2, 2], false)] {
         assert_eq!(budget.request(asleep), Permit::Denied);
@@ -70,7 +70,7 @@ fn one_who_wakes_gets_its_fair_share_back() {
         assert_eq!(told[0], Grant(asleep));
         // Whether it uses that one the budget does not know, until it is told.
         assert_eq!(told[1..] == [ReclaimUnused(asleep)], first, "{told:?}");
-        budget.unused_failed(asleep);
+        budget.reclaim_unused_failed(asleep);
         assert_eq!(used(&budget, &[asleep, busy]), share);
     }
     assert_eq!(actions(&mut budget), []);
@@ -80,9 +80,9 @@ fn one_who_wakes_gets_its_fair_share_back() {
 fn nothing_moves_for_one_who_only_wishes() {
     let (mut budget, [asleep, busy]) = members([2, 2]);
     assert_eq!(budget.request(busy), Permit::Denied);
-    budget.has_idle(asleep);
+    budget.report_spare(asleep);
     assert_eq!(actions(&mut budget), []);
-    budget.press(asleep);
+    budget.report_congestion(asleep);
     assert_eq!(actions(&mut budget), [], "it wishes for nothing");
 }
 
@@ -93,7 +93,7 @@ fn two_who_press_get_nothing_from_each_other() {
         assert_eq!(budget.request(member), Permit::Denied);
     }
     for member in [a, b, a, b] {
-        budget.press(member);
+        budget.report_congestion(member);
         assert_eq!(actions(&mut budget), []);
     }
 }
@@ -102,11 +102,11 @@ fn two_who_press_get_nothing_from_each_other() {
 fn one_who_uses_all_is_asked_again_only_when_it_says_that_it_does_not() {
     let (mut budget, [other, busy]) = members([2, 2]);
     assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(other)]);
-    budget.unused_failed(other);
-    budget.press(busy);
+    budget.reclaim_unused_failed(other);
+    budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), []);
-    assert!(!budget.awaits_idle(other), "what comes back there is in use");
-    budget.has_idle(other);
+    assert!(!budget.awaits_spare(other), "what comes back there is in use");
+    budget.report_spare(other);
     assert_eq!(actions(&mut budget), [ReclaimUnused(other)]);
 }
 
@@ -114,7 +114,7 @@ fn one_who_uses_all_is_asked_again_only_when_it_says_that_it_does_not() {
 fn one_who_uses_all_may_still_have_too_much() {
     let (mut budget, [none, other, busy]) = members([0, 2, 2]);
     assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(other)]);
-    budget.unused_failed(other);
+    budget.reclaim_unused_failed(other);
     assert_eq!(budget.request(none), Permit::Denied);
     assert_eq!(actions(&mut budget), [Reclaim(other)]);
 }
@@ -123,7 +123,7 @@ fn one_who_uses_all_may_still_have_too_much() {
 fn one_who_has_most_is_asked_first_and_who_has_too_much_for_any_that_it_can_spare() {
     let (mut budget, [few, more, busy]) = members([1, 3, 2]);
     assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(more)]);
-    budget.unused_failed(more);
+    budget.reclaim_unused_failed(more);
     assert_eq!(actions(&mut budget), [ReclaimUnused(few)]);
     let mut budget = Budget::new();
     let scope = budget.add_scope(5);
@@ -132,7 +132,7 @@ fn one_who_has_most_is_asked_first_and_who_has_too_much_for_any_that_it_can_spar
         assert_eq!(budget.request(member), Permit::Granted);
     }
     assert_eq!(budget.request(busy), Permit::Denied);
-    budget.press(busy);
+    budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), [Reclaim(rich)]);
 }
 
@@ -140,7 +140,7 @@ fn one_who_has_most_is_asked_first_and_who_has_too_much_for_any_that_it_can_spar
 fn one_is_asked_for_each_wish_and_no_more_however_often_its_member_presses() {
     let (mut budget, [asleep, busy]) = members([4, 4]);
     assert_eq!(press(&mut budget, busy, 2), [ReclaimUnused(asleep), ReclaimUnused(asleep)]);
-    budget.press(busy);
+    budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), []);
     assert!(budget.withdraw(busy));
     budget.release(asleep);
@@ -157,11 +157,11 @@ fn one_is_asked_for_each_wish_and_no_more_however_often_its_member_presses() {
 fn one_who_presses_no_more_takes_nobodys_last_one() {
     let (mut budget, [other, busy]) = members([1, 2]);
     assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(other)]);
-    budget.unused_failed(other);
-    budget.insist(busy);
-    budget.has_idle(other);
+    budget.reclaim_unused_failed(other);
+    budget.report_starvation(busy);
+    budget.report_spare(other);
     assert_eq!(actions(&mut budget), [], "all that the busy one has is kept now");
-    budget.press(busy);
+    budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), [ReclaimUnused(other)]);
 }
 
@@ -172,7 +172,7 @@ fn what_is_not_used_goes_to_who_has_fewest() {
     assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(asleep)]);
     budget.release(asleep);
     assert_eq!(actions(&mut budget), [Grant(poor), ReclaimUnused(poor)]);
-    budget.unused_failed(poor);
+    budget.reclaim_unused_failed(poor);
     assert_eq!(actions(&mut budget), [ReclaimUnused(asleep)]);
     budget.release(asleep);
     assert_eq!(actions(&mut budget), [Grant(busy)]);
@@ -190,7 +190,7 @@ fn under_two_full_caps_one_who_is_under_both_is_asked_or_one_under_each() {
         assert_eq!(budget.request(member), Permit::Granted);
     }
     assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(of_both)]);
-    budget.unused_failed(of_both);
+    budget.reclaim_unused_failed(of_both);
     let mut asked = actions(&mut budget);
     asked.sort_by_key(|action| action.member());
     assert_eq!(asked, [ReclaimUnused(of_database), ReclaimUnused(of_user)]);
@@ -207,6 +207,6 @@ fn one_who_wishes_no_more_is_asked_at_the_next_pressing() {
     assert_eq!(press(&mut budget, busy, 1), [], "both wish");
     assert!(budget.withdraw(other));
     assert_eq!(actions(&mut budget), []);
-    budget.press(busy);
+    budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), [ReclaimUnused(other)]);
 }

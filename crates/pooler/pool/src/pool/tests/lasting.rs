@@ -4,7 +4,7 @@ use super::*;
 
 fn lasting(bench: &mut Bench, ms: u64) -> CheckOut {
     bench.waiter += 1;
-    let answer = bench.pool.check_out_for(WaiterId(bench.waiter), A, Wish::Lasting, at(ms));
+    let answer = bench.pool.check_out_for(WaiterId(bench.waiter), A, Need::Lasting, at(ms));
     bench.run(ms);
     answer
 }
@@ -13,7 +13,7 @@ fn lasting(bench: &mut Bench, ms: u64) -> CheckOut {
 fn idle(max_size: u32) -> Bench {
     let mut bench = Bench::new(PoolConfig { max_size, min_size: max_size, max_connecting: max_size, ..config() });
     for server in core::mem::take(&mut bench.connects) {
-        assert_eq!(bench.pool.connected(server, A, at(0)), None);
+        assert_eq!(bench.pool.handle_connected(server, A, at(0)), None);
         bench.run(0);
     }
     bench
@@ -62,7 +62,7 @@ fn who_is_held_back_may_leave_before_and_after_it_was_let_in() {
     let CheckOut::Queued(late) = lasting(&mut bench, 3) else { panic!("it waits") };
     // The first one's server is lost: there is room, and a new server is on its way.
     let other = bench.take(A, 4);
-    bench.pool.lost(first, at(5));
+    bench.pool.handle_lost(first, at(5));
     bench.run(5);
     assert_eq!((bench.pool.counts().waiters, bench.pool.counts().held_back), (1, 0));
     assert!(bench.pool.cancel(late, WaiterId(3), at(6)).is_some());
@@ -105,7 +105,7 @@ fn halve(bench: &mut Bench, by_size: bool, ms: u64) {
         let config = PoolConfig { max_size: half, min_size: 0, ..bench.pool.config().clone() };
         bench.pool.reconfigure(config, at(ms));
     } else {
-        bench.pool.note_room(half);
+        bench.pool.set_room(half);
         bench.pool.handle_timeout(at(ms));
     }
     bench.run(ms);
@@ -122,7 +122,7 @@ fn in_a_smaller_pool_who_kept_a_server_for_longest_is_asked_for_it_if_others_wai
             bench.queue(A, 1002);
             assert_eq!(asked(&mut bench), [], "another client has a server");
             assert!(bench.check_in(last, A, CheckIn::Discard, 1003).is_none());
-            bench.pool.closed(last, at(1003));
+            bench.pool.handle_closed(last, at(1003));
             bench.run_withdrawn();
         } else {
             bench.queue(A, 1002);
@@ -158,11 +158,11 @@ fn a_server_that_does_not_come_back_is_asked_for_again() {
 #[test]
 fn a_server_is_kept_for_a_turn_at_least_and_the_only_one_for_good() {
     let mut bench = idle(2);
-    bench.pool.note_room(1);
+    bench.pool.set_room(1);
     let only = granted(lasting(&mut bench, 1000));
     let other = bench.take(A, 1000);
     assert!(bench.check_in(other, A, CheckIn::Reclaim, 1001).is_none());
-    bench.pool.closed(other, at(1001));
+    bench.pool.handle_closed(other, at(1001));
     bench.pool.check_out(WaiterId(99), A, at(1001));
     bench.run_withdrawn();
     assert_eq!(asked(&mut bench), []);

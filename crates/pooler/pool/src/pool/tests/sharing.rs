@@ -22,11 +22,11 @@ impl Bench {
 
     /// Whether the budget was told that there is a server to spare.
     fn spares(&mut self) -> bool {
-        self.actions().contains(&Action::Spare)
+        self.actions().contains(&Action::ReportSpare)
     }
 
     fn insists(&mut self) -> bool {
-        self.actions().contains(&Action::Insist)
+        self.actions().contains(&Action::ReportStarvation)
     }
 }
 
@@ -65,9 +65,9 @@ fn a_busy_pool_gives_the_next_one_checked_in_though_others_wait_for_it() {
     let mut bench = Bench::new(config());
     let s = bench.busy(2, 0);
     bench.queue(A, 1);
-    assert!(!bench.pool.may_spare(s[0], at(1)), "nobody has asked");
+    assert!(!bench.pool.can_spare(s[0], at(1)), "the budget has not asked");
     assert!(!bench.reclaim(2));
-    assert!(bench.pool.may_spare(s[0], at(3)));
+    assert!(bench.pool.can_spare(s[0], at(3)));
     assert_eq!(bench.check_in(s[0], A, CheckIn::Reclaim, 3), None);
     assert_eq!(bench.closes(), [(s[0], Closed::Reclaimed)]);
     assert!(bench.check_in(s[1], A, CheckIn::Clean, 4).is_some());
@@ -78,8 +78,8 @@ fn the_last_server_of_a_busy_pool_is_given_up_when_its_turn_is_over() {
     let mut bench = Bench::new(config());
     let last = bench.busy(1, 0)[0];
     assert!(!bench.reclaim(1));
-    assert!(!bench.pool.may_spare(last, at(TURN - 1)));
-    assert!(bench.pool.may_spare(last, at(TURN)));
+    assert!(!bench.pool.can_spare(last, at(TURN - 1)));
+    assert!(bench.pool.can_spare(last, at(TURN)));
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn what_clients_keep_for_long_does_not_make_another_one_spare() {
     bench.busy(1, 0);
     let other = bench.busy(1, 600)[0];
     assert!(!bench.reclaim(601));
-    assert!(!bench.pool.may_spare(other, at(602)), "the first has not come back for long");
-    assert!(bench.pool.may_spare(other, at(600 + TURN)));
+    assert!(!bench.pool.can_spare(other, at(602)), "the first has not come back for long");
+    assert!(bench.pool.can_spare(other, at(600 + TURN)));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_pool_insists_when_nobody_got_a_server_for_a_turn_while_somebody_waits() {
         bench.run_withdrawn();
         assert!(bench.insists(), "again after each turn");
     }
-    assert!(bench.pool.permit(at(700)));
+    assert!(bench.pool.handle_permit(at(700)));
     bench.run_withdrawn();
     bench.pool.handle_timeout(at(999));
     bench.run_withdrawn();
@@ -183,7 +183,7 @@ fn a_server_that_comes_back_is_not_one_that_nobody_uses() {
     let mut bench = Bench::new(config());
     let s = bench.busy(2, 0);
     assert!(!bench.reclaim_unused(9_999));
-    assert!(!bench.pool.may_spare(s[0], at(9_999)));
+    assert!(!bench.pool.can_spare(s[0], at(9_999)));
     bench.give(s[0], 9_999);
     assert!(!bench.spares());
 }
@@ -198,7 +198,7 @@ fn a_pool_presses_when_somebody_has_waited_all_the_time_for_a_turn_though_server
     for ms in (10..=300).step_by(10) {
         assert!(bench.pool.check_in(busy[0], A, CheckIn::Clean, at(ms)).is_some());
         bench.run_withdrawn();
-        if bench.actions().contains(&Action::Press) {
+        if bench.actions().contains(&Action::ReportCongestion) {
             pressed.push(ms);
         }
     }
@@ -217,7 +217,7 @@ fn a_queue_that_was_empty_for_a_moment_does_not_press() {
             bench.run_withdrawn();
         }
     }
-    assert!(!bench.actions().contains(&Action::Press));
+    assert!(!bench.actions().contains(&Action::ReportCongestion));
 }
 
 #[test]
@@ -231,13 +231,13 @@ fn a_pool_whose_servers_do_not_come_back_insists_and_does_not_press() {
         bench.run_withdrawn();
     }
     // A new server is no sign that those in use come back.
-    assert!(bench.pool.permit(at(800)));
+    assert!(bench.pool.handle_permit(at(800)));
     let new = bench.pool.poll_action();
     let Some(Action::Connect { server, .. }) = new else { panic!("{new:?}") };
-    assert!(bench.pool.connected(server, A, at(801)).is_some());
+    assert!(bench.pool.handle_connected(server, A, at(801)).is_some());
     bench.run_withdrawn();
     let told = bench.actions();
-    assert!(told.contains(&Action::Insist) && !told.contains(&Action::Press), "{told:?}");
+    assert!(told.contains(&Action::ReportStarvation) && !told.contains(&Action::ReportCongestion), "{told:?}");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_pool_is_not_stuck_while_a_server_is_coming() {
     assert!(bench.pool.is_stuck(at(13_000 + TURN)));
     assert_eq!(bench.check_in(second, A, CheckIn::Reset, 14_000), None);
     assert!(!bench.pool.is_stuck(at(14_500)), "it is being reset");
-    assert!(bench.pool.checked(second, true, A, at(14_500)).is_some());
+    assert!(bench.pool.handle_checked(second, true, A, at(14_500)).is_some());
     bench.run(14_500);
     bench.queue(A, 15_001);
     assert_eq!(bench.check_in(busy, A, CheckIn::Discard, 16_000), None);
@@ -284,7 +284,7 @@ fn a_pool_is_not_stuck_while_it_is_paused_nor_for_a_turn_after() {
     let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
     bench.busy(1, 0);
     bench.queue(A, 10_000);
-    bench.pool.pause(Hold::Waiters, at(10_001));
+    bench.pool.pause(PauseMode::HoldWaiters, at(10_001));
     bench.run(10_001);
     assert!(!bench.pool.is_stuck(at(20_000)));
     bench.pool.ready(at(20_000));

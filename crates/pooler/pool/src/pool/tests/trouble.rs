@@ -1,6 +1,7 @@
 //! What happens when connects fail, the pool is paused, cleared or closed, or its limits change.
 
 use super::*;
+use crate::action::ConnectFault;
 
 #[test]
 fn after_a_failed_connect_the_next_waits_and_the_pause_doubles_within_bounds() {
@@ -9,37 +10,37 @@ fn after_a_failed_connect_the_next_waits_and_the_pause_doubles_within_bounds() {
     let (mut now, bounds) = (0, [200, 400, 400, 400]);
     for bound in bounds {
         let server = bench.connects.remove(0);
-        bench.pool.connect_failed(server, false, at(now));
+        bench.pool.handle_connect_failed(server, false, at(now));
         bench.run(now);
-        assert!(bench.connects.is_empty() && bench.pool.is_unavailable() == Some(at(0)));
+        assert!(bench.connects.is_empty() && bench.pool.unavailable_since() == Some(at(0)));
         let next = bench.pool.poll_deadline().expect("a next try").0.div_ceil(1_000_000);
         assert!((now + 100..=now + bound).contains(&next), "{next} after {now}");
         bench.timeout(next);
         now = next;
     }
     assert!(bench.connected(now).is_some());
-    assert_eq!(bench.pool.is_unavailable(), None);
+    assert_eq!(bench.pool.unavailable_since(), None);
 }
 
 #[test]
 fn a_pause_ends_when_another_pool_has_connected_unless_this_one_was_refused_for_itself() {
-    for fault in [Fault::Passing, Fault::Lasting, Fault::Unknown] {
+    for fault in [ConnectFault::Transient, ConnectFault::Permanent, ConnectFault::Unknown] {
         let mut bench = Bench::new(PoolConfig { backoff_min: MS * 1000, backoff_max: MS * 1000, ..config() });
         bench.queue(A, 0);
         let server = bench.connects.remove(0);
-        bench.pool.connect_given_up(server, fault, at(0));
-        bench.pool.closed(server, at(0));
-        if fault != Fault::Passing {
+        bench.pool.handle_connect_abandoned(server, fault, at(0));
+        bench.pool.handle_closed(server, at(0));
+        if fault != ConnectFault::Transient {
             bench.run(0);
             assert_eq!(bench.failures().len(), 1);
             let _ = bench.check_out(A, 1);
         }
-        assert_eq!(bench.pool.upstream_is_back(at(10)), fault == Fault::Passing, "{fault:?}");
+        assert_eq!(bench.pool.handle_upstream_recovered(at(10)), fault == ConnectFault::Transient, "{fault:?}");
         bench.run(10);
-        assert_eq!(bench.connects.len(), usize::from(fault == Fault::Passing), "{fault:?}");
-        assert!(!bench.pool.upstream_is_back(at(11)), "{fault:?}");
+        assert_eq!(bench.connects.len(), usize::from(fault == ConnectFault::Transient), "{fault:?}");
+        assert!(!bench.pool.handle_upstream_recovered(at(11)), "{fault:?}");
         bench.run(11);
-        assert_eq!(bench.connects.len(), usize::from(fault == Fault::Passing), "{fault:?}");
+        assert_eq!(bench.connects.len(), usize::from(fault == ConnectFault::Transient), "{fault:?}");
     }
 }
 
@@ -54,7 +55,7 @@ fn while_unavailable_waiters_wait_longer_and_a_recovery_does_not_fail_them() {
     bench.queue(A, 0);
     bench.queue(A, 0);
     let server = bench.connects.remove(0);
-    bench.pool.connect_failed(server, false, at(10));
+    bench.pool.handle_connect_failed(server, false, at(10));
     bench.timeout(5000);
     assert_eq!(bench.failures(), []);
     let server = bench.connected(10_000).expect("a grant").server;
@@ -72,7 +73,7 @@ fn waiters_fail_when_the_upstream_stays_away() {
     for ms in 1..3000 {
         while !bench.connects.is_empty() {
             let server = bench.connects.remove(0);
-            bench.pool.connect_failed(server, false, at(ms));
+            bench.pool.handle_connect_failed(server, false, at(ms));
         }
         bench.timeout(ms);
     }
@@ -87,8 +88,8 @@ fn failing_connects_do_not_make_a_pool_unavailable_that_has_a_server() {
     bench.busy(1, 0);
     bench.queue(A, 0);
     let server = bench.connects.remove(0);
-    bench.pool.connect_failed(server, false, at(1));
-    assert_eq!(bench.pool.is_unavailable(), None);
+    bench.pool.handle_connect_failed(server, false, at(1));
+    assert_eq!(bench.pool.unavailable_since(), None);
     bench.timeout(2000);
     assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
 }
@@ -100,7 +101,7 @@ fn a_permanent_refusal_fails_all_waiters() {
     bench.queue(A, 0);
     bench.queue(A, 0);
     let server = bench.connects.remove(0);
-    bench.pool.connect_failed(server, true, at(1));
+    bench.pool.handle_connect_failed(server, true, at(1));
     bench.run(1);
     let refused = CheckOutFailed::Refused;
     assert_eq!(bench.failures(), [(1, refused), (2, refused), (3, refused)]);
@@ -112,12 +113,12 @@ fn a_name_that_the_upstream_does_not_know_fails_at_once_and_is_no_outage() {
     assert!(bench.connects.is_empty(), "nothing is kept of what may not exist");
     bench.queue(A, 0);
     let server = bench.connects.remove(0);
-    bench.pool.connect_given_up(server, Fault::Unknown, at(1));
-    bench.pool.closed(server, at(1));
+    bench.pool.handle_connect_abandoned(server, ConnectFault::Unknown, at(1));
+    bench.pool.handle_closed(server, at(1));
     bench.run(1);
     assert_eq!(bench.failures(), [(1, CheckOutFailed::Unknown)]);
     assert_eq!(bench.check_out(A, 2), CheckOut::Failed(CheckOutFailed::Unknown));
-    assert_eq!((bench.pool.is_unavailable(), bench.connects.len()), (None, 0));
+    assert_eq!((bench.pool.unavailable_since(), bench.connects.len()), (None, 0));
     bench.timeout(10_000);
     assert!(bench.connects.is_empty(), "none is needed");
     // It may be there by now. The first connection proves it.
@@ -130,10 +131,10 @@ fn a_name_that_the_upstream_does_not_know_fails_at_once_and_is_no_outage() {
 fn a_name_that_is_configured_and_unknown_is_an_outage() {
     let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
     let server = bench.connects.remove(0);
-    bench.pool.connect_given_up(server, Fault::Unknown, at(1));
-    bench.pool.closed(server, at(1));
+    bench.pool.handle_connect_abandoned(server, ConnectFault::Unknown, at(1));
+    bench.pool.handle_closed(server, at(1));
     bench.run(1);
-    assert!(bench.pool.is_unavailable().is_some());
+    assert!(bench.pool.unavailable_since().is_some());
     bench.timeout(10_000);
     assert_eq!(bench.connects.len(), 1, "it is tried again");
 }
@@ -143,10 +144,10 @@ fn a_server_that_is_given_up_has_its_place_until_it_is_closed() {
     let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
     let server = bench.busy(1, 0)[0];
     bench.queue(A, 1);
-    bench.pool.given_up(server, at(2));
+    bench.pool.handle_abandoned(server, at(2));
     bench.run(2);
     assert_eq!((bench.connects.len(), bench.pool.counts().total), (0, 1));
-    bench.pool.closed(server, at(3));
+    bench.pool.handle_closed(server, at(3));
     bench.run(3);
     assert_eq!((bench.connects.len(), bench.pool.counts().total), (1, 1));
 }
@@ -159,9 +160,9 @@ fn a_connect_that_takes_too_long_is_given_up() {
     bench.timeout(100);
     let server = bench.connects.remove(0);
     assert_eq!(bench.closes(), [(server, Closed::Error)]);
-    assert!(bench.pool.is_unavailable().is_some());
-    assert_eq!(bench.pool.connected(server, A, at(101)), None, "too late");
-    bench.pool.connect_failed(server, false, at(102));
+    assert!(bench.pool.unavailable_since().is_some());
+    assert_eq!(bench.pool.handle_connected(server, A, at(101)), None, "too late");
+    bench.pool.handle_connect_failed(server, false, at(102));
     assert_eq!(bench.pool.counts().total, 0);
 }
 
@@ -170,7 +171,7 @@ fn an_upstream_that_drops_new_connections_is_not_dialled_in_a_loop() {
     let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
     let server = bench.connects[0];
     bench.connected(1);
-    bench.pool.lost(server, at(2));
+    bench.pool.handle_lost(server, at(2));
     bench.run(2);
     assert!(bench.connects.is_empty());
     bench.timeout(202);
@@ -182,7 +183,7 @@ fn a_lost_server_is_replaced_for_the_waiter() {
     let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
     let server = bench.busy(1, 0)[0];
     bench.queue(A, 1);
-    bench.pool.lost(server, at(2));
+    bench.pool.handle_lost(server, at(2));
     bench.run(2);
     assert!(bench.connected(3).is_some());
 }
@@ -191,7 +192,7 @@ fn a_lost_server_is_replaced_for_the_waiter() {
 fn a_pause_that_holds_grants_nothing_and_then_serves_all_it_can() {
     let mut bench = Bench::new(config());
     let s = bench.busy(2, 0);
-    bench.pool.pause(Hold::Waiters, at(1));
+    bench.pool.pause(PauseMode::HoldWaiters, at(1));
     bench.give(s[0], 2);
     bench.queue(A, 3);
     bench.queue(A, 4);
@@ -209,7 +210,7 @@ fn a_pause_that_holds_grants_nothing_and_then_serves_all_it_can() {
 #[test]
 fn a_pause_that_lasts_too_long_fails_those_it_holds() {
     let mut bench = Bench::new(config());
-    bench.pool.pause(Hold::Waiters, at(1));
+    bench.pool.pause(PauseMode::HoldWaiters, at(1));
     bench.queue(A, 2);
     bench.timeout(30_002);
     assert_eq!(bench.failures(), [(1, CheckOutFailed::Paused)]);
@@ -219,7 +220,7 @@ fn a_pause_that_lasts_too_long_fails_those_it_holds() {
 fn a_pause_that_fails_waiters_fails_queued_and_new_ones() {
     let mut bench = Bench::new(config());
     bench.queue(A, 0);
-    bench.pool.pause(Hold::FailWaiters, at(1));
+    bench.pool.pause(PauseMode::FailWaiters, at(1));
     bench.run_withdrawn();
     assert_eq!(bench.failures(), [(1, CheckOutFailed::Paused)]);
     assert_eq!(bench.check_out(A, 2), CheckOut::Failed(CheckOutFailed::Paused));
@@ -268,8 +269,8 @@ fn a_clear_that_interrupts_cuts_those_in_use_once() {
     bench.pool.clear(clear, at(2));
     bench.run(2);
     assert_eq!(bench.actions(), []);
-    bench.pool.lost(s[0], at(3));
-    bench.pool.closed(s[1], at(3));
+    bench.pool.handle_lost(s[0], at(3));
+    bench.pool.handle_closed(s[1], at(3));
     assert_eq!(bench.check_in(s[2], A, CheckIn::Clean, 3), None);
     assert_eq!(bench.closes(), [(s[2], Closed::Interrupted)]);
     assert_eq!(bench.pool.counts().total, 1);
@@ -324,11 +325,11 @@ fn a_pool_that_is_emptied_keeps_nothing_until_a_client_waits_again() {
     let second = bench.connects[0];
     assert!(bench.connected(1).is_none());
     bench.give(used, 2);
-    bench.pool.empty(at(3));
+    bench.pool.close_idle(at(3));
     bench.run(3);
     for server in [used, second] {
         assert!(!bench.pool.is_empty());
-        bench.pool.closed(server, at(4));
+        bench.pool.handle_closed(server, at(4));
     }
     bench.run(4);
     assert!(bench.connects.is_empty() && bench.pool.is_empty());

@@ -5,7 +5,7 @@ use super::*;
 fn unused(bench: &mut Bench, ms: u64) -> WaiterId {
     bench.waiter += 1;
     let waiter = WaiterId(bench.waiter);
-    let answer = bench.pool.check_out_for(waiter, A, Wish::Unused, at(ms));
+    let answer = bench.pool.check_out_for(waiter, A, Need::Unused, at(ms));
     assert!(matches!(answer, CheckOut::Queued(_)), "expected a place in the queue, got {answer:?}");
     bench.run(ms);
     waiter
@@ -35,7 +35,7 @@ fn an_idle_server_makes_room_for_them() {
     bench.give(only, 2);
     let demanding = unused(&mut bench, 3);
     assert_eq!(bench.closes(), [(only, Closed::Discarded)]);
-    bench.pool.closed(only, at(4));
+    bench.pool.handle_closed(only, at(4));
     bench.run(4);
     assert_eq!(bench.connected(5).map(|grant| grant.waiter), Some(demanding));
 }
@@ -50,7 +50,7 @@ fn where_all_are_busy_the_next_that_comes_back_makes_room() {
     assert_eq!(bench.closes(), [(servers[0], Closed::Discarded)]);
     // One is enough.
     bench.give_to(servers[1], 3, 5);
-    bench.pool.closed(servers[0], at(6));
+    bench.pool.handle_closed(servers[0], at(6));
     bench.run(6);
     assert_eq!(bench.connected(7).map(|grant| grant.waiter), Some(demanding));
 }
@@ -71,7 +71,7 @@ fn who_leaves_wants_nothing_any_more() {
     let mut bench = bench(1);
     let only = bench.busy(1, 1)[0];
     let waiter = WaiterId(9);
-    let answer = bench.pool.check_out_for(waiter, A, Wish::Unused, at(2));
+    let answer = bench.pool.check_out_for(waiter, A, Need::Unused, at(2));
     let CheckOut::Queued(ticket) = answer else { panic!("it waits") };
     bench.run(2);
     assert!(bench.pool.cancel(ticket, waiter, at(3)).is_some());

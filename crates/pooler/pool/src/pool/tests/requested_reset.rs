@@ -3,7 +3,7 @@
 use super::*;
 
 fn errand(bench: &mut Bench, ms: u64) {
-    bench.pool.errand(at(ms));
+    bench.pool.request_reset(at(ms));
     bench.run(ms);
 }
 
@@ -24,7 +24,7 @@ fn an_idle_server_is_sent_at_once_and_another_is_left_to_others() {
     errand(&mut bench, 4);
     assert_eq!(reset(&mut bench), [servers[0]], "the one used last is likely to be wanted next");
     assert_eq!(bench.take(A, 5), servers[1]);
-    assert_eq!(bench.pool.checked(servers[0], true, A, at(6)), None);
+    assert_eq!(bench.pool.handle_checked(servers[0], true, A, at(6)), None);
     bench.run(6);
     assert_eq!(reset(&mut bench), [], "it was one errand");
 }
@@ -51,7 +51,7 @@ fn a_pool_without_a_server_connects_one_once() {
     let mut bench = Bench::new(config());
     errand(&mut bench, 1);
     let server = bench.connects.remove(0);
-    bench.pool.connect_failed(server, false, at(2));
+    bench.pool.handle_connect_failed(server, false, at(2));
     bench.run(2);
     bench.timeout(60_000);
     assert!(bench.connects.is_empty(), "nobody needs it");
@@ -60,7 +60,7 @@ fn a_pool_without_a_server_connects_one_once() {
 #[test]
 fn a_server_that_is_kept_for_long_is_not_waited_for() {
     let mut bench = Bench::new(config());
-    bench.pool.check_out_for(WaiterId(9), A, Wish::Lasting, at(1));
+    bench.pool.check_out_for(WaiterId(9), A, Need::Lasting, at(1));
     bench.run(1);
     assert!(bench.connected(1).is_some());
     errand(&mut bench, 2);
@@ -82,7 +82,7 @@ fn a_pool_that_is_paused_has_it_done_later() {
     let mut bench = Bench::new(config());
     let servers = bench.busy(1, 1);
     bench.give(servers[0], 2);
-    bench.pool.pause(Hold::Waiters, at(3));
+    bench.pool.pause(PauseMode::HoldWaiters, at(3));
     errand(&mut bench, 4);
     assert_eq!(reset(&mut bench), []);
     bench.pool.ready(at(5));

@@ -53,14 +53,14 @@ fn servers_of_those_who_say_that_it_lasts_and_servers_on_their_own_do_not_count(
     let held = bench.busy(2, 0);
     held.into_iter().for_each(|server| bench.give(server, 1));
     bench.waiter += 1;
-    let answer = bench.pool.check_out_for(WaiterId(bench.waiter), A, Wish::Lasting, at(2));
+    let answer = bench.pool.check_out_for(WaiterId(bench.waiter), A, Need::Lasting, at(2));
     assert!(matches!(answer, CheckOut::Granted(_)), "{answer:?}");
     bench.run(2);
     assert_eq!(oldest(&bench, 9), None);
 
     let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
     let server = bench.connects.remove(0);
-    assert!(bench.pool.connected_for_itself(server, A, at(1)));
+    assert!(bench.pool.handle_connected_in_use(server, A, at(1)));
     bench.run(1);
     assert_eq!((bench.pool.counts().in_use, oldest(&bench, 9)), (1, None));
 }

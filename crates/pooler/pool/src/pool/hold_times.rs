@@ -1,0 +1,23 @@
+//! How long servers have been held. It changes nothing about which waiter gets which server.
+
+use core::time::Duration;
+
+use crate::{slots::ServerId, time::Time};
+
+use super::Pool;
+
+impl Pool {
+    /// Sets whether a server in use is held for another reason than a transaction, until it is checked in: by its own
+    /// session, or pinned to its client. [`Pool::oldest_hold`] leaves it out. A server that is not in use is left as it
+    /// is.
+    pub fn set_kept(&mut self, server: ServerId, kept: bool) {
+        self.slots.set_kept(server, kept);
+    }
+
+    /// How long the server has been in use that has been so for longest, without servers that are
+    /// [kept](Pool::set_kept) or [lasting](crate::Need::Lasting). It shows a transaction that never ends. O(n) in the
+    /// servers.
+    pub fn oldest_hold(&self, now: Time) -> Option<Duration> {
+        self.slots.oldest_hold().map(|since| now - since)
+    }
+}
