@@ -12,9 +12,9 @@ use rustix::{
 };
 
 /// Most descriptors that connections of clients and servers leave to everything else.
-const RESERVE: u64 = 64;
+const MAX_RESERVED: u64 = 64;
 /// Of few descriptors they leave so large a part.
-const PART: u64 = 8;
+const RESERVED_DIVISOR: u64 = 8;
 
 /// Raises the soft limit of this process to the hard one. Returns what is in force, `None` if unlimited.
 pub fn raise_descriptor_limit() -> Option<u64> {
@@ -41,7 +41,7 @@ impl Descriptors {
     }
 
     fn within(limit: u64) -> Self {
-        Self { most: limit - RESERVE.min(limit / PART), scarce: false }
+        Self { most: limit - MAX_RESERVED.min(limit / RESERVED_DIVISOR), scarce: false }
     }
 
     /// Whether there is one for a connection. `any` is any descriptor that is open.
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn connections_leave_some_descriptors_to_others() {
         assert_eq!(Descriptors::within(80).most, 70);
-        assert_eq!(Descriptors::within(100_000).most, 100_000 - RESERVE);
+        assert_eq!(Descriptors::within(100_000).most, 100_000 - MAX_RESERVED);
         let stdin = std::io::stdin();
         let mut none = Descriptors { most: 0, scarce: false };
         assert!(none.permit(&stdin).is_ok(), "the kernel is not asked as long as none is scarce");

@@ -6,13 +6,13 @@ use std::time::Duration;
 use pool::Time;
 
 /// What is looked at together.
-const WINDOW: Duration = Duration::from_secs(10);
+const LOOP_WINDOW: Duration = Duration::from_secs(10);
 
 /// An evicted client that was here for less than this has probably been evicted before.
-pub(crate) const YOUNG: Duration = Duration::from_secs(30);
+pub(crate) const MAX_YOUNG_AGE: Duration = Duration::from_secs(30);
 
 /// Evictions of such clients in a window that make a loop, if they are at least half of all.
-const LEAST: u32 = 10;
+const MIN_LOOP_EVICTIONS: u32 = 10;
 
 /// In which order clients are evicted: whether it holds a server, and since when it is idle.
 pub(crate) type Rank = (bool, Time);
@@ -35,16 +35,16 @@ pub(crate) struct Evictions {
 impl Evictions {
     /// A client that was here for so long is evicted. True if that shows a loop, once in a window.
     pub(crate) fn note(&mut self, age: Duration, now: Time) -> bool {
-        if self.all == 0 || now - self.since >= WINDOW {
+        if self.all == 0 || now - self.since >= LOOP_WINDOW {
             *self = Self { since: now, ..Self::default() };
         }
         self.all = self.all.saturating_add(1);
-        if age >= YOUNG {
+        if age >= MAX_YOUNG_AGE {
             return false;
         }
         self.young = self.young.saturating_add(1);
         // Once, when the last one that it takes is seen.
-        self.young == LEAST.max(self.all.div_ceil(2))
+        self.young == MIN_LOOP_EVICTIONS.max(self.all.div_ceil(2))
     }
 }
 

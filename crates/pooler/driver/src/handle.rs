@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How long an answer of a worker is waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
+const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Watches and steers a driver from any thread.
 #[derive(Clone)]
@@ -77,13 +77,13 @@ impl Handle {
     }
 
     /// Whether every worker that has not ended answers within this time.
-    pub fn answers(&self, patience: Duration) -> bool {
+    pub fn answers(&self, timeout: Duration) -> bool {
         let (reply, answers) = sync_channel(self.host.board.len());
         let asked = self.ask(|| Command::Servers { limit: 0, reply: reply.clone() });
-        let (until, mut answered) = (Instant::now() + patience, 0);
+        let (until, mut answered) = (Instant::now() + timeout, 0);
         while answered < asked {
             let left = until.saturating_duration_since(Instant::now());
-            match answers.recv_timeout(left.min(PATIENCE)) {
+            match answers.recv_timeout(left.min(REPLY_TIMEOUT)) {
                 Ok(_) => answered += 1,
                 // They may have ended instead.
                 Err(_) if self.is_drained() => return true,
@@ -157,7 +157,7 @@ impl Handle {
         let worker = (client % self.host.board.len() as u64) as usize;
         let (reply, answer) = sync_channel(1);
         self.workers.command(worker, Command::Kill { client, reply });
-        answer.recv_timeout(PATIENCE).unwrap_or(false)
+        answer.recv_timeout(REPLY_TIMEOUT).unwrap_or(false)
     }
 
     /// The pools whose size may be changed.
@@ -242,7 +242,7 @@ impl Handle {
         let asked = self.ask(|| question(reply.clone()));
         let mut all = Vec::new();
         for _ in 0..asked {
-            match answers.recv_timeout(PATIENCE) {
+            match answers.recv_timeout(REPLY_TIMEOUT) {
                 Ok(answer) => all.extend(answer),
                 Err(_) => break,
             }

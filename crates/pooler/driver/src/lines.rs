@@ -32,9 +32,9 @@ use crate::{
 /// Bytes of one receive: more than a record of TLS.
 const BUFFER_SIZE: usize = 32 * 1024;
 /// How long an address is tried before the next one of the same host gets its turn.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Before a deadline the thread does not sleep but looks again and again: to wake it takes about as long.
-const SPIN: Duration = Duration::from_micros(20);
+const SPIN_TIME: Duration = Duration::from_micros(20);
 /// Keys are smaller: it is the number of descriptors that Linux gives a process at most by default.
 const MAX_KEY: u32 = 1 << 20;
 
@@ -287,7 +287,7 @@ impl Lines {
     /// The kernel refuses to wait: there is no going on.
     pub fn wait(&mut self, until: Option<Time>) -> io::Result<()> {
         self.hear_resolver();
-        self.lose_patience();
+        self.try_next_addresses();
         if !self.notes.is_empty() {
             return self.reactor.wait(false, None);
         }
@@ -295,9 +295,9 @@ impl Lines {
         let Some(until) = until else { return self.reactor.wait(true, None) };
         let now = self.now();
         // One that comes too early does no harm, and need not be set again each time.
-        let mut may_sleep = until > now + SPIN;
+        let mut may_sleep = until > now + SPIN_TIME;
         if may_sleep && self.alarm.is_none_or(|alarm| alarm > until || alarm <= now) {
-            let wake = Time(until.0 - SPIN.as_nanos() as u64);
+            let wake = Time(until.0 - SPIN_TIME.as_nanos() as u64);
             self.reactor.alarm(wake - now)?;
             self.alarm = Some(wake);
         }
@@ -375,7 +375,7 @@ impl Lines {
     fn try_addresses(&mut self, name: Name, mut addresses: VecDeque<SocketAddr>) {
         let address = addresses.pop_front().expect("there is an address to try");
         if !addresses.is_empty() {
-            let late = self.now() + PATIENCE;
+            let late = self.now() + ADDRESS_TIMEOUT;
             self.impatient.push_back((late, name));
         }
         self.line(name).addresses = addresses;
@@ -405,7 +405,7 @@ impl Lines {
     }
 
     /// Gives the next address its turn where one does not answer.
-    fn lose_patience(&mut self) {
+    fn try_next_addresses(&mut self) {
         if self.impatient.is_empty() {
             return;
         }

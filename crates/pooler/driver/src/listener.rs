@@ -13,7 +13,7 @@ use seam::ClientRules;
 use crate::{
     config::{ListenerSpec, Timeouts},
     evictions::Evictions,
-    lobby::{Displaced, Guest, Lobby, LooksOn, Net},
+    lobby::{Displaced, Lobby, LobbyClient, Monitoring, Net},
     snapshot::ListenerSnapshot,
     socket,
     tls::TlsAcceptor,
@@ -66,7 +66,7 @@ pub(crate) struct Listener {
     /// What its clients speak asks for these.
     pub(crate) client_rules: ClientRules,
     /// What its clients' sockets begin with.
-    pub(crate) patience: Duration,
+    pub(crate) user_timeout: Duration,
     gate: Mutex<Gate>,
     /// Read where time passes and where clients come, never where bytes do.
     rules: RwLock<(GateConfig, Timeouts)>,
@@ -100,7 +100,7 @@ impl Listener {
             tcp,
             tls,
             client_rules,
-            patience: socket::patience(timeouts.client_idle),
+            user_timeout: socket::user_timeout(timeouts.client_idle),
             gate: Mutex::new(Gate::new(limits)),
             rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),
@@ -144,16 +144,16 @@ impl Listener {
     }
 
     /// A client has come in, and has not logged in.
-    pub(crate) fn enter_lobby(&self, guest: Guest, net: Net, now: Time) {
-        self.lobby().enter(guest, net, now);
+    pub(crate) fn enter_lobby(&self, client: LobbyClient, net: Net, now: Time) {
+        self.lobby().enter(client, net, now);
     }
 
     /// A client has logged in, or goes. False if another has its place by now.
-    pub(crate) fn leave_lobby(&self, guest: Guest) -> bool {
+    pub(crate) fn leave_lobby(&self, client: LobbyClient) -> bool {
         let mut lobby = self.lobby();
-        let was_there = lobby.leave(guest);
+        let was_there = lobby.leave(client);
         let mut gate = self.gate();
-        gate.set_onlookers(lobby.onlookers());
+        gate.set_onlookers(lobby.monitor_count());
         if was_there {
             gate.known();
         }
@@ -161,19 +161,19 @@ impl Listener {
     }
 
     /// A client that has not logged in wants to look on only. Half of all may.
-    pub(crate) fn look_on(&self, guest: Guest, now: Time) -> LooksOn {
+    pub(crate) fn begin_monitoring(&self, client: LobbyClient, now: Time) -> Monitoring {
         let most = (self.limits().hard_limit / 2).max(1) as usize;
         let mut lobby = self.lobby();
-        let looks_on = lobby.look_on(guest, most, now);
-        self.gate().set_onlookers(lobby.onlookers());
-        looks_on
+        let monitoring = lobby.begin_monitoring(client, most, now);
+        self.gate().set_onlookers(lobby.monitor_count());
+        monitoring
     }
 
     /// A client looks on no longer, and has its login before it.
-    pub(crate) fn log_in(&self, guest: Guest, now: Time) {
+    pub(crate) fn end_monitoring(&self, client: LobbyClient, now: Time) {
         let mut lobby = self.lobby();
-        lobby.log_in(guest, now);
-        self.gate().set_onlookers(lobby.onlookers());
+        lobby.end_monitoring(client, now);
+        self.gate().set_onlookers(lobby.monitor_count());
     }
 
     /// A client asks to come in, or asks again. Says whether it may, and whose place it gets, if it gets another's:

@@ -21,13 +21,13 @@ use std::{
 use pool::Time;
 
 /// Logins take less than this.
-const SLOW: Duration = Duration::from_secs(2);
+const MAX_LOGIN_TIME: Duration = Duration::from_secs(2);
 
 /// Where a client comes from: what [counts as one address](crate::throttle::net), or `None` for a Unix socket.
 pub(crate) type Net = Option<IpAddr>;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Guest {
+pub(crate) struct LobbyClient {
     pub(crate) worker: u8,
     pub(crate) slot: u32,
     /// Tells it from others that had the same slot.
@@ -36,35 +36,36 @@ pub(crate) struct Guest {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Displaced {
-    pub(crate) guest: Guest,
+    pub(crate) client: LobbyClient,
     /// How many like it its address had.
     pub(crate) of: usize,
 }
 
 /// Whether somebody may look on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LooksOn {
+pub(crate) enum Monitoring {
     /// It may; the other one may no longer, and has its login before it.
-    Yes { instead_of: Option<Displaced> },
-    /// It has its login before it.
-    No,
+    Allowed {
+        instead_of: Option<Displaced>,
+    },
+    Denied,
 }
 
 #[derive(Default, Debug)]
 pub(crate) struct Lobby {
-    guests: HashMap<Guest, Seat>,
+    clients: HashMap<LobbyClient, Seat>,
     /// Those who are to log in, in the order in which they came.
-    queue: BTreeSet<(u64, Guest)>,
+    queue: BTreeSet<(u64, LobbyClient)>,
     /// Those who are to log in, and those who look on.
     logins: Crowd,
-    onlookers: Crowd,
+    monitors: Crowd,
     next: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     net: Net,
-    looks_on: bool,
+    is_monitor: bool,
     number: u64,
     since: Time,
 }
@@ -73,7 +74,7 @@ struct Seat {
 #[derive(Default, Debug)]
 struct Crowd {
     /// Those of an address in the order in which they came.
-    order: BTreeSet<(Net, u64, Guest)>,
+    order: BTreeSet<(Net, u64, LobbyClient)>,
     counts: BTreeMap<Net, usize>,
     by_count: BTreeSet<(usize, Net)>,
 }
@@ -87,17 +88,17 @@ impl Crowd {
     /// address has.
     fn first_of_most(&self, newcomer: Net) -> Option<Displaced> {
         let (of, most) = *self.by_count.last()?;
-        let (.., guest) = *self.order.range((most, 0, FIRST)..).next()?;
-        (of >= self.of(newcomer) + 2).then_some(Displaced { guest, of })
+        let (.., client) = *self.order.range((most, 0, FIRST_CLIENT)..).next()?;
+        (of >= self.of(newcomer) + 2).then_some(Displaced { client, of })
     }
 
-    fn add(&mut self, seat: Seat, guest: Guest) {
-        self.order.insert((seat.net, seat.number, guest));
+    fn add(&mut self, seat: Seat, client: LobbyClient) {
+        self.order.insert((seat.net, seat.number, client));
         self.set(seat.net, self.of(seat.net) + 1);
     }
 
-    fn remove(&mut self, seat: Seat, guest: Guest) {
-        self.order.remove(&(seat.net, seat.number, guest));
+    fn remove(&mut self, seat: Seat, client: LobbyClient) {
+        self.order.remove(&(seat.net, seat.number, client));
         self.set(seat.net, self.of(seat.net) - 1);
     }
 
@@ -114,23 +115,27 @@ impl Crowd {
 
 impl Lobby {
     /// A client has come in, and has not logged in.
-    pub(crate) fn enter(&mut self, guest: Guest, net: Net, now: Time) {
-        self.put(guest, Seat { net, looks_on: false, number: 0, since: now });
+    pub(crate) fn enter(&mut self, client: LobbyClient, net: Net, now: Time) {
+        self.put(client, Seat { net, is_monitor: false, number: 0, since: now });
     }
 
     /// It has logged in, or goes. False if somebody else has its place by now.
-    pub(crate) fn leave(&mut self, guest: Guest) -> bool {
-        self.take(guest).is_some()
+    pub(crate) fn leave(&mut self, client: LobbyClient) -> bool {
+        self.take(client).is_some()
     }
 
     /// Somebody from there comes and there is no room; if not even `full`, there is none below the soft limit. Who goes
     /// for it, if anybody does: it has left.
     pub(crate) fn make_room(&mut self, net: Net, full: bool, now: Time) -> Option<Displaced> {
-        let slow =
-            || self.queue.first().map(|(_, guest)| *guest).filter(|guest| now - self.guests[guest].since >= SLOW);
-        let slow = slow().map(|guest| Displaced { guest, of: self.logins.of(self.guests[&guest].net) });
+        let slow = || {
+            self.queue
+                .first()
+                .map(|(_, client)| *client)
+                .filter(|client| now - self.clients[client].since >= MAX_LOGIN_TIME)
+        };
+        let slow = slow().map(|client| Displaced { client, of: self.logins.of(self.clients[&client].net) });
         let displaced = slow.or_else(|| full.then(|| self.logins.first_of_most(net)).flatten())?;
-        self.take(displaced.guest);
+        self.take(displaced.client);
         Some(displaced)
     }
 
@@ -139,69 +144,69 @@ impl Lobby {
         self.logins.of(net)
     }
 
-    pub(crate) fn onlookers(&self) -> u32 {
-        self.onlookers.order.len() as u32
+    pub(crate) fn monitor_count(&self) -> u32 {
+        self.monitors.order.len() as u32
     }
 
-    pub(crate) fn looks_on(&self, guest: Guest) -> bool {
-        self.guests.get(&guest).is_some_and(|seat| seat.looks_on)
+    pub(crate) fn is_monitor(&self, client: LobbyClient) -> bool {
+        self.clients.get(&client).is_some_and(|seat| seat.is_monitor)
     }
 
     /// Somebody wants to look on only, as `most` may.
-    pub(crate) fn look_on(&mut self, guest: Guest, most: usize, now: Time) -> LooksOn {
-        let Some(seat) = self.guests.get(&guest).copied() else { return LooksOn::No };
-        if seat.looks_on {
-            return LooksOn::Yes { instead_of: None };
+    pub(crate) fn begin_monitoring(&mut self, client: LobbyClient, most: usize, now: Time) -> Monitoring {
+        let Some(seat) = self.clients.get(&client).copied() else { return Monitoring::Denied };
+        if seat.is_monitor {
+            return Monitoring::Allowed { instead_of: None };
         }
         let mut instead_of = None;
-        if self.onlookers.order.len() >= most {
-            let Some(displaced) = self.onlookers.first_of_most(seat.net) else { return LooksOn::No };
-            self.stand(displaced.guest, false, now);
+        if self.monitors.order.len() >= most {
+            let Some(displaced) = self.monitors.first_of_most(seat.net) else { return Monitoring::Denied };
+            self.move_to(displaced.client, false, now);
             instead_of = Some(displaced);
         }
-        self.stand(guest, true, now);
-        LooksOn::Yes { instead_of }
+        self.move_to(client, true, now);
+        Monitoring::Allowed { instead_of }
     }
 
     /// Somebody looks on no longer, and has its login before it.
-    pub(crate) fn log_in(&mut self, guest: Guest, now: Time) {
-        if self.looks_on(guest) {
-            self.stand(guest, false, now);
+    pub(crate) fn end_monitoring(&mut self, client: LobbyClient, now: Time) {
+        if self.is_monitor(client) {
+            self.move_to(client, false, now);
         }
     }
 
-    /// From now on a guest looks on, or does not.
-    fn stand(&mut self, guest: Guest, looks_on: bool, now: Time) {
-        if let Some(seat) = self.take(guest) {
-            self.put(guest, Seat { looks_on, since: now, ..seat });
+    /// From now on a client looks on, or does not.
+    fn move_to(&mut self, client: LobbyClient, is_monitor: bool, now: Time) {
+        if let Some(seat) = self.take(client) {
+            self.put(client, Seat { is_monitor, since: now, ..seat });
         }
     }
 
-    fn put(&mut self, guest: Guest, seat: Seat) {
+    fn put(&mut self, client: LobbyClient, seat: Seat) {
         self.next += 1;
         let seat = Seat { number: self.next, ..seat };
-        if !seat.looks_on {
-            self.queue.insert((seat.number, guest));
+        if !seat.is_monitor {
+            self.queue.insert((seat.number, client));
         }
-        self.crowd(seat).add(seat, guest);
-        let before = self.guests.insert(guest, seat);
+        self.crowd(seat).add(seat, client);
+        let before = self.clients.insert(client, seat);
         assert!(before.is_none(), "a client comes in once");
     }
 
-    fn take(&mut self, guest: Guest) -> Option<Seat> {
-        let seat = self.guests.remove(&guest)?;
-        self.queue.remove(&(seat.number, guest));
-        self.crowd(seat).remove(seat, guest);
+    fn take(&mut self, client: LobbyClient) -> Option<Seat> {
+        let seat = self.clients.remove(&client)?;
+        self.queue.remove(&(seat.number, client));
+        self.crowd(seat).remove(seat, client);
         Some(seat)
     }
 
     fn crowd(&mut self, seat: Seat) -> &mut Crowd {
-        if seat.looks_on { &mut self.onlookers } else { &mut self.logins }
+        if seat.is_monitor { &mut self.monitors } else { &mut self.logins }
     }
 }
 
 /// Nobody comes before it.
-const FIRST: Guest = Guest { worker: 0, slot: 0, serial: 0 };
+const FIRST_CLIENT: LobbyClient = LobbyClient { worker: 0, slot: 0, serial: 0 };
 
 #[cfg(test)]
 mod tests {
@@ -210,8 +215,8 @@ mod tests {
     const NOW: Time = Time(1_000_000_000);
     const LATER: Time = Time(3_000_000_000);
 
-    fn guest(slot: u32) -> Guest {
-        Guest { worker: (slot % 2) as u8, slot, serial: slot }
+    fn client(slot: u32) -> LobbyClient {
+        LobbyClient { worker: (slot % 2) as u8, slot, serial: slot }
     }
 
     fn net(last: u8) -> Net {
@@ -222,25 +227,25 @@ mod tests {
     fn crowd(addresses: &[u8]) -> Lobby {
         let mut lobby = Lobby::default();
         for (slot, last) in (0..).zip(addresses) {
-            lobby.enter(guest(slot), net(*last), NOW);
+            lobby.enter(client(slot), net(*last), NOW);
         }
         lobby
     }
 
     /// Who makes room for somebody at the hard limit.
     fn goes(lobby: &mut Lobby, last: u8, now: Time) -> Option<u32> {
-        lobby.make_room(net(last), true, now).map(|displaced| displaced.guest.slot)
+        lobby.make_room(net(last), true, now).map(|displaced| displaced.client.slot)
     }
 
     #[test]
     fn the_address_with_most_loses_the_one_that_came_first() {
         let mut lobby = crowd(&[1, 2, 2, 1, 1, 2, 2]);
-        assert_eq!(lobby.make_room(net(3), true, NOW), Some(Displaced { guest: guest(1), of: 4 }));
-        assert!(!lobby.leave(guest(1)) && lobby.leave(guest(2)), "its place is another's");
+        assert_eq!(lobby.make_room(net(3), true, NOW), Some(Displaced { client: client(1), of: 4 }));
+        assert!(!lobby.leave(client(1)) && lobby.leave(client(2)), "its place is another's");
         assert_eq!(goes(&mut lobby, 3, NOW), Some(0));
         // Of those with as many it does not matter which, and with one more than the newcomer nobody goes.
         assert!(goes(&mut lobby, 3, NOW).is_some());
-        lobby.enter(guest(10), net(3), NOW);
+        lobby.enter(client(10), net(3), NOW);
         assert_eq!(goes(&mut lobby, 3, NOW), None);
     }
 
@@ -250,7 +255,7 @@ mod tests {
         let mut came = 9;
         for last in [2, 2, 2, 2, 2, 1, 2, 1] {
             if goes(&mut lobby, last, NOW).is_some() {
-                lobby.enter(guest(came), net(last), NOW);
+                lobby.enter(client(came), net(last), NOW);
                 came += 1;
             }
         }
@@ -261,9 +266,9 @@ mod tests {
     fn one_address_takes_no_places_from_itself_unless_a_login_takes_too_long() {
         let mut lobby = crowd(&[1, 1, 1]);
         assert_eq!(goes(&mut lobby, 1, NOW), None);
-        lobby.enter(guest(3), net(1), LATER);
+        lobby.enter(client(3), net(1), LATER);
         assert_eq!(goes(&mut lobby, 1, LATER), Some(0));
-        assert!(lobby.leave(guest(1)) && lobby.leave(guest(2)));
+        assert!(lobby.leave(client(1)) && lobby.leave(client(2)));
         assert_eq!(goes(&mut lobby, 1, LATER), None);
         assert!(lobby.make_room(net(2), true, Time(9_000_000_000)).is_some());
         assert!(lobby.make_room(net(2), true, LATER).is_none(), "nobody is left");
@@ -273,14 +278,14 @@ mod tests {
     fn above_the_soft_limit_only_who_takes_too_long_goes() {
         let mut lobby = crowd(&[1, 1, 1]);
         assert!(lobby.make_room(net(2), false, NOW).is_none());
-        assert_eq!(lobby.make_room(net(2), false, LATER).map(|displaced| displaced.guest), Some(guest(0)));
+        assert_eq!(lobby.make_room(net(2), false, LATER).map(|displaced| displaced.client), Some(client(0)));
     }
 
     #[test]
     fn who_takes_too_long_goes_before_those_of_the_address_with_most() {
         let mut lobby = crowd(&[1, 1]);
-        (2..50).for_each(|slot| lobby.enter(guest(slot), net(2), LATER));
-        let oldest = Some(Displaced { guest: guest(0), of: 2 });
+        (2..50).for_each(|slot| lobby.enter(client(slot), net(2), LATER));
+        let oldest = Some(Displaced { client: client(0), of: 2 });
         assert_eq!(lobby.make_room(net(2), true, LATER), oldest, "for somebody of the busiest address, too");
         assert_eq!((goes(&mut lobby, 3, LATER), goes(&mut lobby, 3, LATER)), (Some(1), Some(2)));
         assert_eq!(goes(&mut lobby, 2, LATER), None);
@@ -290,31 +295,38 @@ mod tests {
     fn who_looks_on_gives_way_to_nobody_who_is_to_log_in() {
         let mut lobby = crowd(&[1, 1, 1, 1, 3, 3]);
         for slot in 0..3 {
-            assert_eq!(lobby.look_on(guest(slot), 3, NOW), LooksOn::Yes { instead_of: None });
+            assert_eq!(lobby.begin_monitoring(client(slot), 3, NOW), Monitoring::Allowed { instead_of: None });
         }
         assert_eq!([2, 2].map(|last| goes(&mut lobby, last, NOW)), [Some(4), None], "of address 1 one is to log in");
         assert_eq!([2, 2, 2].map(|last| goes(&mut lobby, last, LATER)), [Some(3), Some(5), None]);
-        lobby.log_in(guest(2), LATER);
-        assert!(lobby.looks_on(guest(1)) && !lobby.looks_on(guest(2)));
+        lobby.end_monitoring(client(2), LATER);
+        assert!(lobby.is_monitor(client(1)) && !lobby.is_monitor(client(2)));
         assert_eq!([2, 2].map(|last| goes(&mut lobby, last, Time(9_000_000_000))), [Some(2), None]);
-        assert_eq!((lobby.guests.len(), lobby.onlookers.of(net(1)), lobby.queue.len()), (2, 2, 0));
+        assert_eq!((lobby.clients.len(), lobby.monitors.of(net(1)), lobby.queue.len()), (2, 2, 0));
     }
 
     #[test]
     fn many_of_one_address_keep_no_other_from_looking_on() {
         let mut lobby = crowd(&[1, 1, 1, 1, 1, 2, 2, 2]);
-        let yes = LooksOn::Yes { instead_of: None };
-        assert_eq!([0, 1, 2, 3, 4].map(|slot| lobby.look_on(guest(slot), 4, NOW)), [yes, yes, yes, yes, LooksOn::No]);
-        assert_eq!(lobby.look_on(guest(1), 4, NOW), yes, "it does already");
-        let instead_of = Some(Displaced { guest: guest(0), of: 4 });
-        assert_eq!(lobby.look_on(guest(5), 4, NOW), LooksOn::Yes { instead_of });
-        let instead_of = Some(Displaced { guest: guest(1), of: 3 });
-        assert_eq!(lobby.look_on(guest(6), 4, NOW), LooksOn::Yes { instead_of });
-        assert_eq!([7, 0, 9].map(|slot| lobby.look_on(guest(slot), 4, NOW)), [LooksOn::No; 3], "they have as many");
-        assert_eq!((lobby.onlookers.order.len(), lobby.guests.len()), (4, 8));
-        (0..8).for_each(|slot| assert!(lobby.leave(guest(slot))));
-        assert!(lobby.guests.is_empty() && lobby.queue.is_empty());
-        for crowd in [&lobby.logins, &lobby.onlookers] {
+        let yes = Monitoring::Allowed { instead_of: None };
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|slot| lobby.begin_monitoring(client(slot), 4, NOW)),
+            [yes, yes, yes, yes, Monitoring::Denied]
+        );
+        assert_eq!(lobby.begin_monitoring(client(1), 4, NOW), yes, "it does already");
+        let instead_of = Some(Displaced { client: client(0), of: 4 });
+        assert_eq!(lobby.begin_monitoring(client(5), 4, NOW), Monitoring::Allowed { instead_of });
+        let instead_of = Some(Displaced { client: client(1), of: 3 });
+        assert_eq!(lobby.begin_monitoring(client(6), 4, NOW), Monitoring::Allowed { instead_of });
+        assert_eq!(
+            [7, 0, 9].map(|slot| lobby.begin_monitoring(client(slot), 4, NOW)),
+            [Monitoring::Denied; 3],
+            "they have as many"
+        );
+        assert_eq!((lobby.monitors.order.len(), lobby.clients.len()), (4, 8));
+        (0..8).for_each(|slot| assert!(lobby.leave(client(slot))));
+        assert!(lobby.clients.is_empty() && lobby.queue.is_empty());
+        for crowd in [&lobby.logins, &lobby.monitors] {
             assert!(crowd.order.is_empty() && crowd.counts.is_empty() && crowd.by_count.is_empty());
         }
     }

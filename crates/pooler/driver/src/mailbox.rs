@@ -51,9 +51,9 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// What a client of this worker wished to know of all clients.
     SurveyDone(Box<Survey>),
     /// Another client has got the place of this one, the first of so many of its address that have not logged in.
-    GiveWay { client: u32, serial: u32, of: usize },
+    GiveUpPlace { client: u32, serial: u32, of: usize },
     /// Another client looks on instead of this one, the first of so many of its address.
-    LookAway { client: u32, serial: u32, of: usize },
+    EndMonitoring { client: u32, serial: u32, of: usize },
     /// Something that any thread of the process can ask for.
     Command(Command),
 }

@@ -3,7 +3,7 @@
 use pool::Time;
 
 /// Lines of a kind per second and worker.
-const LINES_PER_SECOND: u32 = 10;
+const MAX_LINES_PER_SECOND: u32 = 10;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
@@ -19,7 +19,7 @@ impl Pace {
         if second != self.second {
             (self.second, self.lines) = (second, 0);
         }
-        if self.lines >= LINES_PER_SECOND {
+        if self.lines >= MAX_LINES_PER_SECOND {
             self.withheld += 1;
             return None;
         }
@@ -36,7 +36,7 @@ mod tests {
     fn a_flood_is_told_as_a_number_in_the_next_second() {
         let mut pace = Pace::default();
         let written = (0..1000).filter(|_| pace.permits(Time(5)).is_some()).count();
-        assert_eq!(written, LINES_PER_SECOND as usize);
+        assert_eq!(written, MAX_LINES_PER_SECOND as usize);
         assert_eq!(pace.permits(Time(1_000_000_000)), Some(Some(990)));
         assert_eq!(pace.permits(Time(1_000_000_001)), Some(None));
     }

@@ -53,9 +53,9 @@ pub enum Owner {
     /// A server's connection in the making.
     Dial(u32),
     /// A short-lived connection beside a server's, for a cancel request.
-    Side(u32),
+    Cancel(u32),
     /// A server's connection that the worker has ended, and its database has not.
-    Farewell(u32),
+    ClosingServer(u32),
 }
 
 /// The end of an operation. `S` is a socket.
@@ -239,7 +239,7 @@ pub trait Reactor: 'static {
     fn peer(&self, id: ConnId) -> Option<SocketAddr>;
 
     /// How long the host of a peer on TCP may be silent before it is taken for dead.
-    fn set_patience(&self, id: ConnId, patience: Duration);
+    fn set_user_timeout(&self, id: ConnId, user_timeout: Duration);
 
     /// Whether the host of a peer on TCP leaves what was sent to it unacknowledged, and has acknowledged nothing for
     /// this long. A host acknowledges also while the peer itself reads nothing.

@@ -17,7 +17,7 @@ const MAX_THREADS: usize = 8;
 const MAX_THREADS_OF_A_NAME: usize = 2;
 /// A question that waited longer is not asked any more: the connection that asked was given up, and others wait behind
 /// it.
-const MAX_AGE: Duration = Duration::from_secs(5);
+const MAX_QUESTION_AGE: Duration = Duration::from_secs(5);
 
 /// Addresses of one name that are tried; a name server may give thousands.
 const MAX_ADDRESSES: usize = 64;
@@ -123,7 +123,7 @@ impl Questions {
     }
 
     fn settle(&self, question: Question) {
-        if question.asked.elapsed() > MAX_AGE {
+        if question.asked.elapsed() > MAX_QUESTION_AGE {
             return question.fail("the resolver is too slow");
         }
         let start = Instant::now();

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Between two times that all servers are made anew because one of them takes no writes.
-const RENEWAL_PACE: Duration = Duration::from_secs(5);
+const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The phases of making a connection, in order.
 #[derive(Clone, Copy, Debug)]
@@ -334,10 +334,10 @@ impl SharedPool {
     }
 
     /// Whether its servers may be made anew on account of what one of them said: not for the second time within
-    /// [`RENEWAL_PACE`].
+    /// [`MIN_RENEWAL_INTERVAL`].
     pub(crate) fn may_renew(&self, now: Time) -> bool {
         let last = self.renewed.load(Relaxed);
-        let may = last == 0 || now - Time(last) >= RENEWAL_PACE;
+        let may = last == 0 || now - Time(last) >= MIN_RENEWAL_INTERVAL;
         if may {
             self.renewed.store(now.0.max(1), Relaxed);
         }

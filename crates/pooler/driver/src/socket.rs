@@ -21,19 +21,19 @@ const KEEPALIVE: TcpKeepalive =
 /// gives a connection up. It stands above keepalive's own number of questions.
 const USER_TIMEOUT: Duration = Duration::from_secs(600);
 /// How much longer than it may be idle a client may be silent: the idle time is to end it, and to be counted.
-const BEYOND_IDLE: Duration = Duration::from_secs(60);
+const MIN_BEYOND_IDLE: Duration = Duration::from_secs(60);
 /// The same for a connection that we have closed, which nobody waits for: otherwise the kernel would ask for a vanished
 /// host's acknowledgement for ten minutes, and a flood of functions that vanish would fill its list of such
 /// connections.
-const PARTED_TIMEOUT: Duration = Duration::from_secs(30);
+const CLOSED_USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The kernel keeps it as a number of milliseconds with a sign.
 const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// How long a client's host may be silent before the kernel declares it dead. A frozen function's host is silent and
 /// comes back all the same, so that must never be before the client's idle time is over; a client without one still
 /// must not stay for ever when its host has gone.
-pub(crate) fn patience(client_idle: Option<Duration>) -> Duration {
-    let beyond = client_idle.map_or(USER_TIMEOUT, |idle| idle.saturating_add(BEYOND_IDLE));
+pub(crate) fn user_timeout(client_idle: Option<Duration>) -> Duration {
+    let beyond = client_idle.map_or(USER_TIMEOUT, |idle| idle.saturating_add(MIN_BEYOND_IDLE));
     beyond.clamp(USER_TIMEOUT, MAX_USER_TIMEOUT)
 }
 
@@ -41,20 +41,20 @@ pub(crate) fn patience(client_idle: Option<Duration>) -> Duration {
 /// comes before that goes without (its packets wait for each other, and nobody notices that its host has gone).
 pub fn prepare_listener(socket: &impl AsFd, client_idle: Option<Duration>) -> io::Result<()> {
     let socket = SockRef::from(socket);
-    set_tcp_options(&socket, patience(client_idle))?;
+    set_tcp_options(&socket, user_timeout(client_idle))?;
     socket.set_nonblocking(true)
 }
 
-fn set_tcp_options(socket: &Socket, patience: Duration) -> io::Result<()> {
+fn set_tcp_options(socket: &Socket, user_timeout: Duration) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(&KEEPALIVE)?;
-    socket.set_tcp_user_timeout(Some(patience))
+    socket.set_tcp_user_timeout(Some(user_timeout))
 }
 
-/// Another [`patience`] than the listener's for one client.
-pub(crate) fn set_patience(socket: &OwnedFd, patience: Duration) {
+/// Another [`user_timeout`] than the listener's for one client.
+pub(crate) fn set_user_timeout(socket: &OwnedFd, user_timeout: Duration) {
     // Only a connection that has ended refuses, and that is told elsewhere.
-    let _ = SockRef::from(socket).set_tcp_user_timeout(Some(patience));
+    let _ = SockRef::from(socket).set_tcp_user_timeout(Some(user_timeout));
 }
 
 /// Begins to connect to an address.
@@ -86,7 +86,7 @@ pub(crate) fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
 /// Says that no more will be sent, on a connection that is [asked](has_answered) whether its peer has heard.
 pub(crate) fn take_leave(socket: &OwnedFd) {
     let _ = SockRef::from(socket).shutdown(std::net::Shutdown::Write);
-    set_patience(socket, PARTED_TIMEOUT);
+    set_user_timeout(socket, CLOSED_USER_TIMEOUT);
 }
 
 /// Whether the peer has ended its side, too, in whatever way. What it sent before is thrown away.
@@ -143,9 +143,9 @@ mod tests {
     fn a_silent_host_is_not_declared_dead_before_its_client_has_been_idle_for_too_long() {
         let seconds = [1, 310, 599, 600, 3600, 86_400];
         for idle in seconds.map(Duration::from_secs) {
-            assert!(patience(Some(idle)) > idle);
+            assert!(user_timeout(Some(idle)) > idle);
         }
-        assert_eq!(patience(None), USER_TIMEOUT);
-        assert_eq!(patience(Some(Duration::MAX)), MAX_USER_TIMEOUT);
+        assert_eq!(user_timeout(None), USER_TIMEOUT);
+        assert_eq!(user_timeout(Some(Duration::MAX)), MAX_USER_TIMEOUT);
     }
 }

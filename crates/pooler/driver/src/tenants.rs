@@ -27,10 +27,10 @@ use crate::{
 };
 
 /// Clients that wait at a time for a place with one tenant.
-const MAX_AWAITING: usize = 256;
+const MAX_TENANT_WAITERS: usize = 256;
 
 /// Tenants that are remembered though they have no client, for the sake of their counts.
-const MAX_EMPTY: usize = 1024;
+const MAX_EMPTY_TENANTS: usize = 1024;
 
 /// A tenant that has clients, or had some.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -134,7 +134,7 @@ impl Tenants {
             }
             let is_full = |id: TenantId| {
                 let account = &table.accounts[index(id)];
-                !account.gate.has_room() && account.queue.len() >= MAX_AWAITING
+                !account.gate.has_room() && account.queue.len() >= MAX_TENANT_WAITERS
             };
             let in_vain = ids(seats).any(is_full);
             table.last_ticket += 1;
@@ -414,7 +414,7 @@ impl Table {
 
     /// Forgets a tenant without clients, unless its counts are worth remembering.
     fn drop_unused(&mut self, id: TenantId) {
-        let many = self.accounts.len() > MAX_EMPTY;
+        let many = self.accounts.len() > MAX_EMPTY_TENANTS;
         let account = self.of(id);
         if account.gate.clients() == 0 && account.queue.is_empty() && (many || !account.limited) {
             let Account { tenant, .. } = self.accounts.remove(index(id));

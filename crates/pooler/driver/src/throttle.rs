@@ -2,8 +2,8 @@
 //!
 //! From the Nth failure within a minute on, only so many clients of an address may be logging in at a time; the others
 //! wait for their turn, first come, first served. A login that succeeds ends its turn at once. One that fails keeps it
-//! for [`DELAY`], and its answer is kept back as long. So there are so many guesses a second, however many connections
-//! they come on, while a right password gets in as soon as it has its turn. A turn ends by itself after [`TURN`]:
+//! for [`FAILURE_DELAY`], and its answer is kept back as long. So there are so many guesses a second, however many connections
+//! they come on, while a right password gets in as soon as it has its turn. A turn ends by itself after [`MAX_TURN_TIME`]:
 //! nobody can keep others waiting by saying nothing.
 
 use std::{
@@ -20,18 +20,18 @@ use std::{
 use pool::Time;
 
 /// How long the answer to a failed login is kept back.
-pub(crate) const DELAY: Duration = Duration::from_secs(1);
+pub(crate) const FAILURE_DELAY: Duration = Duration::from_secs(1);
 /// How long a client may take for its login once it is its turn; then it waits for another.
-const TURN: Duration = Duration::from_secs(2);
+const MAX_TURN_TIME: Duration = Duration::from_secs(2);
 /// Failures are counted over this long.
-const WINDOW: Duration = Duration::from_secs(60);
+const FAILURE_WINDOW: Duration = Duration::from_secs(60);
 /// Clients of an address that fails too often that may be logging in at a time.
-const TURNS: usize = 16;
-/// Addresses remembered. The others are counted in [`CROWDS`] groups then: no limit is off because there are many.
+const MAX_LOGINS_AT_A_TIME: usize = 16;
+/// Addresses remembered. The others are counted in [`ADDRESS_GROUPS`] groups then: no limit is off because there are many.
 const MAX_ADDRESSES: usize = 4096;
-const CROWDS: u64 = 256;
+const ADDRESS_GROUPS: u64 = 256;
 /// When there are so many addresses, those whose window is over are looked for this often.
-const SWEEP: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Throttle {
     max_failures: AtomicU32,
@@ -147,11 +147,11 @@ impl Throttle {
                 table.next
             }
         };
-        let free = TURNS.saturating_sub(record.turns.len());
+        let free = MAX_LOGINS_AT_A_TIME.saturating_sub(record.turns.len());
         let is_next = record.waiting.iter().take(free).any(|other| *other == number);
         if is_next {
             record.waiting.remove(&number);
-            record.turns.push((number, now + TURN));
+            record.turns.push((number, now + MAX_TURN_TIME));
         }
         is_next
     }
@@ -174,7 +174,7 @@ impl Throttle {
 
     /// Under which key an address is to be counted. Makes room, if there can be any.
     fn key_to_count(&self, table: &mut Table, address: IpAddr, now: Time) -> Key {
-        if table.records.len() >= MAX_ADDRESSES && now - table.swept >= SWEEP {
+        if table.records.len() >= MAX_ADDRESSES && now - table.swept >= SWEEP_INTERVAL {
             table.swept = now;
             table.records.retain(|_, record| !record.is_over(now));
         }
@@ -182,7 +182,7 @@ impl Throttle {
     }
 
     fn crowd(&self, key: Key) -> Key {
-        Key::Crowd((self.hasher.hash_one(key) % CROWDS) as u8)
+        Key::Crowd((self.hasher.hash_one(key) % ADDRESS_GROUPS) as u8)
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -203,7 +203,7 @@ impl Record {
     }
 
     fn begin_window(&mut self, now: Time) {
-        if now - self.since >= WINDOW {
+        if now - self.since >= FAILURE_WINDOW {
             (self.since, self.failures) = (now, 0);
         }
     }
@@ -212,7 +212,7 @@ impl Record {
     fn fail(&mut self, number: u64, now: Time) {
         self.waiting.remove(&number);
         self.turns.retain(|(other, until)| *other != number && now < *until);
-        self.turns.push((number, now + DELAY));
+        self.turns.push((number, now + FAILURE_DELAY));
     }
 
     fn leave(&mut self, number: u64) {
@@ -222,7 +222,7 @@ impl Record {
 
     fn is_over(&self, now: Time) -> bool {
         let busy = !self.waiting.is_empty() || self.turns.iter().any(|(_, until)| now < *until);
-        !busy && now - self.since >= WINDOW
+        !busy && now - self.since >= FAILURE_WINDOW
     }
 }
 

@@ -1,94 +1,87 @@
 //! A worker: one thread, one reactor, the clients that live on it and the servers they hold.
 //!
-//! The loop takes completions and messages one at a time, lets the protocol turn them into effects and executes those.
-//! What an effect sets off for somebody else (a grant, a failure, a close) is put into `work` and done when the effect
-//! at hand is finished, so that nothing recurses.
+//! The loop takes completions and messages one at a time, lets sessions turn them into effects, and executes these. What
+//! an effect sets off for another connection (a grant, a failure, a close) becomes [`Work`], which the loop does when
+//! the effect at hand is finished, so that nothing recurses.
 //!
-//! All of it is one state machine. Its files are in groups:
+//! All of it is one state machine, whose state is in parts. Each part is a struct with private fields, in a file that
+//! says what may be done to it:
 //!
-//! | group | files | what they do |
+//! | state | file | what it holds |
 //! |-|-|-|
-//! | loop | this one, [`turns`], [`inspect`] | hand out completions, mail and work; answer operators |
-//! | expiry | [`upkeep`], [`evicting`], [`unused_pools`] | whatever happens because time passes; clients and pools that make room |
-//! | | [`unread`] | clients that hold a server and do not read |
-//! | effects | [`effects`] | execute what sessions wish |
-//! | relay | [`clients`], [`servers`] | take bytes, hand them to sessions, and listen again |
-//! | | [`held`], [`prelude`] | input that no session has consumed; a preface that waits for the request behind it |
-//! | | [`secure`], [`delays`] | TLS; logins from where passwords are guessed |
-//! | | [`standing`], [`lines`] | what clients are counted as, where they stand in line, and their names for logs |
-//! | | [`diary`] | what logs are told of clients that come and go, and of databases that do |
-//! | | [`newcomers`], [`entrance`] | clients that wait for a place; clients that have not logged in, and give way to others |
-//! | | [`tenancy`] | clients that have logged in, and wait for a place with their database or user |
-//! | | [`posts`], [`surveys`] | what sessions leave for each other, and ask each other |
-//! | lease | [`leases`], [`dials`], [`attempts`] | check-out and check-in; connections in the making, host by host |
-//! | | [`asking_back`] | servers that clients keep for long, where there are too few for others |
-//! | share | [`sharing`], [`gathering`] | servers that clients share; the wait for more requests |
-//! | | [`stalls`], [`silence`], [`relief`] | clients that do not read; servers that do not answer |
-//! | side | [`sides`] | cancel requests |
-//! | ends | [`leaving`], [`partings`], [`ending`], [`farewells`], [`defects`] | clients that go, servers that end, sessions that panic |
-//! | pools | [`pools`], [`calls`], [`lease`] | ask pools under their locks, find servers, call sessions |
+//! | [`Pools`] | [`pools`] | the pools the worker uses, where their connections are, and what they want done |
+//! | [`ServerConn`], [`ClientConn`] | [`servers`], [`clients`] | the connections, and their sessions |
+//! | `Usage`, `Hold`, `Share` | [`usage`], [`share`] | who uses a server |
+//! | `Life`, `ReadSide`, `Lease` | [`life`], [`lease`] | how far a client is on its way to its end; what it has of a pool |
+//! | [`Sharing`] | [`sharing`] | the clients that share servers, and those that do not read |
+//! | [`Dial`] | [`dials`], [`attempts`] | connections in the making, host by host |
+//! | [`ClosingServer`], [`ClosingClients`] | [`closing_servers`], [`closing_clients`] | connections whose peers have yet to end their side |
+//! | [`CancelConnection`] | [`cancel_connections`] | cancel requests on their way |
+//! | [`Accepting`], `Newcomers` | [`accepting`], [`newcomers`] | listening sockets; clients that wait for a place |
+//! | [`TenantQueue`] | [`tenant_queue`] | clients that wait for a place with their database or their user |
+//! | [`TimeoutQueues`] | [`timeout_queues`] | clients in the order in which time-outs and evictions reach them |
+//! | [`LoginDelays`] | [`login_delays`] | logins from addresses that guess passwords |
+//! | [`ServerDeadlines`], [`Lingering`] | [`server_deadlines`], [`client_end`] | servers to be cleaned or closed, clients to be closed, after a while |
+//! | [`UnusedPools`], `SlowReaders` | [`unused_pools`], [`slow_readers`] | sweeps that go on from tick to tick |
+//! | [`Shutdown`], [`Counters`], [`Outboxes`] | [`shutdown`], [`counters`], [`outboxes`] | how the worker ends; what it counts; memory for calls |
 //!
-//! Who calls whom:
+//! What moves between these parts is methods of [`Worker`], each in the file of what it is about. The other files are:
 //!
-//! - The loop calls all, and nobody calls the loop. Only the loop calls expiry, which calls all others.
-//! - Whoever has called a session hands what it wishes to effects, which calls relay, lease, share, side and ends.
-//! - Relay asks for no server and gives none back: lease does both, on account of an effect. It tells share and side of
-//!   bytes that came or left, because shared servers and cancel requests hold input back, and ends of connections that
-//!   broke.
-//! - Lease calls relay and ends, and of share only [`offer`](Worker::offer): somebody waits, so an unused shared server
-//!   is given back.
-//! - Share is to lease like one client that holds a server. It calls lease, relay and ends.
-//! - Side calls relay, lease and ends, and asks share whether input is held back.
-//! - Ends calls relay, lease and share. Each of these may have something that ends.
-//! - Pools calls none of these.
+//! - [`event_loop`]: turns of the loop. [`tick`]: what happens because time passes. [`effects`]: executes effects.
+//! - [`leases`]: check-out and check-in. [`reclaiming`]: servers that a pool wants back from clients that keep them.
+//! - [`client_end`], [`server_end`], [`panics`]: clients that go, servers that end, sessions that panic.
+//! - [`calls`]: how sessions are called. [`ids`]: how clients and servers are named. [`input_buffer`]: input that no
+//!   session has consumed. [`preface`]: bytes for a server that wait for the request behind them.
+//! - [`unauthenticated`], [`eviction`]: clients that make room for others. [`standing`]: what clients are counted as.
+//! - [`posts`], [`surveys`]: what sessions send to each other. [`tls_upgrade`]: connections that go on in TLS.
+//! - [`connection_log`], [`inspect`]: what logs and operators are told.
 //!
-//! What a pool decides, for a client (lease) or for clients that share (share), comes back as [`Work`], and is told
-//! apart here.
+//! What a pool decides comes back as [`Work`], for a client (`leases`) or for the mux of clients that share (`sharing`).
 
 mod accepting;
-mod asking_back;
 mod attempts;
 mod calls;
+mod cancel_connections;
 mod cancel_request;
+mod client_end;
 mod clients;
+mod closing_clients;
+mod closing_servers;
+mod connection_log;
 mod counters;
-mod defects;
 mod dials;
-mod diary;
 mod effects;
-mod ending;
-mod entrance;
-mod evicting;
-mod farewells;
-mod held;
+mod event_loop;
+mod eviction;
 mod ids;
+mod input_buffer;
 mod inspect;
 mod lease;
 mod leases;
-mod leaving;
 mod life;
 mod login_delays;
 mod newcomers;
 mod outboxes;
-mod partings;
+mod panics;
 mod pools;
 mod posts;
-mod prelude;
-mod secure;
+mod preface;
+mod reclaiming;
 mod server_deadlines;
+mod server_end;
 mod servers;
 mod share;
 mod sharing;
 mod shutdown;
-mod sides;
+mod slow_readers;
 mod standing;
 mod surveys;
 mod tenant_queue;
+mod tick;
 mod timeout_queues;
-mod turns;
-mod unread;
+mod tls_upgrade;
+mod unauthenticated;
 mod unused_pools;
-mod upkeep;
 mod usage;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -97,12 +90,13 @@ use pool::{CheckOutFailed, Grant, Home, ServerId, Time, WaiterId};
 use seam::{CloseReason, Peer, PoolId, Protocol, Refusal};
 use slab::Slab;
 
-pub(crate) use self::turns::{Sleep, TICK};
+pub(crate) use self::event_loop::{Sleep, TICK};
 use self::{
-    accepting::Accepting, clients::ClientConn, counters::Counters, dials::Dial, farewells::Farewell, ids::Waiter,
-    leaving::Lingering, login_delays::LoginDelays, outboxes::Outboxes, pools::Pools, server_deadlines::ServerDeadlines,
-    servers::ServerConn, sharing::Sharing, shutdown::Shutdown, sides::Side, tenant_queue::TenantQueue,
-    timeout_queues::TimeoutQueues, unused_pools::UnusedPools,
+    accepting::Accepting, cancel_connections::CancelConnection, client_end::Lingering, clients::ClientConn,
+    closing_servers::ClosingServer, counters::Counters, dials::Dial, ids::Waiter, login_delays::LoginDelays,
+    outboxes::Outboxes, pools::Pools, server_deadlines::ServerDeadlines, servers::ServerConn, sharing::Sharing,
+    shutdown::Shutdown, slow_readers::SlowReaders, tenant_queue::TenantQueue, timeout_queues::TimeoutQueues,
+    unused_pools::UnusedPools,
 };
 use crate::{
     host::Host,
@@ -115,7 +109,7 @@ use crate::{
 
 pub(crate) struct Worker<P: Protocol, R: Reactor> {
     number: u8,
-    /// The same as in `shared`, which is one step further away.
+    /// The host of `shared`, one step nearer.
     host: Arc<Host>,
     shared: Arc<Shared<P, R>>,
     reactor: R,
@@ -123,40 +117,36 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     clients: Slab<ClientConn<P::Client>>,
     servers: Slab<ServerConn<P::Server>>,
     dials: Slab<Dial>,
-    sides: Slab<Side>,
-    /// Servers' connections that have been ended here, and not yet by the database.
-    farewells: Slab<Farewell>,
-    /// The client that asked for the cancel at hand, until a side connection is opened for it.
+    cancel_connections: Slab<CancelConnection>,
+    closing_servers: Slab<ClosingServer>,
+    /// The client that asked for the cancel request at hand, until a connection for the request is opened.
     asker: Option<Asker>,
     sharing: Sharing,
     server_deadlines: ServerDeadlines,
-    /// Clients that hold a server and do not read.
-    unread: unread::AllUnread,
+    slow_readers: SlowReaders,
     pools: Pools,
     unused_pools: UnusedPools,
     accepting: Accepting,
-    /// Clients that wait for a place.
     newcomers: newcomers::Newcomers<R::Socket>,
     tenant_queue: TenantQueue,
     queues: TimeoutQueues,
     login_delays: LoginDelays,
     lingering: Lingering,
-    partings: partings::Partings<R>,
-    /// Clients whose sessions are to be told that all has left that was sent to them.
+    closing_clients: closing_clients::ClosingClients<R>,
+    /// Clients to which all has been sent, and whose sessions are to be told.
     sent: Vec<(u32, u32)>,
     mail: VecDeque<Message<P, R>>,
     work: VecDeque<Work>,
     outboxes: Outboxes,
-    /// What a server is sent with its new holder's request.
-    prelude: prelude::Prelude,
-    /// Servers that are not listened to because their sessions post too much.
+    preface: preface::Preface,
+    /// Servers that the worker does not receive from, because their sessions post too much.
     posters: Vec<u32>,
-    /// A connection that goes on in TLS as soon as the call at hand is done.
+    /// A connection that goes on in TLS after the call at hand.
     upgrading: Option<Peer>,
     next_serial: u32,
     next_tick: Time,
-    /// When idle clients are looked through, if pools have an idle time of their own.
-    next_idle_look: Time,
+    /// When the worker checks again what it checks less often than at each tick.
+    next_idle_check: Time,
     counters: Counters,
     shutdown: Shutdown,
     paces: Paces,
@@ -172,14 +162,14 @@ struct Paces {
     no_server: Pace,
     sent_away: Pace,
     auth_failed: Pace,
-    lost: Pace,
-    crowded: Pace,
-    full: Pace,
-    looks_away: Pace,
+    database_lost: Pace,
+    displaced: Pace,
+    tenant_full: Pace,
+    monitoring_ended: Pace,
     client_error: Pace,
     server_lost: Pace,
     accept_failed: Pace,
-    defect: Pace,
+    panic: Pace,
 }
 
 /// Something to do once the effect at hand is finished.
@@ -188,7 +178,7 @@ enum Work {
     Granted(PoolId, Grant),
     /// A server that lives here was granted to a client that lives elsewhere.
     Bring(PoolId, Grant),
-    /// A server that lives here answers, and may take the place of one that is silent.
+    /// A server that lives here answers, and may replace one that does not.
     ProbeAnswered {
         server: u32,
         id: ServerId,
@@ -209,16 +199,16 @@ enum Work {
         pool: PoolId,
         waiter: WaiterId,
     },
-    /// A session has left something for one that lives here.
+    /// A session has posted something to one that lives here.
     Post(Post),
-    /// A session asks those of all clients.
+    /// A session asks the sessions of all clients.
     Survey(Box<Survey>),
     Refuse {
         client: u32,
         serial: u32,
         why: Refusal,
     },
-    /// A client that has ended its side may have all its answers.
+    /// A client that has ended its sending side may have all its answers.
     Answered {
         client: u32,
         serial: u32,
@@ -272,12 +262,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             clients: Slab::new(),
             servers: Slab::new(),
             dials: Slab::new(),
-            sides: Slab::new(),
-            farewells: Slab::new(),
+            cancel_connections: Slab::new(),
+            closing_servers: Slab::new(),
             asker: None,
             sharing: Sharing::default(),
             server_deadlines: ServerDeadlines::default(),
-            unread: unread::AllUnread::new(),
+            slow_readers: SlowReaders::default(),
             pools: Pools::new(Arc::clone(&shared.host), Home(number)),
             unused_pools: UnusedPools::default(),
             accepting: Accepting::default(),
@@ -286,17 +276,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             queues: TimeoutQueues::new(listeners),
             login_delays: LoginDelays::default(),
             lingering: Lingering::default(),
-            partings: partings::Partings::new(),
+            closing_clients: closing_clients::ClosingClients::new(),
             sent: Vec::new(),
             mail: VecDeque::new(),
             work: VecDeque::new(),
             outboxes: Outboxes::default(),
-            prelude: prelude::Prelude::default(),
+            preface: preface::Preface::default(),
             posters: Vec::new(),
             upgrading: None,
             next_serial: 0,
             next_tick: Time(0),
-            next_idle_look: Time(0),
+            next_idle_check: Time(0),
             counters: Counters::new(listeners),
             shutdown: Shutdown::None,
             paces: Paces::default(),
@@ -310,8 +300,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 match owner {
                     Owner::Client(slot) => self.on_client_received(slot as usize, &buffer, length),
                     Owner::Server(slot) => self.on_server_received(slot as usize, &buffer, length),
-                    Owner::Side(slot) => self.on_side_received(slot as usize, &buffer[..length]),
-                    Owner::Farewell(slot) => self.on_farewell_received(slot as usize, length),
+                    Owner::Cancel(slot) => self.on_cancel_received(slot as usize, &buffer[..length]),
+                    Owner::ClosingServer(slot) => self.on_closing_received(slot as usize, length),
                     Owner::Listener(_) | Owner::Dial(_) => unreachable!("nothing is received there"),
                 }
                 self.reactor.give_back(buffer);
@@ -319,21 +309,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Completion::Sent { owner } => match owner {
                 Owner::Client(slot) => self.on_client_sent(slot as usize),
                 Owner::Server(slot) => self.on_server_sent(slot as usize),
-                Owner::Side(_) | Owner::Farewell(_) => {}
+                Owner::Cancel(_) | Owner::ClosingServer(_) => {}
                 Owner::Listener(_) | Owner::Dial(_) => unreachable!("nothing is sent there"),
             },
             Completion::Accepted { listener, socket } => self.on_accepted(listener, socket),
             Completion::AcceptFailed { listener, error } => self.on_accept_failed(listener, &error),
             Completion::Connected { owner, result } => match owner {
                 Owner::Dial(slot) => self.on_dialled(slot as usize, result),
-                Owner::Side(slot) => self.on_side_connected(slot as usize, result),
+                Owner::Cancel(slot) => self.on_cancel_connected(slot as usize, result),
                 _ => unreachable!("only dials and side connections connect"),
             },
             Completion::Secured { owner, secured } => match owner {
                 Owner::Client(slot) => self.on_client_secured(slot as usize, *secured),
                 Owner::Server(slot) => self.on_server_secured(slot as usize, *secured),
-                Owner::Side(slot) => self.on_side_secured(slot as usize),
-                Owner::Listener(_) | Owner::Dial(_) | Owner::Farewell(_) => unreachable!("these speak in the clear"),
+                Owner::Cancel(slot) => self.on_cancel_secured(slot as usize),
+                Owner::Listener(_) | Owner::Dial(_) | Owner::ClosingServer(_) => {
+                    unreachable!("these speak in the clear")
+                }
             },
             Completion::Broken { owner, error } => self.on_broken(owner, &error),
             Completion::HungUp { owner } => {
@@ -348,8 +340,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match owner {
             Owner::Client(slot) => self.on_client_broken(slot as usize, error),
             Owner::Server(slot) => self.on_server_broken(slot as usize, error),
-            Owner::Side(slot) => self.on_side_broken(slot as usize),
-            Owner::Farewell(slot) => self.end_farewell(slot as usize),
+            Owner::Cancel(slot) => self.on_cancel_broken(slot as usize),
+            Owner::ClosingServer(slot) => self.end_close(slot as usize),
             Owner::Listener(_) | Owner::Dial(_) => unreachable!("these report in their own completions"),
         }
     }
@@ -375,8 +367,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Message::Post(post) => self.on_post(post),
             Message::Survey(survey) => self.survey(survey),
             Message::SurveyDone(survey) => self.on_survey_done(&survey),
-            Message::GiveWay { client, serial, of } => self.give_way(client, serial, of),
-            Message::LookAway { client, serial, of } => self.look_away(client, serial, of),
+            Message::GiveUpPlace { client, serial, of } => self.give_up_place(client, serial, of),
+            Message::EndMonitoring { client, serial, of } => self.end_monitoring(client, serial, of),
             Message::Command(command) => self.handle_command(command),
         }
     }
@@ -401,7 +393,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Does what has been put off until nothing is left.
+    /// Does all work that has been put off.
     fn settle(&mut self) {
         loop {
             if let Some((pool, action)) = self.pools.next_action() {
@@ -410,8 +402,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.meet(demand);
             } else if let Some(work) = self.work.pop_front() {
                 self.handle_work(work);
-            } else if self.prelude.waits() {
-                self.send_prelude();
+            } else if self.preface.waits() {
+                self.send_preface();
             } else {
                 return;
             }
@@ -468,9 +460,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    // ---- what a pool has decided, for a client or for those who share ----
+    // ---- what a pool has decided, for a client or for a mux ----
 
-    /// A server that lives here was granted to somebody who lives here.
+    /// A server that lives here was granted to a waiter of this worker.
     fn on_granted(&mut self, pool: PoolId, grant: &Grant) {
         match grant.waiter.into() {
             Waiter::Client(slot, number) => self.on_client_granted(pool, (slot, number), grant),
@@ -486,7 +478,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// There is no server for somebody who lives here.
+    /// There is no server for a waiter of this worker.
     fn on_lease_failed(&mut self, pool: &Arc<SharedPool>, waiter: WaiterId, reason: CheckOutFailed, waited: Duration) {
         match waiter.into() {
             Waiter::Client(slot, number) => self.on_client_lease_failed(pool, (slot, number), reason, waited),

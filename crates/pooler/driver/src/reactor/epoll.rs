@@ -381,8 +381,8 @@ impl Reactor for Epoll {
         socket::peer(self.socket(id))
     }
 
-    fn set_patience(&self, id: ConnId, patience: Duration) {
-        socket::set_patience(self.socket(id), patience);
+    fn set_user_timeout(&self, id: ConnId, user_timeout: Duration) {
+        socket::set_user_timeout(self.socket(id), user_timeout);
     }
 
     fn is_host_silent(&self, id: ConnId, time: Duration) -> bool {

@@ -146,7 +146,7 @@ fn limits_that_come_later_find_the_clients_counted() {
 fn no_more_wait_than_may() {
     let tenants = Tenants::new();
     comes(&tenants, [None, user("u")]);
-    (0..MAX_AWAITING).for_each(|_| _ = waits(&tenants, [None, user("u")]));
+    (0..MAX_TENANT_WAITERS).for_each(|_| _ = waits(&tenants, [None, user("u")]));
     let one_more = tenants.enter([None, user("u")], limits, NOW);
     assert!(matches!(one_more, Entrance::Awaits { in_vain: true, .. }));
 }

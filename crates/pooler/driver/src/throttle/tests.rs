@@ -44,7 +44,7 @@ fn answers_are_delayed_after_too_many_failures_until_the_window_ends() {
     assert!(!throttle.failed(HERE, None, START));
     assert!(Login::default().may(&throttle, HERE, START), "the limit is not passed");
     assert!(throttle.failed(HERE, None, START));
-    assert!(!throttle.failed(HERE, None, START + WINDOW));
+    assert!(!throttle.failed(HERE, None, START + FAILURE_WINDOW));
     assert_eq!(throttle.failures(), 4);
 }
 
@@ -63,7 +63,7 @@ fn a_right_password_gets_in_behind_an_address_from_which_others_guess_without_en
             *told = None;
             if guesser.may(&throttle, HERE, now) {
                 assert!(guesser.fails(&throttle, HERE, now), "the answer is kept back");
-                *told = Some(now + DELAY);
+                *told = Some(now + FAILURE_DELAY);
                 guesses += 1;
             }
         }
@@ -74,7 +74,7 @@ fn a_right_password_gets_in_behind_an_address_from_which_others_guess_without_en
     }
     let waited = got_in.expect("the right password gets in");
     assert!(waited <= 8_000, "after {waited} ms");
-    assert!(guesses <= TURNS * 31, "{guesses} guesses in 30 s");
+    assert!(guesses <= MAX_LOGINS_AT_A_TIME * 31, "{guesses} guesses in 30 s");
 }
 
 #[test]
@@ -94,41 +94,41 @@ fn logins_that_succeed_do_not_wait_for_each_other_behind_an_address_with_few_fai
 #[test]
 fn turns_are_taken_in_order_and_newcomers_pass_nobody() {
     let throttle = hot(HERE);
-    let mut all: Vec<Login> = (0..TURNS + 2).map(|_| Login::default()).collect();
+    let mut all: Vec<Login> = (0..MAX_LOGINS_AT_A_TIME + 2).map(|_| Login::default()).collect();
     let now = at(1_500);
     let may: Vec<bool> = all.iter_mut().map(|login| login.may(&throttle, HERE, now)).collect();
-    assert!(may[..TURNS].iter().all(|may| *may) && may[TURNS..].iter().all(|may| !*may));
+    assert!(may[..MAX_LOGINS_AT_A_TIME].iter().all(|may| *may) && may[MAX_LOGINS_AT_A_TIME..].iter().all(|may| !*may));
     all[3].ends(&throttle);
     assert!(!Login::default().may(&throttle, HERE, now), "others were first");
-    assert!(!all[TURNS + 1].may(&throttle, HERE, now));
-    assert!(all[TURNS].may(&throttle, HERE, now));
+    assert!(!all[MAX_LOGINS_AT_A_TIME + 1].may(&throttle, HERE, now));
+    assert!(all[MAX_LOGINS_AT_A_TIME].may(&throttle, HERE, now));
     assert!(all[0].may(&throttle, HERE, now), "it is still its turn");
 }
 
 #[test]
 fn whoever_says_nothing_in_its_turn_loses_it() {
     let throttle = hot(HERE);
-    let mut silent: Vec<Login> = (0..TURNS).map(|_| Login::default()).collect();
+    let mut silent: Vec<Login> = (0..MAX_LOGINS_AT_A_TIME).map(|_| Login::default()).collect();
     let now = at(1_500);
     assert!(silent.iter_mut().all(|login| login.may(&throttle, HERE, now)));
     let mut friend = Login::default();
     assert!(!friend.may(&throttle, HERE, now));
-    assert!(friend.may(&throttle, HERE, now + TURN));
+    assert!(friend.may(&throttle, HERE, now + MAX_TURN_TIME));
     // There is room now, so that it may go on; in a crowd it would wait anew.
-    assert!(silent[0].may(&throttle, HERE, now + TURN));
+    assert!(silent[0].may(&throttle, HERE, now + MAX_TURN_TIME));
 }
 
 #[test]
 fn a_client_that_leaves_the_queue_holds_nobody_up() {
     let throttle = hot(HERE);
-    let mut all: Vec<Login> = (0..TURNS + 2).map(|_| Login::default()).collect();
+    let mut all: Vec<Login> = (0..MAX_LOGINS_AT_A_TIME + 2).map(|_| Login::default()).collect();
     let now = at(1_500);
     all.iter_mut().for_each(|login| {
         login.may(&throttle, HERE, now);
     });
-    all[TURNS].ends(&throttle);
+    all[MAX_LOGINS_AT_A_TIME].ends(&throttle);
     all[0].ends(&throttle);
-    assert!(all[TURNS + 1].may(&throttle, HERE, now));
+    assert!(all[MAX_LOGINS_AT_A_TIME + 1].may(&throttle, HERE, now));
 }
 
 #[test]
@@ -152,12 +152,12 @@ fn a_full_table_does_not_switch_the_limit_off() {
     let late = address("192.0.2.1");
     let delayed = (0..10).filter(|_| throttle.failed(late, None, START)).count();
     assert!(delayed >= 7, "{delayed} of 10 answers were delayed");
-    let mut logins: Vec<Login> = (0..2 * TURNS).map(|_| Login::default()).collect();
+    let mut logins: Vec<Login> = (0..2 * MAX_LOGINS_AT_A_TIME).map(|_| Login::default()).collect();
     let may = logins.iter_mut().filter_map(|login| login.may(&throttle, late, START).then_some(())).count();
-    assert!(may <= TURNS, "{may} may log in at a time");
+    assert!(may <= MAX_LOGINS_AT_A_TIME, "{may} may log in at a time");
     // And there is room again when the windows are over.
     for n in 0..MAX_ADDRESSES {
-        throttle.failed(many(n), None, START + WINDOW);
+        throttle.failed(many(n), None, START + FAILURE_WINDOW);
     }
-    assert!(throttle.lock().records.len() <= MAX_ADDRESSES + CROWDS as usize);
+    assert!(throttle.lock().records.len() <= MAX_ADDRESSES + ADDRESS_GROUPS as usize);
 }

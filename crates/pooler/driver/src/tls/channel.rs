@@ -26,7 +26,7 @@ const RECORD_HEADER: usize = 5;
 const OVERHEAD_OF_TLS13: usize = 1 + 16;
 const OVERHEAD_OF_TLS12: usize = 8 + 16;
 /// Handshake messages that one input can lead to, and alerts that an error can: more is a defect.
-const MAX_ANSWERS: usize = 64;
+const MAX_ANSWERS_TO_ONE_INPUT: usize = 64;
 
 /// One TLS connection. Only a reactor of sockets has a use for it.
 pub struct Channel {
@@ -306,7 +306,7 @@ fn take<C: Connection>(
 
 /// The alert that tells the peer of an error. The input that led to it is not looked at again.
 fn last_words<C: Connection>(connection: &mut C, cipher: &mut [u8], out: &mut Vec<u8>) {
-    for _ in 0..MAX_ANSWERS {
+    for _ in 0..MAX_ANSWERS_TO_ONE_INPUT {
         if !connection.has_words() {
             return;
         }
@@ -324,7 +324,7 @@ fn give<C: Connection>(
     plain: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    for _ in 0..MAX_ANSWERS {
+    for _ in 0..MAX_ANSWERS_TO_ONE_INPUT {
         let UnbufferedStatus { discard, state, .. } = connection.process(incoming);
         let done = match state? {
             ConnectionState::WriteTraffic(mut traffic) => {

@@ -13,9 +13,9 @@ pub(super) enum Demand {
     /// All that the session wants.
     Full,
     /// Less: no host met all of it.
-    Modest,
+    Fallback,
     /// That it is the upstream, as the host before it has said.
-    Directed,
+    Redirected,
 }
 
 /// The hosts that are left for one new server.
@@ -50,7 +50,7 @@ impl Attempts {
             return None;
         }
         let address = hosts[self.place()].clone();
-        let demand = if self.tried >= hosts.len() { Demand::Modest } else { Demand::Full };
+        let demand = if self.tried >= hosts.len() { Demand::Fallback } else { Demand::Full };
         self.tried += 1;
         Some((address, demand))
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn order(mut attempts: Attempts) -> Vec<(String, bool)> {
-        let next = || attempts.next().map(|(address, demand)| (address.to_string(), demand == Demand::Modest));
+        let next = || attempts.next().map(|(address, demand)| (address.to_string(), demand == Demand::Fallback));
         std::iter::from_fn(next).collect()
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn hosts_are_tried_in_order_and_then_once_more_with_lower_demands() {
         let tried = order(attempts(&["a", "b"], true, BeginWith::First, 7_000));
         let expected = [("a:1", false), ("b:1", false), ("a:1", true), ("b:1", true)];
-        assert_eq!(tried, expected.map(|(host, modest)| (host.to_owned(), modest)));
+        assert_eq!(tried, expected.map(|(host, fallback)| (host.to_owned(), fallback)));
         assert_eq!(order(attempts(&["a", "b"], false, BeginWith::Any, 7_000))[0].0, "b:1");
         let last = order(attempts(&["a", "b", "c"], false, BeginWith::LastGood, 7_000));
         assert_eq!(last.iter().map(|(host, _)| host.as_str()).collect::<Vec<_>>(), ["b:1", "c:1", "a:1"]);

@@ -11,8 +11,8 @@ use seam::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 use super::{
     Work, Worker,
     calls::{HasSession, ServerSessions, Source, call},
-    diary::Story,
-    held::Held,
+    connection_log::ConnectionLog,
+    input_buffer::InputBuffer,
     lease::Lease,
     life::{Life, ReadSide},
     login_delays::Turn,
@@ -35,7 +35,7 @@ pub(crate) struct ClientConn<C> {
     pub(super) session: C,
     /// Input that the session has not consumed: an incomplete message, or a request that waits for a
     /// server. Empty, and then without memory, for a client that is idle.
-    pub(super) held: Held,
+    pub(super) held: InputBuffer,
     pub(super) lease: Lease,
     pub(super) born: Time,
     /// Since when it is in its state.
@@ -77,10 +77,54 @@ pub(crate) struct ClientConn<C> {
     /// Why it was sent away, if it was.
     pub(super) sent_away: Option<Sent>,
     /// What the log is told of it.
-    pub(super) story: Story,
+    pub(super) log: ConnectionLog,
 }
 
 impl<C> ClientConn<C> {
+    /// A client that has just been accepted, and is to log in.
+    #[expect(clippy::too_many_arguments, reason = "a constructor of a struct with many more fields")]
+    fn new(
+        session: C,
+        conn: ConnId,
+        listener: u16,
+        admitted: Admitted,
+        serial: u32,
+        queued: Queued,
+        log: ConnectionLog,
+        now: Time,
+    ) -> Self {
+        Self {
+            session,
+            held: InputBuffer::default(),
+            lease: Lease::None,
+            born: now,
+            since: now,
+            pool: None,
+            queued: Some(queued),
+            seats: [None; 2],
+            tenant_queued: [None; 2],
+            conn,
+            place: None,
+            serial,
+            waiter: serial,
+            listener,
+            counted: 0,
+            state: State::Login,
+            standing: Standing::Login,
+            admitted,
+            life: Life::Open,
+            read_side: ReadSide::Open,
+            leaving: false,
+            in_tenant_queue: false,
+            in_lobby: admitted == Admitted::Welcome,
+            turn: Turn::Free,
+            muted: false,
+            tell_sent: false,
+            log,
+            sent_away: None,
+        }
+    }
+
     /// Whether nothing is lost if it goes: nothing is in progress, or it waits for what others may do.
     pub(super) fn has_no_work(&self) -> bool {
         match self.state {
@@ -104,13 +148,14 @@ impl<C> HasSession for ClientConn<C> {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- coming ----
 
+    /// A client is to be served by this worker.
     pub(super) fn add_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
         let slot = self.clients.vacant_key();
         let conn = match self.reactor.attach(socket, Owner::Client(slot as u32)) {
             Ok(conn) => conn,
             Err(error) => {
                 tracing::error!(%error, "cannot watch a new client");
-                return self.never_came(listener, admitted);
+                return self.drop_accepted(listener, admitted);
             }
         };
         let peer = self.host.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
@@ -124,44 +169,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(session) = call(|| self.shared.protocol.client_start(tag, origin, &mut out)) else {
             self.discard(out);
             self.reactor.close(conn);
-            return self.never_came(listener, admitted);
+            return self.drop_accepted(listener, admitted);
         };
-        let serial = self.new_serial();
+        let (serial, log) = (self.new_serial(), ConnectionLog::new(peer.map(|peer| (peer.ip(), peer.port()))));
         let queued = self.queues.join(listener as u16, Queue::Login, slot, self.now);
-        self.clients.insert(ClientConn {
-            session,
-            held: Held::default(),
-            lease: Lease::None,
-            born: self.now,
-            since: self.now,
-            pool: None,
-            queued: Some(queued),
-            seats: [None; 2],
-            tenant_queued: [None; 2],
-            conn,
-            place: None,
-            serial,
-            waiter: serial,
-            listener: listener as u16,
-            counted: 0,
-            state: State::Login,
-            standing: Standing::Login,
-            admitted,
-            life: Life::Open,
-            read_side: ReadSide::Open,
-            leaving: false,
-            in_tenant_queue: false,
-            in_lobby: admitted == Admitted::Welcome,
-            turn: Turn::Free,
-            muted: false,
-            tell_sent: false,
-            story: Story::new(peer.map(|peer| (peer.ip(), peer.port()))),
-            sent_away: None,
-        });
+        self.clients.insert(ClientConn::new(session, conn, listener as u16, admitted, serial, queued, log, self.now));
         self.counters.client_came(listener as u16, State::Login);
         if admitted == Admitted::Welcome {
             let net = peer.map(|peer| throttle::net(peer.ip()));
-            self.host.listeners[listener as usize].enter_lobby(self.guest(slot), net, self.now);
+            self.host.listeners[listener as usize].enter_lobby(self.lobby_client(slot), net, self.now);
         }
         self.execute(out, Source::NONE);
         let why = match admitted {
@@ -179,13 +195,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A client has logged in, and has all the places that it needs.
-    pub(super) fn come_in(&mut self, slot: usize) {
+    pub(super) fn admit_logged_in(&mut self, slot: usize) {
         if !self.leave_lobby(slot) {
             // It hears that in the place of the answer to its login.
             if !self.clients[slot].in_tenant_queue {
                 self.join_tenant_queue(slot, None, false);
             }
-            return self.push_crowded(slot);
+            return self.push_displaced(slot);
         }
         let pool = self.clients[slot].pool.expect("it has logged in");
         let shared = Arc::clone(&self.pools.used(pool));
@@ -220,10 +236,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &self.clients[slot];
         let rules = &self.host.listeners[usize::from(client.listener)];
         // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
-        let patience_of = |pool: &SharedPool| socket::patience(pool.spec().timeouts.over(rules.timeouts()).client_idle);
-        let (was, patience) = (before.map_or(rules.patience, patience_of), patience_of(shared));
-        if rules.tcp && patience != was {
-            self.reactor.set_patience(client.conn, patience);
+        let timeout_of =
+            |pool: &SharedPool| socket::user_timeout(pool.spec().timeouts.over(rules.timeouts()).client_idle);
+        let (was, user_timeout) = (before.map_or(rules.user_timeout, timeout_of), timeout_of(shared));
+        if rules.tcp && user_timeout != was {
+            self.reactor.set_user_timeout(client.conn, user_timeout);
         }
     }
 
@@ -239,7 +256,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let serial = client.serial;
         if let Lease::Held { server } = client.lease {
-            self.note_moved(server as usize);
+            self.note_activity(server as usize);
         }
         let client = &mut self.clients[slot];
         if client.held.is_empty() && !self.is_withheld(slot) && !self.awaits_turn(slot) {
@@ -353,7 +370,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         if let Lease::Held { server } = client.lease
-            && (self.reactor.is_sending(self.servers[server as usize].conn) || self.servers[server as usize].sides > 0)
+            && (self.reactor.is_sending(self.servers[server as usize].conn)
+                || self.servers[server as usize].cancels > 0)
         {
             return;
         }

@@ -16,8 +16,8 @@ use super::{
     Worker,
     attempts::{Attempts, Demand},
     calls::{Source, call},
-    farewells::StillOpen,
-    held::Held,
+    closing_servers::OpenConnection,
+    input_buffer::InputBuffer,
     pools::Location,
     servers::{Link, Phase, ServerConn},
     usage::Usage,
@@ -57,7 +57,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         pool: Arc<SharedPool>,
         id: ServerId,
         mut attempts: Attempts,
-        open: Option<StillOpen>,
+        open: Option<OpenConnection>,
     ) {
         pool.host.store(attempts.place(), Relaxed);
         let Some((address, demand)) = attempts.next() else {
@@ -163,8 +163,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let protocol = &self.shared.protocol;
         let session = call(|| match dial.demand {
             Demand::Full => protocol.server_start(tag, dial.pool.id, &mut out),
-            Demand::Modest => protocol.server_start_fallback(tag, dial.pool.id, &mut out),
-            Demand::Directed => protocol.server_start_redirected(tag, dial.pool.id, &mut out),
+            Demand::Fallback => protocol.server_start_fallback(tag, dial.pool.id, &mut out),
+            Demand::Redirected => protocol.server_start_redirected(tag, dial.pool.id, &mut out),
         });
         let Some(session) = session else {
             self.discard(out);
@@ -192,12 +192,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             soiled: false,
             served: false,
             usage: Usage::Free,
-            held: Held::default(),
+            held: InputBuffer::default(),
             unconsumed: false,
             since: self.now,
             born: self.now,
             pinned: None,
-            sides: 0,
+            cancels: 0,
             cancel_again: None,
         });
         self.execute(out, Source::NONE);
@@ -221,7 +221,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         id: ServerId,
         error: &str,
         fault: ConnectFault,
-        open: Option<StillOpen>,
+        open: Option<OpenConnection>,
     ) {
         if let Some(withheld) = self.paces.server_lost.permits(self.now) {
             let spec = pool.spec();

@@ -111,8 +111,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 if server.usage.is_shared() {
                     return self.collect(tag.slot(), &data);
                 }
-                if self.prelude.is_for(tag.slot()) {
-                    return self.send_behind_prelude(tag.slot(), &data);
+                if self.preface.is_for(tag.slot()) {
+                    return self.send_behind_preface(tag.slot(), &data);
                 }
                 self.send_to_server(tag.slot(), data);
             }
@@ -171,7 +171,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),
             Effect::SideConnection { server, ref bytes, ref mut upgrade } => {
                 let upgrade = upgrade.take().map(|upgrade| (inserted[upgrade.ask].to_vec(), upgrade.agreed));
-                self.open_side(server.slot(), &inserted[bytes.clone()], upgrade);
+                self.open_cancel(server.slot(), &inserted[bytes.clone()], upgrade);
             }
             Effect::StartTls { peer } => {
                 assert!(self.upgrading.replace(peer).is_none(), "a call upgrades one connection");

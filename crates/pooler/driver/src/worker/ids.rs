@@ -68,7 +68,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Location::None => false,
             Location::Dial(slot) => self.dials.get(slot as usize).is_some_and(|dial| dial.id == server),
             Location::Server(slot) => self.servers.get(slot as usize).is_some_and(|s| s.id == server),
-            Location::Farewell(slot) => self.farewells.get(slot as usize).is_some_and(|f| f.is_of(pool, server)),
+            Location::Closing(slot) => self.closing_servers.get(slot as usize).is_some_and(|f| f.is_of(pool, server)),
         };
         if is_there { location } else { Location::None }
     }
@@ -77,7 +77,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn server_here(&self, pool: PoolId, server: ServerId) -> Option<usize> {
         match self.locate(pool, server) {
             Location::Server(slot) => Some(slot as usize),
-            Location::Dial(_) | Location::Farewell(_) | Location::None => None,
+            Location::Dial(_) | Location::Closing(_) | Location::None => None,
         }
     }
 

@@ -44,7 +44,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // It may be part of a login. Nobody gets so far without a password, so its place is its own, however long the
         // database takes.
         if !self.leave_lobby(slot) {
-            self.push_crowded(slot);
+            self.push_displaced(slot);
             return false;
         }
         let home = self.home();
@@ -305,15 +305,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A session is done with a server.
     pub(super) fn release(&mut self, slot: usize, verdict: Verdict) {
-        if self.prelude.is_for(slot) {
-            self.send_prelude();
+        if self.preface.is_for(slot) {
+            self.send_preface();
         }
         match self.servers[slot].usage.is_kept() {
             true => self.servers[slot].usage = Usage::Free,
             false => self.part(slot),
         }
         let server = &mut self.servers[slot];
-        if server.sides > 0 {
+        if server.cancels > 0 {
             // A cancel request is under way that must not meet the next one's query.
             server.usage = Usage::AwaitsCancels(verdict);
             return;
@@ -354,7 +354,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         client.lease = Lease::None;
         // A login borrows a server, too, but that is no transaction.
         server.served |= client.state != State::Login;
-        if self.reactor.is_sending(server.conn) || server.sides > 0 {
+        if self.reactor.is_sending(server.conn) || server.cancels > 0 {
             // It was not listened to, or its input was held back, on account of this server, which it holds no more.
             self.work.push_back(Work::Feed { client: holder as u32, serial: client.serial });
         }
@@ -510,8 +510,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // It was lost, or the order to connect it is yet to come from another worker, and will be void.
             Location::None if pool.lock().pool.is_closing(server) != Some(true) => return,
             // It ends already.
-            Location::Farewell(slot) if !self.stays_ended(slot as usize) => return,
-            Location::Farewell(_) => return pool.lock().stats.on_closed(reason),
+            Location::Closing(slot) if !self.stays_ended(slot as usize) => return,
+            Location::Closing(_) => return pool.lock().stats.on_closed(reason),
             Location::None => {}
             Location::Dial(slot) => self.drop_dial(slot as usize),
             Location::Server(slot) => {
@@ -530,7 +530,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Says what a server did not do in time.
     fn tell_given_up(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
         let what = match self.locate(pool.id, server) {
-            Location::None | Location::Farewell(_) => return,
+            Location::None | Location::Closing(_) => return,
             Location::Dial(_) => "no connection",
             Location::Server(slot) => match self.servers[slot as usize].phase {
                 Phase::Starting(_) => "no answer to the login",

@@ -105,7 +105,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         client.queued = Some(self.queues.join(client.listener, Queue::Login, slot, self.now));
         self.host.listeners[listener].count_throttled();
-        let told = self.tell_refusal(slot, Refusal::Throttled { retry_after: throttle::DELAY });
+        let told = self.tell_refusal(slot, Refusal::Throttled { retry_after: throttle::FAILURE_DELAY });
         if told && !self.clients[slot].life.is_closing() {
             self.push_close(slot, CloseReason::Done);
         } else {
@@ -124,7 +124,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let client = &mut self.clients[slot];
         client.muted = true;
-        let (serial, until) = (client.serial, self.now + throttle::DELAY);
+        let (serial, until) = (client.serial, self.now + throttle::FAILURE_DELAY);
         self.login_delays.answers.push_back(DelayedAnswer { client: slot as u32, serial, until, bytes: Vec::new() });
     }
 

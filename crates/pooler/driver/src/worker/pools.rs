@@ -25,7 +25,7 @@ pub(super) enum Location {
     Dial(u32),
     Server(u32),
     /// The worker has ended the connection, and the database has not.
-    Farewell(u32),
+    Closing(u32),
 }
 
 /// Which time-outs any of the pools overrides.

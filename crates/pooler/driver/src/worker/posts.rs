@@ -25,7 +25,7 @@ use crate::{
 const MAX_POSTED: usize = 4 << 20;
 
 /// What a post takes beside its bytes, which posts to several share.
-const OVERHEAD: usize = size_of::<Post>();
+const POST_OVERHEAD: usize = size_of::<Post>();
 
 /// The bytes last posted from an outbox, and where they are in it: the same bytes for many are kept once.
 pub(super) type LastPost = Option<(Range<usize>, Arc<[u8]>)>;
@@ -110,5 +110,5 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 }
 
 fn weight(post: &Post) -> usize {
-    OVERHEAD + post.bytes.len()
+    POST_OVERHEAD + post.bytes.len()
 }

@@ -10,7 +10,7 @@ use super::{
     attempts::Attempts,
     calls::{ClientSessions, HasSession, Source, call},
     cancel_request::CancelRequest,
-    held::Held,
+    input_buffer::InputBuffer,
     pools::Location,
     usage::Usage,
 };
@@ -70,7 +70,7 @@ pub(super) struct ServerConn<S> {
     pub(super) served: bool,
     pub(super) usage: Usage,
     /// Input that its session has not consumed: an incomplete message.
-    pub(super) held: Held,
+    pub(super) held: InputBuffer,
     /// The same of the input that its session is being handed.
     pub(super) unconsumed: bool,
     /// Since when it is held, idle or in its phase.
@@ -78,7 +78,7 @@ pub(super) struct ServerConn<S> {
     pub(super) born: Time,
     pub(super) pinned: Option<&'static str>,
     /// Cancel requests under way for it.
-    pub(super) sides: u32,
+    pub(super) cancels: u32,
     /// The cancel request that was sent because its client has gone: it is repeated until the server has ended.
     pub(super) cancel_again: Option<Rc<CancelRequest>>,
 }
@@ -111,12 +111,12 @@ impl<S> HasSession for ServerConn<S> {
 
 /// How many pools try again at once because a server was let in. Each of these has as many more try if it is let in,
 /// too: an upstream that is full again is not asked by all pools at each success of one.
-const TRIES_AT_ONCE: u32 = 4;
+const MAX_RETRIES_ON_RECOVERY: u32 = 4;
 
 /// Whether the server that a pool is about to get tells others that their upstream is back: the pool has no other one,
 /// or could make none before. So a pool that is refused again and again for itself does not try each time that any
 /// server is made.
-fn is_news(guarded: &Guarded) -> bool {
+fn shows_recovery(guarded: &Guarded) -> bool {
     let counts = guarded.pool.counts();
     guarded.pool.is_connect_failing() || counts.idle + counts.in_use + counts.checking == 0
 }
@@ -129,7 +129,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.servers[slot].link = Link::Down;
             return self.push_server_gone(slot, "the server closed the connection".into());
         }
-        self.note_moved(slot);
+        self.note_activity(slot);
         let shared = self.servers[slot].usage.is_shared();
         let was_overdue = shared && self.note_answer(slot);
         let server = &mut self.servers[slot];
@@ -272,7 +272,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let grant = self.pools.operate(&pool, self.now, |guarded| {
             let grant = match &phase {
                 Phase::Starting(_) => {
-                    reached = is_news(guarded);
+                    reached = shows_recovery(guarded);
                     guarded.stats.on_created(last, took);
                     guarded.pool.handle_connected(id, home, now)
                 }
@@ -302,7 +302,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (_, took) = server.end_phase(self.now);
         let (home, now, mut reached) = (self.home(), self.now, false);
         let kept = self.pools.operate(&pool, self.now, |guarded| {
-            reached = is_news(guarded);
+            reached = shows_recovery(guarded);
             guarded.stats.on_created(last, took);
             guarded.pool.handle_connected_in_use(id, home, now)
         });
@@ -316,7 +316,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The host of this server lets servers in: of the pools that could not connect there, a few try again at once.
     fn end_outage(&mut self, slot: usize) {
         let (now, mut tries) = (self.now, 0);
-        while tries < TRIES_AT_ONCE
+        while tries < MAX_RETRIES_ON_RECOVERY
             && let Some(pool) = self.host.registry.outages.take_one(&self.servers[slot].address)
         {
             if let Some(pool) = self.host.registry.known(pool) {
@@ -451,12 +451,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             soiled,
             served: false,
             usage: Usage::Free,
-            held: Held::default(),
+            held: InputBuffer::default(),
             unconsumed: false,
             since: self.now,
             born,
             pinned: None,
-            sides: 0,
+            cancels: 0,
             cancel_again: None,
         });
         true

@@ -95,7 +95,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Whether no cancel request is under way, nor one that may have to be repeated.
     fn has_told_databases(&self) -> bool {
-        self.sides.is_empty() && !self.farewells.iter().any(|(_, farewell)| farewell.awaits_cancel(self.now))
+        self.cancel_connections.is_empty()
+            && !self.closing_servers.iter().any(|(_, closing)| closing.awaits_cancel(self.now))
     }
 
     /// Whether no client is left or can come, here or on another worker, which may need the servers and pools that are

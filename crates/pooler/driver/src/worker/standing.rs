@@ -21,14 +21,14 @@ use super::{
 use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
 
 /// A server and its holder are silent for this long before the worker finds out which of them waits for the other.
-const QUIET: Duration = Duration::from_millis(250);
+const QUIET_TIME: Duration = Duration::from_millis(250);
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- where they stand ----
 
     pub(super) fn set_standing(&mut self, slot: usize, standing: Standing) {
         let Some(client) = self.clients.get(slot) else { return };
-        let standing = if client.pool.is_some() { standing } else { self.standing_of_stranger(slot, standing) };
+        let standing = if client.pool.is_some() { standing } else { self.standing_before_login(slot, standing) };
         let client = &mut self.clients[slot];
         client.standing = standing;
         if standing == Standing::Reading && client.state == State::Idle {
@@ -49,7 +49,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Something has come from a server or from the client that holds it: neither waits for the other any more, as far
     /// as can be told.
-    pub(super) fn note_moved(&mut self, slot: usize) {
+    pub(super) fn note_activity(&mut self, slot: usize) {
         let Some(hold) = self.servers[slot].usage.hold_mut() else { return };
         if let Some(since) = hold.note_activity(self.now) {
             let holder = hold.client();
@@ -65,13 +65,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Finds servers that wait for the rest of what their holders ask for, and has these stand as clients in a
     /// transaction. What a pinned server still has to say is not known: where its holder has ended its side, the quiet
     /// tells that it has said all.
-    pub(super) fn look_for_awaited(&mut self) {
+    pub(super) fn find_awaited_holders(&mut self) {
         let quiet = |(slot, server): (usize, &ServerConn<P::Server>)| {
-            let is_quiet = |hold: &&Hold| hold.awaited_since().is_none() && self.now - hold.last_activity() >= QUIET;
+            let is_quiet =
+                |hold: &&Hold| hold.awaited_since().is_none() && self.now - hold.last_activity() >= QUIET_TIME;
             let holder = server.usage.hold().filter(is_quiet)?.client();
             let client = &self.clients[holder];
             let stuck =
-                server.sides > 0 || [server.conn, client.conn].iter().any(|conn| self.reactor.is_sending(*conn));
+                server.cancels > 0 || [server.conn, client.conn].iter().any(|conn| self.reactor.is_sending(*conn));
             let may_wait = client.state == State::Active || client.read_side == ReadSide::Ended;
             (may_wait && !stuck && !client.life.is_broken()).then_some((slot, holder))
         };
@@ -129,14 +130,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let listener = usize::from(client.listener);
         self.counters.client_left(client.listener, client.state);
         self.counters.client_came(client.listener, state);
-        client.story.turns(client.state, state);
+        client.log.turns(client.state, state);
         client.state = state;
         client.since = self.now;
         self.requeue(slot, true);
         if was_login {
             // Who only looks on, as drivers' monitors do, has not logged in.
             let told = matches!(state, State::Closing | State::Subscribed);
-            if !told && !std::mem::replace(&mut self.clients[slot].story.connected, true) {
+            if !told && !std::mem::replace(&mut self.clients[slot].log.connected, true) {
                 self.host.listeners[listener].count_login();
                 self.tell_connected(slot);
             }
@@ -190,7 +191,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {
         let client = &self.clients[slot];
-        client.story.from.map(|(ip, _)| ip.to_canonical())
+        client.log.from.map(|(ip, _)| ip.to_canonical())
     }
 
     pub(super) fn client_address(&self, slot: usize) -> String {
@@ -198,7 +199,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !self.host.listeners[usize::from(client.listener)].tcp {
             return "unix".to_owned();
         }
-        let from = || client.story.from.map(SocketAddr::from);
+        let from = || client.log.from.map(SocketAddr::from);
         self.reactor.peer(client.conn).or_else(from).map_or_else(|| "gone".to_owned(), |address| address.to_string())
     }
 
@@ -211,7 +212,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn asked(&self, slot: usize) -> (String, String) {
-        self.clients[slot].story.asked.as_deref().cloned().unwrap_or_default()
+        self.clients[slot].log.asked.as_deref().cloned().unwrap_or_default()
     }
 
     fn spec_of(&self, slot: usize) -> Option<Arc<PoolSpec>> {

@@ -65,12 +65,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         client.pool = Some(pool);
         if client.admitted != Admitted::Welcome || client.life.is_closing() {
-            return self.come_in(slot);
+            return self.admit_logged_in(slot);
         }
         if shared.drained.load(std::sync::atomic::Ordering::Relaxed) {
             // It hears that in the place of the answer to its login.
             self.join_tenant_queue(slot, None, false);
-            self.come_in(slot);
+            self.admit_logged_in(slot);
             let (client, serial) = (slot as u32, self.clients[slot].serial);
             let why = Refusal::Drained { at_login: true };
             return self.work.push_back(Work::Refuse { client, serial, why });
@@ -137,11 +137,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn take_seats(&mut self, slot: usize, seats: Seats) {
         self.sit_down(slot, seats);
-        self.come_in(slot);
+        self.admit_logged_in(slot);
     }
 
     fn note_full(&mut self, slot: usize, of: &Tenant, limit: u32) {
-        if let Some(withheld) = self.paces.full.permits(self.now) {
+        if let Some(withheld) = self.paces.tenant_full.permits(self.now) {
             tracing::warn!(withheld, client = %self.client_address(slot), hard_limit = limit, "too many clients of {of}");
         }
     }
@@ -193,7 +193,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         let late: Vec<usize> =
             self.tenant_queue.0.iter().filter(|waiting| late(waiting)).map(|waiting| waiting.slot).collect();
-        late.into_iter().for_each(|slot| self.give_up_place(slot));
+        late.into_iter().for_each(|slot| self.refuse_tenant_waiter(slot));
     }
 
     fn leave_tenant_queue(&mut self, slot: usize) -> TenantWaiter {
@@ -210,7 +210,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A client has waited for as long as it may.
-    fn give_up_place(&mut self, slot: usize) {
+    fn refuse_tenant_waiter(&mut self, slot: usize) {
         let TenantWaiter { ticket, kept, .. } = self.leave_tenant_queue(slot);
         let host = Arc::clone(&self.host);
         let ticket = ticket.expect("it waits for a place");
@@ -233,7 +233,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if !self.leave_lobby(slot) {
             rules.surplus.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-            return self.push_crowded(slot);
+            return self.push_displaced(slot);
         }
         // It hears why in answer to what it asks next, and goes when that takes as long as a login may.
         rules.left(std::mem::take(&mut self.clients[slot].leaving));
@@ -246,7 +246,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A client waits no longer: it goes, or is told something else.
-    pub(super) fn step_back(&mut self, slot: usize) {
+    pub(super) fn withdraw_from_tenants(&mut self, slot: usize) {
         if self.clients[slot].in_tenant_queue
             && let Some(ticket) = self.leave_tenant_queue(slot).ticket
         {

@@ -106,7 +106,7 @@ impl Seat {
 
     /// Connections to the database that there are, are being made or have yet to end, without those beside a server's.
     pub fn servers(&self) -> usize {
-        let counts = |owner| matches!(owner, Owner::Server(_) | Owner::Dial(_) | Owner::Farewell(_));
+        let counts = |owner| matches!(owner, Owner::Server(_) | Owner::Dial(_) | Owner::ClosingServer(_));
         self.conns.borrow().values().filter(|conn| counts(conn.owner)).count()
     }
 }
@@ -394,7 +394,7 @@ impl Reactor for VirtualReactor {
         self.with(id, |conn| conn.end.map(State::peer))
     }
 
-    fn set_patience(&self, _id: ConnId, _patience: Duration) {}
+    fn set_user_timeout(&self, _id: ConnId, _timeout: Duration) {}
 
     fn is_host_silent(&self, _id: ConnId, _time: Duration) -> bool {
         false

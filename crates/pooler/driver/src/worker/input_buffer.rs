@@ -5,7 +5,7 @@
 const UNTIL_WOKEN: u32 = u32::MAX;
 
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct InputBuffer {
     bytes: Vec<u8>,
     /// So many of them have been consumed.
     start: u32,
@@ -16,7 +16,7 @@ pub(super) struct Held {
     copied: usize,
 }
 
-impl Held {
+impl InputBuffer {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_message_in_pieces_of_one_byte_is_copied_a_few_times_and_not_for_each_piece() {
-        let mut held = Held::default();
+        let mut held = InputBuffer::default();
         for n in 0..SIZE {
             held.extend(&[n as u8]);
             held.consumed(0, 0);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn many_small_messages_that_are_consumed_one_by_one_are_copied_a_few_times_in_all() {
-        let mut held = Held::default();
+        let mut held = InputBuffer::default();
         let all: Vec<u8> = (0..SIZE).map(|n| n as u8).collect();
         held.extend(&all);
         let mut at = 0;
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_session_sees_what_is_held_when_it_has_what_it_needs_or_no_more_is_kept() {
-        let mut held = Held::default();
+        let mut held = InputBuffer::default();
         held.extend(b"12345");
         assert!(held.is_enough(100), "nobody said how much is needed");
         held.consumed(2, 4);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_session_that_waits_until_it_is_woken_sees_nothing_however_much_there_is() {
-        let mut held = Held::default();
+        let mut held = InputBuffer::default();
         held.extend(&[0; 100]);
         held.consumed(0, seam::Outbox::UNTIL_WOKEN);
         assert!(!held.is_enough(100));

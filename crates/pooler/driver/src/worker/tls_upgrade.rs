@@ -70,7 +70,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.clients[slot].life.is_closing() {
             return;
         }
-        self.clients[slot].story.tls = true;
+        self.clients[slot].log.tls = true;
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);

@@ -7,15 +7,15 @@ use super::{Work, Worker};
 use crate::{
     client_state::State,
     listener::Listener,
-    lobby::{Displaced, Guest, LooksOn},
+    lobby::{Displaced, LobbyClient, Monitoring},
     mailbox::{Admitted, Message},
     reactor::Reactor,
 };
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// What the lobby knows a client by.
-    pub(super) fn guest(&self, slot: usize) -> Guest {
-        Guest { worker: self.number, slot: slot as u32, serial: self.clients[slot].serial }
+    pub(super) fn lobby_client(&self, slot: usize) -> LobbyClient {
+        LobbyClient { worker: self.number, slot: slot as u32, serial: self.clients[slot].serial }
     }
 
     fn listener_of(&self, slot: usize) -> &Listener {
@@ -28,8 +28,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !std::mem::take(&mut self.clients[slot].in_lobby) {
             return true;
         }
-        let guest = self.guest(slot);
-        if self.listener_of(slot).leave_lobby(guest) {
+        let client = self.lobby_client(slot);
+        if self.listener_of(slot).leave_lobby(client) {
             return true;
         }
         // Another has its place, of which it has not heard yet.
@@ -42,19 +42,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A client that has logged in has to go, because another has got its place.
-    pub(super) fn push_crowded(&mut self, slot: usize) {
+    pub(super) fn push_displaced(&mut self, slot: usize) {
         let (client, serial) = (slot as u32, self.clients[slot].serial);
         self.work.push_back(Work::Refuse { client, serial, why: Refusal::Displaced });
     }
 
     /// Another client has got the place of one that lives here. If that has logged in meanwhile, it has heard of that.
-    pub(super) fn give_way(&mut self, client: u32, serial: u32, of: usize) {
+    pub(super) fn give_up_place(&mut self, client: u32, serial: u32, of: usize) {
         let slot = client as usize;
         if !self.client_is(client, serial) || !std::mem::take(&mut self.clients[slot].in_lobby) {
             return;
         }
         self.clients[slot].admitted = Admitted::Displaced;
-        if let Some(withheld) = self.paces.crowded.permits(self.now) {
+        if let Some(withheld) = self.paces.displaced.permits(self.now) {
             tracing::warn!(
                 withheld,
                 listener = %self.listener_of(slot).name, client = %self.client_address(slot), of_its_address = of,
@@ -66,7 +66,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Another client looks on instead of one that lives here.
-    pub(super) fn look_away(&mut self, client: u32, serial: u32, of: usize) {
+    pub(super) fn end_monitoring(&mut self, client: u32, serial: u32, of: usize) {
         let slot = client as usize;
         if !self.client_is(client, serial)
             || self.clients[slot].state != State::Subscribed
@@ -74,7 +74,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         {
             return;
         }
-        if let Some(withheld) = self.paces.looks_away.permits(self.now) {
+        if let Some(withheld) = self.paces.monitoring_ended.permits(self.now) {
             tracing::warn!(
                 withheld,
                 listener = %self.listener_of(slot).name, client = %self.client_address(slot), of_its_address = of,
@@ -85,13 +85,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// How a client stands that has not logged in and says so of itself.
-    pub(super) fn standing_of_stranger(&self, slot: usize, standing: Standing) -> Standing {
+    pub(super) fn standing_before_login(&self, slot: usize, standing: Standing) -> Standing {
         match standing {
-            Standing::Subscribed if self.may_look_on(slot) => Standing::Subscribed,
+            Standing::Subscribed if self.may_monitor(slot) => Standing::Subscribed,
             Standing::Subscribed => Standing::Login,
             Standing::Login => {
                 if self.clients[slot].state == State::Subscribed {
-                    self.listener_of(slot).log_in(self.guest(slot), self.now);
+                    self.listener_of(slot).end_monitoring(self.lobby_client(slot), self.now);
                 }
                 Standing::Login
             }
@@ -99,20 +99,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Whether a client may look on only. One of an address that has more onlookers may do so no longer.
-    fn may_look_on(&self, slot: usize) -> bool {
-        let looks_on = self.listener_of(slot).look_on(self.guest(slot), self.now);
-        if let LooksOn::Yes { instead_of: Some(Displaced { guest: Guest { worker, slot: client, serial }, of }) } =
-            looks_on
+    /// Whether a client may look on only. One of an address that has more monitors may do so no longer.
+    fn may_monitor(&self, slot: usize) -> bool {
+        let monitoring = self.listener_of(slot).begin_monitoring(self.lobby_client(slot), self.now);
+        if let Monitoring::Allowed {
+            instead_of: Some(Displaced { client: LobbyClient { worker, slot: client, serial }, of }),
+        } = monitoring
         {
-            self.shared.mailboxes[usize::from(worker)].send(Message::LookAway { client, serial, of });
+            self.shared.mailboxes[usize::from(worker)].send(Message::EndMonitoring { client, serial, of });
         }
-        looks_on != LooksOn::No
+        monitoring != Monitoring::Denied
     }
 
     /// Another client gets the place of this one, or there are too many.
     pub(super) fn tell_displaced(&self, displaced: Displaced) {
-        let Displaced { guest: Guest { worker, slot: client, serial }, of } = displaced;
-        self.shared.mailboxes[usize::from(worker)].send(Message::GiveWay { client, serial, of });
+        let Displaced { client: LobbyClient { worker, slot: client, serial }, of } = displaced;
+        self.shared.mailboxes[usize::from(worker)].send(Message::GiveUpPlace { client, serial, of });
     }
 }

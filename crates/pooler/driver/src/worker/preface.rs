@@ -7,18 +7,18 @@ use seam::{Bytes, Effect, Outbox, Peer, PoolId, Protocol, ServerTag};
 use super::{Worker, calls::Source};
 use crate::reactor::{Data, Reactor};
 
-/// A request up to this size is copied behind a prelude; a longer one goes out on its own.
-const MAX_JOINED: usize = 16 * 1024;
+/// A request up to this size is copied behind a preface; a longer one goes out on its own.
+const MAX_JOINED_REQUEST: usize = 16 * 1024;
 
 /// What waits for the request. At most one server's does.
 #[derive(Default)]
-pub(super) struct Prelude {
+pub(super) struct Preface {
     /// The server's slot, and its pool and number there, by which it is known again.
     server: Option<(u32, PoolId, ServerId)>,
     bytes: Vec<u8>,
 }
 
-impl Prelude {
+impl Preface {
     #[inline]
     pub(super) fn waits(&self) -> bool {
         self.server.is_some()
@@ -37,33 +37,33 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.execute(out, Source::NONE);
             return;
         }
-        self.send_prelude();
+        self.send_preface();
         // All that is inserted is what this one effect sends.
-        std::mem::swap(&mut self.prelude.bytes, &mut out.inserted);
+        std::mem::swap(&mut self.preface.bytes, &mut out.inserted);
         let server = &self.servers[tag.slot()];
-        self.prelude.server = Some((tag.slot() as u32, server.pool.id, server.id));
+        self.preface.server = Some((tag.slot() as u32, server.pool.id, server.id));
         self.outboxes.put(out);
     }
 
     /// Sends it, if no request has come.
-    pub(super) fn send_prelude(&mut self) {
-        let Some((slot, pool, id)) = self.prelude.server.take() else { return };
+    pub(super) fn send_preface(&mut self) {
+        let Some((slot, pool, id)) = self.preface.server.take() else { return };
         let slot = slot as usize;
         if self.servers.get(slot).is_some_and(|server| server.pool.id == pool && server.id == id) {
-            let bytes = std::mem::take(&mut self.prelude.bytes);
+            let bytes = std::mem::take(&mut self.preface.bytes);
             self.send_to_server(slot, Data::Bytes(&bytes));
-            self.prelude.bytes = bytes;
+            self.preface.bytes = bytes;
         }
-        self.prelude.bytes.clear();
+        self.preface.bytes.clear();
     }
 
     /// Sends it with the first of what follows it.
-    pub(super) fn send_behind_prelude(&mut self, slot: usize, data: &Data<'_>) {
-        if data.bytes().len() <= MAX_JOINED {
-            self.prelude.bytes.extend_from_slice(data.bytes());
-            return self.send_prelude();
+    pub(super) fn send_behind_preface(&mut self, slot: usize, data: &Data<'_>) {
+        if data.bytes().len() <= MAX_JOINED_REQUEST {
+            self.preface.bytes.extend_from_slice(data.bytes());
+            return self.send_preface();
         }
-        self.send_prelude();
+        self.send_preface();
         if self.servers.contains(slot) {
             self.send_to_server(slot, Data::Bytes(data.bytes()));
         }

@@ -57,7 +57,7 @@ impl End {
 
 /// What a connection of a client was like, for its last line.
 #[derive(Clone, Default)]
-pub(super) struct Story {
+pub(super) struct ConnectionLog {
     /// Where it comes from, for when its connection no longer tells: one that is broken does not. `None` on a Unix
     /// socket.
     pub(super) from: Option<(IpAddr, u16)>,
@@ -73,7 +73,7 @@ pub(super) struct Story {
     pub(super) end: End,
 }
 
-impl Story {
+impl ConnectionLog {
     pub(super) fn new(from: Option<(IpAddr, u16)>) -> Self {
         Self { from, ..Self::default() }
     }
@@ -89,13 +89,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client says as whom it wants to log in, and where to.
     pub(super) fn on_asks(&mut self, slot: usize, login: Box<(String, String)>) {
         if let Some(client) = self.clients.get_mut(slot) {
-            client.story.asked = Some(login);
+            client.log.asked = Some(login);
         }
     }
 
     /// A client has logged in.
     pub(super) fn tell_connected(&mut self, slot: usize) {
-        self.clients[slot].story.asked = None;
+        self.clients[slot].log.asked = None;
         if !self.host.config.log_connections {
             return;
         }
@@ -104,7 +104,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let took = self.now - client.born;
         tracing::info!(
             client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
-            listener = %listener.name, protocol = listener.protocol, tls = client.story.tls, took_ms = took.as_millis() as u64,
+            listener = %listener.name, protocol = listener.protocol, tls = client.log.tls, took_ms = took.as_millis() as u64,
             "client connected"
         );
     }
@@ -116,11 +116,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         let listener = &self.host.listeners[usize::from(client.listener)];
-        let reason = client.sent_away.map_or_else(|| client.story.end.text(), |sent| sent.label());
+        let reason = client.sent_away.map_or_else(|| client.log.end.text(), |sent| sent.label());
         tracing::info!(
             client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
-            listener = %listener.name, protocol = listener.protocol, tls = client.story.tls,
-            lasted_s = in_log(self.now - client.born), requests = client.story.requests, reason,
+            listener = %listener.name, protocol = listener.protocol, tls = client.log.tls,
+            lasted_s = in_log(self.now - client.born), requests = client.log.requests, reason,
             "client disconnected"
         );
     }
@@ -128,7 +128,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A login has failed. If the client is closed for that, its session has said so by now, and one line tells both.
     pub(super) fn on_login_failed(&mut self, slot: usize) {
         match self.clients[slot].life.is_closing() {
-            true => self.clients[slot].story.login_failed = true,
+            true => self.clients[slot].log.login_failed = true,
             false => self.tell_login_failed(slot, None),
         }
     }
@@ -149,7 +149,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if pool.lost.swap(since.0.max(1), Relaxed) != 0 {
             return;
         }
-        if let Some(withheld) = self.paces.lost.permits(self.now) {
+        if let Some(withheld) = self.paces.database_lost.permits(self.now) {
             let (spec, error) = (pool.spec(), pool.last_error());
             let (database, user, error) = (&spec.database, &spec.user, error.as_deref().unwrap_or_default());
             tracing::error!(withheld, %database, %user, error, "the database is out of reach; trying again until it is back");
@@ -162,7 +162,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         let away: Duration = self.now - Time(pool.lost.swap(0, Relaxed));
-        if let Some(withheld) = self.paces.lost.permits(self.now) {
+        if let Some(withheld) = self.paces.database_lost.permits(self.now) {
             let spec = pool.spec();
             tracing::warn!(
                 withheld, database = %spec.database, user = %spec.user, away_s = in_log(away),

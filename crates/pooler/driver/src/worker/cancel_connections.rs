@@ -27,14 +27,14 @@ use crate::{
 };
 
 /// How long a cancel request may take before the server it was for is closed.
-const SIDE_TIME: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Cancel requests under way for one server; further ones are dropped, as they would ask for the same.
-const MAX_SIDES: u32 = 4;
+const MAX_CANCELS: u32 = 4;
 /// Slots that a cancel request cannot tell apart are this far from each other.
 const SLOT_STEP: usize = 1 << 16;
 
 /// A connection beside a server's own, for a cancel request.
-pub(super) struct Side {
+pub(super) struct CancelConnection {
     conn: ConnId,
     server: u32,
     server_id: ServerId,
@@ -115,7 +115,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return true;
         }
         match self.clients[slot].lease {
-            Lease::Held { server } => self.servers[server as usize].sides > 0,
+            Lease::Held { server } => self.servers[server as usize].cancels > 0,
             Lease::Shared { server, heard, .. } => self.is_share_withheld(server as usize, heard),
             Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => false,
         }
@@ -123,8 +123,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes`
     /// there.
-    pub(super) fn open_side(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
-        let Some(server) = self.servers.get(slot).filter(|server| server.sides < MAX_SIDES) else { return };
+    pub(super) fn open_cancel(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
+        let Some(server) = self.servers.get(slot).filter(|server| server.cancels < MAX_CANCELS) else { return };
         let peer = match &server.address {
             Address::Unix(_) => None,
             Address::Tcp { .. } => match self.reactor.peer(server.conn) {
@@ -136,7 +136,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (address, spec) = (server.address.clone(), server.pool.spec());
         let request = Rc::new(CancelRequest { bytes: bytes.to_vec(), upgrade, address, peer, spec });
         if self.send_beside(request, slot as u32, id, pool) {
-            self.servers[slot].sides += 1;
+            self.servers[slot].cancels += 1;
         }
     }
 
@@ -150,7 +150,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     ) -> bool {
         let step = match &request.upgrade {
             None => Step::Plain,
-            Some(upgrade) => match super::secure::connect(&request.spec, &request.address) {
+            Some(upgrade) => match super::tls_upgrade::connect(&request.spec, &request.address) {
                 Ok(channel) => Step::Ask(upgrade.clone(), Box::new(channel)),
                 Err(error) => {
                     tracing::warn!(%error, "cannot send a cancel request");
@@ -158,8 +158,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 }
             },
         };
-        let side = self.sides.vacant_key();
-        let owner = Owner::Side(side as u32);
+        let side = self.cancel_connections.vacant_key();
+        let owner = Owner::Cancel(side as u32);
         let connected = match (&request.address, request.peer) {
             (_, Some(address)) => self.reactor.connect_tcp(address, owner),
             (Address::Unix(path), None) => self.reactor.connect_unix(path, owner),
@@ -167,8 +167,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         match connected {
             Ok(conn) => {
-                let (until, asker) = (self.now + SIDE_TIME, self.asker.take());
-                self.sides.insert(Side { conn, server, server_id, pool, request, step, until, asker });
+                let (until, asker) = (self.now + CANCEL_TIMEOUT, self.asker.take());
+                self.cancel_connections.insert(CancelConnection {
+                    conn,
+                    server,
+                    server_id,
+                    pool,
+                    request,
+                    step,
+                    until,
+                    asker,
+                });
                 true
             }
             Err(error) => {
@@ -178,74 +187,74 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    pub(super) fn on_side_connected(&mut self, slot: usize, result: io::Result<()>) {
+    pub(super) fn on_cancel_connected(&mut self, slot: usize, result: io::Result<()>) {
         if let Err(error) = result {
             tracing::warn!(%error, "cannot send a cancel request");
-            return self.end_side(slot);
+            return self.end_cancel(slot);
         }
-        match std::mem::replace(&mut self.sides[slot].step, Step::Plain) {
-            Step::Ask((ask, _), channel) if ask.is_empty() => self.secure_side(slot, *channel),
+        match std::mem::replace(&mut self.cancel_connections[slot].step, Step::Plain) {
+            Step::Ask((ask, _), channel) if ask.is_empty() => self.secure_cancel(slot, *channel),
             Step::Ask((ask, agreed), channel) => {
-                self.sides[slot].step = Step::Asked(agreed, channel);
-                self.say_on_side(slot, &ask);
+                self.cancel_connections[slot].step = Step::Asked(agreed, channel);
+                self.send_cancel(slot, &ask);
             }
-            _ => self.on_side_secured(slot),
+            _ => self.on_cancel_secured(slot),
         }
     }
 
-    pub(super) fn on_side_received(&mut self, slot: usize, bytes: &[u8]) {
-        match std::mem::replace(&mut self.sides[slot].step, Step::Plain) {
+    pub(super) fn on_cancel_received(&mut self, slot: usize, bytes: &[u8]) {
+        match std::mem::replace(&mut self.cancel_connections[slot].step, Step::Plain) {
             // Anything behind the agreement would be somebody else's.
-            Step::Asked(agreed, channel) if bytes == [agreed] => self.secure_side(slot, *channel),
-            Step::Plain if !bytes.is_empty() => self.reactor.receive(self.sides[slot].conn),
-            _ => self.end_side(slot),
+            Step::Asked(agreed, channel) if bytes == [agreed] => self.secure_cancel(slot, *channel),
+            Step::Plain if !bytes.is_empty() => self.reactor.receive(self.cancel_connections[slot].conn),
+            _ => self.end_cancel(slot),
         }
     }
 
-    fn secure_side(&mut self, slot: usize, channel: Channel) {
-        let side = &mut self.sides[slot];
+    fn secure_cancel(&mut self, slot: usize, channel: Channel) {
+        let side = &mut self.cancel_connections[slot];
         side.step = Step::Handshake;
         let conn = side.conn;
         match self.reactor.start_tls(conn, channel, &[]) {
             Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
-            Submitted::Broken(_) => self.end_side(slot),
+            Submitted::Broken(_) => self.end_cancel(slot),
         }
     }
 
     /// What was to be said can be said.
-    pub(super) fn on_side_secured(&mut self, slot: usize) {
-        self.sides[slot].step = Step::Plain;
-        let request = Rc::clone(&self.sides[slot].request);
-        self.say_on_side(slot, &request.bytes);
+    pub(super) fn on_cancel_secured(&mut self, slot: usize) {
+        self.cancel_connections[slot].step = Step::Plain;
+        let request = Rc::clone(&self.cancel_connections[slot].request);
+        self.send_cancel(slot, &request.bytes);
     }
 
-    fn say_on_side(&mut self, slot: usize, bytes: &[u8]) {
-        let conn = self.sides[slot].conn;
+    fn send_cancel(&mut self, slot: usize, bytes: &[u8]) {
+        let conn = self.cancel_connections[slot].conn;
         match self.reactor.send(conn, Data::Bytes(bytes)) {
-            Submitted::Broken(_) => self.on_side_broken(slot),
+            Submitted::Broken(_) => self.on_cancel_broken(slot),
             Submitted::Done | Submitted::Pending => self.reactor.receive(conn),
         }
     }
 
     /// The connection broke. If the request was sent, it may still arrive.
-    pub(super) fn on_side_broken(&mut self, slot: usize) {
-        if matches!(self.sides[slot].step, Step::Plain)
-            && let Some(server) = self.server_of_side(slot)
+    pub(super) fn on_cancel_broken(&mut self, slot: usize) {
+        if matches!(self.cancel_connections[slot].step, Step::Plain)
+            && let Some(server) = self.server_of_cancel(slot)
         {
             server.tainted = true;
         }
-        self.end_side(slot);
+        self.end_cancel(slot);
     }
 
-    fn server_of_side(&mut self, slot: usize) -> Option<&mut ServerConn<P::Server>> {
-        let Side { server, server_id, pool, .. } = self.sides[slot];
+    fn server_of_cancel(&mut self, slot: usize) -> Option<&mut ServerConn<P::Server>> {
+        let CancelConnection { server, server_id, pool, .. } = self.cancel_connections[slot];
         self.servers.get_mut(server as usize).filter(|s| s.id == server_id && s.pool.id == pool)
     }
 
-    fn end_side(&mut self, slot: usize) {
-        let freed = self.server_of_side(slot).and_then(|server| {
-            server.sides -= 1;
-            (server.sides == 0).then(|| match server.usage {
+    fn end_cancel(&mut self, slot: usize) {
+        let freed = self.server_of_cancel(slot).and_then(|server| {
+            server.cancels -= 1;
+            (server.cancels == 0).then(|| match server.usage {
                 Usage::AwaitsCancels(verdict) => {
                     server.usage = Usage::Free;
                     Some(Freed::CheckIn(verdict))
@@ -254,7 +263,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Usage::Free | Usage::Shared(_) | Usage::Kept => None,
             })?
         });
-        let side = self.sides.remove(slot);
+        let side = self.cancel_connections.remove(slot);
         self.reactor.close(side.conn);
         // What the client asked for itself hits the statement that it was meant for, or nothing: that is not repeated.
         let repeats = side.asker.is_none();
@@ -275,11 +284,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Gives up cancel requests that take too long; their servers are closed when they come back, because the
     /// request may still arrive.
-    pub(super) fn end_slow_sides(&mut self) {
+    pub(super) fn end_slow_cancels(&mut self) {
         let late: Vec<usize> =
-            self.sides.iter().filter(|(_, side)| side.until <= self.now).map(|(slot, _)| slot).collect();
+            self.cancel_connections.iter().filter(|(_, side)| side.until <= self.now).map(|(slot, _)| slot).collect();
         for slot in late {
-            self.on_side_broken(slot);
+            self.on_cancel_broken(slot);
         }
     }
 }

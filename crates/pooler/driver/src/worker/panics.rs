@@ -40,7 +40,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     #[cold]
     pub(super) fn count_defect(&mut self) {
         self.host.panics.fetch_add(1, Relaxed);
-        if let Some(withheld) = self.paces.defect.permits(self.now) {
+        if let Some(withheld) = self.paces.panic.permits(self.now) {
             tracing::error!(withheld, "{WHY}");
         }
     }
@@ -83,7 +83,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client whose session is in doubt parts from it: what it has is taken from it, and its session may forget what
     /// it has with the protocol itself. Of its wishes only posts are fulfilled, because they can hurt nobody.
     #[cold]
-    pub(super) fn part_from_broken(&mut self, slot: usize, told: bool) {
+    pub(super) fn end_broken_session(&mut self, slot: usize, told: bool) {
         if let Lease::Held { server } | Lease::Shared { server, .. } = self.clients[slot].lease {
             self.remove_server(server as usize, CloseReason::Error(Blame::Ours, WHY.to_owned()));
         }

@@ -12,12 +12,12 @@ use seam::{Protocol, Refusal};
 
 use super::{
     Worker,
+    event_loop::TICK,
     timeout_queues::{Queue, Queues},
-    turns::TICK,
 };
 use crate::{
     client_state::State,
-    evictions::{Rank, YOUNG},
+    evictions::{MAX_YOUNG_AGE, Rank},
     mailbox::Admitted,
     reactor::Reactor,
     tenants::TenantId,
@@ -36,7 +36,7 @@ const TICKS_UNTIL_KNOWN: u32 = 2;
 
 /// Among whom there are more than a soft limit.
 #[derive(Clone, Copy)]
-enum Crowd {
+enum Group {
     Listener,
     Tenant(TenantId),
 }
@@ -65,7 +65,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut own = self.evictable(self.queues.of_listener(listener));
         let most = rules.evictions_wanted();
         if most > 0 {
-            self.evict_first(&mut own, self.evictable_elsewhere(listener), most, Crowd::Listener);
+            self.evict_first(&mut own, self.evictable_elsewhere(listener), most, Group::Listener);
         }
         let mut published = host.board[usize::from(self.number)].evictable(listener);
         published.at = self.now;
@@ -79,13 +79,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut own = self.queues.of_tenant(tenant).map_or_else(Vec::new, |queues| self.evictable(queues));
         if self.now - since >= TICK * TICKS_UNTIL_KNOWN {
             let (most, elsewhere) = host.tenants.look(tenant, self.number, TICK * TICKS_UNTIL_SILENT, self.now);
-            self.evict_first(&mut own, elsewhere, most, Crowd::Tenant(tenant));
+            self.evict_first(&mut own, elsewhere, most, Group::Tenant(tenant));
         }
         host.tenants.publish(tenant, self.number, own.into_iter().map(|(rank, _)| rank).collect(), self.now);
     }
 
     /// Evicts those of our own that are among the first of all, and takes them out.
-    fn evict_first(&mut self, own: &mut Vec<(Rank, usize)>, mut all: Vec<Rank>, most: u32, crowd: Crowd) {
+    fn evict_first(&mut self, own: &mut Vec<(Rank, usize)>, mut all: Vec<Rank>, most: u32, group: Group) {
         let most = (most as usize).min(MAX_EVICTIONS_A_TICK);
         if most == 0 || own.is_empty() {
             return;
@@ -95,7 +95,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let last = all[most.min(all.len()) - 1];
         let mine = own.partition_point(|(rank, _)| *rank <= last);
         for (_, slot) in own.drain(..mine) {
-            self.evict_one(slot, crowd);
+            self.evict_one(slot, group);
         }
     }
 
@@ -131,7 +131,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         all
     }
 
-    fn evict_one(&mut self, slot: usize, crowd: Crowd) {
+    fn evict_one(&mut self, slot: usize, group: Group) {
         let Some(client) =
             self.clients.get(slot).filter(|client| !client.life.is_closing() && client.state == State::Idle)
         else {
@@ -143,30 +143,30 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.leaving {
             return;
         }
-        match crowd {
-            Crowd::Listener if rules.reserve() => host.tenants.leaves(seats, self.now),
-            Crowd::Tenant(tenant) if host.tenants.reserve(tenant, self.now) => {
+        match group {
+            Group::Listener if rules.reserve() => host.tenants.leaves(seats, self.now),
+            Group::Tenant(tenant) if host.tenants.reserve(tenant, self.now) => {
                 host.tenants.leaves(others(tenant), self.now);
                 rules.leaves();
             }
             _ => return,
         }
         self.clients[slot].leaving = true;
-        self.note_eviction(slot, crowd);
+        self.note_eviction(slot, group);
         self.refuse(slot, Refusal::Evicted);
         self.refresh_state(slot);
     }
 
     /// Tells the log if clients come back as fast as they are evicted.
-    fn note_eviction(&self, slot: usize, crowd: Crowd) {
+    fn note_eviction(&self, slot: usize, group: Group) {
         let client = &self.clients[slot];
         let rules = &self.host.listeners[usize::from(client.listener)];
         if !rules.is_eviction_loop(self.now - client.born, self.now) {
             return;
         }
-        let (of, soft_limit) = match crowd {
-            Crowd::Listener => (format!("the listener at {}", rules.name), rules.limits().soft_limit),
-            Crowd::Tenant(tenant) => {
+        let (of, soft_limit) = match group {
+            Group::Listener => (format!("the listener at {}", rules.name), rules.limits().soft_limit),
+            Group::Tenant(tenant) => {
                 let (tenant, soft_limit) = self.host.tenants.describe(tenant);
                 (tenant.to_string(), soft_limit)
             }
@@ -175,7 +175,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             listener = %rules.name, soft_limit,
             "clients come back as fast as they are evicted: most of them had been here for less than {} s. More of them \
              live than soft_limit of {of} allows: raise it, or see to it that clients share connections",
-            YOUNG.as_secs()
+            MAX_YOUNG_AGE.as_secs()
         );
     }
 }

@@ -23,17 +23,17 @@ use crate::{client_state::State, config::Timeouts, listener::Sent, reactor::Reac
 
 /// How often pools are asked for time-outs of their own, and idle clients are looked through where there are such: idle
 /// times of pools are this exact.
-const IDLE_LOOK: Duration = Duration::from_millis(250);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    pub(super) fn upkeep(&mut self) {
+    pub(super) fn handle_tick(&mut self) {
         self.resume_accepting();
         self.answer_delayed();
         self.take_turns();
         self.end_lingering();
-        self.partings.look(&self.host.listeners, self.now);
-        self.end_slow_sides();
-        self.end_late_farewells();
+        self.closing_clients.look(&self.host.listeners, self.now);
+        self.end_slow_cancels();
+        self.end_late_closes();
         self.repeat_cancels();
         self.try_next_addresses();
         self.expire_queues();
@@ -74,16 +74,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 }
             }
         }
-        if self.now >= self.next_idle_look {
-            self.next_idle_look = self.now + IDLE_LOOK;
+        if self.now >= self.next_idle_check {
+            self.next_idle_check = self.now + IDLE_CHECK_INTERVAL;
             self.pools.refresh_overrides();
             if self.pools.override_client_idle() {
-                self.look_through_idle();
+                self.expire_idle_by_pool();
             }
-            self.look_for_awaited();
-            self.end_farewells_to_silent_hosts();
+            self.find_awaited_holders();
+            self.end_closes_to_silent_hosts();
             self.expire_unserved();
-            self.look_at_unread();
+            self.check_slow_readers();
             self.renew_kept();
         }
         if !self.pools.override_client_idle() {
@@ -152,7 +152,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Where pools have an idle time of their own, every idle client is looked at from time to time.
-    fn look_through_idle(&mut self) {
+    fn expire_idle_by_pool(&mut self) {
         let late = |client: &ClientConn<P::Client>| {
             let limit = self.timeouts_of(client).client_idle;
             client.state == State::Idle && limit.is_some_and(|limit| self.now - client.since >= limit)

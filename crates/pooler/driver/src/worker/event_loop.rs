@@ -49,7 +49,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if self.now >= self.next_tick {
             self.on_tick();
-            self.upkeep();
+            self.handle_tick();
             self.settle();
             self.flush();
             // A little early, so that the timer's next tick is not just missed.

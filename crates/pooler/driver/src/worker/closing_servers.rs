@@ -14,21 +14,21 @@ use crate::{
 };
 
 /// How long the database's host has to acknowledge the end of a connection. A host that does not is taken for dead.
-const HOST_TIMEOUT: Duration = Duration::from_millis(1500);
+const HOST_ACK_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// How long the database has to end its side. An idle session of PostgreSQL takes some milliseconds. One that is busy
 /// ends when it has done all that has reached it, and counts in the database's limits until then. A database that hangs
 /// must not withhold its places for ever, so the connection is closed after this time, and the database may have more
 /// sessions than the limits allow.
-const MAX_FAREWELL_TIME: Duration = Duration::from_secs(60);
+const MAX_CLOSE_TIME: Duration = Duration::from_secs(60);
 
 /// How long a server has that has not accepted a login. A proxy may accept connections for a database that hangs, and
 /// never end one.
-const MAX_STRANGER_FAREWELL_TIME: Duration = Duration::from_millis(1500);
+const MAX_UNAUTHENTICATED_CLOSE_TIME: Duration = Duration::from_millis(1500);
 
-/// How long after its start a farewell repeats the cancel request of a client that has gone; each further time after
+/// How long after its start a closing repeats the cancel request of a client that has gone; each further time after
 /// twice as long. A request that the database handles before it has read the statement has no effect.
-const FIRST_CANCEL_PAUSE: Duration = Duration::from_millis(40);
+const FIRST_CANCEL_RETRY: Duration = Duration::from_millis(40);
 
 /// The cancel request of a client that has gone, and when it is due again.
 struct CancelAgain {
@@ -38,19 +38,19 @@ struct CancelAgain {
 }
 
 /// A connection that is to be ended, and how long its database has to end its side.
-pub(super) struct StillOpen {
+pub(super) struct OpenConnection {
     conn: ConnId,
     time: Duration,
 }
 
-impl StillOpen {
+impl OpenConnection {
     /// `authenticated`: the database has accepted the login.
     pub(super) fn new(conn: ConnId, authenticated: bool) -> Self {
-        Self { conn, time: if authenticated { MAX_FAREWELL_TIME } else { MAX_STRANGER_FAREWELL_TIME } }
+        Self { conn, time: if authenticated { MAX_CLOSE_TIME } else { MAX_UNAUTHENTICATED_CLOSE_TIME } }
     }
 }
 
-pub(super) struct Farewell {
+pub(super) struct ClosingServer {
     conn: ConnId,
     pool: Arc<SharedPool>,
     id: ServerId,
@@ -63,10 +63,10 @@ pub(super) struct Farewell {
     cancel_again: Option<CancelAgain>,
 }
 
-impl Farewell {
+impl ClosingServer {
     /// Its database is told to end what it does, and may not have heard it yet.
     pub(super) fn awaits_cancel(&self, now: Time) -> bool {
-        self.cancel_again.is_some() && now.since(self.since) < HOST_TIMEOUT
+        self.cancel_again.is_some() && now.since(self.since) < HOST_ACK_TIMEOUT
     }
 
     pub(super) fn is_of(&self, pool: PoolId, server: ServerId) -> bool {
@@ -77,45 +77,45 @@ impl Farewell {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Says that nothing more will be sent on a server's connection. When the database has ended it, the next host is
     /// tried, or the pool hears that the server is gone.
-    pub(super) fn begin_farewell(
+    pub(super) fn begin_close(
         &mut self,
-        StillOpen { conn, time }: StillOpen,
+        OpenConnection { conn, time }: OpenConnection,
         pool: Arc<SharedPool>,
         id: ServerId,
         next: Option<Box<Attempts>>,
     ) {
-        let slot = self.farewells.vacant_key();
-        self.pools.set_location(pool.id, id, Location::Farewell(slot as u32));
-        self.farewells.insert(Farewell { conn, pool, id, next, since: self.now, time, cancel_again: None });
-        self.reactor.set_owner(conn, Owner::Farewell(slot as u32));
+        let slot = self.closing_servers.vacant_key();
+        self.pools.set_location(pool.id, id, Location::Closing(slot as u32));
+        self.closing_servers.insert(ClosingServer { conn, pool, id, next, since: self.now, time, cancel_again: None });
+        self.reactor.set_owner(conn, Owner::ClosingServer(slot as u32));
         self.reactor.part(conn);
         self.reactor.receive(conn);
     }
 
     /// The same for a server that may still do what a client has asked for that has gone: until its end, that is
     /// cancelled again.
-    pub(super) fn begin_cancelled_farewell(
+    pub(super) fn begin_cancelled_close(
         &mut self,
-        open: StillOpen,
+        open: OpenConnection,
         pool: Arc<SharedPool>,
         id: ServerId,
         request: Rc<CancelRequest>,
     ) {
-        let slot = self.farewells.vacant_key();
-        self.begin_farewell(open, pool, id, None);
-        let due = self.now + FIRST_CANCEL_PAUSE;
-        self.farewells[slot].cancel_again = Some(CancelAgain { request, due, pause: FIRST_CANCEL_PAUSE });
+        let slot = self.closing_servers.vacant_key();
+        self.begin_close(open, pool, id, None);
+        let due = self.now + FIRST_CANCEL_RETRY;
+        self.closing_servers[slot].cancel_again = Some(CancelAgain { request, due, pause: FIRST_CANCEL_RETRY });
     }
 
     /// Repeats the cancel requests that are due.
     pub(super) fn repeat_cancels(&mut self) {
         let now = self.now;
         let mut due = Vec::new();
-        for (_, farewell) in self.farewells.iter_mut() {
-            if let Some(cancel_again) = farewell.cancel_again.as_mut().filter(|cancel_again| cancel_again.due <= now) {
+        for (_, closing) in self.closing_servers.iter_mut() {
+            if let Some(cancel_again) = closing.cancel_again.as_mut().filter(|cancel_again| cancel_again.due <= now) {
                 cancel_again.pause *= 2;
                 cancel_again.due = now + cancel_again.pause;
-                due.push((Rc::clone(&cancel_again.request), farewell.id, farewell.pool.id));
+                due.push((Rc::clone(&cancel_again.request), closing.id, closing.pool.id));
             }
         }
         for (request, id, pool) in due {
@@ -125,20 +125,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The database has said something more, or ended its side.
-    pub(super) fn on_farewell_received(&mut self, slot: usize, length: usize) {
+    pub(super) fn on_closing_received(&mut self, slot: usize, length: usize) {
         match length {
-            0 => self.end_farewell(slot),
-            _ => self.reactor.receive(self.farewells[slot].conn),
+            0 => self.end_close(slot),
+            _ => self.reactor.receive(self.closing_servers[slot].conn),
         }
     }
 
     /// The pool orders to close a server that is here. True if it was to go on with another host, and is not any more.
     pub(super) fn stays_ended(&mut self, slot: usize) -> bool {
-        self.farewells[slot].next.take().is_some()
+        self.closing_servers[slot].next.take().is_some()
     }
 
-    pub(super) fn end_farewell(&mut self, slot: usize) {
-        let Farewell { conn, pool, id, next, .. } = self.farewells.remove(slot);
+    pub(super) fn end_close(&mut self, slot: usize) {
+        let ClosingServer { conn, pool, id, next, .. } = self.closing_servers.remove(slot);
         self.reactor.close(conn);
         self.pools.set_location(pool.id, id, Location::None);
         match next {
@@ -148,22 +148,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Waits no longer for databases that do not end their side.
-    pub(super) fn end_late_farewells(&mut self) {
-        self.end_farewells(|farewell, waited, _| waited >= farewell.time);
+    pub(super) fn end_late_closes(&mut self) {
+        self.end_closes(|closing, waited, _| waited >= closing.time);
     }
 
     /// Waits no longer for databases whose hosts are dead. Asking the kernel is not for every tick: a database that
     /// hangs may have hundreds of such connections for a minute.
-    pub(super) fn end_farewells_to_silent_hosts(&mut self) {
-        self.end_farewells(|farewell, waited, reactor| {
-            waited >= HOST_TIMEOUT && reactor.is_host_silent(farewell.conn, HOST_TIMEOUT)
+    pub(super) fn end_closes_to_silent_hosts(&mut self) {
+        self.end_closes(|closing, waited, reactor| {
+            waited >= HOST_ACK_TIMEOUT && reactor.is_host_silent(closing.conn, HOST_ACK_TIMEOUT)
         });
     }
 
-    fn end_farewells(&mut self, ends: impl Fn(&Farewell, Duration, &R) -> bool) {
-        let ends = |farewell: &Farewell| ends(farewell, self.now.since(farewell.since), &self.reactor);
-        let ended: Vec<usize> = self.farewells.iter().filter(|(_, f)| ends(f)).map(|(slot, _)| slot).collect();
-        ended.into_iter().for_each(|slot| self.end_farewell(slot));
+    fn end_closes(&mut self, ends: impl Fn(&ClosingServer, Duration, &R) -> bool) {
+        let ends = |closing: &ClosingServer| ends(closing, self.now.since(closing.since), &self.reactor);
+        let ended: Vec<usize> = self.closing_servers.iter().filter(|(_, f)| ends(f)).map(|(slot, _)| slot).collect();
+        ended.into_iter().for_each(|slot| self.end_close(slot));
     }
 
     /// A server's connection has ended on both sides, and its pool knows already that the server ends.
@@ -174,7 +174,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A server is no more, and its pool did not close it. `open` is its connection, if that has yet to end.
-    pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<StillOpen>) {
+    pub(super) fn forget_server(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<OpenConnection>) {
         let now = self.now;
         let since = self.pools.operate(pool, self.now, |guarded| {
             guarded.stats.on_closed(Closed::Error);
@@ -182,7 +182,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.pool.unavailable_since()
         });
         self.tell_lost(pool, since);
-        self.take_leave_of(pool, id, open);
+        self.close_connection_of(pool, id, open);
     }
 
     /// A server has not got through its start, and no other host is tried.
@@ -191,7 +191,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         pool: &Arc<SharedPool>,
         id: ServerId,
         fault: ConnectFault,
-        open: Option<StillOpen>,
+        open: Option<OpenConnection>,
     ) {
         let now = self.now;
         let since = self.pools.operate(pool, self.now, |guarded| {
@@ -203,13 +203,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.host.registry.outages.note(pool.id, &pool.spec().hosts);
         }
         self.tell_lost(pool, since);
-        self.take_leave_of(pool, id, open);
+        self.close_connection_of(pool, id, open);
     }
 
     /// The pool knows that a server ends. `open` is its connection, if that has yet to end.
-    pub(super) fn take_leave_of(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<StillOpen>) {
+    pub(super) fn close_connection_of(&mut self, pool: &Arc<SharedPool>, id: ServerId, open: Option<OpenConnection>) {
         match open {
-            Some(open) => self.begin_farewell(open, Arc::clone(pool), id, None),
+            Some(open) => self.begin_close(open, Arc::clone(pool), id, None),
             None => self.server_gone(pool, id),
         }
     }

@@ -10,8 +10,8 @@ use super::{
     Work, Worker,
     calls::{ServerSessions, Source, call},
     clients::ClientConn,
-    diary::End,
-    held::Held,
+    connection_log::End,
+    input_buffer::InputBuffer,
     lease::Lease,
     life::ReadSide,
 };
@@ -23,7 +23,7 @@ const MAX_LINGER_TIME: Duration = Duration::from_secs(5);
 /// A client that waits for a server, has sent nothing more and ends its side later than this has given up: one that
 /// ends its side on purpose does so right behind what it asks, and places in line are not for clients that have run
 /// into their own time-outs.
-const PROMPT_END: Duration = Duration::from_millis(250);
+const MAX_PROMPT_END: Duration = Duration::from_millis(250);
 
 /// Clients that are closed as soon as their last bytes have left, and after [`MAX_LINGER_TIME`] at the latest.
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Tells a client that it must go. False if its session tells it later, and closes it then.
     pub(super) fn tell_refusal(&mut self, slot: usize, why: Refusal) -> bool {
-        self.step_back(slot);
+        self.withdraw_from_tenants(slot);
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
         let protocol = std::sync::Arc::clone(&self.shared.protocol);
@@ -126,7 +126,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 !(client.held.is_empty() && awaits().unwrap_or(false))
             }
             Lease::Waiting { .. } | Lease::Joining { .. } => {
-                let is_prompt = self.now - client.since < PROMPT_END;
+                let is_prompt = self.now - client.since < MAX_PROMPT_END;
                 client.read_side == ReadSide::Ended || is_prompt || self.reactor.unreceived(client.conn) > 0
             }
             Lease::None | Lease::Shared { .. } => true,
@@ -184,11 +184,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// socket is closed when the last bytes have left.
     pub(super) fn close_client(&mut self, slot: usize, reason: &CloseReason) {
         self.log_end(slot, reason);
-        self.clients[slot].story.end = End::of(reason);
+        self.clients[slot].log.end = End::of(reason);
         self.clients[slot].life.close();
-        self.clients[slot].held = Held::default();
+        self.clients[slot].held = InputBuffer::default();
         let _ = self.leave_lobby(slot);
-        self.part_from_session(slot);
+        self.end_session(slot);
         self.refresh_state(slot);
         match self.clients[slot].muted {
             true => self.count_leaving(slot),
@@ -207,7 +207,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Logs why a client is closed, if that is an error.
     pub(super) fn log_end(&mut self, slot: usize, reason: &CloseReason) {
-        if std::mem::take(&mut self.clients[slot].story.login_failed) {
+        if std::mem::take(&mut self.clients[slot].log.login_failed) {
             let message = if let CloseReason::Error(_, message) = reason { Some(message.as_str()) } else { None };
             return self.tell_login_failed(slot, message);
         }
@@ -250,8 +250,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Takes the client out of the queue it waits in, and lets its session release what it holds.
-    fn part_from_session(&mut self, slot: usize) {
-        self.step_back(slot);
+    fn end_session(&mut self, slot: usize) {
+        self.withdraw_from_tenants(slot);
         _ = self.withdraw(slot);
         let mut told = self.clients[slot].life.end();
         if !told && !self.clients[slot].life.is_broken() {
@@ -271,7 +271,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
         }
         if self.clients[slot].life.is_broken() {
-            self.part_from_broken(slot, told);
+            self.end_broken_session(slot, told);
         }
         assert!(self.clients[slot].lease == Lease::None, "a session that ends releases what it holds");
     }
@@ -279,10 +279,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The connection is over.
     pub(super) fn remove_client(&mut self, slot: usize) {
         self.clients[slot].life.close();
-        if std::mem::take(&mut self.clients[slot].story.login_failed) {
+        if std::mem::take(&mut self.clients[slot].log.login_failed) {
             self.tell_login_failed(slot, None);
         }
-        self.part_from_session(slot);
+        self.end_session(slot);
         self.end_turn(slot);
         let _ = self.leave_lobby(slot);
         self.forget_stalls_of_client(slot);
@@ -311,19 +311,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let tcp = self.host.listeners[usize::from(client.listener)].tcp;
         // Where the connection is closed at once, what comes from the client then resets it, and the client may not see
         // what it was told.
-        let told = client.sent_away.is_some() || client.story.end.is_error();
+        let told = client.sent_away.is_some() || client.log.end.is_error();
         let stranger = client.pool.is_none();
-        if !(told && tcp && self.partings.make_room(stranger)) {
+        if !(told && tcp && self.closing_clients.make_room(stranger)) {
             return self.reactor.close(client.conn);
         }
         match self.reactor.take_leave(client.conn) {
-            Ok(socket) => self.partings.watch(socket, (client.listener, stranger), client.sent_away, self.now),
+            Ok(socket) => self.closing_clients.watch(socket, (client.listener, stranger), client.sent_away, self.now),
             Err(error) => tracing::error!(%error, "cannot let go of a client's connection"),
         }
     }
 
     /// A client was accepted, and is gone before its session began.
-    pub(super) fn never_came(&mut self, listener: u32, admitted: Admitted) {
+    pub(super) fn drop_accepted(&mut self, listener: u32, admitted: Admitted) {
         if admitted == Admitted::Welcome {
             self.host.listeners[listener as usize].stranger_left();
         }

@@ -12,20 +12,20 @@ use crate::{
 };
 
 /// How long a peer has to end its side. One that lives needs a round trip and a turn of its event loop.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(5);
 /// How often those that have not are looked at.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// A worker watches at most this many at a time, since each takes a descriptor. It closes further ones without a look,
 /// first those of clients that had not logged in.
-const MAX_PARTINGS: usize = 256;
+const MAX_CLOSING_CLIENTS: usize = 256;
 
-pub(super) struct Partings<R: Reactor> {
+pub(super) struct ClosingClients<R: Reactor> {
     /// In the order in which they were ended.
-    waiting: VecDeque<Parting<R::Socket>>,
+    waiting: VecDeque<ClosingClient<R::Socket>>,
     next_look: Time,
 }
 
-struct Parting<S> {
+struct ClosingClient<S> {
     socket: S,
     listener: u16,
     /// The client had not logged in.
@@ -35,23 +35,23 @@ struct Parting<S> {
     until: Time,
 }
 
-impl<R: Reactor> Partings<R> {
+impl<R: Reactor> ClosingClients<R> {
     pub(super) fn new() -> Self {
         Self { waiting: VecDeque::new(), next_look: Time(0) }
     }
 
     /// Whether another one can be watched. That of a client that had logged in takes the place of one that had not.
     pub(super) fn make_room(&mut self, stranger: bool) -> bool {
-        if self.waiting.len() < MAX_PARTINGS {
+        if self.waiting.len() < MAX_CLOSING_CLIENTS {
             return true;
         }
-        let crowded_out = self.waiting.iter().position(|parting| parting.stranger).filter(|_| !stranger);
+        let crowded_out = self.waiting.iter().position(|closing| closing.stranger).filter(|_| !stranger);
         crowded_out.is_some_and(|at| self.waiting.remove(at).is_some())
     }
 
     /// Watches a connection that was just [ended](Reactor::take_leave).
     pub(super) fn watch(&mut self, socket: R::Socket, (listener, stranger): (u16, bool), why: Option<Sent>, now: Time) {
-        self.waiting.push_back(Parting { socket, listener, stranger, why, until: now + ANSWER_TIME });
+        self.waiting.push_back(ClosingClient { socket, listener, stranger, why, until: now + MAX_ANSWER_TIME });
     }
 
     /// Lets go of those that have answered, and of those that did not in time, which are counted.
@@ -59,14 +59,14 @@ impl<R: Reactor> Partings<R> {
         if self.waiting.is_empty() || now < self.next_look {
             return;
         }
-        self.next_look = now + LOOK;
-        self.waiting.retain(|parting| {
-            if R::has_answered(&parting.socket) {
+        self.next_look = now + CHECK_INTERVAL;
+        self.waiting.retain(|closing| {
+            if R::has_answered(&closing.socket) {
                 return false;
             }
-            let late = now >= parting.until;
-            if let Some(why) = parting.why.filter(|_| late) {
-                listeners[usize::from(parting.listener)].count_unanswered(why);
+            let late = now >= closing.until;
+            if let Some(why) = closing.why.filter(|_| late) {
+                listeners[usize::from(closing.listener)].count_unanswered(why);
             }
             !late
         });

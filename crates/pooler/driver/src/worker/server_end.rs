@@ -9,7 +9,7 @@ use super::{
     Worker,
     attempts::{Attempts, Demand},
     calls::{ClientSessions, Source, call},
-    farewells::StillOpen,
+    closing_servers::OpenConnection,
     lease::Lease,
     pools::Location,
     servers::{Link, Phase, ServerConn},
@@ -35,10 +35,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let server = self.servers.remove(slot);
         assert!(!server.usage.is_in_use(), "a server that is held is not retired");
         self.pools.set_location(server.pool.id, server.id, Location::None);
-        let open = self.still_open(&server);
+        let open = self.open_connection(&server);
         match (open, server.cancel_again) {
-            (Some(open), Some(request)) => self.begin_cancelled_farewell(open, server.pool, server.id, request),
-            (open, _) => self.take_leave_of(&server.pool, server.id, open),
+            (Some(open), Some(request)) => self.begin_cancelled_close(open, server.pool, server.id, request),
+            (open, _) => self.close_connection_of(&server.pool, server.id, open),
         }
     }
 
@@ -67,7 +67,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tracing::warn!(withheld, %database, %user, held, "server lost: {message}");
         }
         server.pool.set_last_error(message);
-        let open = self.still_open(&server);
+        let open = self.open_connection(&server);
         self.forget_server(&server.pool, server.id, open);
         if let Some(joining) = joining {
             self.share_anew(server.pool.id, joining);
@@ -111,7 +111,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if let CloseReason::Redirected { host, port } = reason {
             self.reactor.close(server.conn);
             let address = Address::Tcp { host, port };
-            return self.dial_host(server.pool, server.id, attempts, address, Demand::Directed);
+            return self.dial_host(server.pool, server.id, attempts, address, Demand::Redirected);
         }
         let fault = match reason {
             CloseReason::Unknown { .. } => ConnectFault::Unknown,
@@ -129,25 +129,25 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         message: &str,
         fault: ConnectFault,
     ) {
-        let open = self.still_open(server);
+        let open = self.open_connection(server);
         let (pool, id) = (Arc::clone(&server.pool), server.id);
         if fault != ConnectFault::Transient {
             return self.connect_failed(&pool, id, message, fault, open);
         }
         attempts.note(message);
         match open {
-            Some(open) if attempts.left() > 0 => self.begin_farewell(open, pool, id, Some(Box::new(attempts))),
+            Some(open) if attempts.left() > 0 => self.begin_close(open, pool, id, Some(Box::new(attempts))),
             open => self.dial_again(pool, id, attempts, open),
         }
     }
 
     /// The connection of a server that was just removed, if the database has not ended it: then it is closed.
-    fn still_open(&mut self, server: &ServerConn<P::Server>) -> Option<StillOpen> {
+    fn open_connection(&mut self, server: &ServerConn<P::Server>) -> Option<OpenConnection> {
         if server.link == Link::Down {
             self.reactor.close(server.conn);
             return None;
         }
-        Some(StillOpen::new(server.conn, server.authenticated))
+        Some(OpenConnection::new(server.conn, server.authenticated))
     }
 }
 
