@@ -16,7 +16,7 @@ use pool::Time;
 pub enum Clock {
     /// Time passes by itself since then.
     Real(Instant),
-    /// So many nanoseconds, until somebody else [sets](Clock::set) it.
+    /// A number of nanoseconds, until it is [set](Clock::set) to another.
     Virtual(Arc<AtomicU64>),
 }
 
@@ -36,7 +36,7 @@ impl Clock {
     /// # Panics
     /// When it is the real one, or would go backwards.
     pub fn set(&self, to: Time) {
-        let Self::Virtual(nanoseconds) = self else { panic!("nobody sets the real clock") };
+        let Self::Virtual(nanoseconds) = self else { panic!("the real clock cannot be set") };
         assert!(nanoseconds.swap(to.0, SeqCst) <= to.0, "time does not go backwards");
     }
 

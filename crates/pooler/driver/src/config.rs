@@ -1,4 +1,4 @@
-//! What the driver is told by whoever builds it.
+//! What the driver is configured with.
 
 use std::{collections::HashMap, fmt, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! All workers of a process on one thread, each of which takes its next step when it is told to: for whoever decides in
-//! which order things happen. Knows no reactor, no clock and no protocol in particular.
+//! All workers of a process on one thread. Each takes its next step when its caller tells it to, so that the caller
+//! (the simulator) decides in which order things happen. Knows no reactor, no clock and no protocol in particular.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -71,7 +71,8 @@ impl<P: Protocol, R: Reactor> Crew<P, R> {
         Ok(Self { shared, members })
     }
 
-    /// To watch and steer them. What waits for an answer of a worker waits in vain: nobody steps it meanwhile.
+    /// Watches and steers the workers. A call that waits for an answer of a worker gets none, because the worker takes
+    /// no step meanwhile.
     pub fn handle(&self) -> Handle {
         let shared = Arc::clone(&self.shared);
         Handle::new(Arc::clone(&shared.host), shared)

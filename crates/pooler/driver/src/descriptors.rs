@@ -11,9 +11,9 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
-/// Most descriptors that connections of clients and servers leave to everything else.
+/// Descriptors that connections of clients and servers leave to everything else, at most.
 const MAX_RESERVED: u64 = 64;
-/// Of few descriptors they leave so large a part.
+/// If there are few descriptors, connections leave one in this many to everything else.
 const RESERVED_DIVISOR: u64 = 8;
 
 /// Raises the soft limit of this process to the hard one. Returns what is in force, `None` if unlimited.

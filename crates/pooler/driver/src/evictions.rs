@@ -1,11 +1,11 @@
-//! What is known of evictions: which clients of a worker could be evicted first; and whether clients come back as fast
-//! as they are evicted, where each eviction only costs a login. Evicts none.
+//! Which clients of a worker could be evicted first, and whether clients come back as fast as they are evicted, so that
+//! each eviction only costs a login. Evicts no client.
 
 use std::time::Duration;
 
 use pool::Time;
 
-/// What is looked at together.
+/// The time over which evictions are counted together.
 const LOOP_WINDOW: Duration = Duration::from_secs(10);
 
 /// An evicted client that was here for less than this has probably been evicted before.
@@ -14,10 +14,10 @@ pub(crate) const MAX_YOUNG_AGE: Duration = Duration::from_secs(30);
 /// Evictions of such clients in a window that make a loop, if they are at least half of all.
 const MIN_LOOP_EVICTIONS: u32 = 10;
 
-/// In which order clients are evicted: whether it holds a server, and since when it is idle.
+/// A client's place in the order of eviction: whether it holds a server, and since when it is idle.
 pub(crate) type Rank = (bool, Time);
 
-/// Those of a worker's clients that could be evicted first, in order, and when that was so.
+/// The clients of a worker that could be evicted first, in order, and when that was so.
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
     pub(crate) at: Time,
@@ -33,7 +33,7 @@ pub(crate) struct Evictions {
 }
 
 impl Evictions {
-    /// A client that was here for so long is evicted. True if that shows a loop, once in a window.
+    /// A client of this age is evicted. True if that shows a loop, once in a window.
     pub(crate) fn note(&mut self, age: Duration, now: Time) -> bool {
         if self.all == 0 || now - self.since >= LOOP_WINDOW {
             *self = Self { since: now, ..Self::default() };

@@ -24,7 +24,7 @@ use crate::{
     snapshot::{CapUsage, ClientInfo, PoolLoad, PoolState, ServerInfo, Snapshot, Which},
 };
 
-/// How long an answer of a worker is waited for.
+/// How long a call waits for the answer of a worker.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Watches and steers a driver from any thread.
@@ -196,7 +196,7 @@ impl Handle {
         self.meet(demands);
     }
 
-    /// Accepts nobody any more. Clients that are here stay, and when the last has gone the workers end. No connection
+    /// Accepts no more clients. Clients that are here stay, and when the last has gone the workers end. No connection
     /// that waits to be accepted is lost if another process listens on the same sockets.
     pub fn leave(&self) {
         self.host.leaving.store(true, SeqCst);
@@ -207,7 +207,7 @@ impl Handle {
         }
     }
 
-    /// Accepts nobody any more, sends idle clients away, lets transactions end; then the workers end.
+    /// Accepts no more clients, sends idle clients away, and lets transactions end; then the workers end.
     pub fn drain(&self) {
         self.host.draining.store(true, SeqCst);
         self.tell_all(|| Command::Drain);

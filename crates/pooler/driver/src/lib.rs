@@ -2,8 +2,8 @@
 //! protocol: sessions tell it what to do through the seam.
 //!
 //! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. [`Lines`] are the outgoing
-//! connections of somebody who asks on his own account: the load generator. A [`Crew`] does the work of the proxy on
-//! one thread, over a [`reactor`] of somebody else's: the simulator.
+//! connections of the load generator. A [`Crew`] does the work of the proxy on one thread, over a [`reactor`] that its
+//! caller brings: the simulator.
 
 mod alarms;
 mod by_pool;

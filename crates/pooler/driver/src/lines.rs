@@ -117,7 +117,7 @@ impl std::error::Error for LineError {}
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LineFault {
-    /// The host's name has no address, or nobody says so.
+    /// The host's name has no address, or no name server answers.
     Resolve,
     Refused,
     Unreachable,
@@ -337,7 +337,7 @@ impl Lines {
                     None
                 }
                 Completion::Sent { .. } | Completion::HungUp { .. } => None,
-                Completion::Accepted { .. } | Completion::AcceptFailed { .. } => unreachable!("nobody listens here"),
+                Completion::Accepted { .. } | Completion::AcceptFailed { .. } => unreachable!("no socket listens here"),
             };
             if event.is_some() {
                 return event;
@@ -494,7 +494,7 @@ impl fmt::Debug for Lines {
 impl Answers {
     fn leave(&self, name: Name, answer: resolver::Answer) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).push((name, answer));
-        // It fails only when the reactor has gone, and then nobody waits.
+        // It fails only when the reactor has gone, and then no caller waits.
         let _ = self.waker.wake();
     }
 }
@@ -506,7 +506,7 @@ impl LineFault {
             return Self::Tls { certificate: failure.certificate };
         }
         match error.kind() {
-            // A Unix socket that is not there is refused like a port where nobody listens.
+            // The kernel refuses a missing Unix socket like a port where no socket listens.
             Kind::ConnectionRefused | Kind::NotFound => Self::Refused,
             Kind::HostUnreachable | Kind::NetworkUnreachable | Kind::NetworkDown => Self::Unreachable,
             Kind::TimedOut => Self::TimedOut,

@@ -1,15 +1,15 @@
-//! Those of a listener's clients who have not logged in, by the address that they come from. Somebody has to have a
-//! place while he logs in, and a stranger may keep one by saying nothing: he is not to lock others out by keeping all.
-//! Knows no worker, no gate and no clock.
+//! The clients of a listener that have not logged in, by the address that they come from. A client has to have a place
+//! while it logs in, and may keep the place by saying nothing, but it is not to lock other clients out by keeping all
+//! places. Knows no worker, no gate and no clock.
 //!
-//! Behind a load balancer many clients have one address, so that no address has a limit of its own. Only when there is
-//! no room does somebody go. First the one who has been there longest, if that is for longer than a login takes: it
-//! gives way to anybody, and above the soft limit, too, where otherwise somebody who has logged in would go. Else, at
-//! the hard limit, the first of the address that has most of these clients, if that has at least two more than the
-//! newcomer's, so that places are never taken to and fro.
+//! Behind a load balancer many clients have one address, so no address has a limit of its own. A client goes only when
+//! there is no room. The first to go is the client that came first, if it has been here for longer than a login takes:
+//! it makes room for any other client, and also goes above the soft limit, where otherwise a client that has logged in
+//! would go. Otherwise, at the hard limit, the first client of the address that has most goes, if that address has at
+//! least two more clients than the newcomer's, so that places are never taken to and fro.
 //!
-//! Some may look on, as monitors of drivers do, which never log in. They have a share of the places, which addresses
-//! share in the same way, and give way to nobody but each other: a driver that loses its monitor gives up all its
+//! Some clients are monitors, as drivers' monitors are, which never log in. They have a share of the places, which
+//! addresses share in the same way, and make room only for each other: a driver that loses its monitor gives up all its
 //! connections.
 
 use std::{
@@ -20,7 +20,7 @@ use std::{
 
 use pool::Time;
 
-/// Logins take less than this.
+/// A login takes less than this.
 const MAX_LOGIN_TIME: Duration = Duration::from_secs(2);
 
 /// Where a client comes from: what [counts as one address](crate::throttle::net), or `None` for a Unix socket.
@@ -37,14 +37,14 @@ pub(crate) struct LobbyClient {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Displaced {
     pub(crate) client: LobbyClient,
-    /// How many like it its address had.
+    /// How many clients like it its address had.
     pub(crate) of: usize,
 }
 
-/// Whether somebody may look on.
+/// Whether a client may be a monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Monitoring {
-    /// It may; the other one may no longer, and has its login before it.
+    /// It may. The other client may no longer, and is to log in.
     Allowed {
         instead_of: Option<Displaced>,
     },
@@ -54,9 +54,8 @@ pub(crate) enum Monitoring {
 #[derive(Default, Debug)]
 pub(crate) struct Lobby {
     clients: HashMap<LobbyClient, Seat>,
-    /// Those who are to log in, in the order in which they came.
+    /// Clients that are to log in, in the order in which they came.
     queue: BTreeSet<(u64, LobbyClient)>,
-    /// Those who are to log in, and those who look on.
     logins: Crowd,
     monitors: Crowd,
     next: u64,
@@ -73,7 +72,7 @@ struct Seat {
 /// Clients by the address that they come from.
 #[derive(Default, Debug)]
 struct Crowd {
-    /// Those of an address in the order in which they came.
+    /// The clients of each address, in the order in which they came.
     order: BTreeSet<(Net, u64, LobbyClient)>,
     counts: BTreeMap<Net, usize>,
     by_count: BTreeSet<(usize, Net)>,
@@ -119,13 +118,13 @@ impl Lobby {
         self.put(client, Seat { net, is_monitor: false, number: 0, since: now });
     }
 
-    /// It has logged in, or goes. False if somebody else has its place by now.
+    /// A client has logged in, or goes. False if another client has got its place.
     pub(crate) fn leave(&mut self, client: LobbyClient) -> bool {
         self.take(client).is_some()
     }
 
-    /// Somebody from there comes and there is no room; if not even `full`, there is none below the soft limit. Who goes
-    /// for it, if anybody does: it has left.
+    /// A client comes from this address, and there is no room: at the hard limit if `full`, otherwise at the soft
+    /// limit. Returns the client that goes for it, if any; that client has left.
     pub(crate) fn make_room(&mut self, net: Net, full: bool, now: Time) -> Option<Displaced> {
         let slow = || {
             self.queue
@@ -139,7 +138,7 @@ impl Lobby {
         Some(displaced)
     }
 
-    /// How many from there are to log in.
+    /// How many clients of this address are to log in.
     pub(crate) fn logins_of(&self, net: Net) -> usize {
         self.logins.of(net)
     }
@@ -152,7 +151,7 @@ impl Lobby {
         self.clients.get(&client).is_some_and(|seat| seat.is_monitor)
     }
 
-    /// Somebody wants to look on only, as `most` may.
+    /// A client wants to be a monitor, as `most` may be.
     pub(crate) fn begin_monitoring(&mut self, client: LobbyClient, most: usize, now: Time) -> Monitoring {
         let Some(seat) = self.clients.get(&client).copied() else { return Monitoring::Denied };
         if seat.is_monitor {
@@ -168,14 +167,14 @@ impl Lobby {
         Monitoring::Allowed { instead_of }
     }
 
-    /// Somebody looks on no longer, and has its login before it.
+    /// A client is a monitor no longer, and is to log in.
     pub(crate) fn end_monitoring(&mut self, client: LobbyClient, now: Time) {
         if self.is_monitor(client) {
             self.move_to(client, false, now);
         }
     }
 
-    /// From now on a client looks on, or does not.
+    /// From now on a client is a monitor, or is to log in.
     fn move_to(&mut self, client: LobbyClient, is_monitor: bool, now: Time) {
         if let Some(seat) = self.take(client) {
             self.put(client, Seat { is_monitor, since: now, ..seat });
@@ -205,7 +204,7 @@ impl Lobby {
     }
 }
 
-/// Nobody comes before it.
+/// The first client in the order of an address.
 const FIRST_CLIENT: LobbyClient = LobbyClient { worker: 0, slot: 0, serial: 0 };
 
 #[cfg(test)]
@@ -232,7 +231,7 @@ mod tests {
         lobby
     }
 
-    /// Who makes room for somebody at the hard limit.
+    /// The client that makes room at the hard limit.
     fn goes(lobby: &mut Lobby, last: u8, now: Time) -> Option<u32> {
         lobby.make_room(net(last), true, now).map(|displaced| displaced.client.slot)
     }
@@ -243,7 +242,8 @@ mod tests {
         assert_eq!(lobby.make_room(net(3), true, NOW), Some(Displaced { client: client(1), of: 4 }));
         assert!(!lobby.leave(client(1)) && lobby.leave(client(2)), "its place is another's");
         assert_eq!(goes(&mut lobby, 3, NOW), Some(0));
-        // Of those with as many it does not matter which, and with one more than the newcomer nobody goes.
+        // Among addresses with as many clients any may lose one; an address with one more than the newcomer's loses
+        // none.
         assert!(goes(&mut lobby, 3, NOW).is_some());
         lobby.enter(client(10), net(3), NOW);
         assert_eq!(goes(&mut lobby, 3, NOW), None);
@@ -271,7 +271,7 @@ mod tests {
         assert!(lobby.leave(client(1)) && lobby.leave(client(2)));
         assert_eq!(goes(&mut lobby, 1, LATER), None);
         assert!(lobby.make_room(net(2), true, Time(9_000_000_000)).is_some());
-        assert!(lobby.make_room(net(2), true, LATER).is_none(), "nobody is left");
+        assert!(lobby.make_room(net(2), true, LATER).is_none(), "no client is left");
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         let mut lobby = crowd(&[1, 1]);
         (2..50).for_each(|slot| lobby.enter(client(slot), net(2), LATER));
         let oldest = Some(Displaced { client: client(0), of: 2 });
-        assert_eq!(lobby.make_room(net(2), true, LATER), oldest, "for somebody of the busiest address, too");
+        assert_eq!(lobby.make_room(net(2), true, LATER), oldest, "for a client of the busiest address, too");
         assert_eq!((goes(&mut lobby, 3, LATER), goes(&mut lobby, 3, LATER)), (Some(1), Some(2)));
         assert_eq!(goes(&mut lobby, 2, LATER), None);
     }

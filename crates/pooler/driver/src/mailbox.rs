@@ -24,9 +24,9 @@ use crate::{
 
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each
 /// message stands for a client (bounded by `hard_limit`, `MAX_SURPLUS` and `MAX_NEWCOMERS`; one has one wish, one
-/// cancel request or one survey under way, gives way once and looks away once for each time it has looked on), for a
-/// server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), for the end of a pool, or for a request
-/// of an operator, who waits for the answer; posts have `MAX_POSTED`.
+/// cancel request or one survey under way, loses its place once, and ends monitoring once for each time it began), for
+/// a server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), for the end of a pool, or for a
+/// request of an operator, who waits for the answer; posts have `MAX_POSTED`.
 pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A client that this worker shall serve.
     Client { socket: R::Socket, listener: u32, admitted: Admitted },
@@ -44,15 +44,16 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     Cancel { asker: Asker, target: ClientTag, secret: u64 },
     /// What a client of this worker asked to cancel has been dealt with.
     CancelDone(Asker),
-    /// What a session elsewhere has left for one here.
+    /// A post from a session of another worker.
     Post(Post),
     /// Ask the clients here, and pass the question on.
     Survey(Box<Survey>),
-    /// What a client of this worker wished to know of all clients.
+    /// The answers to a survey of a client of this worker.
     SurveyDone(Box<Survey>),
-    /// Another client has got the place of this one, the first of so many of its address that have not logged in.
+    /// Another client has got the place of this one, the first of the `of` clients of its address that have not logged
+    /// in.
     GiveUpPlace { client: u32, serial: u32, of: usize },
-    /// Another client looks on instead of this one, the first of so many of its address.
+    /// Another client is a monitor instead of this one, the first of the `of` monitors of its address.
     EndMonitoring { client: u32, serial: u32, of: usize },
     /// Something that any thread of the process can ask for.
     Command(Command),
@@ -66,13 +67,13 @@ pub(crate) enum Command {
     Forget(PoolId),
     /// The budget wants something of a pool.
     Meet(Demand),
-    /// Tell about up to so many of these clients.
+    /// List up to `limit` of these clients.
     Clients {
         which: Which,
         limit: usize,
         reply: SyncSender<Vec<ClientInfo>>,
     },
-    /// Tell about up to so many servers.
+    /// List up to `limit` servers.
     Servers {
         limit: usize,
         reply: SyncSender<Vec<ServerInfo>>,
@@ -82,7 +83,7 @@ pub(crate) enum Command {
         client: u64,
         reply: SyncSender<bool>,
     },
-    /// Accept nobody; end when the last client has gone.
+    /// Accept no more clients, and end when the last one has gone.
     Leave,
     /// The same, and send idle clients away.
     Drain,

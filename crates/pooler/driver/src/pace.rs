@@ -1,8 +1,8 @@
-//! Keeps a log readable in a flood: so many lines of a kind per second, then only their number.
+//! Keeps a log readable in a flood: a number of lines of a kind per second, and the count of the others.
 
 use pool::Time;
 
-/// Lines of a kind per second and worker.
+/// Lines of a kind per second, for each worker.
 const MAX_LINES_PER_SECOND: u32 = 10;
 
 #[derive(Debug, Default)]

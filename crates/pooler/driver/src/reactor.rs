@@ -168,7 +168,7 @@ pub trait Reactor: 'static {
     #[allow(clippy::missing_errors_doc)]
     fn connect_unix(&mut self, path: &Path, owner: Owner) -> io::Result<ConnId>;
 
-    /// Addresses later completions to somebody else (a dial that became a server).
+    /// Gives a connection another owner, which later completions name (a dial that has become a server).
     fn set_owner(&mut self, id: ConnId, owner: Owner);
 
     fn receive(&mut self, id: ConnId);
@@ -208,7 +208,7 @@ pub trait Reactor: 'static {
     /// received from now on is not decrypted: only its end tells anything.
     fn part(&mut self, id: ConnId);
 
-    /// Says that nothing more will be sent, and gives the socket up to whoever wants to know whether the peer
+    /// Says that nothing more will be sent, and gives the socket to the caller, which can ask whether the peer
     /// [has answered](Self::has_answered). What has not been sent is lost.
     ///
     /// # Errors

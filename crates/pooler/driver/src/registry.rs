@@ -68,11 +68,11 @@ struct Cap {
 struct Seat {
     pool: Arc<SharedPool>,
     caps: Vec<String>,
-    /// Permits on their way to it that it withdrew too late. The next connection it asks for takes one of them, or else
-    /// it declines it.
+    /// Permits on their way to the pool that it withdrew too late. The next connection that it asks for takes one of
+    /// them; otherwise it declines them.
     ///
-    /// Below zero: so many were declined before their withdrawal arrived here, because actions are taken under the
-    /// pool's lock but performed later.
+    /// Below zero: the number of permits that were declined before their withdrawal arrived here, because actions are
+    /// taken under the pool's lock but performed later.
     unasked: i32,
 }
 
@@ -82,7 +82,7 @@ pub(crate) enum Demand {
     Permit(Arc<SharedPool>),
     /// The pool is asked to give up an idle server.
     Reclaim(Arc<SharedPool>),
-    /// The same, but only one that nobody has used for long.
+    /// The same, but only a server that was not used for long.
     ReclaimUnused(Arc<SharedPool>),
 }
 
@@ -137,8 +137,8 @@ impl Registry {
         let member = accounts.budget.add_member(&scopes);
         let pool = Arc::new(SharedPool::new(id, (spec, self.upstreams.tenant(id)), member, now));
         {
-            // What it wants done already, it is asked for when it is looked at. It can be locked here, since nobody
-            // knows it yet.
+            // What the pool wants done already it is asked for later. It can be locked here, since no worker knows it
+            // yet.
             let mut guarded = pool.lock();
             guarded.pool.set_room(room);
             pool.follow(&mut guarded, wish, now);
@@ -292,17 +292,17 @@ impl Registry {
         });
     }
 
-    /// A pool had no server that nobody has used for long.
+    /// A pool had no server that was not used for long.
     pub(crate) fn unused_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_seat(pool, demands, |budget, _, _| budget.reclaim_unused_failed(pool.member));
     }
 
-    /// Clients have waited for long in this pool, though its servers come free.
+    /// Clients have waited for long in this pool, though its servers become free.
     pub(crate) fn press(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_seat(pool, demands, |budget, _, _| budget.report_congestion(pool.member));
     }
 
-    /// Somebody has waited for long in this pool, and none of its servers comes free.
+    /// A client has waited for long in this pool, and none of its servers becomes free.
     pub(crate) fn insist(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_seat(pool, demands, |budget, _, _| budget.report_starvation(pool.member));
     }

@@ -1,5 +1,5 @@
 //! Turns host names into addresses on threads of its own, because the system's resolver blocks. There are few of them,
-//! made when they are first needed, and only two of them work on one name: a name that nobody answers for delays only
+//! made when they are first needed, and only two of them work on one name: a name for which no answer comes delays only
 //! itself.
 
 use std::{

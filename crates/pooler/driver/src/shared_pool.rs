@@ -296,7 +296,7 @@ impl SharedPool {
         match (wish.paused, guarded.pool.is_paused()) {
             (true, false) => {
                 guarded.pool.pause(PauseMode::HoldWaiters, now);
-                // Nobody is to be connected to a database that is about to be restarted.
+                // No connection is to be left to a database that is about to be restarted.
                 guarded.pool.clear(Clear::default(), now);
             }
             (false, true) => guarded.pool.ready(now),
@@ -307,7 +307,7 @@ impl SharedPool {
         }
     }
 
-    /// Keeps no server that nobody uses, from now on.
+    /// From now on the pool keeps no server that is not in use.
     pub(crate) fn leave(&self, guarded: &mut Guarded, now: Time) {
         self.leaving.store(true, Relaxed);
         guarded.pool.reconfigure(self.effective(&self.spec()), now);

@@ -121,8 +121,8 @@ pub struct PoolSnapshot {
     pub connect: [(&'static str, DurationHistogram); 5],
     /// How long servers are held.
     pub hold: DurationHistogram,
-    /// For how long the server has been held that has been for longest, of those that are to come back at the end of a
-    /// transaction: none that is pinned, or kept for as long as others like.
+    /// How long the server has been held that was granted first, without pinned servers and servers that clients keep
+    /// for long.
     pub oldest_hold: Option<Duration>,
     /// How long the oldest waiter has waited.
     pub oldest_wait: Option<Duration>,
@@ -235,7 +235,7 @@ pub struct PoolLoad {
     pub pinned: u32,
     /// It is not paused or drained, nor left to another process, and its upstream can be reached.
     pub fit: bool,
-    /// It is paused, drained or left: somebody has ordered that it is not fit.
+    /// The pool is paused, drained or left to another process, by order of an operator.
     pub ordered: bool,
 }
 
@@ -261,7 +261,7 @@ pub struct WorkerSnapshot {
     pub moves: u64,
 }
 
-/// Clients that somebody wants to know of.
+/// The clients to be listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     All,

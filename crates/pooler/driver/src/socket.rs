@@ -14,19 +14,19 @@ use rustix::{
 };
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
-/// Idle time after which the kernel asks whether a peer is still there, and the pace of asking.
+/// The idle time after which the kernel probes a peer, and the time between probes.
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15)).with_retries(4);
-/// How long sent bytes or questions of keepalive may stay unacknowledged, or a peer may read nothing, before the kernel
-/// gives a connection up. It stands above keepalive's own number of questions.
+/// How long sent bytes or keepalive probes may stay unacknowledged, or a peer may read nothing, before the kernel
+/// closes the connection. Overrides the number of keepalive probes.
 const USER_TIMEOUT: Duration = Duration::from_secs(600);
-/// How much longer than it may be idle a client may be silent: the idle time is to end it, and to be counted.
+/// How much longer than its idle time a client may be silent, so that the idle time ends it, and is counted.
 const MIN_BEYOND_IDLE: Duration = Duration::from_secs(60);
-/// The same for a connection that we have closed, which nobody waits for: otherwise the kernel would ask for a vanished
-/// host's acknowledgement for ten minutes, and a flood of functions that vanish would fill its list of such
+/// The same for a connection that has been closed here: otherwise the kernel would wait for a vanished host's
+/// acknowledgement for ten minutes, and a flood of functions that vanish would fill its list of such
 /// connections.
 const CLOSED_USER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The kernel keeps it as a number of milliseconds with a sign.
+/// The kernel keeps the time-out as a signed number of milliseconds.
 const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// How long a client's host may be silent before the kernel declares it dead. A frozen function's host is silent and
@@ -37,8 +37,8 @@ pub(crate) fn user_timeout(client_idle: Option<Duration>) -> Duration {
     beyond.clamp(USER_TIMEOUT, MAX_USER_TIMEOUT)
 }
 
-/// Sets the options that accepted sockets inherit from their TCP listener. Call it before the socket listens: whoever
-/// comes before that goes without (its packets wait for each other, and nobody notices that its host has gone).
+/// Sets the options that accepted sockets inherit from their TCP listener. Call it before the socket listens: a client
+/// that comes earlier goes without them (its packets wait for each other, and its host may vanish unnoticed).
 pub fn prepare_listener(socket: &impl AsFd, client_idle: Option<Duration>) -> io::Result<()> {
     let socket = SockRef::from(socket);
     set_tcp_options(&socket, user_timeout(client_idle))?;

@@ -1,10 +1,10 @@
 //! Slows down clients that guess passwords. A client of the same address that knows its password is not locked out.
 //!
-//! From the Nth failure within a minute on, only so many clients of an address may be logging in at a time; the others
-//! wait for their turn, first come, first served. A login that succeeds ends its turn at once. One that fails keeps it
-//! for [`FAILURE_DELAY`], and its answer is kept back as long. So there are so many guesses a second, however many connections
-//! they come on, while a right password gets in as soon as it has its turn. A turn ends by itself after [`MAX_TURN_TIME`]:
-//! nobody can keep others waiting by saying nothing.
+//! From the Nth failure within a minute on, at most [`MAX_LOGINS_AT_A_TIME`] clients of an address may be logging in;
+//! the others wait for their turn, first come, first served. A login that succeeds ends its turn at once. One that
+//! fails keeps it for [`FAILURE_DELAY`], and its answer is kept back as long. This bounds the guesses a second, however
+//! many connections they come on, while a right password gets in as soon as it has its turn. A turn ends by itself
+//! after [`MAX_TURN_TIME`]: no client can keep others waiting by saying nothing.
 
 use std::{
     collections::{BTreeSet, HashMap, hash_map::RandomState},
@@ -21,16 +21,17 @@ use pool::Time;
 
 /// How long the answer to a failed login is kept back.
 pub(crate) const FAILURE_DELAY: Duration = Duration::from_secs(1);
-/// How long a client may take for its login once it is its turn; then it waits for another.
+/// How long the turn of a client may last; then it waits for another turn.
 const MAX_TURN_TIME: Duration = Duration::from_secs(2);
-/// Failures are counted over this long.
+/// Failures are counted over this time.
 const FAILURE_WINDOW: Duration = Duration::from_secs(60);
-/// Clients of an address that fails too often that may be logging in at a time.
+/// Clients that may be logging in at a time from an address with too many failures.
 const MAX_LOGINS_AT_A_TIME: usize = 16;
-/// Addresses remembered. The others are counted in [`ADDRESS_GROUPS`] groups then: no limit is off because there are many.
+/// Addresses that are counted one by one. Further ones are counted in [`ADDRESS_GROUPS`] groups, so that a limit holds
+/// for them, too.
 const MAX_ADDRESSES: usize = 4096;
 const ADDRESS_GROUPS: u64 = 256;
-/// When there are so many addresses, those whose window is over are looked for this often.
+/// How often the addresses whose window is over are dropped, once there are [`MAX_ADDRESSES`].
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Throttle {
@@ -51,9 +52,9 @@ struct Table {
 /// The clients that are counted together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Key {
-    /// An IPv4 address, or the first half of an IPv6 address: whoever has one of those has all.
+    /// An IPv4 address, or the first half of an IPv6 address, whose second half its owner can choose.
     Net(IpAddr),
-    /// Those for whom there is no room.
+    /// A group of addresses that are not counted one by one.
     Crowd(u8),
 }
 

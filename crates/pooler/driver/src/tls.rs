@@ -32,7 +32,7 @@ pub use trust::Trust;
 /// Certificates that one file may hold.
 const MAX_CERTIFICATES: usize = 1000;
 
-/// Who somebody is: a certificate, those that link it to an authority, and the key.
+/// An identity: a certificate, the certificates that link it to an authority, and the key.
 #[derive(Clone)]
 pub struct TlsIdentity {
     /// In PEM, one's own first.

@@ -1,8 +1,8 @@
 //! A worker: one thread, one reactor, the clients that live on it and the servers they hold.
 //!
-//! The loop takes completions and messages one at a time, lets sessions turn them into effects, and executes these. What
-//! an effect sets off for another connection (a grant, a failure, a close) becomes [`Work`], which the loop does when
-//! the effect at hand is finished, so that nothing recurses.
+//! The loop takes completions and messages one at a time, lets sessions turn them into effects, and executes these.
+//! What an effect sets off for another connection (a grant, a failure, a close) becomes [`Work`], which the loop does
+//! when the effect at hand is finished, so that nothing recurses.
 //!
 //! All of it is one state machine, whose state is in parts. Each part is a struct with private fields, in a file that
 //! says what may be done to it:
@@ -12,18 +12,18 @@
 //! | [`Pools`] | [`pools`] | the pools the worker uses, where their connections are, and what they want done |
 //! | [`ServerConn`], [`ClientConn`] | [`servers`], [`clients`] | the connections, and their sessions |
 //! | `Usage`, `Hold`, `Share` | [`usage`], [`share`] | who uses a server |
-//! | `Life`, `ReadSide`, `Lease` | [`life`], [`lease`] | how far a client is on its way to its end; what it has of a pool |
+//! | `Life`, `ReadSide`, `Lease` | [`life`], [`lease`] | how far a client is on its way to its end; its lease |
 //! | [`Sharing`] | [`sharing`] | the clients that share servers, and those that do not read |
 //! | [`Dial`] | [`dials`], [`attempts`] | connections in the making, host by host |
-//! | [`ClosingServer`], [`ClosingClients`] | [`closing_servers`], [`closing_clients`] | connections whose peers have yet to end their side |
+//! | [`ClosingServer`], [`ClosingClients`] | [`closing_servers`], [`closing_clients`] | connections that are closing |
 //! | [`CancelConnection`] | [`cancel_connections`] | cancel requests on their way |
 //! | [`Accepting`], `Newcomers` | [`accepting`], [`newcomers`] | listening sockets; clients that wait for a place |
 //! | [`TenantQueue`] | [`tenant_queue`] | clients that wait for a place with their database or their user |
 //! | [`TimeoutQueues`] | [`timeout_queues`] | clients in the order in which time-outs and evictions reach them |
 //! | [`LoginDelays`] | [`login_delays`] | logins from addresses that guess passwords |
-//! | [`ServerDeadlines`], [`Lingering`] | [`server_deadlines`], [`client_end`] | servers to be cleaned or closed, clients to be closed, after a while |
+//! | [`ServerDeadlines`], [`Lingering`] | [`server_deadlines`], [`client_end`] | what is due after a while |
 //! | [`UnusedPools`], `SlowReaders` | [`unused_pools`], [`slow_readers`] | sweeps that go on from tick to tick |
-//! | [`Shutdown`], [`Counters`], [`Outboxes`] | [`shutdown`], [`counters`], [`outboxes`] | how the worker ends; what it counts; memory for calls |
+//! | [`Shutdown`], [`Counters`], [`Outboxes`] | [`shutdown`], [`counters`], [`outboxes`] | end; metrics; memory |
 //!
 //! What moves between these parts is methods of [`Worker`], each in the file of what it is about. The other files are:
 //!
@@ -36,7 +36,8 @@
 //! - [`posts`], [`surveys`]: what sessions send to each other. [`tls_upgrade`]: connections that go on in TLS.
 //! - [`connection_log`], [`inspect`]: what logs and operators are told.
 //!
-//! What a pool decides comes back as [`Work`], for a client (`leases`) or for the mux of clients that share (`sharing`).
+//! What a pool decides comes back as [`Work`], for a client (`leases`) or for the mux of clients that share
+//! (`sharing`).
 
 mod accepting;
 mod attempts;

@@ -68,7 +68,7 @@ fn what_is_sent_comes_back_whole() {
 
 #[test]
 fn a_name_is_resolved_and_its_addresses_are_tried_in_turn() {
-    // Of "localhost" there is often an IPv6 address too, where nobody listens.
+    // Of "localhost" there is often an IPv6 address too, where no socket listens.
     let port = serve(|socket| echo(socket, 1));
     let mut lines = lines();
     lines.open(0, &tcp("localhost", port));
@@ -105,7 +105,7 @@ fn a_port_where_nobody_listens_is_refused_and_the_key_is_free_again() {
     let mut lines = lines();
     for _ in 0..2 {
         lines.open(1, &tcp("127.0.0.1", port));
-        let Event::Failed { key: 1, error } = next(&mut lines) else { panic!("nobody listens there") };
+        let Event::Failed { key: 1, error } = next(&mut lines) else { panic!("no socket listens there") };
         assert_eq!(error.fault, LineFault::Refused);
         assert!(error.message.contains(&format!("127.0.0.1:{port}")), "{error}");
     }

@@ -24,10 +24,10 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Of buffers of so many bytes.
+    /// A ring whose buffers have `size` bytes each.
     ///
     /// # Panics
-    /// When they would have none.
+    /// If `size` is 0.
     pub fn new(size: usize) -> Self {
         assert!(size > 0);
         Self { size, free: Vec::with_capacity(MAX_FREE) }
@@ -38,7 +38,7 @@ impl Ring {
         self.size
     }
 
-    /// A buffer that nobody else refers to.
+    /// A buffer with no other reference.
     pub fn take(&mut self) -> Rc<Buffer> {
         self.free.pop().unwrap_or_else(|| Rc::new(Buffer(vec![0; self.size].into_boxed_slice())))
     }
@@ -54,7 +54,7 @@ impl Ring {
 /// The bytes of a buffer that was just taken, to write into.
 ///
 /// # Panics
-/// When somebody else refers to it.
+/// If there is another reference to the buffer.
 pub fn writable(buffer: &mut Rc<Buffer>) -> &mut [u8] {
     &mut Rc::get_mut(buffer).expect("a buffer from the ring has one owner").0
 }

@@ -237,7 +237,7 @@ impl Reactor for Epoll {
                 }
                 continue;
             }
-            // One round of those that are ready without the kernel; what they queue anew waits for the
+            // One round of the connections that are ready without the kernel; what they queue anew waits for the
             // next, so that one busy connection does not keep the others from theirs.
             self.round = self.round.checked_sub(1)?;
             let id = self.ready.pop_front()?;

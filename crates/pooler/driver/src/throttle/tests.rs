@@ -51,7 +51,7 @@ fn answers_are_delayed_after_too_many_failures_until_the_window_ends() {
 #[test]
 fn a_right_password_gets_in_behind_an_address_from_which_others_guess_without_end() {
     let throttle = hot(HERE);
-    // A hundred of them guess again as soon as they are told. Then somebody comes who knows the password.
+    // A hundred of them guess again as soon as they are told. Then a client comes that knows the password.
     let mut guessers: Vec<(Login, Option<Time>)> = (0..100).map(|_| (Login::default(), None)).collect();
     let (mut friend, mut guesses, mut got_in) = (Login::default(), 0, None);
     for ms in (1_000..31_000).step_by(20) {

@@ -1,5 +1,5 @@
 //! What must be read out of a certificate besides what rustls does: the common name, the hash that channel binding
-//! uses, and the validity of one that is trusted by itself. Believes nothing and nobody.
+//! uses, and the validity of one that is trusted by itself. Trusts no certificate.
 
 use std::time::Duration;
 

@@ -56,7 +56,7 @@ impl End {
     }
 }
 
-/// Lets two sides speak until both are silent. `piece`: at most so many bytes arrive at once.
+/// Lets two sides speak until both are silent. At most `piece` bytes arrive at once.
 fn converse(
     accepting: &mut End,
     connecting: &mut End,

@@ -22,7 +22,7 @@ use super::{TlsError, certificate, certificates};
 pub enum Trust {
     /// Anything: the connection is encrypted, but with whom is not known.
     Anybody,
-    /// Signed by an authority in this PEM text, or one of those in it.
+    /// A certificate signed by an authority in this PEM text, or one in the text itself.
     Authority(Vec<u8>),
     /// That, and made out for the host that was connected to.
     Host(Vec<u8>),

@@ -1,10 +1,11 @@
-//! Cancel requests: whom they reach, and the connections beside a server's own that carry them to the database.
+//! Cancel requests: which clients they reach, and the connections beside a server's own that carry them to the
+//! database.
 //!
-//! A request must hit the query it was meant for and no other. So while one is under way, the server is withheld from
-//! everybody else, and its holder is not listened to, because its next query must not be hit either. What became of a
-//! request is known when the database closes the side connection: by then it has sent its signal. Where that is not
-//! seen (it takes too long, or the connection breaks) the request may still arrive, and the server is never lent again.
-//! A request for a connection in TLS goes in TLS, too, and is not sent at all if that cannot be had.
+//! A request must hit the query it was meant for and no other. So while one is under way, the server is lent to no
+//! other client, and its holder gets no input, because its next query must not be hit either. When the database closes
+//! the cancel connection it has sent its signal. If the worker does not see that (it takes too long, or the connection
+//! breaks), the request may still arrive, and the server is never lent again. A request for a server in TLS goes in
+//! TLS, too, and is not sent at all without it.
 
 use std::{io, rc::Rc, time::Duration};
 
@@ -42,17 +43,17 @@ pub(super) struct CancelConnection {
     request: Rc<CancelRequest>,
     step: Step,
     until: Time,
-    /// The client that waits to hear that it has been dealt with.
+    /// The client that waits to hear that the request has been dealt with.
     asker: Option<Asker>,
 }
 
 enum Step {
-    /// The connection must be secured before anything is said.
+    /// The connection must be secured before the request is sent.
     Ask(Upgrade, Box<Channel>),
     Asked(u8, Box<Channel>),
     /// The handshake is under way.
     Handshake,
-    /// What was to be said is said, or can be said at once.
+    /// The request is sent, or can be sent at once.
     Plain,
 }
 
@@ -96,7 +97,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Has the client closed that asked: so it learns that its request has been dealt with.
+    /// Closes the client that asked: so it learns that its request has been dealt with.
     fn tell_asker(&mut self, asker: Asker) {
         self.mailbox(pool::Home(asker.tag.worker())).send(Message::CancelDone(asker));
     }
@@ -204,7 +205,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn on_cancel_received(&mut self, slot: usize, bytes: &[u8]) {
         match std::mem::replace(&mut self.cancel_connections[slot].step, Step::Plain) {
-            // Anything behind the agreement would be somebody else's.
+            // Bytes behind the agreement may be an attacker's.
             Step::Asked(agreed, channel) if bytes == [agreed] => self.secure_cancel(slot, *channel),
             Step::Plain if !bytes.is_empty() => self.reactor.receive(self.cancel_connections[slot].conn),
             _ => self.end_cancel(slot),

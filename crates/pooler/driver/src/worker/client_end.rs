@@ -43,7 +43,7 @@ impl Lingering {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// The driver's own wish that a client goes: its session tells it why.
+    /// Sends a client away. Its session tells it why.
     pub(super) fn refuse(&mut self, slot: usize, why: Refusal) {
         if self.clients[slot].life.is_closing() {
             return;
@@ -64,14 +64,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             listener.count_sent_away(counted);
         }
         self.clients[slot].sent_away = counted;
-        // Of those who give way another line tells more.
+        // Another line tells more of clients that are displaced.
         if !matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. } | Refusal::Displaced)
             && let Some(withheld) = self.paces.sent_away.permits(self.now)
         {
             tracing::info!(
                 withheld,
                 client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
-                reason = counted.map_or_else(|| format!("{why:?}"), |counted| counted.label().to_owned()), "client sent away"
+                reason = counted.map_or_else(|| format!("{why:?}"), |counted| counted.label().to_owned()),
+                "client sent away"
             );
         }
         let ends_request = why == Refusal::QueryTimeout;
@@ -102,8 +103,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         told
     }
 
-    /// A client will say no more. What it is owed it gets, if its protocol lets it end its side before that, and it has
-    /// gone then.
+    /// A client has ended its sending side. If its protocol allows that, it gets the answers that it is owed, and is
+    /// closed then. Otherwise it has gone.
     pub(super) fn on_end_of_input(&mut self, slot: usize) {
         if !self.is_owed_answers(slot) {
             return self.push_client_gone(slot);
@@ -114,7 +115,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.work.push_back(Work::Answered { client: slot as u32, serial: client.serial });
     }
 
-    /// Whether a client may end its side before it has its answers, and may have some to come.
+    /// Whether a client may end its sending side before it has its answers, and may be owed some.
     pub(super) fn is_owed_answers(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
         let rules = &self.host.listeners[usize::from(client.listener)].client_rules;
@@ -196,7 +197,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// It is as good as gone, but there for a while yet: no other is to go for it.
+    /// The client is about to go, but stays for a while yet. Its listener and tenants evict no other client meanwhile.
     fn count_leaving(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
         if client.admitted == Admitted::Welcome && !std::mem::replace(&mut client.leaving, true) {
@@ -225,7 +226,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn linger_or_remove(&mut self, slot: usize) {
         let client = &self.clients[slot];
-        // Whoever has lost its place to another keeps no part of it by not reading.
+        // A client that has lost its place to another cannot stay by not reading.
         if self.reactor.is_sending(client.conn) && client.admitted != Admitted::Displaced {
             self.begin_lingering(slot);
             self.count_leaving(slot);
@@ -240,7 +241,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.lingering.push(slot, self.clients[slot].serial, self.now);
     }
 
-    /// Closes those whose last bytes did not leave in time.
+    /// Closes clients whose last bytes did not leave in time.
     pub(super) fn end_lingering(&mut self) {
         while let Some((client, serial)) = self.lingering.take_late(self.now) {
             if self.client_is(client, serial) {
@@ -249,7 +250,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Takes the client out of the queue it waits in, and lets its session release what it holds.
+    /// Takes the client out of the queues it waits in, and has its session release what it holds.
     fn end_session(&mut self, slot: usize) {
         self.withdraw_from_tenants(slot);
         _ = self.withdraw(slot);
@@ -306,7 +307,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.client_has_left(listener as u32, client.admitted);
     }
 
-    /// Closes a client's connection, or first has it watched whether the client has heard that it is sent away.
+    /// Closes a client's connection. If the client was told why, the worker first watches whether it has heard that.
     fn close_connection(&mut self, client: &ClientConn<P::Client>) {
         let tcp = self.host.listeners[usize::from(client.listener)].tcp;
         // Where the connection is closed at once, what comes from the client then resets it, and the client may not see

@@ -30,53 +30,52 @@ use crate::{
     throttle::{self, Place},
 };
 
-/// One client. Tens of thousands of these are idle: every byte counts.
+/// A client's entry. Tens of thousands of clients are idle, so every byte counts.
 pub(crate) struct ClientConn<C> {
     pub(super) session: C,
-    /// Input that the session has not consumed: an incomplete message, or a request that waits for a
-    /// server. Empty, and then without memory, for a client that is idle.
+    /// Input that the session has not consumed: an incomplete message, or a request that waits for a server. It is
+    /// empty and takes no memory while the client is idle.
     pub(super) held: InputBuffer,
     pub(super) lease: Lease,
     pub(super) born: Time,
-    /// Since when it is in its state.
+    /// When the client came into its state, or its request began.
     pub(super) since: Time,
     pub(super) pool: Option<PoolId>,
-    /// Its place in a queue of its listener.
+    /// The client's place in a queue of its listener.
     pub(super) queued: Option<Queued>,
-    /// Its database and its user, of whose clients it is one.
+    /// The client's places with its database and its user.
     pub(super) seats: Seats,
-    /// Its places in queues of these, if they have limits.
+    /// The client's places in queues of its database and its user, if these have limits.
     pub(super) tenant_queued: [Option<Queued>; 2],
     pub(super) conn: ConnId,
-    /// Its place among those who wait for their turn to log in.
+    /// The client's place among the logins from its address, if passwords are guessed from there.
     pub(super) place: Option<Box<Place>>,
-    /// Tells it from others that had the same slot.
+    /// Tells the client from others that had the same slot.
     pub(super) serial: u32,
-    /// Its number as a waiter.
+    /// The number under which the client waits in pools.
     pub(super) waiter: u32,
     pub(super) listener: u16,
-    /// When it last was counted among those who share.
+    /// The window in which the client was last counted for coalescing.
     pub(super) counted: u16,
     pub(super) state: State,
     pub(super) standing: Standing,
     pub(super) admitted: Admitted,
     pub(super) life: Life,
     pub(super) read_side: ReadSide,
-    /// Its listener counts it among those who go.
+    /// The client's listener and tenants count it among the clients that leave.
     pub(super) leaving: bool,
-    /// It has logged in, and waits for a place with its database or its user.
+    /// The client has logged in, and waits for a place with its database or its user.
     pub(super) in_tenant_queue: bool,
-    /// It has not logged in: somebody else may get its place.
+    /// The client has not logged in, and another client may get its place.
     pub(super) in_lobby: bool,
-    /// Where it logs in from passwords are guessed: it may have to wait for its turn.
+    /// Whether the client has to wait for its turn to log in.
     pub(super) turn: Turn,
-    /// Its answers are kept back, because it guesses passwords.
+    /// The answer to the client's failed login is kept back.
     pub(super) muted: bool,
-    /// Its session wants to know when all has left that was sent to it.
+    /// The session is to be told when all has left that was sent to the client.
     pub(super) tell_sent: bool,
-    /// Why it was sent away, if it was.
+    /// Why the client was sent away, if it was.
     pub(super) sent_away: Option<Sent>,
-    /// What the log is told of it.
     pub(super) log: ConnectionLog,
 }
 
@@ -125,7 +124,7 @@ impl<C> ClientConn<C> {
         }
     }
 
-    /// Whether nothing is lost if it goes: nothing is in progress, or it waits for what others may do.
+    /// Whether nothing is lost if the client goes: nothing is in progress, or it waits for what other clients may do.
     pub(super) fn has_no_work(&self) -> bool {
         match self.state {
             State::Idle => self.standing != Standing::Reading,

@@ -54,7 +54,7 @@ impl<R: Reactor> ClosingClients<R> {
         self.waiting.push_back(ClosingClient { socket, listener, stranger, why, until: now + MAX_ANSWER_TIME });
     }
 
-    /// Lets go of those that have answered, and of those that did not in time, which are counted.
+    /// Closes the connections of clients that have answered, and of clients that have not in time, which it counts.
     pub(super) fn look(&mut self, listeners: &[Listener], now: Time) {
         if self.waiting.is_empty() || now < self.next_look {
             return;

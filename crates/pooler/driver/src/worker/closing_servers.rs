@@ -1,6 +1,6 @@
-//! Connections to a database that have been ended here, until the database has ended them, too: only then is the
-//! session gone that limits of the database count. Till then a server has its place in its pool and its permit of the
-//! budget. Knows no session.
+//! Connections to a database that the worker has ended, until the database has ended its side, too. The database counts
+//! its session in its limits until then, so the server keeps its place in its pool and its permit of the budget. Knows
+//! no session.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -26,8 +26,8 @@ const MAX_CLOSE_TIME: Duration = Duration::from_secs(60);
 /// never end one.
 const MAX_UNAUTHENTICATED_CLOSE_TIME: Duration = Duration::from_millis(1500);
 
-/// How long after its start a closing repeats the cancel request of a client that has gone; each further time after
-/// twice as long. A request that the database handles before it has read the statement has no effect.
+/// When the worker first repeats the cancel request of a client that has gone; each further time after twice as long. A
+/// request that the database handles before it has read the statement has no effect.
 const FIRST_CANCEL_RETRY: Duration = Duration::from_millis(40);
 
 /// The cancel request of a client that has gone, and when it is due again.

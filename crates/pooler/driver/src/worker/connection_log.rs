@@ -55,20 +55,19 @@ impl End {
     }
 }
 
-/// What a connection of a client was like, for its last line.
+/// What the log is told of a client when its connection ends.
 #[derive(Clone, Default)]
 pub(super) struct ConnectionLog {
-    /// Where it comes from, for when its connection no longer tells: one that is broken does not. `None` on a Unix
-    /// socket.
+    /// The client's address, for when its connection is broken and no longer tells it. `None` on a Unix socket.
     pub(super) from: Option<(IpAddr, u16)>,
-    /// The database and the user that it asked for, until it has logged in.
+    /// The database and the user that the client asked for, until it has logged in.
     pub(super) asked: Option<Box<(String, String)>>,
-    /// How often it was busy after it had been idle.
+    /// How often the client became busy after it had been idle.
     requests: u32,
     pub(super) tls: bool,
-    /// It has logged in; later logins of the same connection are not told.
+    /// The client has logged in. Later logins of the same connection are not logged.
     pub(super) connected: bool,
-    /// Its login has failed, and it is closed for that: why is told then.
+    /// The login has failed, and the client is closed for that. The reason is logged then.
     pub(super) login_failed: bool,
     pub(super) end: End,
 }
@@ -104,7 +103,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let took = self.now - client.born;
         tracing::info!(
             client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
-            listener = %listener.name, protocol = listener.protocol, tls = client.log.tls, took_ms = took.as_millis() as u64,
+            listener = %listener.name, protocol = listener.protocol, tls = client.log.tls,
+            took_ms = took.as_millis() as u64,
             "client connected"
         );
     }
@@ -152,7 +152,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if let Some(withheld) = self.paces.database_lost.permits(self.now) {
             let (spec, error) = (pool.spec(), pool.last_error());
             let (database, user, error) = (&spec.database, &spec.user, error.as_deref().unwrap_or_default());
-            tracing::error!(withheld, %database, %user, error, "the database is out of reach; trying again until it is back");
+            tracing::error!(
+                withheld, %database, %user, error,
+                "the database is out of reach; trying again until it is back"
+            );
         }
     }
 

@@ -67,7 +67,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.dial_host(pool, id, attempts, address, demand);
     }
 
-    /// Begins with a host: one of those that are configured, or where one of these has directed us.
+    /// Begins with a host: one that is configured, or one to which such a host has redirected the worker.
     pub(super) fn dial_host(
         &mut self,
         pool: Arc<SharedPool>,

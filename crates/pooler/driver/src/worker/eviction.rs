@@ -173,8 +173,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         tracing::warn!(
             listener = %rules.name, soft_limit,
-            "clients come back as fast as they are evicted: most of them had been here for less than {} s. More of them \
-             live than soft_limit of {of} allows: raise it, or see to it that clients share connections",
+            "clients come back as fast as they are evicted: most of them had been here for less than {} s. \
+             More of them live than soft_limit of {of} allows: raise it, or see to it that clients share connections",
             MAX_YOUNG_AGE.as_secs()
         );
     }

@@ -1,5 +1,5 @@
 //! Input that a session has not consumed yet. However small the pieces in which it arrives and is consumed, each byte
-//! is copied only so many times: what arrives is appended, and what was consumed is dropped in large parts.
+//! is copied a few times at most: what arrives is appended, and what was consumed is dropped in large parts.
 
 /// What stands for [`seam::Outbox::UNTIL_WOKEN`] here.
 const UNTIL_WOKEN: u32 = u32::MAX;
@@ -7,9 +7,9 @@ const UNTIL_WOKEN: u32 = u32::MAX;
 #[derive(Default)]
 pub(super) struct InputBuffer {
     bytes: Vec<u8>,
-    /// So many of them have been consumed.
+    /// The first bytes, which have been consumed.
     start: u32,
-    /// The session can do nothing with fewer bytes.
+    /// The session cannot go on with fewer bytes.
     need: u32,
     /// Bytes copied, the growth of the buffer included.
     #[cfg(test)]
@@ -63,8 +63,8 @@ impl InputBuffer {
         }
     }
 
-    /// Whether the session is to see it: it has what it needs, or all that is kept for it. Never one that waits until
-    /// it is woken.
+    /// Whether the session is to be called: there is as much as it needs, or as much as is kept. A session that waits
+    /// until it is woken is not.
     pub(super) fn is_enough(&self, most: usize) -> bool {
         self.need != UNTIL_WOKEN && self.len() >= (self.need as usize).min(most)
     }
@@ -107,7 +107,7 @@ mod tests {
     fn a_session_sees_what_is_held_when_it_has_what_it_needs_or_no_more_is_kept() {
         let mut held = InputBuffer::default();
         held.extend(b"12345");
-        assert!(held.is_enough(100), "nobody said how much is needed");
+        assert!(held.is_enough(100), "the session has not said how much it needs");
         held.consumed(2, 4);
         assert!(!held.is_enough(100));
         held.extend(b"6");

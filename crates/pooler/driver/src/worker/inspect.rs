@@ -73,8 +73,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.servers.iter().take(limit).map(one).collect()
     }
 
-    /// What operators call a client: unlike its tag never another's, so that an order which comes late hits nobody
-    /// else.
+    /// The id of a client for operators. Unlike a tag it is never used again, so a late order hits no other client.
     fn client_id(&self, client: &super::clients::ClientConn<P::Client>) -> u64 {
         u64::from(client.serial) * self.shared.mailboxes.len() as u64 + u64::from(self.number)
     }

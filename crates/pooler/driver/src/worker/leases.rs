@@ -41,8 +41,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(client) = self.clients.get(slot).filter(|client| !client.life.is_closing()) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = self.client_waiter(slot, client.waiter);
-        // It may be part of a login. Nobody gets so far without a password, so its place is its own, however long the
-        // database takes.
+        // The lease may be part of a login. A client gets this far only with a password, so no other client may take
+        // its place, however long the database takes.
         if !self.leave_lobby(slot) {
             self.push_displaced(slot);
             return false;
@@ -212,7 +212,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tracing::warn!(
                 withheld,
                 client = %self.client_address(slot), database = %pool.spec().database, user = %pool.spec().user,
-                reason = reason.as_str(), waited_ms = waited.as_millis() as u64, limit = shortage_of(&why), "no server for a client"
+                reason = reason.as_str(), waited_ms = waited.as_millis() as u64,
+                limit = shortage_of(&why), "no server for a client"
             );
         }
         self.fail_lease(slot, why);
@@ -228,7 +229,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match reason {
             CheckOutFailed::Timeout => {
                 let shortage = self.shortage(pool);
-                // Nobody is busy: there is no server yet.
+                // No server is busy: there is none yet.
                 if shortage.connecting > 0 && shortage.in_use + shortage.between == 0 {
                     let why = "connecting takes longer than max_wait_time allows";
                     return LeaseFailure::Unavailable {
@@ -361,7 +362,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.refresh_state(holder);
     }
 
-    /// Gives a server that nobody holds back to its pool.
+    /// Gives a server that no client holds back to its pool.
     pub(super) fn check_in(&mut self, slot: usize, verdict: Verdict) {
         let server = &mut self.servers[slot];
         // A server that has not even taken what was sent to it is not clean, whatever it answered.

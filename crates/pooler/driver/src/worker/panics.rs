@@ -1,10 +1,10 @@
-//! What becomes of a session that panics: it ends together with what it holds, and nobody else does.
+//! What becomes of a session that panics: it ends together with what it holds, and no other session does.
 //!
 //! Every call into the protocol is made by [`call`]. A panic there leaves the state of the worker as it was before the
-//! call, because what a session wishes is in its outbox, which is then thrown away. What is in doubt is the session
-//! itself, and those that it was shown: so a client goes with the server that it holds or shares, and a server with its
-//! holder, or with the one client of many that its session looked at last. The others who share such a server hear that
-//! it was lost, and go on with another. A panic of the driver itself ends all workers.
+//! call, because the effects of the session are in its outbox, which is then dropped. In doubt are the session itself
+//! and the sessions that it was shown. So a client goes with the server that it holds or shares, and a server with its
+//! holder, or with the one client of many that its session looked at last. The other clients that share such a server
+//! hear that it was lost, and go on with another. A panic of the driver itself ends all workers.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -17,20 +17,20 @@ use super::{
 };
 use crate::reactor::Reactor;
 
-/// Why the connections end. Where it was is on standard error, whereto the runtime writes it.
+/// Why the connections end. The runtime writes the place of the panic to standard error.
 const WHY: &str = "a session of Poolhouse panicked: this is a defect, please report it";
 
-/// What a session is shown that is not to touch any other.
-struct Nobody;
+/// No sessions: what a session is shown that is not to touch any other.
+struct NoSessions;
 
-impl<S> Sessions<ServerTag, S> for Nobody {
+impl<S> Sessions<ServerTag, S> for NoSessions {
     fn get(&mut self, _: ServerTag) -> Option<&mut S> {
         None
     }
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Takes back the outbox of a call that panicked. Nothing of what is in it is done.
+    /// Takes back the outbox of a call that panicked. None of its effects is executed.
     #[cold]
     pub(super) fn discard(&mut self, out: Outbox) {
         self.outboxes.put(out);
@@ -57,14 +57,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_server_defect(&mut self, slot: usize, shown: Option<usize>, out: Outbox) {
         self.discard(out);
         let holder = self.servers[slot].usage.holder();
-        // First the server: whoever has it is told that it is gone.
+        // First the server, so that its clients are told that it is gone.
         self.end_server(slot, CloseReason::Error(Blame::Ours, WHY.to_owned()));
         if let Some(client) = holder.or(shown) {
             self.end_broken_client(client);
         }
     }
 
-    /// Has a client removed whose session is in doubt, with the server that it has.
+    /// Removes a client whose session is in doubt, and the server that it has.
     pub(super) fn end_broken_client(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot) else { return };
         if !client.life.mark_broken() {
@@ -80,8 +80,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.work.push_back(Work::CloseClient { client: slot as u32, serial, reason: why() });
     }
 
-    /// A client whose session is in doubt parts from it: what it has is taken from it, and its session may forget what
-    /// it has with the protocol itself. Of its wishes only posts are fulfilled, because they can hurt nobody.
+    /// Ends a session that is in doubt: the client loses what it has, and the session may drop what it has in the
+    /// protocol's own state. Of its effects only posts are executed, because they can harm no other connection.
     #[cold]
     pub(super) fn end_broken_session(&mut self, slot: usize, told: bool) {
         if let Lease::Held { server } | Lease::Shared { server, .. } = self.clients[slot].lease {
@@ -94,7 +94,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let tag = self.client_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);
         let session = &mut self.clients[slot].session;
-        if call(|| protocol.client_gone(tag, session, &mut Nobody, &mut out)).is_none() {
+        if call(|| protocol.client_gone(tag, session, &mut NoSessions, &mut out)).is_none() {
             out.clear();
         }
         out.effects.retain(|effect| matches!(effect, Effect::Post { .. }));

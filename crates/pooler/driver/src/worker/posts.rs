@@ -1,7 +1,7 @@
-//! What sessions leave for each other across workers. Knows nothing of what it means.
+//! Posts: bytes that sessions send to each other across workers. Does not read them.
 //!
-//! A session that posts more than the others' workers can take is not listened to until they have caught up: the bytes
-//! that wait in a mailbox are bounded by [`MAX_POSTED`] and what one more receive can bring.
+//! A session that posts more than other workers can take gets no more input until they have caught up. The bytes that
+//! wait in a mailbox are bounded by [`MAX_POSTED`] and what one more receive can bring.
 
 use std::{
     ops::Range,
@@ -20,18 +20,18 @@ use crate::{
     reactor::Reactor,
 };
 
-/// Bytes that may wait in a worker's mailbox before sessions that post are listened to no more. Each post counts with
-/// what it takes itself.
+/// Bytes that may wait in a worker's mailbox before sessions that post get no more input. Each post counts with
+/// [`POST_OVERHEAD`].
 const MAX_POSTED: usize = 4 << 20;
 
-/// What a post takes beside its bytes, which posts to several share.
+/// Bytes that a post takes beside its content, which posts to several sessions share.
 const POST_OVERHEAD: usize = size_of::<Post>();
 
-/// The bytes last posted from an outbox, and where they are in it: the same bytes for many are kept once.
+/// The bytes last posted from an outbox, and their range there: bytes that are posted to many sessions are kept once.
 pub(super) type LastPost = Option<(Range<usize>, Arc<[u8]>)>;
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// A session leaves `inserted[range]` for another.
+    /// A session posts `inserted[range]` to another.
     pub(super) fn post(&mut self, to: Peer, key: u64, inserted: &[u8], range: Range<usize>, last: &mut LastPost) {
         let bytes = match last {
             Some((known, bytes)) if *known == range => Arc::clone(bytes),
@@ -54,36 +54,36 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         mailbox.send(Message::Post(post));
     }
 
-    /// A post has come by mail.
+    /// A post has come from another worker.
     pub(super) fn on_post(&mut self, post: Post) {
         self.shared.mailboxes[usize::from(self.number)].posted.fetch_sub(weight(&post), Relaxed);
         self.work.push_back(Work::Post(post));
     }
 
-    /// Whether another worker has not caught up with what sessions post to it.
+    /// Whether another worker has not caught up with its posts.
     pub(super) fn posts_wait(&self) -> bool {
         self.shared.mailboxes.iter().any(|mailbox| mailbox.posted.load(Relaxed) > MAX_POSTED)
     }
 
-    /// Listens again to those who posted too much.
+    /// Receives again from servers whose sessions posted too much.
     pub(super) fn rearm_posters(&mut self) {
         for server in std::mem::take(&mut self.posters) {
             self.rearm_server(server as usize);
         }
     }
 
-    /// Sessions hear what time it is, and may leave word for each other, and errands for servers that nobody needs.
+    /// Tells the protocol the time. It may post, and have idle servers reset.
     pub(super) fn on_tick(&mut self) {
         let mut out = self.outbox();
         self.shared.protocol.on_tick(self.now.since(Time(0)), &mut out);
         debug_assert!(
             out.effects.iter().all(|effect| matches!(effect, Effect::Post { .. } | Effect::ResetOne { .. })),
-            "time makes for posts and errands only"
+            "a tick leads to posts and resets only"
         );
         self.execute(out, Source::NONE);
     }
 
-    /// Hands a post to whoever has its place now.
+    /// Hands a post to the session that has the receiver's slot now.
     pub(super) fn deliver_post(&mut self, post: &Post) {
         let mut out = self.outbox();
         let protocol = Arc::clone(&self.shared.protocol);

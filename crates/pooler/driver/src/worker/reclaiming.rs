@@ -1,5 +1,5 @@
-//! Asking for servers that are kept for long, where a pool has become too small for all who keep one. Which server that
-//! is, the pool has decided.
+//! Asking for servers that clients keep for long, if a pool has become too small for all clients that keep one. The
+//! pool decides which server that is.
 
 use std::sync::Arc;
 
@@ -13,8 +13,7 @@ use super::{
 use crate::{reactor::Reactor, shared_pool::SharedPool};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Asks the client that keeps a server for long to give it back, or the server's session if it goes on on its own
-    /// account.
+    /// Asks the client that keeps a server for long to give it back, or the session that keeps it.
     pub(super) fn ask_back(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
         // Otherwise it has just moved, or ended.
         let Some(slot) = self.server_here(pool.id, server) else { return };
@@ -47,7 +46,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 withheld,
                 client = %self.client_address(holder), database = %spec.database, user = %spec.user,
                 server = self.backend(slot), held_ms = (self.now - self.servers[slot].since).as_millis() as u64,
-                "there are fewer servers than before, and clients that keep theirs have them all: this one is to give its server back"
+                "there are fewer servers than before, and clients that keep theirs have them all: \
+                 this one is to give its server back"
             );
         }
     }

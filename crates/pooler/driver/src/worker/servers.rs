@@ -31,7 +31,7 @@ pub(super) enum Phase {
     Live,
     /// Being reset or checked.
     Cleaning,
-    /// Asked whether it answers, for those who share one that does not.
+    /// Asked whether it answers, as the replacement of a shared server that does not.
     Probing,
 }
 
@@ -56,30 +56,30 @@ pub(super) struct ServerConn<S> {
     pub(super) conn: ConnId,
     pub(super) pool: Arc<SharedPool>,
     pub(super) id: ServerId,
-    /// Which of the upstream's hosts it is.
+    /// The host of the upstream.
     pub(super) address: Address,
     pub(super) phase: Phase,
-    /// Its login was accepted.
+    /// The database has accepted the login.
     pub(super) authenticated: bool,
     pub(super) link: Link,
-    /// A cancel request for it got lost and may still arrive: it must not be lent again.
+    /// A cancel request for this server got lost and may still arrive, so the server must not be lent again.
     pub(super) tainted: bool,
-    /// It was given back soiled, and nobody has had it since.
+    /// The server was given back soiled, and no client has had it since.
     pub(super) soiled: bool,
-    /// The lease that is ending was for a transaction.
+    /// The lease that has ended was for a transaction, which is not counted yet.
     pub(super) served: bool,
     pub(super) usage: Usage,
-    /// Input that its session has not consumed: an incomplete message.
+    /// Input that the session has not consumed: an incomplete message.
     pub(super) held: InputBuffer,
-    /// The same of the input that its session is being handed.
+    /// The session has not consumed all of the input of the call at hand.
     pub(super) unconsumed: bool,
-    /// Since when it is held, idle or in its phase.
+    /// When the server came into its phase, was granted, or became idle.
     pub(super) since: Time,
     pub(super) born: Time,
     pub(super) pinned: Option<&'static str>,
-    /// Cancel requests under way for it.
+    /// Cancel requests that are under way for this server.
     pub(super) cancels: u32,
-    /// The cancel request that was sent because its client has gone: it is repeated until the server has ended.
+    /// The cancel request that was sent because the client has gone. It is repeated until the server has ended.
     pub(super) cancel_again: Option<Rc<CancelRequest>>,
 }
 
@@ -95,7 +95,7 @@ impl<S> ServerConn<S> {
         if self.authenticated { shared_pool::Phase::Ready } else { shared_pool::Phase::Auth }
     }
 
-    /// Whether it has said something that its session has not consumed.
+    /// Whether the server has sent something that its session has not consumed.
     fn has_input(&self) -> bool {
         self.unconsumed || !self.held.is_empty()
     }
@@ -109,13 +109,12 @@ impl<S> HasSession for ServerConn<S> {
     }
 }
 
-/// How many pools try again at once because a server was let in. Each of these has as many more try if it is let in,
-/// too: an upstream that is full again is not asked by all pools at each success of one.
+/// Pools that try to connect again at once because a host has accepted a server of another pool. Each of them lets as
+/// many more try if it succeeds. So not all pools ask a host that is full again after one success.
 const MAX_RETRIES_ON_RECOVERY: u32 = 4;
 
-/// Whether the server that a pool is about to get tells others that their upstream is back: the pool has no other one,
-/// or could make none before. So a pool that is refused again and again for itself does not try each time that any
-/// server is made.
+/// Whether the server that a pool is about to get shows that its host has recovered: the pool has no other server, or
+/// could make none before. Any other success is no reason for other pools to try again.
 fn shows_recovery(guarded: &Guarded) -> bool {
     let counts = guarded.pool.counts();
     guarded.pool.is_connect_failing() || counts.idle + counts.in_use + counts.checking == 0
@@ -242,7 +241,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.end_server(slot, CloseReason::Error(Blame::Server, message));
     }
 
-    /// Has a server removed once the work at hand is done.
+    /// Removes a server once the work at hand is done.
     pub(super) fn end_server(&mut self, slot: usize, reason: CloseReason) {
         let Some(server) = self.servers.get_mut(slot) else { return };
         if server.link == Link::Up {
@@ -295,7 +294,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// A server whose start-up is done is kept by its session: no client has asked for it.
+    /// The start of a server has ended, and its session keeps it.
     pub(super) fn keep_from_start(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
         let (pool, id, last) = (Arc::clone(&server.pool), server.id, server.last_part_of_start());
@@ -313,7 +312,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// The host of this server lets servers in: of the pools that could not connect there, a few try again at once.
+    /// The host of this server accepts connections again: some of the pools that could not connect try again at once.
     fn end_outage(&mut self, slot: usize) {
         let (now, mut tries) = (self.now, 0);
         while tries < MAX_RETRIES_ON_RECOVERY
@@ -327,10 +326,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Lets the session reset or check its server; it ends with `Effect::Ready` or a close.
+    /// Has a session reset or check its server. `Effect::Ready` or a close ends that.
     pub(super) fn clean(&mut self, pool: &Arc<SharedPool>, id: ServerId, reset: bool) {
         let Some(slot) = self.server_here(pool.id, id) else { return };
-        // A server may say that it is clean before it has been asked, and be with somebody else by now.
+        // A server may report that it is clean before it was asked, and a client may have it by now.
         if !pool.lock().pool.is_checking(id) {
             return;
         }
@@ -381,11 +380,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// A client may not keep a server: as many of its pool are kept as may be.
+    /// A client may not keep a server, because clients keep as many servers of its pool as they may.
     pub(super) fn on_pin_refused(&mut self, slot: usize, pool: PoolId, reason: &'static str) {
         let Some(pool) = self.pools.find(pool, self.now) else { return };
         pool.lock().stats.on_pin_refused(reason);
-        // Where its session ends with it, the line of that says the same.
+        // If the session ends for this reason, another line of the log says so.
         let goes_on = self.clients.get(slot).is_some_and(|client| !client.life.is_closing());
         if goes_on && let Some(withheld) = self.paces.pin_refused.permits(self.now) {
             let spec = pool.spec();

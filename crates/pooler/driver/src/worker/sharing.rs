@@ -1,9 +1,9 @@
 //! Servers that the clients of a worker share. To the pool they are one holder: the worker's mux for that pool.
 //!
 //! Clients join and leave without a word to the pool, which is asked once for many of their requests. The pool's rules
-//! (life times, generations, other waiters) are to apply all the same, so a mux gives its server back from time to time:
-//! no client joins it any more, clients that have a share send nothing more, and when the last reply has come the server
-//! is checked in and asked for anew.
+//! (life times, generations, other waiters) are to apply all the same, so a mux gives its server back from time to
+//! time: no client joins it any more, clients that have a share send nothing more, and when the last reply has come the
+//! server is checked in and asked for anew.
 //!
 //! What clients send to a shared server is collected while their requests are taken one after another, and leaves in
 //! one system call. Clients that do not read are the business of [`stalls`]; [`replacement`] finds another server for
@@ -419,8 +419,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// A shared server has gone. Returns the clients that waited for a share of it, if its mux had no other by now: then
-    /// another mux may take its place at once.
+    /// A shared server has gone. Returns the clients that waited for a share of it, if its mux had no other by now:
+    /// then another mux may take its place at once.
     pub(super) fn end_mux(&mut self, server: usize) -> Option<Vec<Joiner>> {
         self.forget_stalls_of_server(server);
         self.take_mux(server).map(|mux| mux.joining)
@@ -488,8 +488,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     // ---- time ----
 
-    /// Fails the clients that have waited for too long for a share of a server that takes no more clients: they are in no
-    /// queue of the pool.
+    /// Fails the clients that have waited for too long for a share of a server that takes no more clients: they are in
+    /// no queue of the pool.
     fn end_long_joining(&mut self, pool: &Arc<SharedPool>, unresponsive: bool) {
         let Some(mux) = self.sharing.mux(pool.id).filter(|mux| !mux.joining.is_empty()) else { return };
         let Some(server) = mux.server() else { return };

@@ -1,5 +1,5 @@
-//! Clients that hold a server of their own and do not read what comes from it: their time is bounded while other clients
-//! wait for that server. (`sharing/stalls` does the same, in another way, for servers that are shared.)
+//! Clients that hold a server of their own and do not read what comes from it: their time is bounded while other
+//! clients wait for that server. (`sharing/stalls` does the same, in another way, for servers that are shared.)
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

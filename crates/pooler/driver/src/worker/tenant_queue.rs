@@ -142,7 +142,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn note_full(&mut self, slot: usize, of: &Tenant, limit: u32) {
         if let Some(withheld) = self.paces.tenant_full.permits(self.now) {
-            tracing::warn!(withheld, client = %self.client_address(slot), hard_limit = limit, "too many clients of {of}");
+            let client = self.client_address(slot);
+            tracing::warn!(withheld, %client, hard_limit = limit, "too many clients of {of}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! Where clients queue for what time brings: those that log in for the end of their login time, idle ones for the end of
-//! their idle time and for eviction. Each listener has queues, and so has each database and user that has limits.
+//! Where clients queue for what time brings: those that log in for the end of their login time, idle ones for the end
+//! of their idle time and for eviction. Each listener has queues, and so has each database and user that has limits.
 //! Knows no time-out and no limit.
 
 use std::collections::HashMap;

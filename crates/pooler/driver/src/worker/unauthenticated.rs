@@ -1,5 +1,5 @@
-//! Clients that have not logged in: they give way to others where there is no room, and only so many of them may look
-//! on.
+//! Clients that have not logged in: they lose their places to other clients if there is no room, and a limited number
+//! of them may be monitors.
 
 use seam::{Protocol, Refusal, Standing};
 
@@ -13,7 +13,6 @@ use crate::{
 };
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// What the lobby knows a client by.
     pub(super) fn lobby_client(&self, slot: usize) -> LobbyClient {
         LobbyClient { worker: self.number, slot: slot as u32, serial: self.clients[slot].serial }
     }
@@ -32,7 +31,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.listener_of(slot).leave_lobby(client) {
             return true;
         }
-        // Another has its place, of which it has not heard yet.
+        // Another client has its place, and it has not heard of that yet.
         let goes = self.clients[slot].life.is_closing();
         if goes || !self.listener_of(slot).readmit() {
             self.clients[slot].admitted = Admitted::Displaced;
@@ -47,7 +46,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.work.push_back(Work::Refuse { client, serial, why: Refusal::Displaced });
     }
 
-    /// Another client has got the place of one that lives here. If that has logged in meanwhile, it has heard of that.
+    /// Another client has got the place of one that lives here. If that one has logged in meanwhile, it knows already.
     pub(super) fn give_up_place(&mut self, client: u32, serial: u32, of: usize) {
         let slot = client as usize;
         if !self.client_is(client, serial) || !std::mem::take(&mut self.clients[slot].in_lobby) {
@@ -65,7 +64,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.refresh_state(slot);
     }
 
-    /// Another client looks on instead of one that lives here.
+    /// Another client is a monitor instead of one that lives here.
     pub(super) fn end_monitoring(&mut self, client: u32, serial: u32, of: usize) {
         let slot = client as usize;
         if !self.client_is(client, serial)
@@ -84,7 +83,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.set_standing(slot, Standing::Login);
     }
 
-    /// How a client stands that has not logged in and says so of itself.
+    /// The standing of a client that has not logged in, and whose session reports `standing`.
     pub(super) fn standing_before_login(&self, slot: usize, standing: Standing) -> Standing {
         match standing {
             Standing::Subscribed if self.may_monitor(slot) => Standing::Subscribed,
@@ -99,7 +98,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Whether a client may look on only. One of an address that has more monitors may do so no longer.
+    /// Whether a client may be a monitor. Another one, of an address that has more monitors, may be none any longer.
     fn may_monitor(&self, slot: usize) -> bool {
         let monitoring = self.listener_of(slot).begin_monitoring(self.lobby_client(slot), self.now);
         if let Monitoring::Allowed {
@@ -111,7 +110,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         monitoring != Monitoring::Denied
     }
 
-    /// Another client gets the place of this one, or there are too many.
+    /// Tells a client that another one has got its place, or that there are too many.
     pub(super) fn tell_displaced(&self, displaced: Displaced) {
         let Displaced { client: LobbyClient { worker, slot: client, serial }, of } = displaced;
         self.shared.mailboxes[usize::from(worker)].send(Message::GiveUpPlace { client, serial, of });

@@ -90,6 +90,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             mailbox.send(Message::Command(Command::Forget(pool.id)));
         }
         let spec = pool.spec();
-        tracing::debug!(database = %spec.database, user = %spec.user, "this pool was unused for {after:?}: it is forgotten");
+        let (database, user) = (&spec.database, &spec.user);
+        tracing::debug!(%database, %user, "this pool was unused for {after:?}: it is forgotten");
     }
 }

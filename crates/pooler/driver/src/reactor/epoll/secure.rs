@@ -1,4 +1,4 @@
-//! What TLS adds to the reactor: between the socket and whoever submits stands a [`Channel`]. Plaintext leaves this
+//! What TLS adds to the reactor: a [`Channel`] between the socket and the worker. Plaintext leaves this
 //! file in a buffer of the ring, as if it had come from the socket.
 
 use std::{io, os::fd::OwnedFd};

@@ -49,8 +49,8 @@ struct Count {
 }
 
 impl Coalescing {
-    /// Prepares the thread that is to pause: its sleep ends when it should, not up to 50 us later (`PR_SET_TIMERSLACK`).
-    /// Where the clock has ticks of milliseconds, the worker never pauses.
+    /// Prepares the thread that is to pause: its sleep ends when it should, not up to 50 us later
+    /// (`PR_SET_TIMERSLACK`). Where the clock has ticks of milliseconds, the worker never pauses.
     pub(super) fn prepare_thread(&mut self) {
         let resolution = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
         let exact = resolution.tv_sec == 0 && resolution.tv_nsec <= 1000;

@@ -1,11 +1,11 @@
 //! Clients of a shared server that do not read what comes for them.
 //!
-//! Redis would keep what a client has not read. Here the server is listened to no more once a client has
-//! [`MAX_UNREAD`] bytes to read, and the clients whose answers come behind wait. From then on no client joins that
-//! server; newcomers go to another one (`replacement`). If other clients wait, what comes for the client is kept as long
-//! as there is room. Where there is no room, the others wait for a bounded time in all, however many clients stall,
-//! however often, and however much they read in between; then the clients that stall are disconnected. A client that
-//! keeps no others waiting may take its time, as long as it reads at all.
+//! Redis would keep what a client has not read. Here the server is listened to no more once a client has [`MAX_UNREAD`]
+//! bytes to read, and the clients whose answers come behind wait. From then on no client joins that server; newcomers
+//! go to another one (`replacement`). If other clients wait, what comes for the client is kept as long as there is
+//! room. Where there is no room, the others wait for a bounded time in all, however many clients stall, however often,
+//! and however much they read in between; then the clients that stall are disconnected. A client that keeps no others
+//! waiting may take its time, as long as it reads at all.
 
 use std::time::Duration;
 
