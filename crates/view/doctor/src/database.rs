@@ -10,14 +10,14 @@ use admin_api::{Activity, Backend};
 
 use crate::course::Course;
 
-/// Origins that are told apart; sessions of others are one.
+/// Origins that are told apart; the sessions of all further origins count as one origin.
 const MAX_ORIGINS: usize = 1_000;
 /// A pause within a transaction that no ordinary work needs.
 pub(crate) const LONG_PAUSE_MS: f64 = 200.0;
 /// A pause so long that ending the transaction is the lesser evil.
 pub(crate) const OVERLONG_PAUSE_MS: f64 = 5_000.0;
-/// A session that had been idle for so long when it was last seen was not closed because its work was done.
-const IDLE_BEFORE_MS: f64 = 1_000.0;
+/// A session that was idle for this long before it closed did not close because its work was done.
+const MIN_IDLE_BEFORE_CLOSE_MS: f64 = 1_000.0;
 
 /// All looks at one run of one server, in order.
 #[derive(Clone, Debug, Default)]
@@ -181,7 +181,7 @@ impl DatabaseWindow {
         for (_, one) in self.present.iter().filter(|(key, _)| !present.contains_key(*key)) {
             let Some(window) = self.origins.get_mut(&one.origin) else { continue };
             window.went += 1;
-            if let Some(ms) = one.idle_ms.filter(|ms| *ms >= IDLE_BEFORE_MS) {
+            if let Some(ms) = one.idle_ms.filter(|ms| *ms >= MIN_IDLE_BEFORE_CLOSE_MS) {
                 window.went_idle += 1;
                 window.idle_before_ms += ms;
             }

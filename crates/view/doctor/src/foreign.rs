@@ -12,13 +12,13 @@ use crate::{
     window::{MAX_STEPS, Window},
 };
 
-/// Lines of a file that are none of what it has; more are a file of something else.
-const MAX_STRANGE: usize = 1_000_000;
+/// Lines that are neither series nor events. A file with more of them is something else.
+const MAX_UNKNOWN_LINES: usize = 1_000_000;
 /// What is said of series that are not enough.
 pub const NOT_WHOLE: &str = "it has series of HikariCP's, but of no pool those that Micrometer gives: hikaricp_connections_active, _pending and _max";
-/// How far looks are apart that are made of events. If that gives too many, the next one takes its place; each is some
-/// times the one before.
-const STEPS: [Duration; 5] = [
+/// Intervals between looks that are made of events. If one gives too many looks, the next takes its place; each is a
+/// multiple of the one before.
+const LOOK_INTERVALS: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_secs(5),
     Duration::from_secs(30),
@@ -26,8 +26,8 @@ const STEPS: [Duration; 5] = [
     Duration::from_secs(3_600),
 ];
 
-/// Pools of all looks that are made of events: each is kept until the end, and takes one or two kilobytes.
-const MAX_MADE: usize = 50_000;
+/// Pools of all looks that are made of events. Each is kept until the end, and takes one or two kilobytes.
+const MAX_EVENT_POOLS: usize = 50_000;
 
 /// Reads a file of whatever kind, line by line.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct Scrapes {
 #[derive(Debug, Default)]
 pub struct Events {
     cmap: Cmap,
-    /// How far looks are apart: which of [`STEPS`].
+    /// How far looks are apart: which of [`LOOK_INTERVALS`].
     step: usize,
     /// Looks, and when each was, in seconds; and how many pools they have together.
     looks: Vec<(f64, Look)>,
@@ -200,7 +200,7 @@ impl Events {
         let Some(mut event) = CmapEvent::read(line) else {
             self.strange += 1;
             return match self.strange {
-                MAX_STRANGE => Err(Damage(format!("{MAX_STRANGE} lines are no events"))),
+                MAX_UNKNOWN_LINES => Err(Damage(format!("{MAX_UNKNOWN_LINES} lines are no events"))),
                 _ => Ok(()),
             };
         };
@@ -220,11 +220,11 @@ impl Events {
     /// Looks, or makes room for that.
     fn look(&mut self) -> Result<(), Damage> {
         // One more comes at the end.
-        if self.looks.len() + 1 >= MAX_LOOKS || self.made >= MAX_MADE {
+        if self.looks.len() + 1 >= MAX_LOOKS || self.made >= MAX_EVENT_POOLS {
             return self.thin_out();
         }
         self.add(self.next_s);
-        self.next_s += STEPS[self.step].as_secs_f64();
+        self.next_s += LOOK_INTERVALS[self.step].as_secs_f64();
         Ok(())
     }
 
@@ -236,7 +236,8 @@ impl Events {
 
     /// Keeps those looks that there would be if they were further apart, as they are from now on.
     fn thin_out(&mut self) -> Result<(), Damage> {
-        let (now, wider) = (STEPS[self.step].as_secs_f64(), STEPS.get(self.step + 1).map(Duration::as_secs_f64));
+        let (now, wider) =
+            (LOOK_INTERVALS[self.step].as_secs_f64(), LOOK_INTERVALS.get(self.step + 1).map(Duration::as_secs_f64));
         let wider = wider.ok_or_else(|| {
             let hours = now / 3_600.0;
             Damage(format!("it lasts too long: looks at its pools that are {hours} h apart are more than are kept"))

@@ -13,19 +13,21 @@ use crate::{
     database::{Level, Swings},
 };
 
-/// Applications that are told apart; connections of others are one.
+/// Applications that are told apart; the connections of all further applications count as one.
 const MAX_ORIGINS: usize = 1_000;
-/// A pause within a transaction that is seen to have lasted for so long. It goes on: on average it is half over, and by
-/// chance less. Where connections were listed once only, all pauses of a transaction together.
+/// A pause within a transaction is long if it has lasted this long when it is seen: on average half of it is over by
+/// then. Where connections were listed only once, it is the sum of the pauses of a transaction.
 pub(crate) const SEEN_PAUSE_MS: f64 = 50.0;
-/// Commands of the one who looks: for each look, for each list, and for one that was made once more.
-const OF_A_LOOK: u64 = 1;
-const OF_A_LIST: u64 = 1;
-const OF_ONE_AGAIN: u64 = 3;
-/// Connections that were idle for so long before they went did not go because their work was done.
-const IDLE_BEFORE: Duration = Duration::from_millis(500);
-/// Looks of that time that are remembered; of more the last ones.
-const MAX_RECENT: usize = 100;
+/// Commands that the doctor itself sends for each look.
+const COMMANDS_PER_LOOK: u64 = 1;
+/// Commands that the doctor itself sends for each list of connections.
+const COMMANDS_PER_LIST: u64 = 1;
+/// Commands that the doctor itself sends when it connects again.
+const COMMANDS_PER_RECONNECT: u64 = 3;
+/// A connection that was idle for this long before it closed did not close because its work was done.
+const MIN_IDLE_BEFORE_CLOSE: Duration = Duration::from_millis(500);
+/// Looks within that time that are remembered; the oldest go first.
+const MAX_RECENT_LOOKS: usize = 100;
 
 /// All looks at one run of one server, in order.
 #[derive(Clone, Debug, Default)]
@@ -105,12 +107,12 @@ impl MongoWindow {
         }
         let asked = self.course.last().map_or(0, |(_, last)| look.operations.saturating_sub(last.operations));
         let have_come = self.course.last().is_some_and(|(_, last)| look.created > last.created);
-        let own = if self.looks() == 0 { 0 } else { self.own + OF_A_LOOK };
+        let own = if self.looks() == 0 { 0 } else { self.own + COMMANDS_PER_LOOK };
         self.sums.own = self.sums.own.saturating_add(own);
         self.count(at, &look, asked.saturating_sub(own));
         self.own = match (&look.sessions, look.seen_again) {
-            (_, true) => OF_ONE_AGAIN,
-            (Some(_), false) => OF_A_LIST,
+            (_, true) => COMMANDS_PER_RECONNECT,
+            (Some(_), false) => COMMANDS_PER_LIST,
             (None, false) => 0,
         };
         if let Some(sessions) = look.sessions.take() {
@@ -147,15 +149,15 @@ impl MongoWindow {
             let most = self.recent.iter().map(|(_, current, _)| *current).max().unwrap_or(0);
             let asked = self.recent.iter().fold(asked, |sum, (.., asked)| sum.saturating_add(*asked));
             let lasted = self.recent.front().map_or(Duration::ZERO, |(first, ..)| at.saturating_sub(*first));
-            if lasted >= IDLE_BEFORE && asked < most.saturating_sub(look.current) {
+            if lasted >= MIN_IDLE_BEFORE_CLOSE && asked < most.saturating_sub(look.current) {
                 sums.idle_falls += 1;
                 sums.fell_from = sums.fell_from.max(most);
             }
         }
         self.recent.push_back((at, look.current, asked));
         // One that is older stays, so that the others last for long enough.
-        while self.recent.len() > MAX_RECENT
-            || self.recent.get(1).is_some_and(|(second, ..)| at.saturating_sub(*second) >= IDLE_BEFORE)
+        while self.recent.len() > MAX_RECENT_LOOKS
+            || self.recent.get(1).is_some_and(|(second, ..)| at.saturating_sub(*second) >= MIN_IDLE_BEFORE_CLOSE)
         {
             self.recent.pop_front();
         }

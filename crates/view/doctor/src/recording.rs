@@ -23,22 +23,24 @@ use crate::{
 
 /// Bytes of a recording.
 pub const MAX_RECORDING: u64 = 256 * 1024 * 1024;
-/// Bytes of a line: those of the pools that a window looks at, and of who holds their servers. See [`Line::fitted`].
+/// Bytes of a line: those of the pools that a window looks at, and of the clients that hold their servers. See
+/// [`Line::fitted`].
 pub const MAX_LINE: usize = MAX_POOLS * 9 * 1024;
 pub const MAX_LOOKS: usize = 5_000;
-/// Looks that say anything.
-const LEAST_LOOKS: usize = 4;
-/// What less time tells is chance: each pause in it is one that has no end.
-const LEAST_LASTS: Duration = Duration::from_secs(1);
-/// What is written now, and the only version that is read.
+/// Fewer looks tell nothing.
+const MIN_LOOKS: usize = 4;
+/// What a shorter window tells is chance: each pause in it seems endless.
+const MIN_WINDOW: Duration = Duration::from_secs(1);
+/// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
 /// Why a recording has no list.
-const TOO_LONG: &str = "their names are so long that a recording does not hold the list";
-/// Numbers of a line, and how large they may be: so their sums have room.
+const LIST_TOO_LONG: &str = "their names are so long that a recording does not hold the list";
+/// Numbers of a line.
 const MAX_NUMBERS: usize = 1_000_000;
+/// The largest number, so that sums cannot overflow.
 const MAX_NUMBER: f64 = 1e13;
-/// Those of which nothing is ever added up.
-const NAMES: [&str; 5] = ["id", "pool", "soft_limit", "hard_limit", "started_us"];
+/// Fields that are never added up, and may be larger than [`MAX_NUMBER`].
+const UNSUMMED_FIELDS: [&str; 5] = ["id", "pool", "soft_limit", "hard_limit", "started_us"];
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -152,11 +154,11 @@ impl Line {
                 all > 0
             }
             Self::MongoDb { look, .. } => {
-                look.hides_sessions = look.hides_sessions.take().or_else(|| Some(TOO_LONG.to_owned()));
+                look.hides_sessions = look.hides_sessions.take().or_else(|| Some(LIST_TOO_LONG.to_owned()));
                 look.sessions.take().is_some()
             }
             Self::Redis { look, .. } => {
-                look.hides_clients = look.hides_clients.take().or_else(|| Some(TOO_LONG.to_owned()));
+                look.hides_clients = look.hides_clients.take().or_else(|| Some(LIST_TOO_LONG.to_owned()));
                 look.clients.take().is_some()
             }
             Self::End { clients, .. } => {
@@ -192,7 +194,7 @@ fn check(name: &str, value: &Value, numbers: &mut usize) -> Result<(), Damage> {
                 return Err(Damage(format!("it has more than {MAX_NUMBERS} numbers")));
             }
             match number.as_f64() {
-                Some(number) if number.abs() <= MAX_NUMBER || NAMES.contains(&name) => Ok(()),
+                Some(number) if number.abs() <= MAX_NUMBER || UNSUMMED_FIELDS.contains(&name) => Ok(()),
                 _ => Err(Damage(format!("`{}` is too large a number", name.escape_debug()))),
             }
         }
@@ -276,13 +278,13 @@ impl Patient {
     /// # Errors
     /// There are too few looks to say anything, or too little time is between them.
     pub fn examine_with(&self, forecast: Option<&dyn Forecast>) -> Result<Diagnosis, Damage> {
-        if self.looks() < LEAST_LOOKS {
+        if self.looks() < MIN_LOOKS {
             let looks = self.looks();
             return Err(Damage(format!(
                 "only {looks} looks at this process: too few to say anything; use a longer --window"
             )));
         }
-        if self.lasts() < LEAST_LASTS {
+        if self.lasts() < MIN_WINDOW {
             return Err(Damage(format!(
                 "all looks at this process were within {:.1} s: too short to say anything; use a longer --window",
                 self.lasts().as_secs_f64()

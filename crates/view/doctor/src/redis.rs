@@ -7,11 +7,11 @@ use admin_api::{Redis, RedisClient};
 
 use crate::{course::Course, database::Level};
 
-/// Origins that are told apart; connections of others are one.
+/// Origins that are told apart; the connections of all further origins count as one origin.
 const MAX_ORIGINS: usize = 1_000;
-/// A connection that has asked nothing for so many seconds has nothing to do.
-const IDLE_S: u64 = 1;
-/// One that has asked nothing for so many seconds nobody would miss.
+/// A connection is idle if it has sent no command for this many seconds.
+const MIN_IDLE_S: u64 = 1;
+/// A connection is unneeded if it has sent no command for this many seconds.
 pub(crate) const LONG_IDLE_S: u64 = 3_600;
 
 /// All looks at one run of one server, in order.
@@ -118,7 +118,7 @@ impl Lists {
         let count = |is: &dyn Fn(&RedisClient) -> bool| clients.iter().filter(|client| is(client)).count() as u64;
         self.count += 1;
         (self.listed, self.left_out) = (clients.len() as u64, left_out);
-        self.most_used = self.most_used.max(count(&|client| client.waits || client.idle_s < IDLE_S));
+        self.most_used = self.most_used.max(count(&|client| client.waits || client.idle_s < MIN_IDLE_S));
         self.long_idle = count(&|client| !client.waits && client.idle_s >= LONG_IDLE_S);
         self.young = count(&|client| client.age_s < lasts.as_secs());
         let idle = clients.iter().filter(|client| !client.waits).map(|client| client.idle_s);

@@ -34,10 +34,11 @@ pub(crate) enum Verdict {
     Undecided(Undecided),
 }
 
-/// Clients wait at so many looks at least, or it is a burst that passes.
-const WAITING: f64 = 0.3;
-/// A pool is never proposed that is more times as large: what the database does then nobody has seen.
-pub(crate) const MOST_TIMES: u64 = 2;
+/// Clients wait at this share of the looks at least; otherwise it is a burst that passes.
+const MIN_WAITING_SHARE: f64 = 0.3;
+/// A proposed pool is at most this many times as large as the present one: beyond that the behaviour of the database
+/// was never observed.
+pub(crate) const MAX_GROWTH: u64 = 2;
 
 /// What transactions pause for: the application's own doing, its processors, or the way.
 pub(crate) const PAUSES: &str = "Clients pause within their transactions. Where they call other services there, end transactions first; where \

@@ -11,13 +11,13 @@ use crate::{
     window::PoolWindow,
 };
 
-/// What is played with the settings that are in force must come out as it was seen, up to this factor.
-const ALIKE: f64 = 1.3;
+/// What is simulated with the settings in force must agree with what was seen, up to this factor.
+const MAX_RATE_RATIO: f64 = 1.3;
 /// The same for percentiles, which are only known to lie in a bucket whose upper bound is up to 2.5 times its lower
 /// one.
-const BUCKET: f64 = 2.5;
-/// Waits shorter than this, in milliseconds, are alike: nobody notices them.
-const UNNOTICED_MS: f64 = 5.0;
+const MAX_PERCENTILE_RATIO: f64 = 2.5;
+/// Waits shorter than this are alike: clients do not notice them.
+const MAX_UNNOTICED_MS: f64 = 5.0;
 
 /// A value and what it does; or why there is none.
 type Planned = Result<(Setting, Predicted), String>;

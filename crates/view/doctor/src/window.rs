@@ -13,14 +13,13 @@ use crate::{
     finding::{Key, Setting, setting_time},
 };
 
-/// Pools of which steps are kept. Where there were more, those are forgotten that are gone, and of further ones nothing
-/// is known.
+/// Pools whose steps are kept. Beyond that, pools that are gone are forgotten, and further ones are left out.
 pub(crate) const MAX_POOLS: usize = 1_000;
 
 /// Steps of all pools together: each is kept until the end.
 pub(crate) const MAX_STEPS: usize = 500_000;
 /// Holders of servers that take as much room as a step.
-const HOLDERS_OF_A_STEP: usize = 16;
+const HOLDERS_PER_STEP: usize = 16;
 
 /// All looks at one process, in order.
 #[derive(Clone, Debug, Default)]
@@ -267,7 +266,7 @@ impl Step {
 
     /// How many steps without holders take as much.
     fn room(&self) -> usize {
-        1 + self.holders.len() / HOLDERS_OF_A_STEP
+        1 + self.holders.len() / HOLDERS_PER_STEP
     }
 
     /// Servers that are with a client, or have just been and are not free yet.
@@ -403,7 +402,7 @@ mod tests {
         let mut window = Window::default();
         for n in 0..5 {
             let look = Look { pools: (0..9).map(|id| Pool { id, ..Pool::default() }).collect(), ..Look::default() };
-            let holders = vec![Client { pool: Some(3), ..Client::default() }; 2 * HOLDERS_OF_A_STEP];
+            let holders = vec![Client { pool: Some(3), ..Client::default() }; 2 * HOLDERS_PER_STEP];
             window.add(Observation { at: Duration::from_secs(n), look, holders });
         }
         assert_eq!((window.kept, window.is_full()), (4 * (9 + 2), false));

@@ -18,15 +18,16 @@ fn bursts(pool: &PoolWindow<'_>, most: u64) -> String {
     format!("up to {most} servers were open after a burst{apart}{closed}")
 }
 
-/// Servers closed for idleness that are needed to speak of a habit: at all, and an hour.
-const LEAST: u64 = 20;
-const AN_HOUR: f64 = 30.0;
-/// The share of connections that idleness ends, from which on it is the reason why others are made.
-const OF_MADE: f64 = 0.5;
-/// From how many creations a transaction on clients or failures are the reason, and not quiet times.
-const EPHEMERAL: f64 = 0.2;
-/// A wait for a new connection that somebody notices.
-const NOTICED_MS: f64 = 5.0;
+/// Servers closed for idleness, at least, before it is a habit.
+const MIN_IDLE_CLOSES: u64 = 20;
+/// The same in an hour.
+const MIN_IDLE_CLOSES_PER_HOUR: f64 = 30.0;
+/// From this share of the created connections on, closing idle ones is why others are created.
+const MIN_IDLE_CLOSE_SHARE: f64 = 0.5;
+/// From this many created connections a transaction on, clients or failures are the reason and not quiet times.
+const MAX_CREATED_PER_TRANSACTION: f64 = 0.2;
+/// A wait for a new connection that clients notice.
+const MIN_CONNECT_MS: f64 = 5.0;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let (min, max) = (pool.last.min_size, pool.last.max_size);
@@ -38,8 +39,14 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let a_transaction = made as f64 / pool.last.transactions.max(1) as f64;
     let paid = pool.last.checkout.get("created");
     let slow = paid.and_then(|times| times.quantile_ms(0.95, pool.bounds));
-    let Some(slow) = slow.filter(|ms| *ms >= NOTICED_MS) else { return Verdict::Absent };
-    if now == 0 || idle < LEAST || an_hour < AN_HOUR || share < OF_MADE || a_transaction > EPHEMERAL || min >= max {
+    let Some(slow) = slow.filter(|ms| *ms >= MIN_CONNECT_MS) else { return Verdict::Absent };
+    if now == 0
+        || idle < MIN_IDLE_CLOSES
+        || an_hour < MIN_IDLE_CLOSES_PER_HOUR
+        || share < MIN_IDLE_CLOSE_SHARE
+        || a_transaction > MAX_CREATED_PER_TRANSACTION
+        || min >= max
+    {
         return Verdict::Absent;
     }
     // A burst may be over before the next look, but the servers that it made stay for a while.

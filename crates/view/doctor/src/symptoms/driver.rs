@@ -13,15 +13,16 @@ use crate::{
     window::PoolWindow,
 };
 
-/// Connections made, at least, to speak of churn, and from how many for each use on failures or clients are the reason.
-const LEAST_MADE: u64 = 10;
-const EPHEMERAL: f64 = 0.2;
-/// How often the pool shrank to half of what it was: a deployment does that once.
-const FALLS: u64 = 3;
-/// The share of the connections that a burst leaves from which on looks have met it while they were taken.
-const MET: f64 = 0.5;
-/// How often idleness ended connections, as a share of those that were made, where reasons are told.
-const OF_MADE: f64 = 0.5;
+/// Created connections, at least, before it is churn.
+const MIN_CREATED: u64 = 10;
+/// From this many created connections a use on, failures or clients are the reason.
+const MAX_CREATED_PER_USE: f64 = 0.2;
+/// How often the pool must shrink to half: a deployment does that once.
+const MIN_FALLS: u64 = 3;
+/// If looks found this share of the connections of a burst in use, they met the burst.
+const MIN_BURST_SHARE: f64 = 0.5;
+/// Connections closed for idleness, as a share of the created ones, where reasons are told.
+const MIN_IDLE_CLOSE_SHARE: f64 = 0.5;
 
 /// Of each pool, what explains it first; and churn besides.
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Vec<Verdict> {
@@ -95,14 +96,14 @@ fn churn(pool: &PoolWindow<'_>) -> Verdict {
     let idle = pool.change.closed.get("idle").copied();
     let ratio = made as f64 / uses.max(1) as f64;
     // Where no reasons are told, none is known to be another.
-    let for_idleness = pool.last.closed.is_empty() || idle.unwrap_or(0) as f64 >= OF_MADE * made as f64;
-    if made < LEAST_MADE || swings.falls < FALLS || ratio > EPHEMERAL || min >= max || !for_idleness {
+    let for_idleness = pool.last.closed.is_empty() || idle.unwrap_or(0) as f64 >= MIN_IDLE_CLOSE_SHARE * made as f64;
+    if made < MIN_CREATED || swings.falls < MIN_FALLS || ratio > MAX_CREATED_PER_USE || min >= max || !for_idleness {
         return Verdict::Absent;
     }
     let most = pool.steps.iter().map(|step| step.open).max().unwrap_or(0);
     let taken = pool.steps.iter().map(|step| step.in_use).max().unwrap_or(0);
     // Looks may lie between bursts: then only what these leave open tells what they need.
-    let met = taken as f64 >= MET * most as f64;
+    let met = taken as f64 >= MIN_BURST_SHARE * most as f64;
     let needed = if met { taken } else { most }.clamp(min.saturating_add(1), max);
     let mut evidence = vec![
         format!("the pool grew to up to {most} connections, and shrank to half or less {} times", swings.falls),

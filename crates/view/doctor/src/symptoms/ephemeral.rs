@@ -9,17 +9,18 @@ use crate::{
 };
 
 /// Logins in the window, at least.
-const LEAST: u64 = 50;
-/// Logins a transaction, from which on clients do not keep their connections.
-const A_TRANSACTION: f64 = 0.3;
-/// The share of those who came that may have stayed.
-const STAYED: f64 = 0.5;
-/// Looks before which some came, or it is a burst that passes.
-const ARRIVING: f64 = 0.3;
-/// Where only clients are seen that are there at a look, few are seen of those who come and go in between, and the
-/// fewer the slower the looks are: so many suffice if new ones are there at this share of the looks.
-const LEAST_SEEN: u64 = 15;
-const SEEN_ARRIVING: f64 = 0.6;
+const MIN_LOGINS: u64 = 50;
+/// From this many logins a transaction on, clients do not keep their connections.
+const MIN_PER_TRANSACTION: f64 = 0.3;
+/// The share of the arrived clients that may have stayed.
+const MAX_STAYED_SHARE: f64 = 0.5;
+/// Clients arrive before this share of the looks at least; otherwise it is a burst that passes.
+const MIN_ARRIVING_SHARE: f64 = 0.3;
+/// Where logins are not counted, short-lived clients are missed between two looks. Then this many new clients suffice,
+/// if new ones are there at [`MIN_SEEN_ARRIVING_SHARE`] of the looks.
+const MIN_SEEN_CLIENTS: u64 = 15;
+/// See [`MIN_SEEN_CLIENTS`].
+const MIN_SEEN_ARRIVING_SHARE: f64 = 0.6;
 
 pub(super) fn examine(window: &Window) -> Verdict {
     let (Some(change), Some((first, last))) = (window.change(), window.ends()) else { return Verdict::Absent };
@@ -30,7 +31,7 @@ pub(super) fn examine(window: &Window) -> Verdict {
     }
     // A session that is refused a server of its own ends, and its client comes again: that is another finding.
     let refused = admin_api::sum(change.pools.values().flat_map(|pool| pool.pins_refused.values()));
-    if refused as f64 > STAYED * change.logins as f64 {
+    if refused as f64 > MAX_STAYED_SHARE * change.logins as f64 {
         return Verdict::Absent;
     }
     let here = |look: &admin_api::Look| {
@@ -38,11 +39,11 @@ pub(super) fn examine(window: &Window) -> Verdict {
     };
     // Many come: a new deployment, or a pool that grows. Then they stay.
     let more = here(last).saturating_sub(here(first));
-    if change.logins < LEAST
-        || window.arrivals() < ARRIVING
+    if change.logins < MIN_LOGINS
+        || window.arrivals() < MIN_ARRIVING_SHARE
         || transactions == 0
-        || ratio < A_TRANSACTION
-        || more as f64 > STAYED * change.logins as f64
+        || ratio < MIN_PER_TRANSACTION
+        || more as f64 > MAX_STAYED_SHARE * change.logins as f64
     {
         return Verdict::Absent;
     }
@@ -64,8 +65,9 @@ pub(super) fn examine(window: &Window) -> Verdict {
 /// PgBouncer does not count logins. But who is there at one look only has not stayed for long.
 fn seen_once(window: &Window, change: &Change, brief: u64) -> Verdict {
     let (came, arrivals) = (change.logins, window.arrivals());
-    let enough = came >= LEAST && arrivals >= ARRIVING || came >= LEAST_SEEN && arrivals >= SEEN_ARRIVING;
-    if !enough || (came - brief.min(came)) as f64 > STAYED * came as f64 {
+    let enough = came >= MIN_LOGINS && arrivals >= MIN_ARRIVING_SHARE
+        || came >= MIN_SEEN_CLIENTS && arrivals >= MIN_SEEN_ARRIVING_SHARE;
+    if !enough || (came - brief.min(came)) as f64 > MAX_STAYED_SHARE * came as f64 {
         return Verdict::Absent;
     }
     let transactions = window.transactions();

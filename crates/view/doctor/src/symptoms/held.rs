@@ -5,51 +5,53 @@ use std::{collections::BTreeMap, time::Duration};
 
 use admin_api::Pooler;
 
-use super::{PAUSES, Verdict, WAITING, percent, time};
+use super::{MIN_WAITING_SHARE, PAUSES, Verdict, percent, time};
 use crate::{
     finding::{Finding, Key, Symptom, Undecided, setting_time},
     window::{Holder, PoolWindow, Stands, Step},
 };
 
-/// The share of held servers whose client is elsewhere, from which on that is what others wait for.
-const ELSEWHERE: f64 = 0.5;
-/// Servers held by the same clients from the first look to the last, as a share of the pool's size.
-const NEVER_BACK: f64 = 0.5;
-/// The share of looks that must show a client that has held its server throughout: a worker that is late with its
-/// answer is left out of a look.
-const SEEN: f64 = 0.8;
-/// That it has stood so since the first look may be wrong by this much, and by this share of the window: answers take
-/// time, and some poolers tell whole seconds.
-const INEXACT: Duration = Duration::from_secs(1);
-const OF_WINDOW: f64 = 0.25;
-/// A pause within a transaction that no ordinary work needs.
+/// From this share of held servers whose client is busy elsewhere on, that is what waiting clients wait for.
+const MIN_ELSEWHERE_SHARE: f64 = 0.5;
+/// Servers that the same clients hold from the first look to the last, as a share of the pool's size.
+const MIN_KEPT_SHARE: f64 = 0.5;
+/// The share of looks that must show a client that holds its server throughout: a look leaves out a worker that answers
+/// late.
+const MIN_SEEN_SHARE: f64 = 0.8;
+/// How inexact the time of a state may be: answers take time, and some poolers tell whole seconds.
+const STATE_TIME_ERROR: Duration = Duration::from_secs(1);
+/// The same as a share of the window.
+const STATE_TIME_ERROR_SHARE: f64 = 0.25;
+/// Ordinary work needs no such pause within a transaction.
 const LONG_PAUSE_MS: f64 = 200.0;
-/// Pauses that are shorter on average, by how long they have lasted at a look, are those of a round trip.
-const ROUND_TRIP_MS: f64 = 10.0;
-/// From this share on, up to [`ELSEWHERE`], pauses are told beside what others wait for.
-const BESIDE: f64 = 0.25;
+/// If pauses have lasted less than this on average when they are seen, they are those of a round trip.
+const MAX_ROUND_TRIP_MS: f64 = 10.0;
+/// From this share on, up to [`MIN_ELSEWHERE_SHARE`], pauses are mentioned beside what clients wait for.
+const MIN_MENTIONED_SHARE: f64 = 0.25;
 /// Looks at a full pool at which the database told of its sessions, at least.
-const LOOKS: usize = 4;
-/// Transactions that are needed to speak of their mean.
-const ENOUGH: u64 = 5;
-/// A pause so long that ending the transaction is the lesser evil, if only this share of the pauses is as long.
-const OVERLONG_MS: f64 = 5_000.0;
-const FEW: f64 = 0.1;
+const MIN_WORK_LOOKS: usize = 4;
+/// Transactions that are needed for a mean.
+const MIN_TRANSACTIONS: u64 = 5;
+/// Ending the transaction is better than so long a pause, if at most [`MAX_OVERLONG_SHARE`] of the pauses are as long.
+const OVERLONG_PAUSE_MS: f64 = 5_000.0;
+/// See [`OVERLONG_PAUSE_MS`].
+const MAX_OVERLONG_SHARE: f64 = 0.1;
 
-/// Where no client waits: a pause in a full pool that is long enough to be seen by the next who comes, and one that a
-/// person would call forgotten, whatever is free.
-const PAUSE_OF_A_FULL_POOL_MS: f64 = 1_000.0;
-const FORGOTTEN_MS: f64 = 30_000.0;
+/// Where no client waits: a pause in a full pool that the next client will notice.
+const MIN_FULL_POOL_PAUSE_MS: f64 = 1_000.0;
+/// Where no client waits: a pause that is forgotten, however many servers are free.
+const MIN_FORGOTTEN_PAUSE_MS: f64 = 30_000.0;
 
-/// What is proposed for `transaction_idle_time`: where no ordinary pause is known, where clients never come back, and
-/// where few pauses are overlong.
-const LIMIT_MS: f64 = 60_000.0;
-const LIMIT_OF_LEAKS_MS: f64 = 30_000.0;
-const LIMIT_OF_FEW_MS: f64 = 5_000.0;
+/// The proposed `transaction_idle_time` where no ordinary pause is known.
+const DEFAULT_LIMIT_MS: f64 = 60_000.0;
+/// The same where clients never come back.
+const LEAK_LIMIT_MS: f64 = 30_000.0;
+/// The same where few pauses are overlong.
+const OVERLONG_LIMIT_MS: f64 = 5_000.0;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.waiters > 0);
-    if waiting < WAITING {
+    if waiting < MIN_WAITING_SHARE {
         return full_of_open(pool);
     }
     let share = |stands| pool.mean(|step| step.share_of(stands)).unwrap_or(0.0);
@@ -58,9 +60,9 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     // Where a server does not stay with its client, one that is idle was looked at between two transactions.
     let stays = pool.pooler == Pooler::Poolhouse || pool.last.keeps_servers == Some(true);
     match () {
-        () if open >= ELSEWHERE => left_open(pool, open, waited),
-        () if idle >= ELSEWHERE && stays => with_idle_clients(pool, idle, waited),
-        () if share(Stands::Unknown) >= ELSEWHERE => not_told(pool, waited),
+        () if open >= MIN_ELSEWHERE_SHARE => left_open(pool, open, waited),
+        () if idle >= MIN_ELSEWHERE_SHARE && stays => with_idle_clients(pool, idle, waited),
+        () if share(Stands::Unknown) >= MIN_ELSEWHERE_SHARE => not_told(pool, waited),
         () => with_clients(pool, waited),
     }
 }
@@ -70,7 +72,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
 pub(super) fn beside(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.waiters > 0);
     let open = pool.mean(|step| step.share_of(Stands::InTransaction)).unwrap_or(0.0);
-    if waiting < WAITING || open < BESIDE || mean_pause_ms(pool) < ROUND_TRIP_MS {
+    if waiting < MIN_WAITING_SHARE || open < MIN_MENTIONED_SHARE || mean_pause_ms(pool) < MAX_ROUND_TRIP_MS {
         return Verdict::Absent;
     }
     left_open(pool, open, format!("clients waited at {} of the looks", percent(waiting)))
@@ -83,7 +85,7 @@ fn with_clients(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     let mean =
         |of: fn(&admin_api::Work) -> u64| works.iter().map(|work| of(work) as f64).sum::<f64>() / works.len() as f64;
     let (sessions, clients) = (mean(|work| work.sessions), mean(|work| work.clients));
-    if works.len() < LOOKS || clients < ELSEWHERE * sessions {
+    if works.len() < MIN_WORK_LOOKS || clients < MIN_ELSEWHERE_SHARE * sessions {
         return Verdict::Absent;
     }
     Verdict::Present(Finding {
@@ -112,7 +114,7 @@ fn with_clients(pool: &PoolWindow<'_>, waited: String) -> Verdict {
 fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     let kept = held_throughout(pool, Stands::Unknown);
     let size = pool.size();
-    if kept > 0 && kept as f64 >= NEVER_BACK * size as f64 {
+    if kept > 0 && kept as f64 >= MIN_KEPT_SHARE * size as f64 {
         let mut between = vec![Symptom::Leak, Symptom::ServerSaturated];
         if pool.last.keeps_servers == Some(true) {
             between.push(Symptom::HeldByIdleClients);
@@ -130,10 +132,10 @@ fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
         });
     }
     let (count, held, busy) = (pool.change.hold.count(), pool.change.hold.sum_ms, pool.change.busy_ms);
-    let Some(busy) = busy.filter(|_| count >= ENOUGH && held > 0.0) else { return Verdict::Absent };
+    let Some(busy) = busy.filter(|_| count >= MIN_TRANSACTIONS && held > 0.0) else { return Verdict::Absent };
     let (open, mean) = (1.0 - (busy / held).min(1.0), held / count as f64);
     let paused = open * mean;
-    if open < ELSEWHERE || paused < LONG_PAUSE_MS {
+    if open < MIN_ELSEWHERE_SHARE || paused < LONG_PAUSE_MS {
         return Verdict::Absent;
     }
     let in_use = pool.mean(|step| (step.in_use > 0).then_some(step.in_use as f64)).unwrap_or(0.0);
@@ -161,11 +163,11 @@ fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
 /// All servers are with clients that ask nothing of them, within transactions, and none waits: the next one will.
 fn full_of_open(pool: &PoolWindow<'_>) -> Verdict {
     let size = pool.size();
-    let is_open = |step: &Step| step.share_of(Stands::InTransaction).is_some_and(|share| share >= ELSEWHERE);
+    let is_open = |step: &Step| step.share_of(Stands::InTransaction).is_some_and(|share| share >= MIN_ELSEWHERE_SHARE);
     let is_full = |step: &Step| size > 0 && step.taken() >= size && is_open(step);
     let full = pool.share(is_full);
     let open = pool.mean(|step| is_full(step).then(|| step.share_of(Stands::InTransaction)).flatten());
-    if full < WAITING || longest_pause_ms(pool) < PAUSE_OF_A_FULL_POOL_MS {
+    if full < MIN_WAITING_SHARE || longest_pause_ms(pool) < MIN_FULL_POOL_PAUSE_MS {
         return Verdict::Absent;
     }
     let said = format!("all {size} servers were held at {} of the looks: who comes then waits", percent(full));
@@ -175,7 +177,7 @@ fn full_of_open(pool: &PoolWindow<'_>) -> Verdict {
 /// A transaction in which nothing has been asked for long, in a pool that has servers left.
 pub(super) fn forgotten(pool: &PoolWindow<'_>) -> Verdict {
     let Some(last) = pool.steps.last() else { return Verdict::Absent };
-    let is_forgotten = |holder: &&Holder| holder.stands == Stands::InTransaction && holder.ms >= FORGOTTEN_MS;
+    let is_forgotten = |holder: &&Holder| holder.stands == Stands::InTransaction && holder.ms >= MIN_FORGOTTEN_PAUSE_MS;
     let forgotten = last.holders.iter().filter(is_forgotten).count();
     if forgotten == 0 {
         return Verdict::Absent;
@@ -187,7 +189,7 @@ pub(super) fn forgotten(pool: &PoolWindow<'_>) -> Verdict {
     };
     let key = pool.key(Key::TransactionIdleTime);
     let limit = match pool.in_force(Key::TransactionIdleTime) {
-        Some(ms) if ms <= LIMIT_MS => format!(
+        Some(ms) if ms <= DEFAULT_LIMIT_MS => format!(
             "{key} = {} is in force, and ends it with an error for its client once it has paused for so long.",
             setting_time(ms)
         ),
@@ -204,7 +206,7 @@ pub(super) fn forgotten(pool: &PoolWindow<'_>) -> Verdict {
         symptom: Symptom::TransactionsLeftOpen,
         of: pool.name(),
         evidence: vec![
-            format!("{clients} asked nothing within a transaction for over {}", time(FORGOTTEN_MS)),
+            format!("{clients} asked nothing within a transaction for over {}", time(MIN_FORGOTTEN_PAUSE_MS)),
             format!("the longest such pause has lasted {}", time(longest_pause_ms(pool))),
             room,
         ],
@@ -253,18 +255,18 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
     let pauses: Vec<f64> =
         holders.filter(|holder| holder.stands == Stands::InTransaction).map(|holder| holder.ms).collect();
     let longest = longest_pause_ms(pool);
-    let overlong = pauses.iter().filter(|ms| **ms > OVERLONG_MS).count();
-    let are_few = overlong > 0 && overlong as f64 <= FEW * pauses.len() as f64;
+    let overlong = pauses.iter().filter(|ms| **ms > OVERLONG_PAUSE_MS).count();
+    let are_few = overlong > 0 && overlong as f64 <= MAX_OVERLONG_SHARE * pauses.len() as f64;
     let in_use = pool.mean(|step| (step.in_use > 0).then_some(step.in_use as f64)).unwrap_or(0.0);
     let kept = held_throughout(pool, Stands::InTransaction);
-    if kept > 0 && kept as f64 >= NEVER_BACK * pool.size() as f64 {
+    if kept > 0 && kept as f64 >= MIN_KEPT_SHARE * pool.size() as f64 {
         return leak(pool, kept, &waited);
     }
-    if longest < LONG_PAUSE_MS && mean_pause_ms(pool) < ROUND_TRIP_MS {
+    if longest < LONG_PAUSE_MS && mean_pause_ms(pool) < MAX_ROUND_TRIP_MS {
         return Verdict::Absent;
     }
     // A limit below what applications pause now would break them; one that only few of them exceed ends those.
-    let setting = if are_few { pool.shorter(Key::TransactionIdleTime, LIMIT_OF_FEW_MS) } else { None };
+    let setting = if are_few { pool.shorter(Key::TransactionIdleTime, OVERLONG_LIMIT_MS) } else { None };
     let limit = match pool.in_force(Key::TransactionIdleTime).filter(|_| setting.is_none()) {
         Some(ms) if longest < ms => format!(
             " {} is {} already, and the longest of these pauses is within it: it ends none of them.",
@@ -273,7 +275,7 @@ fn left_open(pool: &PoolWindow<'_>, open: f64, waited: String) -> Verdict {
         ),
         _ => String::new(),
     };
-    let is_cause = open >= ELSEWHERE;
+    let is_cause = open >= MIN_ELSEWHERE_SHARE;
     Verdict::Present(Finding {
         symptom: Symptom::TransactionsLeftOpen,
         of: pool.name(),
@@ -310,11 +312,11 @@ fn leak(pool: &PoolWindow<'_>, kept: usize, waited: &str) -> Verdict {
             format!("{waited}, while {:.1} transactions ended a second", pool.rate()),
         ],
         rules_out: "transactions that are slow would come to an end, and others begin: these do neither".to_owned(),
-        setting: pool.shorter(Key::TransactionIdleTime, LIMIT_OF_LEAKS_MS),
+        setting: pool.shorter(Key::TransactionIdleTime, LEAK_LIMIT_MS),
         advice: format!(
             "Find the clients with {} and the place where they leave without COMMIT or ROLLBACK. {}, with an error for who left them.",
             who_holds(pool),
-            match pool.in_force(Key::TransactionIdleTime).filter(|ms| *ms <= LIMIT_OF_LEAKS_MS) {
+            match pool.in_force(Key::TransactionIdleTime).filter(|ms| *ms <= LEAK_LIMIT_MS) {
                 Some(ms) => format!(
                     "{} = {} is in force and ends such transactions",
                     pool.key(Key::TransactionIdleTime),
@@ -368,7 +370,7 @@ fn held_throughout(pool: &PoolWindow<'_>, stands: Stands) -> usize {
             (*looks, *since_ms) = (*looks + 1, step.at.as_secs_f64() * 1e3 - holder.ms);
         }
     }
-    let from = (first.at + INEXACT.min(pool.lasts.mul_f64(OF_WINDOW))).as_secs_f64() * 1e3;
-    let enough = SEEN * pool.steps.len() as f64;
+    let from = (first.at + STATE_TIME_ERROR.min(pool.lasts.mul_f64(STATE_TIME_ERROR_SHARE))).as_secs_f64() * 1e3;
+    let enough = MIN_SEEN_SHARE * pool.steps.len() as f64;
     seen.values().filter(|(looks, since_ms)| *looks as f64 >= enough && *since_ms <= from).count()
 }

@@ -10,10 +10,10 @@ mod swinging;
 use super::{Verdict, percent, time};
 use crate::mongodb::MongoWindow;
 
-/// Connections of those who may not see who they are.
-const ALL: &str = "all clients";
+/// The origin of connections, where the doctor may not see it.
+const UNKNOWN_CLIENTS: &str = "all clients";
 /// Commands that a connection makes for itself, before its client asks for anything: a hello, and a step of the login.
-const OWN: u64 = 2;
+const OWN_COMMANDS: u64 = 2;
 
 /// What is known of each symptom.
 pub(crate) fn examine(window: &MongoWindow) -> Vec<Verdict> {
@@ -90,12 +90,12 @@ fn made(window: &MongoWindow) -> Option<(u64, u64)> {
     }
     let came = last.created?.saturating_sub(first.created?);
     let asked = last.operations.saturating_sub(first.operations);
-    let own = OWN.saturating_mul(came).saturating_add(window.sums.own);
+    let own = OWN_COMMANDS.saturating_mul(came).saturating_add(window.sums.own);
     Some((came, asked.saturating_sub(own)))
 }
 
 /// Whose connections came most, as far as that is known.
 fn most_coming(window: &MongoWindow) -> String {
     let most = window.origins().max_by_key(|(_, own)| own.came).filter(|(_, own)| own.came > 0);
-    most.map_or_else(|| ALL.to_owned(), |(origin, _)| origin.name())
+    most.map_or_else(|| UNKNOWN_CLIENTS.to_owned(), |(origin, _)| origin.name())
 }

@@ -13,16 +13,18 @@ use crate::{
 };
 
 /// Connections of one origin and user, at least.
-const LEAST: usize = 60;
+const MIN_CONNECTIONS: usize = 60;
 /// At most this share of them works at a time.
-const WORKING: f64 = 0.1;
-/// Connections that come within this time of each other are of one batch.
-const BATCH_MS: f64 = 250.0;
-/// PgBouncer tells when they came in whole seconds: those of two seconds that follow each other may have come together.
-const SECOND_MS: f64 = 1_000.0;
-/// Batches, at least, of this many connections each.
-const BATCHES: usize = 5;
-const OF_A_BATCH: usize = 3;
+const MAX_WORKING_SHARE: f64 = 0.1;
+/// Connections that come within this time of each other are one batch.
+const BATCH_INTERVAL_MS: f64 = 250.0;
+/// PgBouncer tells the time of a connection in whole seconds: connections of two consecutive seconds may have come
+/// together.
+const CLOCK_STEP_MS: f64 = 1_000.0;
+/// Batches, at least.
+const MIN_BATCHES: usize = 5;
+/// Connections of each batch, at least.
+const MIN_BATCH_CONNECTIONS: usize = 3;
 
 /// A connection, from outside.
 struct Connection<'c> {
@@ -44,9 +46,9 @@ pub(super) fn examine(window: &Window) -> Verdict {
     });
     match window.look().map(|look| look.pooler) {
         Some(Pooler::PgBouncer) => {
-            judge(connections, BATCH_MS + SECOND_MS, "PgBouncer absorbs the connections meanwhile.")
+            judge(connections, BATCH_INTERVAL_MS + CLOCK_STEP_MS, "PgBouncer absorbs the connections meanwhile.")
         }
-        _ => judge(connections, BATCH_MS, "Poolhouse absorbs the connections meanwhile."),
+        _ => judge(connections, BATCH_INTERVAL_MS, "Poolhouse absorbs the connections meanwhile."),
     }
 }
 
@@ -60,7 +62,7 @@ pub(super) fn of_database(window: &DatabaseWindow) -> Verdict {
         works: backend.works() || backend.pauses(),
         age_ms: backend.age_ms,
     });
-    judge(connections, BATCH_MS, "A pooler in front absorbs the connections meanwhile.")
+    judge(connections, BATCH_INTERVAL_MS, "A pooler in front absorbs the connections meanwhile.")
 }
 
 fn judge<'c>(connections: impl Iterator<Item = Connection<'c>>, batch_ms: f64, meanwhile: &str) -> Verdict {
@@ -75,10 +77,14 @@ fn judge<'c>(connections: impl Iterator<Item = Connection<'c>>, batch_ms: f64, m
     let share = working as f64 / clients.len() as f64;
     let mut ages: Vec<f64> = clients.iter().map(|client| client.age_ms).collect();
     ages.sort_by(f64::total_cmp);
-    let batches = ages.chunk_by(|a, b| b - a <= batch_ms).filter(|batch| batch.len() >= OF_A_BATCH);
+    let batches = ages.chunk_by(|a, b| b - a <= batch_ms).filter(|batch| batch.len() >= MIN_BATCH_CONNECTIONS);
     let sizes: Vec<usize> = batches.map(<[f64]>::len).collect();
     let in_batches: usize = sizes.iter().sum();
-    if clients.len() < LEAST || share > WORKING || sizes.len() < BATCHES || in_batches * 2 < clients.len() {
+    if clients.len() < MIN_CONNECTIONS
+        || share > MAX_WORKING_SHARE
+        || sizes.len() < MIN_BATCHES
+        || in_batches * 2 < clients.len()
+    {
         return Verdict::Absent;
     }
     Verdict::Undecided(Undecided {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Looks at which the database told of the pool's sessions, at least.
-const LOOKS: usize = 4;
+const MIN_LOOKS: usize = 4;
 
 /// What the pool's sessions did on average.
 struct Seen {
@@ -25,7 +25,7 @@ struct Seen {
 }
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
-    if pool.steps.iter().filter(|step| step.work.is_some_and(|work| work.sessions > 0)).count() < LOOKS {
+    if pool.steps.iter().filter(|step| step.work.is_some_and(|work| work.sessions > 0)).count() < MIN_LOOKS {
         return Verdict::Absent;
     }
     let work = |step: &crate::window::Step| step.work.unwrap_or_default();

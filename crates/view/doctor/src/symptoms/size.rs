@@ -2,7 +2,7 @@
 
 use admin_api::Pooler;
 
-use super::{MOST_TIMES, Verdict};
+use super::{MAX_GROWTH, Verdict};
 use crate::{
     finding::{Finding, Key, Setting, Symptom},
     window::PoolWindow,
@@ -16,7 +16,7 @@ pub(super) fn too_small(pool: &PoolWindow<'_>, evidence: Vec<String>, rules_out:
     let wanted = pool
         .mean(|step| step.is_full().then_some(step.taken().saturating_add(step.waiters) as f64))
         .unwrap_or(max as f64);
-    let to = (wanted.ceil() as u64).min(max.saturating_mul(MOST_TIMES)).max(max.saturating_add(1));
+    let to = (wanted.ceil() as u64).min(max.saturating_mul(MAX_GROWTH)).max(max.saturating_add(1));
     Verdict::Present(Finding {
         symptom: Symptom::PoolTooSmall,
         of: pool.name(),

@@ -9,14 +9,14 @@ use crate::{
     window::{PoolWindow, Step},
 };
 
-/// Connections made after the outage, at least.
-const LEAST: u64 = 8;
-/// Looks so long after it are still of it.
-const AFTER: Duration = Duration::from_secs(10);
-/// Making one takes so many times as long as it did otherwise.
-const SLOWER: f64 = 2.0;
-/// A shorter time to make one is nobody's trouble.
-const NOTICED_MS: f64 = 50.0;
+/// Connections created after the outage, at least.
+const MIN_CONNECTIONS: u64 = 8;
+/// Looks within this time after an outage belong to it.
+const AFTERMATH: Duration = Duration::from_secs(10);
+/// Creating a connection takes this many times as long as otherwise.
+const MIN_SLOWDOWN: f64 = 2.0;
+/// A shorter time to connect troubles no client.
+const MIN_CONNECT_MS: f64 = 50.0;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let Some((down, after)) = last_outage(pool.course) else { return Verdict::Absent };
@@ -31,11 +31,11 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     // All that were made otherwise, since the start.
     let others = pool.last.created.saturating_sub(around_it);
     let all_ms: f64 = pool.last.connect.values().map(|times| times.sum_ms).sum();
-    if made < LEAST || others == 0 || waiters == 0 {
+    if made < MIN_CONNECTIONS || others == 0 || waiters == 0 {
         return Verdict::Absent;
     }
     let (each, usual) = (making_ms / around_it as f64, (all_ms - making_ms).max(0.0) / others as f64);
-    if each < NOTICED_MS || each < SLOWER * usual {
+    if each < MIN_CONNECT_MS || each < MIN_SLOWDOWN * usual {
         return Verdict::Absent;
     }
     let at_once = around().map(|step| step.connecting).max().unwrap_or(0);
@@ -73,7 +73,7 @@ fn fewer(pool: &PoolWindow<'_>, share: f64) -> Option<Setting> {
 fn last_outage(course: &[Step]) -> Option<(&[Step], &[Step])> {
     let end = course.iter().rposition(|step| step.is_down)? + 1;
     let begin = course[..end].iter().rposition(|step| !step.is_down).map_or(0, |before| before + 1);
-    let after = course[end..].partition_point(|step| step.at <= course[end - 1].at + AFTER);
+    let after = course[end..].partition_point(|step| step.at <= course[end - 1].at + AFTERMATH);
     (after > 0).then(|| (&course[begin..end], &course[end..end + after]))
 }
 

@@ -9,23 +9,24 @@ use crate::{
     window::Window,
 };
 
-/// Why silent clients are sent away. Others are in the middle of something, or everybody has to go.
-const SILENT: [&str; 2] = ["soft_limit", "client_idle_time"];
-/// Clients that did not answer, in the window, at least.
-const LEAST: u64 = 5;
-/// The same as a share of all silent ones that were sent away since the start.
-const OF_SENT: f64 = 0.5;
+/// Reasons for which idle clients are evicted. For other reasons clients are evicted in the middle of work, or all of
+/// them.
+const SILENT_EVICTIONS: [&str; 2] = ["soft_limit", "client_idle_time"];
+/// Clients in the window that did not answer, at least.
+const MIN_UNANSWERED: u64 = 5;
+/// The same as a share of all idle clients evicted since the start.
+const MIN_UNANSWERED_SHARE: f64 = 0.5;
 
 pub(super) fn examine(window: &Window) -> Verdict {
     let (Some(change), Some(look)) = (window.change(), window.look()) else { return Verdict::Absent };
-    let silent = |counts: &Counts| admin_api::sum(SILENT.iter().filter_map(|reason| counts.get(*reason)));
+    let silent = |counts: &Counts| admin_api::sum(SILENT_EVICTIONS.iter().filter_map(|reason| counts.get(*reason)));
     let all = |of: fn(&admin_api::Listener) -> &Counts| {
         admin_api::sum(&look.listeners.iter().map(|listener| silent(of(listener))).collect::<Vec<_>>())
     };
     let now = silent(&change.unanswered);
     let (unanswered, sent) = (all(|listener| &listener.unanswered), all(|listener| &listener.evictions));
     let share = unanswered as f64 / sent.max(1) as f64;
-    if look.pooler != Pooler::Poolhouse || now < LEAST || share < OF_SENT {
+    if look.pooler != Pooler::Poolhouse || now < MIN_UNANSWERED || share < MIN_UNANSWERED_SHARE {
         return Verdict::Absent;
     }
     let accepted = admin_api::sum(look.listeners.iter().map(|listener| &listener.accepted));

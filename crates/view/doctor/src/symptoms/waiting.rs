@@ -4,39 +4,38 @@
 
 use admin_api::Pooler;
 
-use super::{Verdict, WAITING, percent, size::too_small, time, working};
+use super::{MIN_WAITING_SHARE, Verdict, percent, size::too_small, time, working};
 use crate::{
     finding::{Finding, Key, Symptom, Undecided},
     window::PoolWindow,
 };
 
-/// Looks with so many servers in use that are needed to speak of how long work takes then.
-const LOOKS: usize = 2;
+/// Looks with one number of servers in use that are needed to know how long work takes then.
+const MIN_LOOKS: usize = 2;
 /// Numbers of servers in use that are needed to see work get slower from one to the next. With fewer, the work of a
-/// busy time may only be of another kind than that of a quiet one.
-const LEVELS: usize = 3;
-/// Up to this share of its servers a pool is lightly loaded.
-const LIGHT: f64 = 0.5;
-/// Work takes as long under the full load as under a light one.
-const ALIKE: f64 = 1.25;
-/// Work takes so much longer under the full load that the database gains little by it.
-const LONGER: f64 = 1.6;
-/// Of two levels, work at the higher one may also take a little less long, by chance.
-const DIP: f64 = 0.85;
-/// The share of pairs of looks at different levels of which that holds. A level at which there were few looks decides
-/// nothing by itself.
-const GROWS: f64 = 0.9;
-/// What a database says that has no connection left. The digits alone may be those of a port.
-const FULL: &str = "SQLSTATE 53300";
+/// busy time may only differ in kind from that of a quiet one.
+const MIN_LEVELS: usize = 3;
+/// Up to this share of its servers in use a pool is lightly loaded.
+const MAX_LIGHT_SHARE: f64 = 0.5;
+/// Up to this ratio, work takes as long under the full load as under a light one.
+const MAX_SIMILAR_RATIO: f64 = 1.25;
+/// From this ratio on, work takes so much longer under the full load that the database gains little by it.
+const MIN_LONGER_RATIO: f64 = 1.6;
+/// By chance, work at the higher of two levels may take a little less long: this ratio at least.
+const MIN_DIP_RATIO: f64 = 0.85;
+/// The share of pairs of looks at different levels at which work takes longer at the higher one. A level with few looks
+/// decides nothing by itself.
+const MIN_GROWING_SHARE: f64 = 0.9;
+/// The database's error when it has no connection left. The digits alone may be those of a port.
+const TOO_MANY_CONNECTIONS: &str = "SQLSTATE 53300";
 /// What PostgreSQL says where the limit of one role or one database is reached; whose limit that is, and how it is
 /// changed.
 const OWN_LIMITS: [(&str, &str, &str); 2] = [
     ("too many connections for role", "role", "ALTER ROLE"),
     ("too many connections for database", "database", "ALTER DATABASE"),
 ];
-/// Attempts to connect that came as far as the database and no further, in the window, at least: one may still be under
-/// way.
-const REFUSED: u64 = 2;
+/// Attempts to connect in the window that reached the database and failed, at least: one may still be under way.
+const MIN_REFUSED: u64 = 2;
 
 /// So many servers in use: at how many looks, and for how long servers were held on average then, in milliseconds.
 #[derive(Clone, Copy)]
@@ -69,7 +68,7 @@ impl Ratio {
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let waiting = pool.share(|step| step.waiters > 0);
     let max = pool.last.max_size;
-    if waiting < WAITING {
+    if waiting < MIN_WAITING_SHARE {
         return Verdict::Absent;
     }
     let waits = waits(pool, waiting);
@@ -84,7 +83,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let taken = if are_cleaned { "in use, or being cleaned after it," } else { "in use" };
     let in_use = format!("all {max} servers were {taken} at {} of the looks", percent(full));
     let levels = levels(pool);
-    let light = levels.iter().find(|level| (level.in_use as f64) <= LIGHT * max as f64);
+    let light = levels.iter().find(|level| (level.in_use as f64) <= MAX_LIGHT_SHARE * max as f64);
     let (Some(light), Some(most)) = (light, levels.last().filter(|level| level.in_use >= max)) else {
         return working::examine(pool, &[waits.clone(), in_use.clone()]).unwrap_or_else(|| {
             let needs = "looks at a light load to compare with: a longer window (--window 10m)";
@@ -99,20 +98,20 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         time(light.ms),
         light.in_use
     );
-    let alike = |level: &Level| Ratio::of(light.ms, level.ms, pool.coarse_ms()).told <= ALIKE;
-    if least < LONGER && greatest >= LONGER {
+    let alike = |level: &Level| Ratio::of(light.ms, level.ms, pool.coarse_ms()).told <= MAX_SIMILAR_RATIO;
+    if least < MIN_LONGER_RATIO && greatest >= MIN_LONGER_RATIO {
         let needs = "for how long connections are held to less than a millisecond, which is not told: the database knows (`poolhouse doctor \
                      postgres://...`)";
         return undecided(pool, vec![waits, in_use, compared], needs);
     }
-    if ratio <= ALIKE && levels.iter().all(alike) {
+    if ratio <= MAX_SIMILAR_RATIO && levels.iter().all(alike) {
         let rules_out = format!(
             "the database is not saturated: work takes {ratio:.2} times as long under the full load as under a light one, if it is of the \
              same kind"
         );
         return too_small(pool, vec![waits, in_use, compared], rules_out);
     }
-    if least >= LONGER && levels.len() >= LEVELS && grows(&levels) {
+    if least >= MIN_LONGER_RATIO && levels.len() >= MIN_LEVELS && grows(&levels) {
         return saturated(pool, &levels, ratio, vec![waits, compared]);
     }
     let seen = vec![waits, in_use, compared];
@@ -130,10 +129,10 @@ fn grows(levels: &[Level]) -> bool {
         for high in &levels[n + 1..] {
             let pairs = low.looks as f64 * high.looks as f64;
             all += pairs;
-            longer += if high.ms >= DIP * low.ms { pairs } else { 0.0 };
+            longer += if high.ms >= MIN_DIP_RATIO * low.ms { pairs } else { 0.0 };
         }
     }
-    longer >= GROWS * all
+    longer >= MIN_GROWING_SHARE * all
 }
 
 fn saturated(pool: &PoolWindow<'_>, levels: &[Level], ratio: f64, mut evidence: Vec<String>) -> Verdict {
@@ -193,7 +192,7 @@ fn levels(pool: &PoolWindow<'_>) -> Vec<Level> {
         let (looks, count, sum) = levels.entry(step.taken()).or_default();
         (*looks, *count, *sum) = (*looks + 1, count.saturating_add(step.hold.count()), *sum + step.hold.sum_ms);
     }
-    let enough = levels.into_iter().filter(|(_, (looks, ..))| *looks >= LOOKS);
+    let enough = levels.into_iter().filter(|(_, (looks, ..))| *looks >= MIN_LOOKS);
     // For a moment it may be less than nothing, where waits are counted before the transactions that they are taken
     // off.
     enough.map(|(in_use, (looks, count, sum))| Level { in_use, looks, ms: (sum / count as f64).max(0.0) }).collect()
@@ -250,10 +249,10 @@ fn another_limit(pool: &PoolWindow<'_>, waits: String) -> Verdict {
             ),
         });
     }
-    if let Some(error) = pool.last.last_error.as_ref().filter(|error| error.contains(FULL)) {
+    if let Some(error) = pool.last.last_error.as_ref().filter(|error| error.contains(TOO_MANY_CONNECTIONS)) {
         let stood = pool.change.connect.get("tcp").map_or(0, admin_api::Times::count);
         let refused = stood.saturating_sub(pool.change.created);
-        if refused >= REFUSED {
+        if refused >= MIN_REFUSED {
             return added_up(pool, evidence, refused, error);
         }
     }

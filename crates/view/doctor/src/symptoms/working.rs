@@ -9,14 +9,14 @@ use crate::{
     window::PoolWindow,
 };
 
-/// Looks at a full pool that are needed.
-const LOOKS: usize = 4;
-/// The share of sessions with a statement that do the same, from which on that is what the pool is about.
-const MOST: f64 = 0.5;
-/// Sessions that are ready to run, for each processor: up to here there is room for more, and from here on more of them
-/// gain nothing.
-const ROOM: f64 = 0.5;
-const BUSY: f64 = 1.0;
+/// Looks at a full pool, at least.
+const MIN_LOOKS: usize = 4;
+/// From this share of the working sessions on, what they do is what occupies the pool.
+const MIN_MAJORITY: f64 = 0.5;
+/// Up to this many sessions ready to run for each processor, there is room for more.
+const MAX_IDLE_CPU_LOAD: f64 = 0.5;
+/// From this many sessions ready to run for each processor on, more of them gain nothing.
+const MIN_BUSY_CPU_LOAD: f64 = 1.0;
 
 /// What was seen of the sessions while the pool was full, on average.
 #[derive(Clone, Copy, Default)]
@@ -35,7 +35,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>, evidence: &[String]) -> Option<Verd
     let seen = Seen::of(pool)?;
     let evidence = [evidence, &[seen.told()]].concat();
     let share = |some: f64| some / seen.working;
-    if share(seen.locked) >= MOST {
+    if share(seen.locked) >= MIN_MAJORITY {
         return Some(saturated(
             pool,
             evidence,
@@ -43,20 +43,20 @@ pub(super) fn examine(pool: &PoolWindow<'_>, evidence: &[String]) -> Option<Verd
             "Find who holds the locks (pg_blocking_pids names who blocks whom), and make the transactions that take them shorter.",
         ));
     }
-    if share(seen.others) >= MOST {
+    if share(seen.others) >= MIN_MAJORITY {
         let rules_out =
             "the database is not saturated: most statements wait for neither a processor nor a lock nor a disk";
         return Some(too_small(pool, evidence, rules_out.to_owned()));
     }
     let busy = seen.processors.map(|processors| seen.all_ready / processors);
-    match busy.filter(|_| share(seen.ready) >= MOST) {
-        Some(busy) if busy >= BUSY => Some(saturated(
+    match busy.filter(|_| share(seen.ready) >= MIN_MAJORITY) {
+        Some(busy) if busy >= MIN_BUSY_CPU_LOAD => Some(saturated(
             pool,
             evidence,
             "a larger pool does not cure it: as many sessions are ready to run as there are processors, or more",
             "Make statements cheaper (pg_stat_statements names the dearest), or give the database more processors.",
         )),
-        Some(busy) if busy <= ROOM => {
+        Some(busy) if busy <= MAX_IDLE_CPU_LOAD => {
             let rules_out = "the database is not saturated: at least half of its processors have nothing to do";
             Some(too_small(pool, evidence, rules_out.to_owned()))
         }
@@ -69,7 +69,7 @@ impl Seen {
     fn of(pool: &PoolWindow<'_>) -> Option<Self> {
         let full = || pool.steps.iter().filter(|step| step.is_full());
         let works: Vec<Work> = full().filter_map(|step| step.work).filter(|work| work.working() > 0).collect();
-        if works.len() < LOOKS {
+        if works.len() < MIN_LOOKS {
             return None;
         }
         let mean = |of: fn(&Work) -> u64| works.iter().map(|work| of(work) as f64).sum::<f64>() / works.len() as f64;
@@ -119,7 +119,7 @@ fn saturated(pool: &PoolWindow<'_>, evidence: Vec<String>, rules_out: &str, advi
 
 fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, sessions: &Seen) -> Verdict {
     let needs = match sessions.processors {
-        _ if sessions.disks / sessions.working >= MOST => {
+        _ if sessions.disks / sessions.working >= MIN_MAJORITY => {
             "how much its disks can do at once, which no view tells: `poolhouse sweep` on a copy of the database measures it"
         }
         None => "on how many processors the database runs: say it with --processors",

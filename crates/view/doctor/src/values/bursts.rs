@@ -10,20 +10,19 @@ use crate::{
     window::{PoolWindow, Step},
 };
 
-/// Bursts that tell how far they are apart.
-const ENOUGH: usize = 3;
-/// Connections may be made on so many looks one after the other in the same burst, in looks: it may begin shortly
-/// before one.
-const OF_ONE: f64 = 1.5;
-/// The share of connections that may still be made where nothing is closed between bursts.
-const FEW: f64 = 0.1;
-/// Connections an hour that are seen and that are played are alike up to this factor: no burst is as large as the
-/// other.
-const ALIKE: f64 = 1.5;
-/// The most transactions of a burst that are played.
-const MOST_OF_ONE: f64 = 2_000.0;
+/// Bursts that are needed to know their distance.
+const MIN_BURSTS: usize = 3;
+/// The distance, in looks, up to which two looks with new connections belong to the same burst: it may begin shortly
+/// before a look.
+const MAX_BURST_LOOKS: f64 = 1.5;
+/// The share of connections that may still be created although nothing is closed between bursts.
+const MAX_CREATED_SHARE: f64 = 0.1;
+/// Connections created an hour, as seen and as simulated, may differ by this factor: bursts differ in size.
+const MAX_RATE_RATIO: f64 = 1.5;
+/// Transactions of a burst that are simulated.
+const MAX_BURST_TRANSACTIONS: f64 = 2_000.0;
 /// Idle servers outlive the longest quiet time by this factor.
-const OUTLIVED: f64 = 1.5;
+const IDLE_TIME_FACTOR: f64 = 1.5;
 
 pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     let seen = Seen::of(pool)?;
@@ -37,13 +36,13 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     let play = |sizes: &Sizes| forecast.play(&seen.load, sizes).ok_or_else(too_long);
     let played = play(&sizes)?;
     let (made, was) = (created(&played), created(&seen.now));
-    if !alike(made, was, ALIKE) {
+    if !alike(made, was, MAX_RATE_RATIO) {
         return Err(format!(
             "bursts of {} at once, played with the present settings, make {made:.0} connections an hour, and {was:.0} were seen",
             seen.most
         ));
     }
-    let is_enough = |effect: &Effect| created(effect) <= FEW * made;
+    let is_enough = |effect: &Effect| created(effect) <= MAX_CREATED_SHARE * made;
     let (mut below, mut above) = (min, most);
     if below >= above {
         return Err("as many servers are kept as a burst was seen to need".to_owned());
@@ -64,7 +63,7 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
             false => below = middle,
         }
     }
-    let longer = rounded(seen.longest.mul_f64(OUTLIVED));
+    let longer = rounded(seen.longest.mul_f64(IDLE_TIME_FACTOR));
     let instead = play(&Sizes { max_idle_time: Some(longer), ..sizes })?;
     let instead =
         is_enough(&instead).then(|| Instead { key: pool.key(Key::MaxIdleTime), to: text(longer), then: instead });
@@ -97,7 +96,7 @@ impl Seen {
             return Err("what making a connection takes is not told".to_owned());
         };
         let begins = begins(&pool.steps, max_idle_time);
-        if begins.len() < ENOUGH {
+        if begins.len() < MIN_BURSTS {
             return Err(format!(
                 "{} bursts were seen, and three tell how far they are apart: a longer --window",
                 begins.len()
@@ -115,7 +114,7 @@ impl Seen {
             return Err("no transaction ended in the bursts that were seen".to_owned());
         };
         let size = (times.count() as f64 / bursts).round().max(1.0);
-        if size > MOST_OF_ONE {
+        if size > MAX_BURST_TRANSACTIONS {
             return Err(format!("bursts of {size:.0} transactions are more than are played"));
         }
         let all = pool.steps.iter();
@@ -146,7 +145,7 @@ fn begins(steps: &[&Step], max_idle_time: Duration) -> Vec<usize> {
     let mut begins = Vec::new();
     let mut before: Option<Duration> = None;
     for (n, step) in steps.iter().enumerate().filter(|(_, step)| step.created > 0) {
-        let apart = max_idle_time.max(step.lasts.mul_f64(OF_ONE));
+        let apart = max_idle_time.max(step.lasts.mul_f64(MAX_BURST_LOOKS));
         if before.is_none_or(|before| step.at.saturating_sub(before) >= apart) {
             begins.push(n);
         }

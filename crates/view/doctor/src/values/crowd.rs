@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use admin_api::Times;
 
-use super::{ALIKE, BUCKET, Planned, UNNOTICED_MS, alike, small, too_long};
+use super::{MAX_PERCENTILE_RATIO, MAX_RATE_RATIO, MAX_UNNOTICED_MS, Planned, alike, small, too_long};
 use crate::{
     finding::{Key, Predicted, Setting},
     forecast::{Begins, Effect, Forecast, Held, Load, Sizes},
-    symptoms::{MOST_TIMES, time},
+    symptoms::{MAX_GROWTH, time},
     window::{PoolWindow, Step},
 };
 
-/// Transactions that are needed to know for how long they hold a server.
-const ENOUGH: u64 = 200;
-/// Where more times as many clients are there as are in the pool, they come as if at random: one more or less who waits
+/// Transactions that are needed to know how long they hold a server.
+const MIN_TRANSACTIONS: u64 = 200;
+/// With this many times as many clients as servers, clients come as if at random: one waiting client more or less
 /// changes nothing.
-const MANY: f64 = 2.0;
-/// Of servers that are with clients, how many may be cleaned besides: that is not played.
-const CLEANED: f64 = 0.1;
-/// The most clients that are played each by itself.
-const MOST_CLIENTS: f64 = 2_000.0;
+const MIN_RANDOM_RATIO: f64 = 2.0;
+/// Servers being cleaned, as a share of the servers with clients: cleaning is not simulated.
+const MAX_CLEANED_SHARE: f64 = 0.1;
+/// Clients that are simulated one by one.
+const MAX_CLIENTS: f64 = 2_000.0;
 
 pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     let busy = Busy::of(pool)?;
     let max = small(pool.last.max_size)?;
-    let most = small(pool.last.max_size.saturating_mul(MOST_TIMES))?;
+    let most = small(pool.last.max_size.saturating_mul(MAX_GROWTH))?;
     let load = busy.load(pool)?;
     let wait = |size: u32| forecast.play(&load, &kept(size)).ok_or_else(too_long);
     let now = Effect {
@@ -44,7 +44,7 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     if let Some(played) = &played {
         check(&now, played)?;
     }
-    let enough_ms = busy.held_ms.max(UNNOTICED_MS);
+    let enough_ms = busy.held_ms.max(MAX_UNNOTICED_MS);
     let is_enough = |effect: &Effect| effect.wait_p95_ms.is_some_and(|ms| ms <= enough_ms);
     // `above` is large enough, or as large as may be; `below` is not.
     let (mut below, mut above, mut then) = (max, most, wait(most)?);
@@ -72,18 +72,22 @@ fn kept(size: u32) -> Sizes {
 
 /// What is played must be what was seen, or the load is another one than is played.
 fn check(seen: &Effect, played: &Effect) -> Result<(), String> {
-    if !alike(seen.transactions_per_s, played.transactions_per_s, ALIKE) {
+    if !alike(seen.transactions_per_s, played.transactions_per_s, MAX_RATE_RATIO) {
         return Err(format!(
             "played at the present size {:.0} transactions end a second, and {:.0} were seen",
             played.transactions_per_s, seen.transactions_per_s
         ));
     }
     match (seen.wait_p95_ms, played.wait_p95_ms) {
-        (Some(seen), Some(played)) if !alike(seen.max(UNNOTICED_MS), played.max(UNNOTICED_MS), BUCKET) => Err(format!(
-            "played at the present size one wait in twenty lasts over {}, and {} was seen",
-            time(played),
-            time(seen)
-        )),
+        (Some(seen), Some(played))
+            if !alike(seen.max(MAX_UNNOTICED_MS), played.max(MAX_UNNOTICED_MS), MAX_PERCENTILE_RATIO) =>
+        {
+            Err(format!(
+                "played at the present size one wait in twenty lasts over {}, and {} was seen",
+                time(played),
+                time(seen)
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -115,7 +119,7 @@ impl Busy {
             waited.add(&step.waited);
         });
         let (count, seconds) = (held.count(), full.iter().map(|step| step.lasts).sum::<Duration>().as_secs_f64());
-        let Some(held_ms) = held.mean_ms().filter(|ms| *ms > 0.0 && count >= ENOUGH && seconds > 0.0) else {
+        let Some(held_ms) = held.mean_ms().filter(|ms| *ms > 0.0 && count >= MIN_TRANSACTIONS && seconds > 0.0) else {
             return Err(format!(
                 "for how long servers are held is known of {count} transactions that ended while clients waited"
             ));
@@ -123,7 +127,7 @@ impl Busy {
         let mean = |of: fn(&Step) -> u64| full.iter().map(|step| of(step) as f64).sum::<f64>() / full.len() as f64;
         let in_use = mean(|step| step.in_use);
         let cleaned = mean(|step| step.cleaned);
-        if cleaned > CLEANED * in_use {
+        if cleaned > MAX_CLEANED_SHARE * in_use {
             return Err(format!(
                 "{cleaned:.1} servers on average were cleaned between two clients, which is not played"
             ));
@@ -132,7 +136,7 @@ impl Busy {
         let rate = count as f64 / seconds;
         // Little's law. Where it does not hold, times are not those of the servers that are counted.
         let by_law = rate * held_ms / 1e3;
-        if !alike(by_law, in_use, ALIKE) {
+        if !alike(by_law, in_use, MAX_RATE_RATIO) {
             return Err(format!(
                 "what was counted does not fit together: {rate:.0} transactions a second, each of which held a server for {}, take {by_law:.1} \
                  servers at a time, while the looks found {in_use:.1} in use (transactions that had begun before the first look count whole)",
@@ -145,9 +149,9 @@ impl Busy {
 
     fn load(&self, pool: &PoolWindow<'_>) -> Result<Load, String> {
         let pause = (self.clients - self.inside) / self.rate;
-        let begins = if self.clients > MANY * self.inside {
+        let begins = if self.clients > MIN_RANDOM_RATIO * self.inside {
             Begins::AtRandom { rate: self.clients / (pause + self.held_ms / 1e3) }
-        } else if self.clients <= MOST_CLIENTS {
+        } else if self.clients <= MAX_CLIENTS {
             Begins::Clients { clients: self.clients.round().max(1.0) as u32, pause: seconds(pause)? }
         } else {
             return Err(format!("{:.0} clients at once are more than are played", self.clients));

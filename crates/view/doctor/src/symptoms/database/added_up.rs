@@ -6,20 +6,20 @@ use crate::{
     finding::{Finding, Setting, Symptom},
 };
 
-/// From this share of the connections that are allowed to everybody on there is none left for the next instance.
-const TAKEN: f64 = 0.95;
-/// The share of looks of which that holds.
-const AT_LOOKS: f64 = 0.5;
-/// No origin has more than this share of them by itself, or its own limit is what is wrong.
-const ALONE: f64 = 0.6;
-/// An origin with less than this share is not one of those that add up.
-const PART: f64 = 0.1;
-/// Sessions whose origin is seen, as a share of all.
-const SEEN: f64 = 0.9;
-/// What pools together may have of what is allowed: the rest is for who comes besides.
-const ROOM: f64 = 0.9;
+/// From this share of the connections open to ordinary users on, none is left for the next instance.
+const MIN_TAKEN_SHARE: f64 = 0.95;
+/// The share of looks at which that holds.
+const MIN_LOOK_SHARE: f64 = 0.5;
+/// An origin with more than this share has too high a limit of its own, and nothing adds up.
+const MAX_ORIGIN_SHARE: f64 = 0.6;
+/// An origin with less than this share does not count among those that add up.
+const MIN_ORIGIN_SHARE: f64 = 0.1;
+/// The share of sessions whose origin must be known.
+const MIN_KNOWN_SHARE: f64 = 0.9;
+/// The share of the allowed connections that all pools together may have; the rest is for other clients.
+const POOLS_SHARE: f64 = 0.9;
 /// Origins that are named.
-const NAMED: usize = 3;
+const MAX_NAMED_ORIGINS: usize = 3;
 
 pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
     let Some((_, last)) = window.ends() else { return Verdict::Absent };
@@ -31,22 +31,27 @@ pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
     let mut origins: Vec<(&Origin, u64)> = window.origins().map(|(origin, own)| (origin, own.now)).collect();
     origins.sort_by_key(|(_, now)| std::cmp::Reverse(*now));
     let most = origins.first().map_or(0.0, |(_, now)| *now as f64 / seen.max(1.0));
-    let parts = origins.iter().take_while(|(_, now)| *now as f64 >= PART * seen).count();
+    let parts = origins.iter().take_while(|(_, now)| *now as f64 >= MIN_ORIGIN_SHARE * seen).count();
     if allowed == 0
-        || all.sessions.share_from(TAKEN * allowed as f64) < AT_LOOKS
+        || all.sessions.share_from(MIN_TAKEN_SHARE * allowed as f64) < MIN_LOOK_SHARE
         // Where hardly any of them works, that is what is wrong.
-        || busy as f64 <= kept::USED * taken
-        || seen < SEEN * (seen + hidden)
+        || busy as f64 <= kept::MAX_USED_SHARE * taken
+        || seen < MIN_KNOWN_SHARE * (seen + hidden)
         || parts < 2
-        || most > ALONE
+        || most > MAX_ORIGIN_SHARE
     {
         return Verdict::Absent;
     }
-    let named: Vec<_> = origins.iter().take(NAMED).map(|(origin, now)| format!("{now} of {}", origin.name())).collect();
-    let more = if origins.len() > NAMED { format!(" and {} others", origins.len() - NAMED) } else { String::new() };
+    let named: Vec<_> =
+        origins.iter().take(MAX_NAMED_ORIGINS).map(|(origin, now)| format!("{now} of {}", origin.name())).collect();
+    let more = if origins.len() > MAX_NAMED_ORIGINS {
+        format!(" and {} others", origins.len() - MAX_NAMED_ORIGINS)
+    } else {
+        String::new()
+    };
     // What the small ones have stays theirs.
     let of_parts: u64 = origins.iter().take(parts).map(|(_, now)| *now).sum();
-    let room = ROOM * allowed as f64 - (seen + hidden - of_parts as f64);
+    let room = POOLS_SHARE * allowed as f64 - (seen + hidden - of_parts as f64);
     let each = ((room / parts as f64) as u64).max(1);
     Verdict::Present(Finding {
         symptom: Symptom::LimitsAddUp,
@@ -54,8 +59,8 @@ pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
         evidence: vec![
             format!(
                 "{taken:.0} of {allowed} connections were taken, at least {} of them at {} of the looks: whoever comes next is refused",
-                percent(TAKEN),
-                percent(all.sessions.share_from(TAKEN * allowed as f64))
+                percent(MIN_TAKEN_SHARE),
+                percent(all.sessions.share_from(MIN_TAKEN_SHARE * allowed as f64))
             ),
             format!("they are of {} origins, none of which has more than {}: {}{more}", origins.len(), percent(most), named.join(", ")),
             format!("up to {busy} of them had a statement or a transaction at once"),

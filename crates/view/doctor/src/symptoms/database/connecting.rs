@@ -7,31 +7,35 @@ use crate::{
 };
 
 /// Connections in the window, at least.
-const LEAST: u64 = 50;
-/// Connections a transaction, from which on clients do not keep them.
-const A_TRANSACTION: f64 = 0.3;
-/// Looks before which some came, or it is a burst that passes.
-const ARRIVING: f64 = 0.3;
-/// The share of those that came that may have stayed.
-const STAYED: f64 = 0.5;
+const MIN_CONNECTIONS: u64 = 50;
+/// From this many connections a transaction on, clients do not keep their connections.
+const MIN_PER_TRANSACTION: f64 = 0.3;
+/// Connections arrive before this share of the looks at least; otherwise it is a burst that passes.
+const MIN_ARRIVING_SHARE: f64 = 0.3;
+/// The share of the arrived connections that may have stayed.
+const MAX_STAYED_SHARE: f64 = 0.5;
 /// Transactions that each connection makes for itself, before its client asks for anything.
-const OWN: u64 = 1;
-/// Transactions of the one who looks, for each look.
-const OF_A_LOOK: u64 = 2;
+const OWN_TRANSACTIONS: u64 = 1;
+/// Transactions that the doctor itself makes for each look.
+const TRANSACTIONS_PER_LOOK: u64 = 2;
 
 pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
     let Some((first, last)) = window.ends() else { return Verdict::Absent };
     let seen = admin_api::sum(window.origins().map(|(_, origin)| &origin.came));
     let (ended, counted) = window.counted();
     let came = counted.unwrap_or(seen).max(seen);
-    let own = came.saturating_mul(OWN).saturating_add(OF_A_LOOK * window.looks() as u64);
+    let own = came.saturating_mul(OWN_TRANSACTIONS).saturating_add(TRANSACTIONS_PER_LOOK * window.looks() as u64);
     let transactions = ended.saturating_sub(own);
     let ratio = came as f64 / transactions.max(1) as f64;
     let here = |look: &admin_api::Activity| admin_api::sum(&[look.backends.len() as u64, look.hidden, look.left_out]);
     let (was, is) = (here(first), here(last));
     // Many come: a new deployment, or pools that grow. Then they stay.
     let more = is.saturating_sub(was);
-    if came < LEAST || window.arrivals() < ARRIVING || ratio < A_TRANSACTION || more as f64 > STAYED * came as f64 {
+    if came < MIN_CONNECTIONS
+        || window.arrivals() < MIN_ARRIVING_SHARE
+        || ratio < MIN_PER_TRANSACTION
+        || more as f64 > MAX_STAYED_SHARE * came as f64
+    {
         return Verdict::Absent;
     }
     let most = window.origins().max_by_key(|(_, origin)| origin.came).filter(|(_, origin)| origin.came > 0);

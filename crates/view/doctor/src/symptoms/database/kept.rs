@@ -6,20 +6,20 @@ use crate::{
     finding::{Finding, Setting, Symptom},
 };
 
-/// From this share of the connections that the database allows to everybody on, the next instance may find none left.
-const TAKEN: f64 = 0.8;
-/// The share of looks of which that holds.
-const AT_LOOKS: f64 = 0.8;
-/// At most this share of the connections has ever had work at once.
-pub(super) const USED: f64 = 0.25;
-/// Connections that may be seen, as a share of all.
-const SEEN: f64 = 0.9;
-/// A connection idle for so long is one that nobody would miss.
-const LONG_MS: f64 = 3_600_000.0;
-/// A pool is proposed with so many times what was ever seen at work at once: looks miss peaks.
-const SPARE: u64 = 2;
+/// From this share of the connections open to ordinary users on, the next instance may find none left.
+const MIN_TAKEN_SHARE: f64 = 0.8;
+/// The share of looks at which that holds.
+const MIN_LOOK_SHARE: f64 = 0.8;
+/// At most this share of the connections has ever worked at once.
+pub(super) const MAX_USED_SHARE: f64 = 0.25;
+/// The share of connections that must be visible.
+const MIN_KNOWN_SHARE: f64 = 0.9;
+/// A connection that has been idle for this long is not needed.
+const UNNEEDED_IDLE_MS: f64 = 3_600_000.0;
+/// The proposed pool is this many times as large as the most connections ever seen at work at once: looks miss peaks.
+const SPARE_FACTOR: u64 = 2;
 /// Origins that are named.
-const NAMED: usize = 3;
+const MAX_NAMED_ORIGINS: usize = 3;
 
 pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
     let Some((_, last)) = window.ends() else { return Verdict::Absent };
@@ -28,20 +28,23 @@ pub(super) fn examine(window: &DatabaseWindow) -> Verdict {
     let (kept, busy) = (all.sessions.mean(), all.busy.most);
     let seen = last.backends.len() as f64;
     if allowed == 0
-        || all.sessions.share_from(TAKEN * allowed as f64) < AT_LOOKS
-        || busy as f64 > USED * kept
-        || seen < SEEN * (seen + last.hidden.saturating_add(last.left_out) as f64)
+        || all.sessions.share_from(MIN_TAKEN_SHARE * allowed as f64) < MIN_LOOK_SHARE
+        || busy as f64 > MAX_USED_SHARE * kept
+        || seen < MIN_KNOWN_SHARE * (seen + last.hidden.saturating_add(last.left_out) as f64)
     {
         return Verdict::Absent;
     }
     let mut origins: Vec<_> = window.origins().collect();
     origins.sort_by_key(|(_, own)| std::cmp::Reverse(own.now));
-    let named: Vec<_> =
-        origins.iter().take(NAMED).map(|(origin, own)| format!("{} of {}", own.now, origin.name())).collect();
+    let named: Vec<_> = origins
+        .iter()
+        .take(MAX_NAMED_ORIGINS)
+        .map(|(origin, own)| format!("{} of {}", own.now, origin.name()))
+        .collect();
     let idle = last.backends.iter().filter(|backend| backend.state == "idle");
-    let long = idle.clone().filter(|backend| backend.state_ms >= LONG_MS).count();
+    let long = idle.clone().filter(|backend| backend.state_ms >= UNNEEDED_IDLE_MS).count();
     let longest = idle.map(|backend| backend.state_ms).fold(0.0, f64::max);
-    let to = busy.saturating_mul(SPARE).max(2);
+    let to = busy.saturating_mul(SPARE_FACTOR).max(2);
     Verdict::Present(Finding {
         symptom: Symptom::OverProvisioned,
         of: "the whole server".to_owned(),

@@ -9,23 +9,27 @@ use crate::{
 };
 
 /// The server's own limit on such pauses.
-const KEY: &str = "idle_in_transaction_session_timeout";
-/// Connections that are left in a transaction for all the time, at least, and as a share of those of their origin.
-const NEVER_BACK: u64 = 2;
-const OF_ALL: f64 = 0.5;
-/// The share of looks at which somebody pauses for long.
-const AT_LOOKS: f64 = 0.3;
-/// Of connections that are not idle: the share that pauses, and that pauses for long.
-const PAUSING: f64 = 0.5;
-const FOR_LONG: f64 = 0.2;
-/// One that pauses alone is no habit before so long: somebody works by hand.
-const ALONE: f64 = 1.5;
-const ALONE_MS: f64 = 60_000.0;
-/// Of pauses, the share that may be overlong for a limit on them to be proposed: it breaks those.
-const FEW: f64 = 0.1;
-/// What is proposed where transactions are never ended, and where few pauses are overlong.
-const LIMIT_OF_LEAKS_MS: f64 = 30_000.0;
-const LIMIT_OF_FEW_MS: f64 = 5_000.0;
+const SERVER_SETTING: &str = "idle_in_transaction_session_timeout";
+/// Connections that stay in a transaction throughout the window, at least.
+const MIN_ENDLESS: u64 = 2;
+/// The same as a share of the connections of their origin.
+const MIN_ENDLESS_SHARE: f64 = 0.5;
+/// The share of looks at which a connection pauses for long.
+const MIN_LOOK_SHARE: f64 = 0.3;
+/// The share of connections that are not idle, but pause in a transaction.
+const MIN_PAUSING_SHARE: f64 = 0.5;
+/// The share of connections that are not idle, but pause for long.
+const MIN_LONG_PAUSE_SHARE: f64 = 0.2;
+/// On average fewer pausing connections than this are one alone, which may be a person who works by hand.
+const MAX_LONE_SESSIONS: f64 = 1.5;
+/// A lone connection must pause for this long.
+const MIN_LONE_PAUSE_MS: f64 = 60_000.0;
+/// A limit that breaks overlong pauses is proposed only if at most this share of the pauses is overlong.
+const MAX_OVERLONG_SHARE: f64 = 0.1;
+/// The proposed limit where transactions are never ended.
+const LEAK_LIMIT_MS: f64 = 30_000.0;
+/// The proposed limit where few pauses are overlong.
+const OVERLONG_LIMIT_MS: f64 = 5_000.0;
 
 pub(super) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
     window.origins().map(|(origin, own)| of_origin(window, origin, own)).collect()
@@ -46,7 +50,7 @@ fn of_origin(window: &DatabaseWindow, origin: &Origin, own: &OriginWindow) -> Ve
         }
         _ => format!("its connections are {} of {}", own.now, (last.backends.len() as u64).saturating_add(last.hidden)),
     };
-    if kept >= NEVER_BACK && kept as f64 >= OF_ALL * own.now as f64 {
+    if kept >= MIN_ENDLESS && kept as f64 >= MIN_ENDLESS_SHARE * own.now as f64 {
         return Verdict::Present(Finding {
             symptom: Symptom::Leak,
             of: origin.name(),
@@ -61,11 +65,11 @@ fn of_origin(window: &DatabaseWindow, origin: &Origin, own: &OriginWindow) -> Ve
             rules_out:
                 "transactions that are slow would have a statement under way, or come to an end: these do neither"
                     .to_owned(),
-            setting: shorter(last, LIMIT_OF_LEAKS_MS),
+            setting: shorter(last, LEAK_LIMIT_MS),
             advice: format!(
                 "Find where the application leaves without COMMIT or ROLLBACK. Such a transaction keeps its locks, and what it can see \
                  cannot be vacuumed. {}",
-                ends(last, LIMIT_OF_LEAKS_MS, pause)
+                ends(last, LEAK_LIMIT_MS, pause)
             ),
         });
     }
@@ -76,19 +80,22 @@ fn of_origin(window: &DatabaseWindow, origin: &Origin, own: &OriginWindow) -> Ve
 fn shorter(server: &Activity, to_ms: f64) -> Option<Setting> {
     let from = server.transaction_idle_ms;
     let shorter = from.is_none_or(|ms| ms > to_ms);
-    shorter.then(|| Setting { key: KEY, from: from.map(setting_time), to: setting_time(to_ms) })
+    shorter.then(|| Setting { key: SERVER_SETTING, from: from.map(setting_time), to: setting_time(to_ms) })
 }
 
 /// What ends a transaction that is left, the longest of which has paused for so long.
 fn ends(server: &Activity, to_ms: f64, paused_ms: f64) -> String {
     match server.transaction_idle_ms.filter(|ms| *ms <= to_ms) {
         Some(ms) if paused_ms > ms => format!(
-            "{KEY} is {} already, and these transactions outlast it: their database, user or session sets it otherwise (`\\drds` of psql \
+            "{SERVER_SETTING} is {} already, and these transactions outlast it: their database, user or session sets it otherwise (`\\drds` of psql \
              shows the first two).",
             setting_time(ms)
         ),
         Some(ms) => {
-            format!("{KEY} is {} already, and ends them once they have paused for so long.", setting_time(ms))
+            format!(
+                "{SERVER_SETTING} is {} already, and ends them once they have paused for so long.",
+                setting_time(ms)
+            )
         }
         None => "The setting, of the database or of the user, ends it, with an error for who left it.".to_owned(),
     }
@@ -98,13 +105,14 @@ fn paused(server: &Activity, origin: &Origin, own: &OriginWindow, victims: Strin
     let sums = &own.sums;
     let of_busy = |level: &crate::database::Level| level.sum() as f64 / sums.busy.sum().max(1) as f64;
     let (pausing, long) = (of_busy(&sums.pausing), of_busy(&sums.long_pausing));
-    let alone = sums.long_pausing.mean() < ALONE && sums.longest_pause_ms < ALONE_MS;
-    if sums.long_pausing.share() < AT_LOOKS || pausing < PAUSING || long < FOR_LONG || alone {
+    let alone = sums.long_pausing.mean() < MAX_LONE_SESSIONS && sums.longest_pause_ms < MIN_LONE_PAUSE_MS;
+    if sums.long_pausing.share() < MIN_LOOK_SHARE || pausing < MIN_PAUSING_SHARE || long < MIN_LONG_PAUSE_SHARE || alone
+    {
         return Verdict::Absent;
     }
     let longest = sums.longest_pause_ms;
     let overlong = sums.overlong_pausing.sum();
-    let are_few = overlong > 0 && overlong as f64 <= FEW * sums.pausing.sum() as f64;
+    let are_few = overlong > 0 && overlong as f64 <= MAX_OVERLONG_SHARE * sums.pausing.sum() as f64;
     Verdict::Present(Finding {
         symptom: Symptom::TransactionsLeftOpen,
         of: origin.name(),
@@ -127,7 +135,7 @@ fn paused(server: &Activity, origin: &Origin, own: &OriginWindow, victims: Strin
             sums.working.mean()
         ),
         // A limit below what applications pause now would break them; one that only few of them exceed ends those.
-        setting: if are_few { shorter(server, LIMIT_OF_FEW_MS) } else { None },
+        setting: if are_few { shorter(server, OVERLONG_LIMIT_MS) } else { None },
         advice: format!(
             "{PAUSES} Without the pauses {:.0} connections suffice for the same work, where {} are taken up now.",
             sums.working.mean().ceil().max(1.0),

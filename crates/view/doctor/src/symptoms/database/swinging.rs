@@ -7,21 +7,22 @@ use crate::{
     finding::{Finding, Setting, Symptom},
 };
 
-/// Connections closed after they had been idle, at least, and as a share of those that went.
-const LEAST: u64 = 10;
-const OF_GONE: f64 = 0.5;
-/// How often their number fell to half of what it was before: a deployment does that once.
-const FALLS: u64 = 3;
+/// Connections closed after they had been idle, at least.
+const MIN_IDLE_CLOSES: u64 = 10;
+/// The same as a share of all closed connections.
+const MIN_IDLE_CLOSE_SHARE: f64 = 0.5;
+/// How often the number of connections must fall to half: a deployment does that once.
+const MIN_FALLS: u64 = 3;
 
 pub(super) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
     window.origins().map(|(origin, own)| of_origin(window, origin, own)).collect()
 }
 
 fn of_origin(window: &DatabaseWindow, origin: &Origin, own: &OriginWindow) -> Verdict {
-    if own.went_idle < LEAST
-        || own.came < LEAST
-        || (own.went_idle as f64) < OF_GONE * own.went as f64
-        || own.swings.falls < FALLS
+    if own.went_idle < MIN_IDLE_CLOSES
+        || own.came < MIN_IDLE_CLOSES
+        || (own.went_idle as f64) < MIN_IDLE_CLOSE_SHARE * own.went as f64
+        || own.swings.falls < MIN_FALLS
     {
         return Verdict::Absent;
     }

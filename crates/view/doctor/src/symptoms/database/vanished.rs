@@ -9,12 +9,12 @@ use crate::{
     finding::{Symptom, Undecided},
 };
 
-/// Such sessions, at least: one alone is somebody's terminal.
-const LEAST: usize = 2;
-/// An answer that has not been taken for so long.
-const NOT_TAKEN_MS: f64 = 10_000.0;
-/// Sessions idle for so long, whose origin has others that all began after that.
-const FORGOTTEN_MS: f64 = 3_600_000.0;
+/// Such sessions, at least: a single one may be a terminal.
+const MIN_SESSIONS: usize = 2;
+/// How long the client has not read an answer.
+const MIN_UNREAD_MS: f64 = 10_000.0;
+/// How long a session has been idle, while all other sessions of its origin began later.
+const MIN_FORGOTTEN_IDLE_MS: f64 = 3_600_000.0;
 
 pub(super) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
     let mut verdicts = vec![not_taken(window)];
@@ -23,9 +23,10 @@ pub(super) fn examine(window: &DatabaseWindow) -> Vec<Verdict> {
 }
 
 fn not_taken(window: &DatabaseWindow) -> Verdict {
-    let stuck = window.not_taken_throughout().filter(|backend| backend.state_ms >= NOT_TAKEN_MS);
+    let stuck = window.not_taken_throughout().filter(|backend| backend.state_ms >= MIN_UNREAD_MS);
     let stuck: Vec<_> = stuck.collect();
-    let Some(longest) = stuck.iter().map(|backend| backend.state_ms).reduce(f64::max).filter(|_| stuck.len() >= LEAST)
+    let Some(longest) =
+        stuck.iter().map(|backend| backend.state_ms).reduce(f64::max).filter(|_| stuck.len() >= MIN_SESSIONS)
     else {
         return Verdict::Absent;
     };
@@ -52,14 +53,14 @@ fn forgotten(window: &DatabaseWindow, origin: &Origin) -> Verdict {
     let own =
         last.backends.iter().filter(|backend| origin.is_of(backend) && !backend.address.is_empty()).filter(is_sound);
     let (old, young): (Vec<_>, Vec<_>) =
-        own.partition(|backend| backend.state == "idle" && backend.state_ms >= FORGOTTEN_MS);
+        own.partition(|backend| backend.state == "idle" && backend.state_ms >= MIN_FORGOTTEN_IDLE_MS);
     let (Some(least), Some(eldest)) = (
         old.iter().map(|backend| backend.state_ms).reduce(f64::min),
         young.iter().map(|backend| backend.age_ms).reduce(f64::max),
     ) else {
         return Verdict::Absent;
     };
-    if old.len() < LEAST || eldest >= least {
+    if old.len() < MIN_SESSIONS || eldest >= least {
         return Verdict::Absent;
     }
     Verdict::Undecided(Undecided {

@@ -7,22 +7,22 @@ use admin_api::Pooler;
 use super::hides_uses;
 use crate::{
     finding::{Finding, Setting, Symptom, Undecided},
-    symptoms::{Verdict, WAITING, percent, time},
+    symptoms::{MIN_WAITING_SHARE, Verdict, percent, time},
     window::{PoolWindow, Step},
 };
 
-/// Connections that are taken throughout and given back by nobody, as a share of the pool's size, and at least.
-const NEVER_BACK: f64 = 0.5;
-const LEAST_KEPT: f64 = 2.0;
-/// A statement that takes so long is none of an application that others wait for.
-const ENDLESS_S: f64 = 300.0;
-/// Into so many parts the window is cut to find since when.
-const PARTS: usize = 20;
-/// What is not given back since some time in the window has been taken for so many times as long as a use lasts, at
-/// least: else it may be a use.
-const USES: f64 = 4.0;
-/// And at so many looks, at least: fewer may each have met a burst.
-const LOOKS: usize = 8;
+/// Connections in use throughout that are never given back, as a share of the pool's size.
+const MIN_KEPT_SHARE: f64 = 0.5;
+/// The same as a number.
+const MIN_KEPT: f64 = 2.0;
+/// A statement that takes longer belongs to no application that other clients wait for.
+const MAX_STATEMENT_S: f64 = 300.0;
+/// The parts into which the window is cut to find since when connections have been kept.
+const WINDOW_PARTS: usize = 20;
+/// A kept connection has been in use for at least this many times as long as a use lasts.
+const MIN_USES: f64 = 4.0;
+/// Looks at which it was in use, at least: fewer may each have met a burst.
+const MIN_LOOKS: usize = 8;
 
 /// What was taken from some time on until the end.
 struct Kept {
@@ -42,7 +42,7 @@ struct Kept {
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let failed: u64 = pool.change.failed.values().fold(0, |sum, count| sum.saturating_add(*count));
     let waiting = pool.share(|step| step.waiters > 0);
-    if hides_uses(pool.pooler, pool.last) || (waiting < WAITING && failed == 0) {
+    if hides_uses(pool.pooler, pool.last) || (waiting < MIN_WAITING_SHARE && failed == 0) {
         return Verdict::Absent;
     }
     let Some(kept) = kept(pool) else { return Verdict::Absent };
@@ -50,7 +50,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         kept.told(pool.last.max_size),
         format!("somebody waited at {} of the looks, and {failed} gave up or failed", percent(waiting)),
     ];
-    if kept.lasts_ms < ENDLESS_S * 1e3 {
+    if kept.lasts_ms < MAX_STATEMENT_S * 1e3 {
         return undecided(pool, seen);
     }
     Verdict::Present(Finding {
@@ -94,7 +94,7 @@ fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>) -> Verdict {
         needs: format!(
             "whether these connections carry out a statement or are forgotten: {} or more of this (--window 10m), or the database, which knows \
              (`poolhouse doctor {}",
-            time(ENDLESS_S * 1e3),
+            time(MAX_STATEMENT_S * 1e3),
             match pool.pooler {
                 Pooler::HikariCp =>
                     "postgres://...`); leakDetectionThreshold = 60000 writes where they were taken into the log",
@@ -109,14 +109,15 @@ fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>) -> Verdict {
 fn kept(pool: &PoolWindow<'_>) -> Option<Kept> {
     let up = pool.course.iter().rposition(|step| step.is_down).map_or(0, |down| down + 1);
     let steps = &pool.course[up..];
-    let enough = (NEVER_BACK * pool.last.max_size as f64).max(LEAST_KEPT);
+    let enough = (MIN_KEPT_SHARE * pool.last.max_size as f64).max(MIN_KEPT);
     let use_ms = pool.change.hold.mean_ms().unwrap_or(0.0);
     let window_ms = pool.lasts.as_secs_f64() * 1e3;
-    let starts = (0..PARTS).map(|part| part * steps.len() / PARTS);
+    let starts = (0..WINDOW_PARTS).map(|part| part * steps.len() / WINDOW_PARTS);
     starts.filter_map(|start| Some((start, Kept::in_all_of(&steps[start..], pool.coarse_ms())?))).find_map(
         |(start, kept)| {
             let is_throughout = up + start == 0;
-            let is_long = kept.lasts_ms >= (WAITING * window_ms).max(USES * use_ms) && steps.len() - start >= LOOKS;
+            let is_long = kept.lasts_ms >= (MIN_WAITING_SHARE * window_ms).max(MIN_USES * use_ms)
+                && steps.len() - start >= MIN_LOOKS;
             (kept.connections >= enough && (is_throughout || is_long)).then_some(Kept { is_throughout, ..kept })
         },
     )

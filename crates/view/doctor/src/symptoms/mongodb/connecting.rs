@@ -7,20 +7,24 @@ use crate::{
 };
 
 /// Connections in the window, at least.
-const LEAST: u64 = 50;
-/// Connections an operation, from which on clients do not keep them.
-const AN_OPERATION: f64 = 0.3;
-/// Looks before which some came, or it is a burst that passes.
-const ARRIVING: f64 = 0.3;
-/// The share of those that came that may have stayed.
-const STAYED: f64 = 0.5;
+const MIN_CONNECTIONS: u64 = 50;
+/// From this many connections an operation on, clients do not keep their connections.
+const MIN_PER_OPERATION: f64 = 0.3;
+/// Connections arrive before this share of the looks at least; otherwise it is a burst that passes.
+const MIN_ARRIVING_SHARE: f64 = 0.3;
+/// The share of the arrived connections that may have stayed.
+const MAX_STAYED_SHARE: f64 = 0.5;
 
 pub(super) fn examine(window: &MongoWindow) -> Verdict {
     let (Some((first, last)), Some((came, asked))) = (window.ends(), made(window)) else { return Verdict::Absent };
     let ratio = came as f64 / asked.max(1) as f64;
     // Many come: a new deployment, or pools that grow. Then they stay.
     let more = last.current.saturating_sub(first.current);
-    if came < LEAST || window.arrivals() < ARRIVING || ratio < AN_OPERATION || more as f64 > STAYED * came as f64 {
+    if came < MIN_CONNECTIONS
+        || window.arrivals() < MIN_ARRIVING_SHARE
+        || ratio < MIN_PER_OPERATION
+        || more as f64 > MAX_STAYED_SHARE * came as f64
+    {
         return Verdict::Absent;
     }
     Verdict::Present(Finding {

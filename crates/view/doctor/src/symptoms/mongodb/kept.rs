@@ -7,18 +7,18 @@ use crate::{
     mongodb::MongoWindow,
 };
 
-/// From this share of the connections that the database allows on, the next instance may find none left.
-const TAKEN: f64 = 0.8;
-/// The share of looks of which that holds.
-const AT_LOOKS: f64 = 0.8;
-/// At most this share of the connections has ever had work at once.
-const USED: f64 = 0.25;
-/// A pool is proposed with so many times what was ever seen at work at once: looks miss peaks.
-const SPARE: u64 = 2;
-/// Connections that were refused, at least.
-const REFUSED: u64 = 3;
+/// From this share of the allowed connections on, the next instance may find none left.
+const MIN_TAKEN_SHARE: f64 = 0.8;
+/// The share of looks at which that holds.
+const MIN_LOOK_SHARE: f64 = 0.8;
+/// At most this share of the connections has ever worked at once.
+const MAX_USED_SHARE: f64 = 0.25;
+/// The proposed pool is this many times as large as the most connections ever seen at work at once: looks miss peaks.
+const SPARE_FACTOR: u64 = 2;
+/// Refused connections, at least.
+const MIN_REFUSED: u64 = 3;
 /// Origins that are named.
-const NAMED: usize = 3;
+const MAX_NAMED_ORIGINS: usize = 3;
 
 pub(super) fn examine(window: &MongoWindow) -> Verdict {
     let Some((first, last)) = window.ends() else { return Verdict::Absent };
@@ -27,16 +27,16 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
     let allowed = last.current.saturating_add(available);
     let connections = &window.sums.connections;
     let kept = connections.mean();
-    let is_full = allowed > 0 && connections.share_from(TAKEN * allowed as f64) >= AT_LOOKS;
+    let is_full = allowed > 0 && connections.share_from(MIN_TAKEN_SHARE * allowed as f64) >= MIN_LOOK_SHARE;
     let taken = format!("{kept:.0} of {allowed} connections were taken ({})", percent(kept / allowed.max(1) as f64));
     let turned = format!("{refused} connections were refused for want of room while this was looked at");
     let Some(level) = busy(window) else {
-        let signs = is_full || refused >= REFUSED;
+        let signs = is_full || refused >= MIN_REFUSED;
         return if signs { undecided(vec![taken, turned]) } else { Verdict::Absent };
     };
     let busy = level.most;
-    let is_idle = busy as f64 <= USED * kept;
-    match (is_full && is_idle, refused >= REFUSED) {
+    let is_idle = busy as f64 <= MAX_USED_SHARE * kept;
+    match (is_full && is_idle, refused >= MIN_REFUSED) {
         (true, _) => {}
         (false, true) => return refuses(window, allowed, busy, vec![turned, taken]),
         (false, false) => return Verdict::Absent,
@@ -49,7 +49,7 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
     if refused > 0 {
         evidence.push(turned);
     }
-    let to = SPARE.saturating_mul(busy).max(2);
+    let to = SPARE_FACTOR.saturating_mul(busy).max(2);
     Verdict::Present(Finding {
         symptom: Symptom::OverProvisioned,
         of: "the whole server".to_owned(),
@@ -70,8 +70,11 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
 fn named(window: &MongoWindow) -> String {
     let mut origins: Vec<_> = window.origins().filter(|(_, own)| own.now > 0).collect();
     origins.sort_by_key(|(_, own)| std::cmp::Reverse(own.now));
-    let named: Vec<_> =
-        origins.iter().take(NAMED).map(|(origin, own)| format!("{} of {}", own.now, origin.name())).collect();
+    let named: Vec<_> = origins
+        .iter()
+        .take(MAX_NAMED_ORIGINS)
+        .map(|(origin, own)| format!("{} of {}", own.now, origin.name()))
+        .collect();
     if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
 }
 

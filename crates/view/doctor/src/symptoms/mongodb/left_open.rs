@@ -6,24 +6,26 @@ use crate::{
     mongodb::{MongoWindow, SEEN_PAUSE_MS},
 };
 
-/// A pause within a transaction that no ordinary work needs.
+/// Ordinary work needs no such pause within a transaction.
 const LONG_PAUSE_MS: f64 = 200.0;
-/// Transactions without a command for all the time, at least, and as a share of those that are open.
-const NEVER_BACK: u64 = 2;
-const OF_ALL: f64 = 0.5;
-/// The share of looks at which some have no command.
-const AT_LOOKS: f64 = 0.3;
-/// Of transactions that are open: the share that has none.
-const PAUSING: f64 = 0.5;
-/// Of pauses that were seen, the share that had gone on for 0.1 s: where each lasts for 200 ms, that is half of them;
-/// where a transaction has many short ones, none.
-const LASTING: f64 = 0.3;
-/// One that pauses alone is no habit: somebody works by hand.
-const ALONE: f64 = 1.5;
+/// Transactions without a command throughout the window, at least.
+const MIN_ENDLESS: u64 = 2;
+/// The same as a share of the open transactions.
+const MIN_ENDLESS_SHARE: f64 = 0.5;
+/// The share of looks at which open transactions have no command.
+const MIN_LOOK_SHARE: f64 = 0.3;
+/// The share of open transactions that have no command.
+const MIN_PAUSING_SHARE: f64 = 0.5;
+/// The share of seen pauses that had lasted for 0.1 s: half of them if each lasts for 200 ms, none if a transaction has
+/// many short ones.
+const MIN_LASTING_SHARE: f64 = 0.3;
+/// On average fewer pausing transactions than this are one alone, which may be a person who works by hand.
+const MAX_LONE_SESSIONS: f64 = 1.5;
 
-/// The server's own limit, and what is proposed for it.
-const KEY: &str = "transactionLifetimeLimitSeconds";
-const LIFETIME_S: u64 = 30;
+/// The server's own limit.
+const SERVER_SETTING: &str = "transactionLifetimeLimitSeconds";
+/// The proposed value of that limit.
+const PROPOSED_LIFETIME_S: u64 = 30;
 
 pub(super) fn examine(window: &MongoWindow) -> Verdict {
     let Some((first, last)) = window.ends() else { return Verdict::Absent };
@@ -37,7 +39,7 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
         false if started == 0 && ended == 0 => sums.least_inactive.unwrap_or(0),
         false => 0,
     };
-    if throughout >= NEVER_BACK && throughout as f64 >= OF_ALL * open {
+    if throughout >= MIN_ENDLESS && throughout as f64 >= MIN_ENDLESS_SHARE * open {
         return leak(window, throughout, (started, ended));
     }
     let seconds = window.lasts().as_secs_f64().max(1e-3);
@@ -47,12 +49,12 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
     let is_long = match (window.has_lists(), sums.pauses) {
         // All that were looked at twice had just begun: nobody knows.
         (true, 0) => !sums.seen_again && sums.longest_ms >= SEEN_PAUSE_MS,
-        (true, pauses) => sums.lasting as f64 >= LASTING * pauses as f64,
+        (true, pauses) => sums.lasting as f64 >= MIN_LASTING_SHARE * pauses as f64,
         (false, _) => started > 0,
     };
-    if sums.inactive.share() < AT_LOOKS
-        || inactive < PAUSING * open
-        || inactive < ALONE
+    if sums.inactive.share() < MIN_LOOK_SHARE
+        || inactive < MIN_PAUSING_SHARE * open
+        || inactive < MAX_LONE_SESSIONS
         || pause < LONG_PAUSE_MS
         || !is_long
     {
@@ -88,7 +90,7 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
 /// Who has the most that pause for long.
 fn whose(window: &MongoWindow) -> String {
     let most = window.origins().max_by_key(|(_, own)| own.paused).filter(|(_, own)| own.paused > 0);
-    most.map_or_else(|| super::ALL.to_owned(), |(origin, _)| origin.name())
+    most.map_or_else(|| super::UNKNOWN_CLIENTS.to_owned(), |(origin, _)| origin.name())
 }
 
 fn leak(window: &MongoWindow, throughout: u64, (started, ended): (u64, u64)) -> Verdict {
@@ -106,16 +108,16 @@ fn leak(window: &MongoWindow, throughout: u64, (started, ended): (u64, u64)) -> 
         ],
         rules_out: "transactions that are slow would have a command under way, or come to an end: these do neither"
             .to_owned(),
-        setting: limit.is_none_or(|seconds| seconds > LIFETIME_S).then(|| Setting {
-            key: KEY,
+        setting: limit.is_none_or(|seconds| seconds > PROPOSED_LIFETIME_S).then(|| Setting {
+            key: SERVER_SETTING,
             from: limit.map(|seconds| seconds.to_string()),
-            to: LIFETIME_S.to_string(),
+            to: PROPOSED_LIFETIME_S.to_string(),
         }),
         advice: format!(
             "Find where the application leaves without a commit or an abort. {}, with an error for who left them; until then they keep their locks.",
             match limit {
-                Some(seconds) if seconds <= LIFETIME_S => {
-                    format!("{KEY} is {seconds} already, and ends such transactions after that time")
+                Some(seconds) if seconds <= PROPOSED_LIFETIME_S => {
+                    format!("{SERVER_SETTING} is {seconds} already, and ends such transactions after that time")
                 }
                 Some(seconds) => format!("The server's parameter ends such transactions, now after {seconds} s"),
                 None => {

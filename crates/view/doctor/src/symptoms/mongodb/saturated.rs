@@ -6,13 +6,14 @@ use crate::{
     mongodb::MongoWindow,
 };
 
-/// Operations under way for each processor, from which on more of them gain nothing.
-const FOR_EACH: f64 = 2.0;
-/// The share of looks of which that holds.
-const AT_LOOKS: f64 = 0.5;
-/// Operations that wait in the server's own queue, at least and as a share of those under way.
-const QUEUED: f64 = 2.0;
-const OF_ALL: f64 = 0.5;
+/// From this many operations under way for each processor on, more of them gain nothing.
+const OPERATIONS_PER_PROCESSOR: f64 = 2.0;
+/// The share of looks at which that holds.
+const MIN_LOOK_SHARE: f64 = 0.5;
+/// Operations in the server's own queue, at least.
+const MIN_QUEUED: f64 = 2.0;
+/// The same as a share of the operations under way.
+const MIN_QUEUED_SHARE: f64 = 0.5;
 
 pub(super) fn examine(window: &MongoWindow, is_held: bool) -> Verdict {
     let Some((first, last)) = window.ends() else { return Verdict::Absent };
@@ -27,7 +28,8 @@ pub(super) fn examine(window: &MongoWindow, is_held: bool) -> Verdict {
         ),
     };
     let of = "the whole server".to_owned();
-    let is_queue = queued.share_from(QUEUED) >= AT_LOOKS && queued.mean() >= OF_ALL * running.mean().max(queued.mean());
+    let is_queue = queued.share_from(MIN_QUEUED) >= MIN_LOOK_SHARE
+        && queued.mean() >= MIN_QUEUED_SHARE * running.mean().max(queued.mean());
     if !is_held && is_queue {
         return Verdict::Present(Finding {
             symptom: Symptom::ServerSaturated,
@@ -37,7 +39,7 @@ pub(super) fn examine(window: &MongoWindow, is_held: bool) -> Verdict {
                     "{:.1} operations on average waited in its own queue for a lock or a ticket, two or more of them at {} of the looks; {:.1} \
                      were under way",
                     queued.mean(),
-                    percent(queued.share_from(QUEUED)),
+                    percent(queued.share_from(MIN_QUEUED)),
                     running.mean()
                 ),
                 took,
@@ -50,8 +52,8 @@ pub(super) fn examine(window: &MongoWindow, is_held: bool) -> Verdict {
         });
     }
     let Some(processors) = last.processors.filter(|count| *count > 0) else { return Verdict::Absent };
-    let enough = FOR_EACH * processors as f64;
-    if running.share_from(enough) < AT_LOOKS {
+    let enough = OPERATIONS_PER_PROCESSOR * processors as f64;
+    if running.share_from(enough) < MIN_LOOK_SHARE {
         return Verdict::Absent;
     }
     Verdict::Present(Finding {

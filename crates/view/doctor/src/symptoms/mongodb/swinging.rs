@@ -8,20 +8,24 @@ use crate::{
 };
 
 /// Connections that came anew, at least.
-const LEAST: u64 = 10;
-/// How often their number fell to half of what it was after a quiet while: a deployment does that once.
-const FALLS: u64 = 3;
-/// As a share of all falls.
-const OF_FALLS: f64 = 0.5;
-/// From how many connections an operation on clients that connect each time are the reason.
-const EPHEMERAL: f64 = 0.2;
+const MIN_CONNECTIONS: u64 = 10;
+/// How often the number of connections must fall to half after a quiet time: a deployment does that once.
+const MIN_FALLS: u64 = 3;
+/// The same as a share of all falls.
+const MIN_FALL_SHARE: f64 = 0.5;
+/// From this many connections an operation on, clients that connect each time are the reason.
+const MAX_PER_OPERATION: f64 = 0.2;
 
 pub(super) fn examine(window: &MongoWindow) -> Verdict {
     let Some((came, asked)) = made(window) else { return Verdict::Absent };
     let sums = &window.sums;
     let falls = sums.idle_falls;
     let ratio = came as f64 / asked.max(1) as f64;
-    if came < LEAST || falls < FALLS || (falls as f64) < OF_FALLS * sums.swings.falls as f64 || ratio > EPHEMERAL {
+    if came < MIN_CONNECTIONS
+        || falls < MIN_FALLS
+        || (falls as f64) < MIN_FALL_SHARE * sums.swings.falls as f64
+        || ratio > MAX_PER_OPERATION
+    {
         return Verdict::Absent;
     }
     let needed = super::busy(window).map_or(2, |level| level.most).clamp(2, sums.fell_from.max(2));

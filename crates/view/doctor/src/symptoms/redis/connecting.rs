@@ -7,29 +7,33 @@ use crate::{
 };
 
 /// Connections in the window, at least.
-const LEAST: u64 = 50;
-/// Connections a command, from which on clients do not keep them.
-const A_COMMAND: f64 = 0.3;
-/// Looks before which some came, or it is a burst that passes.
-const ARRIVING: f64 = 0.3;
-/// The share of those that came that may have stayed.
-const STAYED: f64 = 0.5;
-/// Commands that a connection makes for itself, before its client asks for anything: a login, and two that say which
-/// library it is.
-const OWN: u64 = 3;
-/// Commands of the one who looks, for each look.
-const OF_A_LOOK: u64 = 2;
+const MIN_CONNECTIONS: u64 = 50;
+/// From this many connections a command on, clients do not keep their connections.
+const MIN_PER_COMMAND: f64 = 0.3;
+/// Connections arrive before this share of the looks at least; otherwise it is a burst that passes.
+const MIN_ARRIVING_SHARE: f64 = 0.3;
+/// The share of the arrived connections that may have stayed.
+const MAX_STAYED_SHARE: f64 = 0.5;
+/// Commands that a connection makes for itself, before its client asks for anything: a login, and two that name the
+/// library.
+const OWN_COMMANDS: u64 = 3;
+/// Commands that the doctor itself sends for each look.
+const COMMANDS_PER_LOOK: u64 = 2;
 
 pub(super) fn examine(window: &RedisWindow) -> Verdict {
     let Some((first, last)) = window.ends() else { return Verdict::Absent };
     let came = last.received.saturating_sub(first.received);
     let all = last.commands.saturating_sub(first.commands);
-    let own = OWN.saturating_mul(came).saturating_add(OF_A_LOOK * window.looks() as u64);
+    let own = OWN_COMMANDS.saturating_mul(came).saturating_add(COMMANDS_PER_LOOK * window.looks() as u64);
     let asked = all.saturating_sub(own);
     let ratio = came as f64 / asked.max(1) as f64;
     // Many come: a new deployment, or pools that grow. Then they stay.
     let more = last.connected.saturating_sub(first.connected);
-    if came < LEAST || window.arrivals() < ARRIVING || ratio < A_COMMAND || more as f64 > STAYED * came as f64 {
+    if came < MIN_CONNECTIONS
+        || window.arrivals() < MIN_ARRIVING_SHARE
+        || ratio < MIN_PER_COMMAND
+        || more as f64 > MAX_STAYED_SHARE * came as f64
+    {
         return Verdict::Absent;
     }
     let lists = window.lists();

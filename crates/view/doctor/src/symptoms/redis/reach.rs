@@ -6,8 +6,8 @@ use crate::{
     redis::RedisWindow,
 };
 
-/// The share of looks of which that holds: a restart may be looked at by chance.
-const AT_LOOKS: f64 = 0.5;
+/// The share of looks at which that holds: a single look may meet a restart by chance.
+const MIN_LOOK_SHARE: f64 = 0.5;
 
 pub(super) fn examine(window: &RedisWindow) -> Verdict {
     let Some((first, last)) = window.ends() else { return Verdict::Absent };
@@ -17,7 +17,7 @@ pub(super) fn examine(window: &RedisWindow) -> Verdict {
         last.connected,
         time(window.lasts().as_millis() as f64)
     );
-    if window.loading() >= AT_LOOKS {
+    if window.loading() >= MIN_LOOK_SHARE {
         return Verdict::Present(Finding {
             symptom: Symptom::OutOfReach,
             of: "the whole server".to_owned(),
@@ -32,7 +32,7 @@ pub(super) fn examine(window: &RedisWindow) -> Verdict {
                 .to_owned(),
         });
     }
-    let Some(down) = last.link_down_s.filter(|_| window.cut_off() >= AT_LOOKS) else { return Verdict::Absent };
+    let Some(down) = last.link_down_s.filter(|_| window.cut_off() >= MIN_LOOK_SHARE) else { return Verdict::Absent };
     Verdict::Present(Finding {
         symptom: Symptom::OutOfReach,
         of: "its primary".to_owned(),

@@ -7,20 +7,20 @@ use crate::{
     redis::RedisWindow,
 };
 
-/// From this share of the connections that it takes on, the next instance may find none left.
-const TAKEN: f64 = 0.8;
-/// The share of looks of which that holds.
-const AT_LOOKS: f64 = 0.8;
+/// From this share of the allowed connections on, the next instance may find none left.
+const MIN_TAKEN_SHARE: f64 = 0.8;
+/// The share of looks at which that holds.
+const MIN_LOOK_SHARE: f64 = 0.8;
 /// At most this share of the connections was ever used at once.
-const USED: f64 = 0.25;
-/// Connections that were listed, as a share of all.
-const LISTED: f64 = 0.9;
-/// A pool is proposed with so many times what was ever seen in use at once: looks miss peaks.
-const SPARE: u64 = 2;
-/// Connections that were refused, at least.
-const REFUSED: u64 = 3;
+const MAX_USED_SHARE: f64 = 0.25;
+/// The share of connections that must be listed.
+const MIN_LISTED_SHARE: f64 = 0.9;
+/// The proposed pool is this many times as large as the most connections ever seen in use at once: looks miss peaks.
+const SPARE_FACTOR: u64 = 2;
+/// Refused connections, at least.
+const MIN_REFUSED: u64 = 3;
 /// Origins that are named.
-const NAMED: usize = 3;
+const MAX_NAMED_ORIGINS: usize = 3;
 
 pub(super) fn examine(window: &RedisWindow) -> Verdict {
     let Some((first, last)) = window.ends() else { return Verdict::Absent };
@@ -28,12 +28,12 @@ pub(super) fn examine(window: &RedisWindow) -> Verdict {
     let kept = window.connected().mean();
     let (is_full, taken) = match last.max_clients {
         Some(most) => (
-            window.connected().share_from(TAKEN * most as f64) >= AT_LOOKS,
+            window.connected().share_from(MIN_TAKEN_SHARE * most as f64) >= MIN_LOOK_SHARE,
             format!("{kept:.0} of {most} connections were taken ({})", percent(kept / most.max(1) as f64)),
         ),
         None => (false, format!("{kept:.0} connections were taken")),
     };
-    if !is_full && refused < REFUSED {
+    if !is_full && refused < MIN_REFUSED {
         return Verdict::Absent;
     }
     let turned = format!(
@@ -41,22 +41,24 @@ pub(super) fn examine(window: &RedisWindow) -> Verdict {
         percent(window.refusing())
     );
     let lists = window.lists();
-    if lists.count == 0 || (lists.listed as f64) < LISTED * (lists.listed.saturating_add(lists.left_out)) as f64 {
+    if lists.count == 0
+        || (lists.listed as f64) < MIN_LISTED_SHARE * (lists.listed.saturating_add(lists.left_out)) as f64
+    {
         return undecided(vec![taken, turned]);
     }
     let used = lists.most_used;
-    match is_full && used as f64 <= USED * kept {
+    match is_full && used as f64 <= MAX_USED_SHARE * kept {
         true => over_provisioned(window, used, taken, (refused > 0).then_some(turned)),
-        false if refused >= REFUSED => refuses(window, used, vec![turned, taken]),
+        false if refused >= MIN_REFUSED => refuses(window, used, vec![turned, taken]),
         false => Verdict::Absent,
     }
 }
 
 fn over_provisioned(window: &RedisWindow, used: u64, taken: String, turned: Option<String>) -> Verdict {
     let lists = window.lists();
-    let to = SPARE.saturating_mul(used).max(2);
+    let to = SPARE_FACTOR.saturating_mul(used).max(2);
     let mut evidence = vec![
-        format!("{taken}: {}", lists.largest(NAMED).join(", ")),
+        format!("{taken}: {}", lists.largest(MAX_NAMED_ORIGINS).join(", ")),
         format!("at most {used} of them had asked anything within a second, waited in a command, or had subscribed"),
         format!(
             "{} have asked nothing for over an hour, the longest for {}",
@@ -82,7 +84,7 @@ fn over_provisioned(window: &RedisWindow, used: u64, taken: String, turned: Opti
 
 fn refuses(window: &RedisWindow, used: u64, mut evidence: Vec<String>) -> Verdict {
     let lists = window.lists();
-    evidence.push(format!("those that it has: {}", lists.largest(NAMED).join(", ")));
+    evidence.push(format!("those that it has: {}", lists.largest(MAX_NAMED_ORIGINS).join(", ")));
     Verdict::Present(Finding {
         symptom: Symptom::ConnectionsRefused,
         of: "the whole server".to_owned(),
