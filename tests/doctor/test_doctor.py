@@ -473,7 +473,7 @@ def test_the_limit_that_keeps_a_pool_small_is_named(start):
     assert said["findings"][0]["advice"].startswith("Raise max_server_connections"), said
 
 
-def test_who_cannot_look_says_so(start):
+def test_a_doctor_that_cannot_look_says_so(start):
     done = subprocess.run([BINARY, "doctor", "http://127.0.0.1:1"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3 and "cannot ask" in done.stderr
     done = subprocess.run([BINARY, "doctor", "ftp://x"], capture_output=True, text=True, timeout=60)

@@ -196,7 +196,7 @@ def test_a_driver_that_closes_idle_connections_before_each_burst_is_churn(counte
     assert said["findings"][0]["setting"]["key"] == "minPoolSize"
 
 
-def test_who_may_not_look_at_a_mongodb_is_told_what_would_help(counted):
+def test_a_user_that_may_not_look_at_a_mongodb_is_told_what_would_help(counted):
     server = counted()
     server.server.refuses = {"serverstatus"}
     said, done = look(server.look_at, window="1s")
@@ -371,7 +371,7 @@ def test_a_replica_that_has_lost_its_primary_is_named(server):
     assert symptoms(said) == ["out_of_reach"] and said["findings"][0]["of"] == "its primary", said
 
 
-def test_who_may_not_see_the_clients_of_a_redis_is_told_what_would_help(server):
+def test_a_user_that_may_not_see_the_clients_of_a_redis_is_told_what_would_help(server):
     made = server(maxclients=60)
     with contextlib.ExitStack() as stack:
         (client, *_) = sit(made, stack, 54)

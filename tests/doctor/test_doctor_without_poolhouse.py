@@ -251,7 +251,7 @@ def test_a_deployment_on_a_database_is_healthy(cluster, watched):
     assert (done.returncode, said["findings"], said["undecided"]) == (0, [], []), said
 
 
-def test_who_may_not_see_others_is_told_what_would_help(cluster):
+def test_a_user_that_may_not_see_others_is_told_what_would_help(cluster):
     url = f"postgres://app2:${{SECRET}}@127.0.0.1:{cluster.port}/bench"
     with doing(lambda: direct(cluster), 3, left_open):
         said, done = look(url, SECRET=PASSWORDS["app2"])
@@ -450,7 +450,7 @@ def test_a_deployment_behind_a_pgbouncer_is_healthy(bouncer):
     assert (done.returncode, said["findings"], said["undecided"]) == (0, [], []), said
 
 
-def test_who_may_not_use_the_console_of_a_pgbouncer_is_told_who_may(bouncer, watched):
+def test_a_user_that_may_not_use_the_console_of_a_pgbouncer_is_told_which_users_may(bouncer, watched):
     made = bouncer(max_size=2, users={"app": PASSWORDS["app"], WATCHER: PASSWORD, "stranger": PASSWORD})
     said, done = see(made.console.replace(WATCHER, "stranger"), window="2s")
     assert done.returncode == 3 and "stats_users" in done.stderr and "not allowed" in done.stderr, done.stderr

@@ -131,7 +131,7 @@ def test_a_mistake_is_told_before_any_load(server, arguments, complaint):
     assert done.returncode == 2 and complaint in done.stderr, done.stderr
 
 
-def test_who_may_not_come_in_is_told_why_and_no_password_is_repeated(workspace):
+def test_a_client_that_may_not_come_in_is_told_why_and_no_password_is_repeated(workspace):
     GuardedFerretServer.prepare()
     made = GuardedFerretServer(directory(workspace, "mongodb")).start()
     try:

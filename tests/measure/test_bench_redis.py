@@ -167,7 +167,7 @@ def test_it_runs_through_poolhouse_with_more_clients_than_servers(counted, pool)
     assert [any("A pooler answers at this address" in text for text in told["warnings"]) for told in (result, direct)] == [True, False]
 
 
-def test_who_is_turned_away_is_counted_by_the_reason(workspace):
+def test_a_client_that_is_turned_away_is_counted_by_the_reason(workspace):
     made = own_redis(workspace, "bench-few", maxclients=10).start()
     try:
         result = bench(made.url(), "--rate", 30, "--duration", "1s", "--no-reuse", "--no-goodbye")
@@ -232,7 +232,7 @@ def test_a_mistake_is_told_before_any_load(server, arguments, complaint):
     assert done.returncode == 2 and complaint in done.stderr, done.stderr
 
 
-def test_who_may_not_come_in_is_told_why_and_no_password_is_repeated(guarded):
+def test_a_client_that_may_not_come_in_is_told_why_and_no_password_is_repeated(guarded):
     wrong = run(f"redis://:hunter2@127.0.0.1:{guarded.port}", "--duration", "30s", seconds=15)
     assert wrong.returncode == 1 and "WRONGPASS" in wrong.stderr and "hunter2" not in wrong.stderr, wrong.stderr
     without = run(f"redis://127.0.0.1:{guarded.port}", "--duration", "30s", seconds=15)

@@ -130,7 +130,7 @@ def test_what_wants_no_answer_is_done_though_the_client_leaves_when_it_has_a_ser
         eventually("all are there", lambda: direct.app.things.count_documents({}) == 20)
 
 
-def test_who_leaves_behind_what_wants_no_answer_costs_no_server(pool, server):
+def test_a_client_that_leaves_behind_what_wants_no_answer_costs_no_server(pool, server):
     unless_it_ignores_what_wants_no_answer(server)
     poolhouse = pool(max_size=5)
     with poolhouse.connect() as client:

@@ -68,7 +68,7 @@ def test_a_primary_that_is_elected_later_is_found_soon(start, members):
     assert sum(late) < 0.2 * ROUNDS, late
 
 
-def test_who_waits_for_a_server_of_a_primary_that_hangs_goes_to_the_next_one(start, members):
+def test_a_client_that_waits_for_a_server_of_a_primary_that_hangs_goes_to_the_next_one(start, members):
     poolhouse = start(max_size=1, max_wait_time="4s", query_time="20s")
     with poolhouse.connect(retryWrites=False, retryReads=False) as client, concurrent.futures.ThreadPoolExecutor(12) as threads:
         insert(client, "first")
@@ -90,7 +90,7 @@ def test_who_waits_for_a_server_of_a_primary_that_hangs_goes_to_the_next_one(sta
     assert poolhouse.metric("poolhouse_waiters") == 0
 
 
-def test_who_is_sent_to_the_next_primary_waits_no_longer_than_max_wait_time_in_all(start, members):
+def test_a_client_that_is_sent_to_the_next_primary_waits_no_longer_than_max_wait_time_in_all(start, members):
     members.members[1].says = {"tags": {"use": "next"}}
     poolhouse = start(max_size=1, max_wait_time="2500ms", query_time="20s")
     with poolhouse.connect(retryWrites=False) as client, concurrent.futures.ThreadPoolExecutor(4) as threads:
@@ -110,7 +110,7 @@ def test_who_is_sent_to_the_next_primary_waits_no_longer_than_max_wait_time_in_a
             assert 2.3 < time.monotonic() - began < 3.2
 
 
-def test_who_waits_for_a_primary_and_then_at_it_waits_no_longer_than_anybody(start, members):
+def test_a_client_that_waits_for_a_primary_and_then_at_it_waits_no_longer_than_others(start, members):
     members.members[1].says = {"tags": {"use": "next"}}
     poolhouse = start(max_size=1, max_wait_time="2s", unavailable_wait_time="2s", query_time="20s")
     with poolhouse.connect(retryWrites=False) as client, concurrent.futures.ThreadPoolExecutor(4) as threads:
@@ -133,7 +133,7 @@ def test_who_waits_for_a_primary_and_then_at_it_waits_no_longer_than_anybody(sta
             assert 1.9 < time.monotonic() - began < 2.7
 
 
-def test_who_has_waited_at_a_primary_for_longer_than_hosts_are_waited_for_waits_for_the_next_one(start, members):
+def test_a_client_that_has_waited_at_a_primary_for_longer_than_hosts_are_waited_for_waits_for_the_next_one(start, members):
     poolhouse = start(max_size=1, max_wait_time="20s", unavailable_wait_time="1s", query_time="20s")
     with poolhouse.connect(retryWrites=False) as client, concurrent.futures.ThreadPoolExecutor(2) as threads:
         insert(client, "first")
@@ -150,7 +150,7 @@ def test_who_has_waited_at_a_primary_for_longer_than_hosts_are_waited_for_waits_
             waits.result(timeout=10)
 
 
-def test_who_has_waited_at_a_primary_waits_at_the_next_one_for_what_is_left(start, members):
+def test_a_client_that_has_waited_at_a_primary_waits_at_the_next_one_for_what_is_left(start, members):
     members.members[1].says = {"tags": {"use": "next"}}
     poolhouse = start(max_size=1, max_wait_time="2s", unavailable_wait_time="20s", query_time="20s")
     with poolhouse.connect(retryWrites=False) as client, concurrent.futures.ThreadPoolExecutor(4) as threads:
@@ -235,7 +235,7 @@ def asks_again(members, number):
     return members.asked("isMaster").count(number) > asked
 
 
-def test_who_waited_for_poolhouse_to_know_its_hosts_waits_for_the_next_primary_like_anybody(start, members):
+def test_a_client_that_waited_for_poolhouse_to_know_its_hosts_waits_for_the_next_primary_like_others(start, members):
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         with contextlib.ExitStack() as hung:
             for member in members.members:

@@ -145,7 +145,7 @@ def test_more_cursors_than_a_client_can_have_are_refused(start):
         assert answer["code"] == 9 and "too many cursors" in answer["errmsg"]
 
 
-def test_who_only_says_hello_takes_half_of_the_connections_at_most(start):
+def test_a_client_that_only_says_hello_takes_half_of_the_connections_at_most(start):
     poolhouse = start(hard_limit=20, login_time="500ms", client_idle_time="1s")
     greeters = []
     for _ in range(20):
@@ -283,7 +283,7 @@ def test_an_arbiter_and_a_hidden_member_get_no_requests(start, members):
 
 
 @pytest.mark.timing
-def test_who_waits_for_a_primary_is_not_idle(start, members):
+def test_a_client_that_waits_for_a_primary_is_not_idle(start, members):
     cleared = Cleared()
     with start(client_idle_time="1s", unavailable_wait_time="10s").connect(retryWrites=False, event_listeners=[cleared]) as client:
         client.app.things.insert_one({"_id": 0})

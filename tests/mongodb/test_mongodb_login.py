@@ -74,7 +74,7 @@ def test_the_right_password_lets_in(guarded):
 
 
 @pytest.mark.parametrize("logs_in", [True, False])
-def test_who_comes_to_a_drained_database_hears_why(pool, server, logs_in):
+def test_a_client_that_comes_to_a_drained_database_hears_why(pool, server, logs_in):
     url = f"mongodb://127.0.0.1:{server.port}"
     file = FILE.replace("{url}", url) if logs_in else FILE.replace("{url}", url).split("[[user]]")[0]
     poolhouse = pool(file=file)
@@ -115,7 +115,7 @@ def test_without_a_login_nothing_but_a_greeting_is_answered(guarded):
         assert client.app.command("hello", saslSupportedMechs="admin.app")["saslSupportedMechs"] == ["SCRAM-SHA-256"]
 
 
-def test_who_is_not_let_in_has_nothing_held(guarded):
+def test_a_client_that_is_not_let_in_has_nothing_held(guarded):
     with socket.create_connection(("127.0.0.1", guarded.port), 5) as connection:
         # A body behind ten megabytes of documents.
         connection.sendall(struct.pack("<iiiiIBi", 20 + 10_000_005, 1, 0, 2013, 0, 1, 10_000_000) + b"d\0" + b"\0" * 200_000)
@@ -144,7 +144,7 @@ def test_other_ways_to_log_in_are_refused_with_what_to_do(guarded):
         client.app.command("ping")
 
 
-def test_who_only_greets_is_not_timed_out(pool, server):
+def test_a_client_that_only_greets_is_not_timed_out(pool, server):
     text = '[[listener]]\nlisten = "127.0.0.1:PORT"\nlogin_time = "500ms"\nclient_idle_time = "500ms"\n' + FILE.split("\n", 2)[2].replace("{url}", server.url())
     poolhouse = pool(file=text)
     silent = socket.create_connection(("127.0.0.1", poolhouse.port), 5)

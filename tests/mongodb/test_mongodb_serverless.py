@@ -156,7 +156,7 @@ def test_a_driver_whose_idle_connections_made_room_goes_on(start, members):
 
 
 @pytest.mark.timing
-def test_who_has_a_request_under_way_is_not_sent_away_by_a_flood(start, members):
+def test_a_client_that_has_a_request_under_way_is_not_sent_away_by_a_flood(start, members):
     poolhouse = start(**LIMITS)
     before = members.members[0].do_insert
 

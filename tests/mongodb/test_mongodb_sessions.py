@@ -156,7 +156,7 @@ def test_only_a_client_with_a_login_of_its_own_may_end_the_sessions_of_others(st
     assert not members.asked(name)
 
 
-def test_who_is_the_only_user_may_end_all_sessions(start, members):
+def test_the_only_user_may_end_all_sessions(start, members):
     with Raw(start().port) as raw:
         use(raw, members)
         assert raw.ask({"killAllSessions": [], "$db": "admin"})["ok"] == 1

@@ -70,7 +70,7 @@ def test_a_scrape_takes_little_memory_and_begins_at_once(crowded):
     assert text.count(b"\npoolhouse_waiters{") == text.count(b"\npoolhouse_hold_seconds_count{") == POOLS
 
 
-def test_a_scrape_is_packed_for_who_takes_that(crowded):
+def test_a_scrape_is_compressed_if_the_client_accepts_that(crowded):
     before = crowded.resident_kib()
     with asked(crowded, "/metrics", Accept_Encoding="deflate, gzip;q=0.9") as answer:
         assert answer.headers["Content-Encoding"] == "gzip" and answer.headers["Vary"] == "Accept-Encoding"
@@ -83,14 +83,14 @@ def test_a_scrape_is_packed_for_who_takes_that(crowded):
         assert "Content-Encoding" not in answer.headers and answer.read(6) == b"# HELP"
 
 
-def test_who_asks_for_the_head_alone_gets_no_more(crowded):
+def test_a_client_that_asks_for_the_head_alone_gets_no_more(crowded):
     for _ in range(3 * PLACES):
         with asked(crowded, "/metrics", "HEAD") as answer:
             assert answer.status == 200 and answer.headers["Content-Type"].startswith("application/openmetrics-text")
             assert answer.read() == b""
 
 
-def test_who_does_not_read_takes_little_memory_and_is_let_go(crowded):
+def test_a_client_that_does_not_read_takes_little_memory_and_is_let_go(crowded):
     before, began = crowded.resident_kib(), time.monotonic()
     with contextlib.ExitStack() as stack:
         for path in ["/metrics", "/api/pools"] * (PLACES // 2):

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.poolhouse_only
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
-def test_with_a_token_only_who_shows_it_may(start, tmp_path):
+def test_with_a_token_only_clients_that_show_it_may(start, tmp_path):
     path = tmp_path / "token"
     path.write_text(TOKEN + "\n")
     path.chmod(0o600)
@@ -54,7 +54,7 @@ def test_a_web_page_that_pointed_its_name_here_reads_nothing(start, path):
         assert pooler.get(path, headers={"Host": host})[0] == 200, host
 
 
-def test_who_shows_the_token_may_look_by_any_name(start):
+def test_a_client_that_shows_the_token_may_look_by_any_name(start):
     pooler = start(token=TOKEN)
     named = {"Host": "poolhouse.internal"}
     assert pooler.get("/metrics", headers=named)[0] == 403

@@ -91,7 +91,7 @@ def test_a_database_that_is_lost_is_logged_once_and_once_more_when_it_is_back(st
         assert len(lines(pooler, "the database is out of reach")) == len(lines(pooler, "the database is back")) == 1
 
 
-def test_an_order_is_logged_with_who_gave_it_and_what_came_of_it(start):
+def test_an_order_is_logged_with_its_sender_and_its_outcome(start):
     pooler = start()
     assert pooler.ctl("pause", "--database", "bench").returncode == 0
     given, done = line(pooler, "ordered over the admin address"), line(pooler, "the order is done")

@@ -103,7 +103,7 @@ def red(browser, table):
         document.querySelectorAll('#{table} th')[cell.cellIndex].textContent, cell.textContent])""")
 
 
-def test_a_forgotten_transaction_stands_out_from_many_who_wait(start, browser):
+def test_a_forgotten_transaction_stands_out_from_many_waiters(start, browser):
     pooler = start(max_size=1, max_wait_time="60s")
     with pooler.wire() as holder, contextlib.ExitStack() as stack:
         holder.query("BEGIN")
@@ -146,7 +146,7 @@ def test_the_page_says_when_poolhouse_does_not_answer_and_goes_on_when_it_does(s
     assert cells(browser, "listeners", ["protocol"]) == [{"protocol": "postgres"}], "what was seen last stays"
 
 
-def test_who_goes_by_keyboard_stays_where_he_is(start, browser):
+def test_the_keyboard_focus_stays_where_it_is(start, browser):
     pooler = start(databases={"bench": {}, "*": {}})
     with pooler.wire() as client:
         client.query("SELECT 1")

@@ -36,7 +36,7 @@ def test_the_clients_of_a_database_go_and_no_new_ones_come(start, cluster):
         client.query("SELECT 1")
 
 
-def test_who_comes_to_a_drained_database_is_told_why_instead_of_being_let_in(start):
+def test_a_client_that_comes_to_a_drained_database_is_told_why_instead_of_being_let_in(start):
     pooler = start(databases={"bench": {}, "other": {}})
     with pooler.wire() as client:
         client.query("SELECT 1")

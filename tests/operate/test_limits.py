@@ -121,7 +121,7 @@ def test_silent_clients_in_all_places_lock_no_client_out(start):
 
 
 @pytest.mark.timing
-def test_who_shares_an_address_with_a_silent_crowd_gets_in_when_that_takes_too_long(start):
+def test_a_client_that_shares_an_address_with_a_silent_crowd_gets_in_when_that_takes_too_long(start):
     pooler = start(soft_limit=4, hard_limit=5, login_time="60s", newcomer_wait_time="off", max_size=2)
     wait_for_no_clients(pooler)
     silent = [pooler.open() for _ in range(5)]

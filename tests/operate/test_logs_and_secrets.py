@@ -39,7 +39,7 @@ def test_no_secret_is_ever_logged_or_shown(start, cluster):
             assert secret not in text, f"{secret!r} was shown"
 
 
-def test_a_slow_wait_names_who_waited_and_for_what(start):
+def test_a_slow_wait_names_the_client_and_what_it_waited_for(start):
     pooler = start(max_size=1, max_wait_time="1s")
     with pooler.wire() as holder, pooler.wire() as waiter:
         holder.query("BEGIN")

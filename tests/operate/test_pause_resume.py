@@ -79,7 +79,7 @@ def test_a_pause_that_is_not_done_in_time_says_so_and_stands(start):
         assert pooler.pools()[0]["paused"]
 
 
-def test_who_is_held_too_long_is_told(start):
+def test_a_client_that_is_held_too_long_is_told(start):
     pooler = start(unavailable_wait_time="500ms")
     with pooler.wire() as client:
         client.query("SELECT 1")

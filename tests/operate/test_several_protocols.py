@@ -89,7 +89,7 @@ def test_a_pool_that_is_idle_gives_its_servers_to_another_kind(start_mixed):
         assert served.total() <= 3
 
 
-def test_messages_reach_who_listens_and_who_subscribes(start_mixed):
+def test_messages_reach_clients_that_listen_and_clients_that_subscribe(start_mixed):
     served = start_mixed()
     with served.wire() as listener:
         listener.query("LISTEN news")

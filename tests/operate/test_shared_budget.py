@@ -125,7 +125,7 @@ def test_two_pools_with_one_client_each_do_not_open_a_connection_for_each_reques
     assert answers > 10 * opened, (answers, opened)
 
 
-def test_who_needs_one_after_the_other_of_two_pools_waits_for_no_turn(start_mixed):
+def test_a_client_that_needs_two_pools_in_turn_waits_for_no_turn(start_mixed):
     served = start_mixed(limit=1, kinds=("postgres", "redis"), rules=PATIENT)
     with served.wire(timeout=20) as db, contextlib.closing(served.redis_client()) as cache:
         began = time.monotonic()

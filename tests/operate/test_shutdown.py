@@ -94,7 +94,7 @@ def test_a_second_signal_ends_at_once(start, cluster):
 
 
 @pytest.mark.parametrize("by", ["second signal", "drain_time"])
-def test_who_is_cut_at_the_end_is_told_and_its_statement_cancelled(start, cluster, by):
+def test_a_client_that_is_cut_at_the_end_is_told_and_its_statement_cancelled(start, cluster, by):
     pooler = start(drain_time="60s" if by == "second signal" else "500ms")
     with pooler.wire(timeout=30) as runs, pooler.wire(timeout=30) as begun, pooler.wire(timeout=30) as writes:
         runs.query("DROP TABLE IF EXISTS t_cut; CREATE TABLE t_cut (v int)")

@@ -37,7 +37,7 @@ def test_a_flood_of_one_database_evicts_none_of_another(start):
         client.close()
 
 
-def test_who_is_one_too_many_of_a_database_or_a_user_is_told_so_and_a_reload_makes_room(start):
+def test_a_client_beyond_the_limit_of_a_database_or_a_user_is_told_so_and_a_reload_makes_room(start):
     settings = {"databases": {"bench": FULL, "other": {}}, "newcomer_wait_time": "100ms", "max_size": 2}
     pooler = start(**settings)
     clients = [pooler.wire() for _ in range(2)]
@@ -110,7 +110,7 @@ password = "bob"
         client.close()
 
 
-def test_redis_who_logs_in_as_another_takes_its_place_there_or_none(pool, with_users):
+def test_a_redis_client_that_logs_in_as_another_user_takes_a_place_of_that_user_or_none(pool, with_users):
     def user(name, most):
         return f'[[user]]\nname = "{name}"\npassword = "{name}"\nsoft_limit = {most}\nhard_limit = {most}\n'
 

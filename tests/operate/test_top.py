@@ -28,7 +28,7 @@ def top(pooler, *arguments):
 
 
 @pytest.mark.quick
-def test_once_tells_rates_waiters_and_who_holds_servers(start):
+def test_once_shows_rates_waiters_and_the_clients_that_hold_servers(start):
     pooler = start(max_size=1)
     with pooler.wire() as holder, pooler.wire() as waiter:
         holder.query("BEGIN")

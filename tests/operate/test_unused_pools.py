@@ -48,7 +48,7 @@ def test_names_that_clients_made_up_are_forgotten_and_what_is_used_stays(start, 
     only(pooler, ("bench", "app"))
 
 
-def test_users_who_are_looked_up_come_and_go(start, cluster, lookup):  # noqa: F811
+def test_users_that_are_looked_up_come_and_go(start, cluster, lookup):  # noqa: F811
     pooler = start(users={}, databases=looked_up(cluster), pool_idle_time="1s", user_label=False)
 
     def transactions():

@@ -72,7 +72,7 @@ def another_user_listens(name):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
-def test_another_user_who_waits_where_processes_meet_stops_no_take_over(start):
+def test_another_user_that_binds_the_meeting_socket_stops_no_take_over(start):
     """Any user may bind a name in the abstract namespace, and this name can be guessed."""
     pooler = start.unstarted()
     with another_user_listens(f"@poolhouse.{os.getuid()}.127.0.0.1:{pooler.port}"):

@@ -77,7 +77,7 @@ def challenge(pooler, user):
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("stored", [PASSWORDS["app"], scram_verifier("app"), scram_verifier("app", 10_000), md5_hash("app")],
                          ids=["plain", "SCRAM", "other iterations", "md5"])
-def test_an_unknown_user_is_asked_for_the_same_as_one_who_exists(start, stored):
+def test_an_unknown_user_is_asked_for_the_same_as_an_existing_one(start, stored):
     pooler = start(users={"app": stored})
     known, unknown = challenge(pooler, "app"), challenge(pooler, "nobody_known")
     assert challenge(pooler, "app") == known and challenge(pooler, "nobody_known") == unknown
@@ -99,7 +99,7 @@ def test_a_reload_changes_no_salt(start):
 
 
 @pytest.mark.poolhouse_only
-def test_an_unknown_database_is_told_to_those_who_may_know(start):
+def test_an_unknown_database_is_told_after_the_login(start):
     pooler = start()
     error = refused(pooler, "app", PASSWORDS["app"], "no_such")
     assert error.sqlstate == "3D000" and "no_such" in error.text
@@ -251,7 +251,7 @@ def test_unfinished_logins_lock_no_client_out(start):
 
 
 @pytest.mark.poolhouse_only
-def test_who_does_not_get_a_turn_in_time_is_told_so(start):
+def test_a_client_that_does_not_get_a_turn_in_time_is_told_so(start):
     pooler = start(max_auth_failures=1, login_time="1s", users={"app": PASSWORDS["app"]})
 
     def guess(until):

@@ -38,7 +38,7 @@ def nobody_works(cluster):
 @pytest.mark.timing
 @pytest.mark.parametrize("form", [w.query, extended], ids=["simple", "extended"])
 @pytest.mark.parametrize("mode", ["transaction", "session"])
-def test_who_leaves_while_the_first_runs_has_the_second_done_in_its_light_or_not_at_all(start, cluster, table, leave, form, mode):
+def test_a_client_that_leaves_while_the_first_runs_has_the_second_done_after_it_or_not_at_all(start, cluster, table, leave, form, mode):
     pooler = start(max_size=1, max_wait_time="10s", mode=mode)
     client = pooler.wire()
     # Cancelled, it would set nothing, and the INSERT would belong to another client.
@@ -53,7 +53,7 @@ def test_who_leaves_while_the_first_runs_has_the_second_done_in_its_light_or_not
 
 
 @pytest.mark.timing
-def test_who_leaves_behind_a_begin_that_is_never_committed_leaves_no_row(start, cluster, table, leave):
+def test_a_client_that_leaves_behind_a_begin_that_is_never_committed_leaves_no_row(start, cluster, table, leave):
     pooler = start(max_size=1, max_wait_time="10s")
     client = pooler.wire()
     client.send(w.query(f"{SLOW}; BEGIN"), w.query("INSERT INTO t_broken VALUES ('never')"))
@@ -104,7 +104,7 @@ def test_what_is_behind_a_refused_begin_is_not_carried_out(start, table, form):
     assert table() == []
 
 
-def test_who_waits_for_its_answer_keeps_its_connection(start):
+def test_a_client_that_waits_for_its_answer_keeps_its_connection(start):
     pooler = start(max_size=1, max_wait_time="200ms")
     with pooler.wire() as holder, pooler.wire() as client:
         holder.query("BEGIN")

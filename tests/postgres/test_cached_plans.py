@@ -53,7 +53,7 @@ def prepare(session, sql, name="s"):
     (["BEGIN", "SET DateStyle = 'ISO, DMY'", "SET TimeZone = 'Asia/Tokyo'"], ["ROLLBACK"]),
     (["BEGIN", "SELECT set_config('DateStyle', 'ISO, DMY', true), set_config('TimeZone', 'Asia/Tokyo', true)"], ["COMMIT"]),
 ])
-def test_a_trigger_reads_its_constants_by_the_settings_of_who_fires_it(pooler, made, begin, end):
+def test_a_trigger_reads_its_constants_by_the_settings_of_the_client_that_fires_it(pooler, made, begin, end):
     with pooler.wire() as one, pooler.wire() as other:
         for sql in [*begin, "INSERT INTO t_days VALUES ('one')", *end]:
             one.query(sql)
@@ -77,7 +77,7 @@ def test_a_shared_statement_is_not_planned_by_what_one_client_has_set_for_a_tran
 
 
 @pytest.mark.parametrize("setting", ["standard_conforming_strings", "Standard_Conforming_Strings"])
-def test_a_function_reads_backslashes_by_the_settings_of_who_calls_it(pooler, setting):
+def test_a_function_reads_backslashes_by_the_settings_of_its_caller(pooler, setting):
     with pooler.wire() as one, pooler.wire() as other:
         one.query(f"SET {setting} = off")
         for _ in range(3):
@@ -161,7 +161,7 @@ def test_in_one_transaction_a_statement_is_about_the_temporary_table_too(pooler,
     assert made.execute("SELECT count(*), min(a), max(a) FROM t_front").fetchone() == (4, "public", "public")
 
 
-def test_who_can_use_no_server_of_others_gets_the_next_connection(start, made):
+def test_a_client_that_can_use_no_server_of_others_gets_the_next_connection(start, made):
     """It is not given, again and again, a server that another client has used in the meantime and that must be closed.
     """
     pooler = start(max_size=3)

@@ -167,7 +167,7 @@ def test_types_that_a_client_was_told_are_those_of_its_values(start, cluster, ta
         assert db.execute("SELECT a FROM t_told ORDER BY a").fetchall() == [(2.0,), (7.0,), (7.0,)]
 
 
-def test_who_is_told_the_columns_each_time_writes_no_value_as_one_of_another_type(start, cluster, table):
+def test_a_client_that_is_told_the_columns_each_time_writes_no_value_as_one_of_another_type(start, cluster, table):
     pooler = start(max_size=2, workers=1)
     insert = "INSERT INTO t_told VALUES ($1) RETURNING 1"
     seven = w.message(b"B", w.cstr("") + w.cstr("s") + b"\0\1\0\1\0\1\0\0\0\4\0\0\0\7\0\0")
@@ -185,7 +185,7 @@ def test_who_is_told_the_columns_each_time_writes_no_value_as_one_of_another_typ
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["first", "behind one that was told"])
-def test_who_prepares_a_statement_is_told_what_it_is_now(start, cluster, table, used):
+def test_a_client_that_prepares_a_statement_is_told_what_it_is_now(start, cluster, table, used):
     """A column has become wider, by a change past the pooler. A new client on a new server is told that, whatever
     others were told before."""
     pooler = start(max_size=2)

@@ -88,7 +88,7 @@ def assert_told(client, *names):
 
 
 @pytest.mark.parametrize("reset", ["auto", "always", "never"])
-def test_a_fence_before_a_switchover_holds_for_who_has_set_nothing_and_goes_again(start, configuration, reset):
+def test_a_fence_before_a_switchover_holds_for_clients_that_have_set_nothing_and_goes_again(start, configuration, reset):
     pooler = start(max_size=3, reset=reset)
     with contextlib.ExitStack() as stack:
         plain = [stack.enter_context(pooler.wire()) for _ in range(4)]

@@ -32,7 +32,7 @@ def begun_with(start, cluster, role, max_size=1, **settings):
     "SET SESSION AUTHORIZATION app",
     "BEGIN; SET ROLE NONE; COMMIT",
 ])
-def test_none_is_the_role_of_those_who_said_so(start, cluster, role, statement, reset):
+def test_none_is_the_role_of_the_clients_that_set_it(start, cluster, role, statement, reset):
     pooler = begun_with(start, cluster, role, reset=reset)
     with pooler.connect() as client, pooler.connect() as other:
         assert (who(client), who(other)) == (role, role)

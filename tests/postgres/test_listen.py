@@ -78,7 +78,7 @@ def test_nothing_is_missed_after_listen_has_returned(start):
     ("SELECT pg_advisory_lock(1)", "SELECT pg_advisory_unlock(1)"),
     ("DECLARE c CURSOR WITH HOLD FOR SELECT 1", "CLOSE c"),
 ])
-def test_who_began_to_listen_while_it_was_pinned_misses_nothing(start, pin, then, shared):
+def test_a_client_that_began_to_listen_while_it_was_pinned_misses_nothing(start, pin, then, shared):
     pooler = start(max_size=8)
     with pooler.connect() as teller, pooler.connect() as other:
         if shared:
@@ -170,7 +170,7 @@ def test_a_client_can_stop_listening_to_all(start, goodbye):
         eventually("no client listens any more", lambda: not listening_servers(pooler))
 
 
-def test_those_who_listen_are_told_when_the_server_that_listens_dies(start, cluster):
+def test_clients_that_listen_are_told_when_the_server_that_listens_dies(start, cluster):
     pooler = start(max_size=4)
     clients = [pooler.connect() for _ in range(5)]
     other = pooler.connect()

@@ -103,7 +103,7 @@ def test_a_client_that_listens_to_more_has_what_came_before_on_the_others(start)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_many_who_listen_and_ask_at_once_all_hear_in_time(start, workers):
+def test_many_clients_that_listen_and_ask_at_once_all_hear_in_time(start, workers):
     """One question to the server that listens serves all clients that wait for it."""
     pooler = start(max_size=6, workers=workers)
     late, errors = [], []

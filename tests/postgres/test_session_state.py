@@ -209,7 +209,7 @@ def test_a_client_that_asks_for_the_first_time_within_a_pipeline_meets_its_own_a
         other.query("DROP SEQUENCE s_other")
 
 
-def test_who_has_asked_for_last_values_gets_them_from_then_on(start):
+def test_a_client_that_has_asked_for_last_values_gets_them_from_then_on(start):
     pooler = start(max_size=2)
     with pooler.wire() as one, pooler.wire() as other:
         one.query("DROP SEQUENCE IF EXISTS s_one; CREATE SEQUENCE s_one")

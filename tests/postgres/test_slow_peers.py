@@ -175,7 +175,7 @@ def test_ten_slow_readers_do_not_block_the_others(start):
 
 
 @pytest.mark.timing
-def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start):
+def test_a_client_that_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start):
     pooler = start(max_size=1, max_wait_time="60s", query_time="off")
     with pooler.wire() as idle, pooler.wire() as other:
         idle.send(w.query("SELECT repeat('x', 1000) FROM generate_series(1, 100000)"))
@@ -187,7 +187,7 @@ def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(start
 
 
 @pytest.mark.timing
-def test_who_reads_slowly_is_not_taken_for_who_reads_nothing(start):
+def test_a_client_that_reads_slowly_is_not_taken_for_one_that_reads_nothing(start):
     """It reads 20 KB a second. The socket's buffer holds megabytes, so the socket shows no progress for more than a
     minute."""
     pooler = start(max_size=1, max_wait_time="90s", query_time="off")

@@ -115,7 +115,7 @@ def test_a_client_that_prepares_anew_within_a_transaction_is_not_refused(share, 
 
 
 @pytest.mark.parametrize("past", [False, True], ids=["through the pooler", "past the pooler"])
-def test_after_a_change_that_was_not_seen_who_prepares_anew_is_refused_once_at_most(share, change, past):
+def test_after_a_change_that_was_not_seen_a_client_that_prepares_again_is_refused_once_at_most(share, change, past):
     """Migrations run past poolers as often as through them."""
     _, sql, changed, after = change
     shared = share(max_size=3)

@@ -85,7 +85,7 @@ def test_a_transaction_keeps_its_server_until_it_ends(pool, server):
 
 
 @pytest.mark.parametrize("left_open", [("MULTI",), ("WATCH", "k"), ("MULTI", "EXEC with too much")])
-def test_who_leaves_in_a_transaction_leaves_nothing_behind(pool, left_open):
+def test_a_client_that_leaves_in_a_transaction_leaves_nothing_behind(pool, left_open):
     poolhouse = pool(max_size=1)
     one = poolhouse.connect()
     one.execute_command(*left_open[:2] if left_open[0] == "WATCH" else left_open[:1])
@@ -312,7 +312,7 @@ def test_what_cannot_begin_is_not_gone_on_with(pool, server):
 
 
 @pytest.mark.parametrize("how", ["SKIP", "OFF"])
-def test_who_asks_for_no_answers_and_gets_no_server_gets_no_answer(pool, server, how):
+def test_a_client_that_asks_for_no_answers_and_gets_no_server_gets_no_answer(pool, server, how):
     """The client would take an error for the answer to its next command, and every later answer for that of the command
     before."""
     poolhouse = pool(max_size=2, max_wait_time="200ms")
@@ -351,7 +351,7 @@ def test_an_argument_that_is_none_costs_the_others_nothing(pool):
 
 
 @pytest.mark.timing
-def test_who_vanishes_with_more_to_say_is_noticed(pool):
+def test_a_client_that_vanishes_with_more_to_say_is_noticed(pool):
     poolhouse = pool(max_size=1, max_wait_time="5s")
     connection = socket.create_connection(("127.0.0.1", poolhouse.port))
     connection.sendall(b"BLPOP nothing 0\r\n" + b"CLIENT ID\r\n" * 10_000)

@@ -116,7 +116,7 @@ def test_a_script_is_killed_although_other_clients_block(pool, busy):
         client.close()
 
 
-def test_who_blocks_never_takes_the_last_server_from_those_who_share(pool):
+def test_a_client_that_blocks_never_takes_the_last_server_from_those_who_share(pool):
     poolhouse = pool(workers=1, max_size=3, max_wait_time="1s")
     other = poolhouse.connect()
     lasting = [Raw(poolhouse).say(words) for words in [command("BLPOP", "nothing", 0), command("MONITOR"), command("WAIT", 1, 0), command("BLPOP", "nothing", 0)]]
@@ -221,7 +221,7 @@ def test_a_slow_reader_that_keeps_no_client_waiting_gets_all_of_it(pool, server)
     assert slow.say(command("PING")).hear(7) == b"+PONG\r\n"
 
 
-def test_who_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(pool, server):
+def test_a_client_that_reads_nothing_keeps_its_server_from_others_for_a_bounded_time(pool, server):
     """A script has a server of its own, which waits until its client has read."""
     server.connect().set("big", b"x" * 20_000_000)
     poolhouse = pool(workers=1, max_size=1, max_wait_time="60s")

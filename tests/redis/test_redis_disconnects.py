@@ -123,7 +123,7 @@ def test_a_blocked_client_is_drained_at_once_and_in_silence(pool, server, words,
 
 
 @pytest.mark.parametrize("login", [("AUTH", "default", "secret"), ("HELLO", "3", "AUTH", "default", "secret"), None])
-def test_who_comes_to_a_drained_database_hears_why_in_answer_to_its_login(pool, server, login):
+def test_a_client_that_comes_to_a_drained_database_hears_why_in_answer_to_its_login(pool, server, login):
     text = CONFIGURATION.format(listener="", url=server.url())
     poolhouse = pool(file=text + '\n[[user]]\nname = "default"\npassword = "secret"\n' if login else text)
     first = Raw(poolhouse).say(*([command(*login)] if login else []), command("ECHO", "OK"))
@@ -188,7 +188,7 @@ def test_an_order_for_a_database_reaches_its_clients_of_both_versions(pool, serv
     assert stays.say(command("ECHO", "OK")).hear(8) == b"$2\r\nOK\r\n"
 
 
-def test_who_waits_for_a_server_to_block_on_is_drained_at_once_and_in_silence(pool, server):
+def test_a_client_that_waits_for_a_server_to_block_on_is_drained_at_once_and_in_silence(pool, server):
     poolhouse = pool(drain_time="off", max_size=2, max_wait_time="off")
     clients = [Raw(poolhouse).say(command("BLPOP", "nothing", "0")) for _ in range(3)]
     eventually("one blocks", lambda: server.connect().info("clients")["blocked_clients"] >= 1)
@@ -199,7 +199,7 @@ def test_who_waits_for_a_server_to_block_on_is_drained_at_once_and_in_silence(po
     assert poolhouse.wait(15) == 0
 
 
-def test_who_watches_keys_is_drained_at_once_and_who_is_in_a_transaction_may_end_it(pool, server):
+def test_a_client_that_watches_keys_is_drained_at_once_and_one_in_a_transaction_may_end_it(pool, server):
     poolhouse = pool(drain_time="off")
     watches, queues = idle(poolhouse, "WATCH", "k"), idle(poolhouse, "MULTI")
     poolhouse.process.send_signal(signal.SIGTERM)
@@ -229,7 +229,7 @@ def blocked(upstream):
     ([("MULTI",), ("SET", "k", "v"), ("EXEC",), ("BLPOP", "jobs", "0")], b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n"),
     ([("SET", "k", "v"), ("XREAD", "BLOCK", "0", "STREAMS", "s", "$"), ("GET", "k")], b"+OK\r\n"),
 ])
-def test_who_waits_for_an_answer_of_a_lost_server_sees_a_closed_connection(pool, mortal, how, said, heard):
+def test_a_client_that_waits_for_an_answer_of_a_lost_server_sees_a_closed_connection(pool, mortal, how, said, heard):
     poolhouse = pool(behind=mortal)
     client = Raw(poolhouse).say(*[command(*words) for words in said])
     eventually("it blocks", lambda: blocked(mortal) == 1)
@@ -268,7 +268,7 @@ def test_a_worker_lives_through_a_restart_of_redis(pool, mortal):
     assert not wrong and done == [b"0", b"1", b"2"], (wrong, done)
 
 
-def test_who_finds_no_server_to_block_on_waits_as_long_as_its_command_would(pool, server):
+def test_a_client_that_finds_no_server_to_block_on_waits_as_long_as_its_command_would(pool, server):
     poolhouse = pool(max_size=2, max_wait_time="200ms")
     holder = Raw(poolhouse).say(command("BLPOP", "nothing", "0"))
     eventually("it blocks", lambda: blocked(server) == 1)

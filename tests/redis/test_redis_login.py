@@ -14,7 +14,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.poolhouse_only
 
 @pytest.mark.quick
-def test_each_user_is_himself_at_the_server_too(pool, with_users):
+def test_each_user_logs_in_to_redis_as_itself(pool, with_users):
     file = f'{LISTEN}[[database]]\nurl = "redis://127.0.0.1:{with_users.port}"\n{users(alice="wonder", bob="build")}'
     poolhouse = pool(behind=with_users, file=file)
     alice = poolhouse.connect(username="alice", password="wonder")
@@ -121,7 +121,7 @@ def test_tls_may_be_left_to_the_client(pool, server, certificates):
     ("rediss://127.0.0.1:{port}", "TLS with"),
     ("redis://127.0.0.1:{port}", "the connection"),
 ])
-def test_an_upstream_that_is_not_who_it_should_be_gets_nothing(pool, secure, certificates, url, part):
+def test_an_upstream_with_a_wrong_certificate_gets_nothing(pool, secure, certificates, url, part):
     url = url.format(port=secure.port, other=certificates.other_authority.certificate)
     poolhouse = pool(behind=secure, file=f'{LISTEN}[pool]\nunavailable_wait_time = "1s"\n[[database]]\nurl = "{url}"\n')
     with pytest.raises(redis.RedisError):

@@ -88,7 +88,7 @@ HOW = pytest.mark.parametrize("how", ["reload", "take-over"])
 @pytest.mark.timing
 @HOW
 @pytest.mark.parametrize("words", [("BLPOP", "jobs", "0"), ("XREAD", "BLOCK", "0", "STREAMS", "jobs", "$"), ("WAIT", "1", "0")])
-def test_who_blocked_longest_for_ever_is_disconnected_until_others_are_served(pool, server, how, words):
+def test_a_client_that_blocked_longest_for_ever_is_disconnected_until_others_are_served(pool, server, how, words):
     poolhouse = pool(file=text(server, 4))
     other = Raw(poolhouse)
     is_served(other)
@@ -112,7 +112,7 @@ def test_who_blocked_longest_for_ever_is_disconnected_until_others_are_served(po
 
 @pytest.mark.timing
 @HOW
-def test_who_blocks_for_a_time_gets_its_answer_early_and_stays(pool, server, how):
+def test_a_client_that_blocks_for_a_time_gets_its_answer_early_and_stays(pool, server, how):
     poolhouse = pool(file=text(server, 4))
     other = Raw(poolhouse)
     is_served(other)
@@ -243,7 +243,7 @@ def test_a_command_behind_the_one_that_was_to_end_gets_no_answer_that_redis_neve
 
 @pytest.mark.timing
 @HOW
-def test_who_keeps_a_server_goes_as_well(pool, server, how):
+def test_a_client_that_keeps_a_server_goes_as_well(pool, server, how):
     poolhouse = pool(file=text(server, 4))
     other = Raw(poolhouse)
     is_served(other)
@@ -266,7 +266,7 @@ def test_who_keeps_a_server_goes_as_well(pool, server, how):
 
 
 @pytest.mark.timing
-def test_who_subscribes_hears_on_beside_others_where_one_server_is_left(pool, server):
+def test_a_client_that_subscribes_hears_on_beside_others_where_one_server_is_left(pool, server):
     poolhouse = pool(file=text(server, 2))
     subscriber, other, direct = Raw(poolhouse), Raw(poolhouse), server.connect()
     is_served(other)
@@ -284,7 +284,7 @@ def test_who_subscribes_hears_on_beside_others_where_one_server_is_left(pool, se
 
 @pytest.mark.timing
 @HOW
-def test_who_may_not_be_let_go_is_disconnected(pool, workspace, how):
+def test_a_client_that_may_not_be_let_go_is_disconnected(pool, workspace, how):
     """Redis refuses CLIENT UNBLOCK."""
     mine = own_redis(workspace, "strict").start()
     try:

@@ -34,7 +34,7 @@ def test_clients_at_work_in_the_same_moment_share_one_server(pool):
 
 
 @pytest.mark.parametrize("how", ["plain", "transaction", "kept"])
-def test_who_may_not_pause_clients_does_not_end_sharing(pool, workspace, how):
+def test_a_client_that_may_not_pause_clients_does_not_end_sharing(pool, workspace, how):
     mine = own_redis(workspace, "strict").start()
     try:
         mine.connect().execute_command("ACL", "SETUSER", "default", "-client|pause")
@@ -81,7 +81,7 @@ def test_a_script_that_never_ends_is_killed_from_another_connection(pool, worksp
         busy.stop()
 
 
-def test_one_server_serves_those_who_share_and_those_who_cannot_in_turn(pool):
+def test_one_server_serves_clients_that_share_and_clients_that_cannot_in_turn(pool):
     """Two workers, one server: it is handed around, and no client waits for long."""
     poolhouse = pool(workers=2, max_size=1, max_wait_time="5s")
     failures, done = [], []
@@ -111,7 +111,7 @@ def test_one_server_serves_those_who_share_and_those_who_cannot_in_turn(pool):
     assert created(poolhouse) == 1
 
 
-def test_who_leaves_before_its_reply_takes_nothing_along(pool):
+def test_a_client_that_leaves_before_its_reply_takes_nothing_along(pool):
     poolhouse = pool(workers=1, max_size=1)
     stays = poolhouse.connect()
     stays.set("big", b"x" * 100_000)
@@ -125,7 +125,7 @@ def test_who_leaves_before_its_reply_takes_nothing_along(pool):
     eventually("what was asked for is done", lambda: 0 < int(stays.get("n") or 0) <= 50)
 
 
-def test_all_who_wait_for_a_shared_server_are_disconnected_when_it_is_lost(pool, workspace):
+def test_all_clients_that_wait_for_a_shared_server_are_disconnected_when_it_is_lost(pool, workspace):
     lost = own_redis(workspace, "lost").start()
     try:
         poolhouse = pool(behind=lost, workers=1)
@@ -146,7 +146,7 @@ def test_all_who_wait_for_a_shared_server_are_disconnected_when_it_is_lost(pool,
 
 
 @pytest.mark.timing
-def test_who_does_not_read_is_disconnected_and_the_others_go_on(pool):
+def test_a_client_that_does_not_read_is_disconnected_and_the_others_go_on(pool):
     poolhouse = pool(workers=1)
     others = poolhouse.connect()
     others.set("big", b"x" * 1_000_000)
@@ -159,7 +159,7 @@ def test_who_does_not_read_is_disconnected_and_the_others_go_on(pool):
     assert poolhouse.resident_kib() < 100_000
 
 
-def test_who_reads_slowly_gets_all_of_it(pool):
+def test_a_client_that_reads_slowly_gets_all_of_it(pool):
     poolhouse = pool(workers=1)
     poolhouse.connect().set("big", b"x" * 4_000_000)
     slow = Raw(poolhouse, receive_buffer=65536)
@@ -172,7 +172,7 @@ def test_who_reads_slowly_gets_all_of_it(pool):
     assert slow.say(command("PING")).hear(7) == b"+PONG\r\n"
 
 
-def test_a_server_is_not_kept_by_those_who_share_it_for_ever(pool):
+def test_a_server_is_not_kept_for_ever_by_the_clients_that_share_it(pool):
     """Life times hold for a server that is always busy, too."""
     poolhouse = pool(workers=1, max_size=1, max_life_time="2s")
     client, until = poolhouse.connect(), time.monotonic() + 8
@@ -183,7 +183,7 @@ def test_a_server_is_not_kept_by_those_who_share_it_for_ever(pool):
 
 
 @pytest.mark.timing
-def test_pausing_stops_those_who_share_as_well(pool):
+def test_pausing_stops_clients_that_share_as_well(pool):
     poolhouse = pool(workers=1)
     client = poolhouse.connect(socket_timeout=10)
     client.ping()
@@ -221,7 +221,7 @@ def test_a_group_called_streams_blocks_no_other_client(pool, server):
 
 
 @pytest.mark.timing
-def test_who_waits_for_a_share_waits_no_longer_than_allowed(pool, workspace):
+def test_a_client_that_waits_for_a_share_waits_no_longer_than_allowed(pool, workspace):
     """Redis answers neither the clients that have a share nor another server."""
     silent = own_redis(workspace, "silent").start()
     try:

@@ -477,7 +477,7 @@ def test_a_message_beyond_measure_ends_its_subscribers_and_no_others(pool, works
 
 
 @pytest.mark.timing
-def test_who_is_busy_leaves_it_to_others_to_seek_a_server(pool, server):
+def test_a_client_that_is_busy_leaves_it_to_others_to_seek_a_server(pool, server):
     """Subscribers of RESP3 may be executing other commands, even long ones, when their server is lost."""
     poolhouse = pool(workers=2, max_size=4)
     busy, idle = Raw(poolhouse), Raw(poolhouse)
@@ -509,7 +509,7 @@ def test_who_is_busy_leaves_it_to_others_to_seek_a_server(pool, server):
     expect(busy.say(command("PING")), b"+PONG\r\n")
 
 
-def test_who_publishes_is_told_how_many_subscribers_there_are(pool, server):
+def test_a_client_that_publishes_is_told_how_many_subscribers_there_are(pool, server):
     """Redis sees one connection for all of them."""
     poolhouse = pool(workers=2)
     other = poolhouse.connect()

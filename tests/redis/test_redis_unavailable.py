@@ -108,7 +108,7 @@ def loads(server):
         return talk(server.port, b"GET k\r\n", until=b"\r\n").startswith(b"-LOADING")
 
 
-def test_who_writes_to_a_former_primary_hears_so_and_is_led_to_the_new_one(pool, mine):
+def test_a_client_that_writes_to_a_former_primary_hears_so_and_is_led_to_the_new_one(pool, mine):
     """The address leads to the new primary, but connections to the old one are still open."""
     old, new = mine("old"), mine("new")
     with Relay(old.port) as relay:

@@ -220,7 +220,7 @@ def test_a_token_in_the_url_is_taken_only_where_that_is_switched_on(rest):
     assert status == 401 and b"logs" in answer
 
 
-def test_who_guesses_tokens_is_slowed_down(rest):
+def test_a_client_that_guesses_tokens_is_slowed_down(rest):
     poolhouse = rest(more="[serve]\nmax_auth_failures = 3\n")
     for _ in range(3):
         assert Rest(poolhouse.http, "x" * 32).ask("GET", "/ping")[0] == 401

@@ -198,7 +198,7 @@ def test_a_value_that_is_larger_than_what_goes_to_redis_at_a_time_is_refused(res
     assert ask.command("STRLEN", "large") == 190 * MB
 
 
-def test_who_sends_all_of_a_body_that_is_too_large_is_told_so(rest):
+def test_a_client_that_sends_all_of_a_body_that_is_too_large_is_told_so(rest):
     poolhouse = rest()
     for size in (20 * MB, 250 * MB):
         ask = Rest(poolhouse.http, timeout=30)
@@ -206,7 +206,7 @@ def test_who_sends_all_of_a_body_that_is_too_large_is_told_so(rest):
         assert status == 413 and "10485760 bytes" in json.loads(answer)["error"], (size, status, answer)
 
 
-def test_who_reads_gets_all_of_a_large_answer_though_it_is_sent_away(rest, server):
+def test_a_client_that_reads_gets_all_of_a_large_answer_though_it_is_sent_away(rest, server):
     size = 80 * MB
     server.connect().set("large", b"x" * size)
     poolhouse = rest(listener='client_idle_time = "1s"\n')
