@@ -47,6 +47,7 @@ def test_a_ping_for_each_operation_unless_something_else_is_said(server):
     assert result["about"]["server"].startswith("MongoDB ") and phases(result) == {"tcp", "ready"}
 
 
+@pytest.mark.timing
 def test_the_documents_are_made_read_and_written(server, app):
     url = f"{server.url()}/app"
     made = bench(url, "--init", "--operation", "find-one", "--documents", 1500, "--value-size", 50, "--operations", 200, "--duration", "20s")

@@ -166,6 +166,7 @@ def test_a_hundred_reloads_under_load_fail_no_client(start):
             eventually("clients are served between two reloads", lambda: load.done > before)
 
 
+@pytest.mark.timing
 def test_a_hundred_reloads_that_replace_all_servers_fail_no_client(start, cluster):
     pooler = start(max_size=3)
     urls = [cluster.url(), cluster.url() + "?application_name=x"]

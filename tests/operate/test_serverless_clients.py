@@ -102,6 +102,7 @@ def descriptors(poolhouse):
     return len(list(pathlib.Path(f"/proc/{poolhouse.process.pid}/fd").iterdir()))
 
 
+@pytest.mark.timing
 def test_a_flood_of_stopped_clients_costs_no_more_than_256_descriptors(pool, client):
     poolhouse = pool(client_idle_time="2s", workers=1)
     before = descriptors(poolhouse)

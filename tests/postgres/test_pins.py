@@ -11,6 +11,7 @@ import pytest
 from support import postgres_wire as w
 from support.pooler import BINARY
 from support.threads import running_threads
+from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
@@ -86,6 +87,7 @@ def test_refused_pins_are_counted_logged_and_named_by_the_doctor(start):
     with pooler.wire() as one, pooler.wire() as two, pooler.wire() as three:
         for client in one, two:
             client.query("SELECT pg_advisory_lock(1 + floor(random() * 1e9)::int)")
+        eventually("both clients keep their servers", lambda: pooler.metric("poolhouse_pinned", reason="advisory_lock") == 2)
         # Only after the statement has run is it known that the client would have to keep its server: the client is
         # closed.
         with pytest.raises((w.ServerError, w.Closed)):

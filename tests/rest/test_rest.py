@@ -141,6 +141,7 @@ def test_what_is_large_comes_and_goes_in_pieces(rest):
         assert b"PONG" in slow.makefile("rb").read()
 
 
+@pytest.mark.timing
 def test_a_pipeline_may_have_more_bytes_than_redis_takes_at_a_time(rest, server):
     """The data that waits for one connection is bounded, so the rest of a request waits for the replies to its
     beginning."""
