@@ -108,7 +108,7 @@ def test_a_wrong_key_in_an_example_is_noticed(check):
 @functools.cache
 def keys():
     """All keys of the configuration and of URLs, as the program lists them."""
-    lists = [body for path in SOURCES if not {"load", "planner"} & set(path.relative_to(pooler.ROOT).parts) for body in re.findall(r"const \w+_KEYS: &\[&str\] =\s*&\[(.*?)\];", path.read_text(), re.DOTALL)]
+    lists = [body for path in SOURCES if "lab" not in path.relative_to(pooler.ROOT).parts for body in re.findall(r"const \w+_KEYS: &\[&str\] =\s*&\[(.*?)\];", path.read_text(), re.DOTALL)]
     found = set(re.findall(r'"(\w+)"', " ".join(lists)))
     assert {"max_size", "tls_cert", "auth_query", "sslmode", "listener"} <= found
     return found
@@ -132,7 +132,7 @@ def literals():
 @functools.cache
 def fields():
     """The fields of result files, and of the JSON at the admin address."""
-    files = [path for path in SOURCES if path.name == "result.rs" and "load" in path.parts or "admin-api" in path.parts]
+    files = [path for path in SOURCES if "lab" in path.parts and {"result", "result.rs"} & set(path.parts) or "admin-api" in path.parts]
     found = {name for path in files for name in re.findall(r"^    (?:pub )?(\w+):", path.read_text(), re.MULTILINE)}
     assert {"response_ms", "created_for", "in_use", "bucket_bounds_ms"} <= found
     return found
