@@ -2,13 +2,13 @@
 //! is safe and what it would take to know more. Puts into words and measures nothing.
 
 use super::{
-    chooser::WITHIN,
-    curve::{Known, Place},
+    chooser::MAX_LOSS,
+    curve::{CurveEstimate, PointEstimate},
 };
 use report::result::sweep::{Safe, TwoSpeeds, Verdict};
 
-/// A number is safe if it does this much less than the best of them, or better.
-const SAFE_LOSS: f64 = 0.15;
+/// Share of the best throughput that a safe number may lose.
+const MAX_SAFE_LOSS: f64 = 0.15;
 
 /// Why a verdict is not to be relied on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +26,8 @@ pub(super) enum Doubt {
 }
 
 /// What a number does at least, whichever of its speeds it has tomorrow; `None`: its slower speed is not known.
-fn at_worst(place: &Place, known: &Known, verdict: &Verdict) -> Option<f64> {
-    let measured = place.believed * (1.0 - known.error(place.visits));
+fn at_worst(place: &PointEstimate, known: &CurveEstimate, verdict: &Verdict) -> Option<f64> {
+    let measured = place.smoothed * (1.0 - known.error(place.visits));
     match verdict.two_speeds.iter().find(|t| t.clients == place.clients) {
         Some(speeds) => speeds.slow.map(|slow| slow.min(measured)),
         None => Some(measured),
@@ -36,25 +36,25 @@ fn at_worst(place: &Place, known: &Known, verdict: &Verdict) -> Option<f64> {
 
 /// The numbers around the best that lose little, each taken at its worst, and the smallest of those within 5% of the
 /// best of them.
-pub(super) fn safe(known: &Known, verdict: &Verdict) -> Option<(Safe, Place)> {
+pub(super) fn safe(known: &CurveEstimate, verdict: &Verdict) -> Option<(Safe, PointEstimate)> {
     let at_worst: Vec<f64> = known.points.iter().map(|p| at_worst(p, known, verdict).unwrap_or(0.0)).collect();
     let top = (0..at_worst.len()).max_by(|&a, &b| at_worst[a].total_cmp(&at_worst[b]).then(b.cmp(&a)))?;
     let best = at_worst[top];
     if best <= 0.0 {
         return None;
     }
-    let is_good = |i: &usize| at_worst[*i] >= (1.0 - SAFE_LOSS) * best;
+    let is_good = |i: &usize| at_worst[*i] >= (1.0 - MAX_SAFE_LOSS) * best;
     let from = (0..=top).rev().take_while(is_good).last()?;
     let to = (top..at_worst.len()).take_while(is_good).last()?;
     let throughput = at_worst[from..=to].iter().copied().fold(f64::INFINITY, f64::min);
-    let least = (from..=to).find(|&i| at_worst[i] >= (1.0 - WITHIN) * best)?;
+    let least = (from..=to).find(|&i| at_worst[i] >= (1.0 - MAX_LOSS) * best)?;
     let safe = Safe { from: known.points[from].clients, to: known.points[to].clients, throughput };
     Some((safe, known.points[least]))
 }
 
 /// Whether no single number can be recommended: in doubt an extreme of what was tested is not, nor a number that has
 /// two speeds.
-pub(super) fn is_range(known: &Known, recommended: u32, two_speeds: &[TwoSpeeds], doubts: &[Doubt]) -> bool {
+pub(super) fn is_range(known: &CurveEstimate, recommended: u32, two_speeds: &[TwoSpeeds], doubts: &[Doubt]) -> bool {
     let ends = [known.points.first(), known.points.last()];
     let is_extreme = ends.into_iter().flatten().any(|p| p.clients == recommended);
     let is_unsteady = two_speeds.iter().any(|t| t.clients == recommended);

@@ -2,7 +2,7 @@
 //! several rounds in random order around the best: each round repeats every point that may still be the best, and
 //! halves the gaps beside it. Knows nothing of databases and of time; it is told what was measured.
 //!
-//! The whole costs at most a quarter of an exhaustive sweep, which measures a grid of up to [`GRID`] numbers in every
+//! The whole costs at most a quarter of an exhaustive sweep, which measures a grid of up to [`MAX_GRID`] numbers in every
 //! round. (Ranges of a few numbers are the exception: see [`budget`].)
 //!
 //! Call order: [`Chooser::poll_next`], measure it, then [`Chooser::record`] or [`Chooser::refused`]; again until there
@@ -10,46 +10,45 @@
 
 use arrivals::Random;
 
-use super::curve::{Known, Place};
+use super::curve::{CurveEstimate, PointEstimate};
 use report::result::sweep::Visit;
 
 /// Points of an exhaustive sweep.
-pub const GRID: usize = 32;
+pub const MAX_GRID: usize = 32;
 /// Points of one round, the reference included.
-const MAX_ROUND: usize = 9;
-/// While the budget lasts and several points may be the best, there are up to so many times the rounds asked for.
-const MORE_ROUNDS: u32 = 4;
-/// With less than this left of the budget no points are added, so that the last of them are visited often enough.
-const LAST_VISITS: u32 = 8;
-/// Points beside which any gap is halved: the best, and others that may be the best. Cliffs are looked for beside all
-/// of those.
-const TOP: usize = 2;
-/// Two neighbours whose ratio is below this are close enough.
-const CLOSE: f64 = 1.08;
-/// Beside a cliff, where one neighbour has less than this share of the other and noise does not explain it, they must
-/// be closer, and are brought so in every round.
-const CLIFF: f64 = 0.85;
-/// Measurements until a cliff is believed.
-const SURE: u32 = 2;
-/// Measurements until the median of such is believed that went quite differently.
-const SURE_OF_DISAGREEMENT: u32 = 6;
-/// How much more urgent such a gap is.
-const URGENT: f64 = 10.0;
-const CLOSE_AT_CLIFF: f64 = 1.03;
-/// The coarse pass ends when two points in a row have less than this share of the best ...
-const FALLEN: f64 = 0.75;
-/// ... and have at least so many times its clients.
-const WELL_PAST: u32 = 4;
-/// Where the fewest clients are the best, it goes on until there are so many points all the same: one client may have
-/// met a fast minute of its own, and only those after it can tell.
-const LEAST_POINTS: usize = 5;
-/// A point is out of the question when it is so many standard errors below the best.
-const ERRORS: f64 = 2.0;
-/// After the coarse pass, points above this share of the best are looked at once more: one measurement may have been
+const MAX_ROUND_POINTS: usize = 9;
+/// Ratio of all rounds to those asked for: there are more while the budget lasts and several points may be the best.
+const MAX_ROUNDS_RATIO: u32 = 4;
+/// Visits at the end of the budget that only repeat points, so that the last new ones are visited often enough.
+const FINAL_REPEATS: u32 = 8;
+/// The best points: beside these any gap is halved, and beside others only one with a cliff.
+const TOP_POINTS: usize = 2;
+/// Ratio of two neighbours that are close enough.
+const CLOSE_RATIO: f64 = 1.08;
+/// Share of its neighbour's throughput below which a point lies beyond a cliff, unless noise explains it. Neighbours at a
+/// cliff must be closer to each other.
+const CLIFF_SHARE: f64 = 0.85;
+/// Visits that confirm a cliff.
+const CLIFF_VISITS: u32 = 2;
+/// Visits that confirm the median of a point with outliers.
+const OUTLIER_VISITS: u32 = 6;
+/// Factor by which a gap with a cliff is more urgent.
+const CLIFF_URGENCY: f64 = 10.0;
+/// Ratio of two neighbours at a cliff that are close enough.
+const CLOSE_RATIO_AT_CLIFF: f64 = 1.03;
+/// Share of the best throughput below which two points in a row end the coarse pass.
+const COARSE_END_SHARE: f64 = 0.75;
+/// Ratio of the clients of these two points to those of the best.
+const COARSE_END_RATIO: u32 = 4;
+/// Points of the coarse pass where the fewest clients are the best: one client may have met a fast minute.
+const MIN_COARSE_POINTS: usize = 5;
+/// Standard errors below the best at which a point cannot be the best.
+const MAX_ERRORS: f64 = 2.0;
+/// Share of the best throughput above which points of the coarse pass are repeated: one measurement may have been
 /// unlucky.
-const SECOND_LOOK: f64 = 0.6;
-/// What a recommendation may lose against the best.
-pub const WITHIN: f64 = 0.05;
+const REPEAT_SHARE: f64 = 0.6;
+/// Share of the best throughput that the recommendation may lose.
+pub const MAX_LOSS: f64 = 0.05;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next {
@@ -105,7 +104,7 @@ impl Chooser {
             self.queue.extend(self.below_the_ceiling());
         }
         while self.queue.is_empty() {
-            if self.round >= MORE_ROUNDS * self.rounds || self.left() == 0 || self.visits.is_empty() {
+            if self.round >= MAX_ROUNDS_RATIO * self.rounds || self.left() == 0 || self.visits.is_empty() {
                 return None;
             }
             self.round += 1;
@@ -153,26 +152,27 @@ impl Chooser {
     /// Half way between the largest number that was let in and the smallest that was not.
     fn below_the_ceiling(&self) -> Option<u32> {
         let most = self.visits.iter().map(|v| v.clients).max()?;
-        middle((most, self.ceiling?), CLOSE)
+        middle((most, self.ceiling?), CLOSE_RATIO)
     }
 
     /// The coarse pass has seen enough: throughput has fallen well below the best, twice.
     fn is_well_past(&self) -> bool {
         let best = self.visits.iter().max_by(|a, b| a.throughput.total_cmp(&b.throughput));
         let (Some(best), [.., a, b]) = (best, &self.visits[..]) else { return false };
-        if best.clients == self.visits[0].clients && self.visits.len() < LEAST_POINTS {
+        if best.clients == self.visits[0].clients && self.visits.len() < MIN_COARSE_POINTS {
             return false;
         }
-        [a, b].iter().all(|v| v.throughput < FALLEN * best.throughput) && b.clients >= WELL_PAST * best.clients
+        [a, b].iter().all(|v| v.throughput < COARSE_END_SHARE * best.throughput)
+            && b.clients >= COARSE_END_RATIO * best.clients
     }
 
     /// The points of the next round, in random order.
     fn plan_round(&mut self) -> Vec<u32> {
-        let known = Known::of(&self.visits);
+        let known = CurveEstimate::of(&self.visits);
         let Some(best) = known.highest() else { return Vec::new() };
         let reference = *self.reference.get_or_insert(best.clients);
         let rounds_left = self.rounds.saturating_sub(self.round) as usize + 1;
-        let share = (self.left() as usize).div_ceil(rounds_left).clamp(1, MAX_ROUND);
+        let share = (self.left() as usize).div_ceil(rounds_left).clamp(1, MAX_ROUND_POINTS);
         let wanted = self.wanted(&known, best);
         if self.round > self.rounds && wanted.len() < 2 {
             return Vec::new();
@@ -187,10 +187,10 @@ impl Chooser {
         chosen
     }
 
-    /// What is worth measuring, the most important first.
-    fn wanted(&self, known: &Known, best: Place) -> Vec<u32> {
+    /// Candidates for the next measurements, the most important first.
+    fn wanted(&self, known: &CurveEstimate, best: PointEstimate) -> Vec<u32> {
         let mut wanted = vec![best.clients];
-        let adds_points = self.left() >= LAST_VISITS;
+        let adds_points = self.left() >= FINAL_REPEATS;
         let mut contenders = contenders(known, best);
         contenders.retain(|&clients| clients != best.clients);
         let mut gaps = Vec::new();
@@ -198,12 +198,12 @@ impl Chooser {
             let at = known.points.iter().position(|p| p.clients == clients).expect("one of them");
             let unlucky = suspects(&known.points, at);
             if unlucky.is_empty() {
-                gaps.extend(gaps_beside(known, at, adds_points && rank < TOP));
+                gaps.extend(gaps_beside(known, at, adds_points && rank < TOP_POINTS));
             }
             wanted.extend(unlucky);
         }
         gaps.sort_by(|a, b| b.0.total_cmp(&a.0));
-        if gaps.first().is_some_and(|gap| gap.0 >= URGENT) {
+        if gaps.first().is_some_and(|gap| gap.0 >= CLIFF_URGENCY) {
             gaps.truncate(1);
         }
         wanted.splice(1..1, gaps.into_iter().map(|(_, middle)| middle));
@@ -214,7 +214,7 @@ impl Chooser {
             wanted.extend(second_look(&known.points, best));
         }
         if !adds_points {
-            let within = known.points.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed);
+            let within = known.points.iter().find(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed);
             wanted.extend(within.map(|p| p.clients));
         }
         wanted.extend(contenders);
@@ -223,15 +223,15 @@ impl Chooser {
     }
 }
 
-/// The numbers of an exhaustive sweep: up to [`GRID`] of them from one end to the other, spaced evenly in the
+/// The numbers of an exhaustive sweep: up to [`MAX_GRID`] of them from one end to the other, spaced evenly in the
 /// logarithm.
 pub fn exhaustive(from: u32, to: u32) -> Vec<u32> {
     let mut found = vec![from, to];
     found.dedup();
     // Small numbers coincide when they are rounded, so that more steps are needed than numbers wanted.
-    for steps in (GRID - 1)..(8 * GRID) {
+    for steps in (MAX_GRID - 1)..(8 * MAX_GRID) {
         let grid = spaced(from, to, u32::try_from(steps).expect("a few hundred"));
-        if grid.len() > GRID {
+        if grid.len() > MAX_GRID {
             break;
         }
         found = grid;
@@ -242,7 +242,7 @@ pub fn exhaustive(from: u32, to: u32) -> Vec<u32> {
 /// Visits that a sweep may make: a quarter of the exhaustive sweep's, but enough for the coarse pass and one point in
 /// each round.
 pub fn budget(from: u32, to: u32, rounds: u32) -> u32 {
-    let whole = u32::try_from(exhaustive(from, to).len()).expect("at most GRID") * rounds;
+    let whole = u32::try_from(exhaustive(from, to).len()).expect("at most MAX_GRID") * rounds;
     let least = u32::try_from(coarse(from, to).len()).expect("a few") + rounds;
     (whole / 4).max(least.min(whole))
 }
@@ -268,22 +268,22 @@ fn spaced(from: u32, to: u32, steps: u32) -> Vec<u32> {
 
 /// The gaps on both sides of a point: how urgent (the ratio of their ends), and their middles; `all`: not only those in
 /// which there is a cliff.
-fn gaps_beside(known: &Known, at: usize, all: bool) -> Vec<(f64, u32)> {
+fn gaps_beside(known: &CurveEstimate, at: usize, all: bool) -> Vec<(f64, u32)> {
     let points = &known.points;
     let below = at.checked_sub(1).map(|i| (points[i], points[at]));
     let above = points.get(at + 1).map(|p| (points[at], *p));
     let mut gaps = Vec::new();
     for (low, high) in [below, above].into_iter().flatten() {
-        let noise = ERRORS * known.error(low.visits).hypot(known.error(high.visits));
-        let share = CLIFF.min(1.0 - noise);
+        let noise = MAX_ERRORS * known.error(low.visits).hypot(known.error(high.visits));
+        let share = CLIFF_SHARE.min(1.0 - noise);
         let falls = low.throughput.min(high.throughput) < share * low.throughput.max(high.throughput);
         let gap = (low.clients, high.clients);
         // The rise towards the knee is steep as well, but it is between wide gaps.
         let cliff = falls && ratio(gap) < 1.5;
-        let close = if cliff { CLOSE_AT_CLIFF } else { CLOSE };
+        let close = if cliff { CLOSE_RATIO_AT_CLIFF } else { CLOSE_RATIO };
         if all || cliff {
             // What a cliff hides is lost altogether, so it comes first.
-            let urgency = if cliff { URGENT * ratio(gap) } else { ratio(gap) };
+            let urgency = if cliff { CLIFF_URGENCY * ratio(gap) } else { ratio(gap) };
             gaps.extend(middle(gap, close).map(|middle| (urgency, middle)));
         }
     }
@@ -292,48 +292,49 @@ fn gaps_beside(known: &Known, at: usize, all: bool) -> Vec<(f64, u32)> {
 
 /// Points close beside the best that seem to lie beyond a cliff, but were measured once or twice only: they may have
 /// been unlucky, and the cliff may be elsewhere.
-fn suspects(points: &[Place], at: usize) -> Vec<u32> {
-    let low = |p: &&Place| p.most < CLIFF * points[at].throughput && p.visits < SURE;
-    let near = |p: &&Place| ratio((p.clients.min(points[at].clients), p.clients.max(points[at].clients))) < 1.5;
+fn suspects(points: &[PointEstimate], at: usize) -> Vec<u32> {
+    let low = |p: &&PointEstimate| p.max < CLIFF_SHARE * points[at].throughput && p.visits < CLIFF_VISITS;
+    let near = |p: &&PointEstimate| ratio((p.clients.min(points[at].clients), p.clients.max(points[at].clients))) < 1.5;
     beside(points, at).filter(low).filter(near).map(|p| p.clients).collect()
 }
 
 /// The neighbours of the best that seem to lie beyond a cliff, until they were measured so often that all of it cannot
 /// have been bad luck.
-fn hidden(points: &[Place], best: Place) -> Vec<u32> {
+fn hidden(points: &[PointEstimate], best: PointEstimate) -> Vec<u32> {
     let Some(at) = points.iter().position(|p| p.clients == best.clients) else { return Vec::new() };
-    let low = |p: &&Place| p.throughput < CLIFF * best.throughput && p.visits < SURE_OF_DISAGREEMENT;
+    let low = |p: &&PointEstimate| p.throughput < CLIFF_SHARE * best.throughput && p.visits < OUTLIER_VISITS;
     beside(points, at).filter(low).map(|p| p.clients).collect()
 }
 
-fn beside(points: &[Place], at: usize) -> impl Iterator<Item = &Place> {
+fn beside(points: &[PointEstimate], at: usize) -> impl Iterator<Item = &PointEstimate> {
     [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|i| points.get(i))
 }
 
 /// The middle of the gap in which the recommendation lies: between the last point that is not within 5% of the best,
 /// and the next.
-fn edge(points: &[Place], best: Place) -> Option<u32> {
-    let first = points.iter().position(|p| p.believed >= (1.0 - WITHIN) * best.believed)?;
+fn edge(points: &[PointEstimate], best: PointEstimate) -> Option<u32> {
+    let first = points.iter().position(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed)?;
     let before = points.get(first.checked_sub(1)?)?;
-    middle((before.clients, points[first].clients), CLOSE)
+    middle((before.clients, points[first].clients), CLOSE_RATIO)
 }
 
 /// Coarse points that one unlucky measurement may hide, the highest first.
-fn second_look(points: &[Place], best: Place) -> Vec<u32> {
-    let mut near: Vec<&Place> = points.iter().filter(|p| p.throughput >= SECOND_LOOK * best.throughput).collect();
+fn second_look(points: &[PointEstimate], best: PointEstimate) -> Vec<u32> {
+    let mut near: Vec<&PointEstimate> =
+        points.iter().filter(|p| p.throughput >= REPEAT_SHARE * best.throughput).collect();
     near.sort_by(|a, b| b.throughput.total_cmp(&a.throughput));
     near.into_iter().map(|p| p.clients).collect()
 }
 
 /// Points that may still be the best, the most promising first: few visits leave much room, and of two visits one may
 /// have been unlucky.
-fn contenders(known: &Known, best: Place) -> Vec<u32> {
-    let promise = |p: &Place| {
-        let doubtful = p.visits < SURE || (p.visits < SURE_OF_DISAGREEMENT && known.disagrees(p));
-        let value = if doubtful { p.most.max(p.believed) } else { p.believed };
-        value * (1.0 + ERRORS * known.error(p.visits).hypot(known.error(best.visits))) / best.believed
+fn contenders(known: &CurveEstimate, best: PointEstimate) -> Vec<u32> {
+    let promise = |p: &PointEstimate| {
+        let doubtful = p.visits < CLIFF_VISITS || (p.visits < OUTLIER_VISITS && known.has_outliers(p));
+        let value = if doubtful { p.max.max(p.smoothed) } else { p.smoothed };
+        value * (1.0 + MAX_ERRORS * known.error(p.visits).hypot(known.error(best.visits))) / best.smoothed
     };
-    let mut left: Vec<&Place> = known.points.iter().filter(|p| promise(p) >= 1.0).collect();
+    let mut left: Vec<&PointEstimate> = known.points.iter().filter(|p| promise(p) >= 1.0).collect();
     left.sort_by(|a, b| promise(b).total_cmp(&promise(a)));
     left.into_iter().map(|p| p.clients).collect()
 }
@@ -371,7 +372,7 @@ mod tests {
     fn the_exhaustive_grid_has_32_different_numbers_or_all_of_a_smaller_range() {
         for (from, to) in [(1, 256), (1, 97), (1, 1000), (1, 10_000), (10, 400)] {
             let grid = exhaustive(from, to);
-            assert_eq!(grid.len(), GRID, "{from}..{to}: {grid:?}");
+            assert_eq!(grid.len(), MAX_GRID, "{from}..{to}: {grid:?}");
             assert!(grid.is_sorted_by(|a, b| a < b) && grid[0] == from && grid[31] == to, "{grid:?}");
         }
         assert_eq!(exhaustive(1, 7), [1, 2, 3, 4, 5, 6, 7]);
@@ -417,7 +418,7 @@ mod tests {
         for (alpha, beta) in [(0.02, 1e-2), (0.02, 1e-3), (0.01, 1e-4), (0.0, 3e-5)] {
             let curve = usl(alpha, beta);
             let chooser = run(Chooser::new(1, 256, 5, 9), &curve);
-            let known = Known::of(chooser.visits());
+            let known = CurveEstimate::of(chooser.visits());
             let best = known.best().unwrap();
             let top = (1..=256).map(&curve).fold(0.0, f64::max);
             assert!(curve(best.clients) > 0.995 * top, "{best:?} for {alpha} {beta}");
@@ -428,11 +429,11 @@ mod tests {
     fn what_seems_to_lie_beyond_a_cliff_beside_the_best_is_measured_again_and_again() {
         for seed in 0..20 {
             let chooser = run(Chooser::new(1, 256, 7, seed), |n| if n < 41 { 100.0 * f64::from(n) } else { 2000.0 });
-            let known = Known::of(chooser.visits());
+            let known = CurveEstimate::of(chooser.visits());
             let at = known.points.iter().position(|p| p.clients == known.best().unwrap().clients).unwrap();
             assert_eq!(known.points[at].clients, 40, "seed {seed}");
             let beyond = known.points[at + 1];
-            assert!(beyond.clients == 41 && beyond.visits >= SURE_OF_DISAGREEMENT, "seed {seed}: {beyond:?}");
+            assert!(beyond.clients == 41 && beyond.visits >= OUTLIER_VISITS, "seed {seed}: {beyond:?}");
         }
     }
 

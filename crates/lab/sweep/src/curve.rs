@@ -3,62 +3,60 @@
 
 use std::collections::BTreeMap;
 
-use super::{smooth, weather};
+use super::{machine_speed, smoothing};
 use report::result::sweep::Visit;
 
-/// What is believed of the noise of one visit before any point has been visited twice: a relative standard deviation,
-/// ...
-const NOISE_BEFORE: f64 = 0.04;
-/// ... and how many pairs of visits that belief is worth.
-const WEIGHT_BEFORE: f64 = 3.0;
-/// The median distance of two normal values whose deviation is 1: 0.6745 sqrt(2). From distances, because a few
-/// measurements that went quite differently (a checkpoint, a neighbour) must not pass for the noise of all.
-const OF_A_DIFFERENCE: f64 = 0.9539;
-/// No database is steadier than this from one visit to the next.
-const LEAST_NOISE: f64 = 0.005;
-/// Visits so many deviations above the median have not met the same conditions.
-const DISAGREE: f64 = 4.0;
-/// A change over the whole sweep below this is not worth a word.
-const LEAST_DRIFT: f64 = 0.03;
-/// A change must be so many standard errors away from none.
-const DRIFT_ERRORS: f64 = 3.0;
-/// The deviation of a median of normal values against that of their mean, sqrt(pi / 2).
-const OF_A_MEDIAN: f64 = 1.2533;
+/// Relative standard deviation of one visit that is assumed before any point was visited twice.
+const PRIOR_NOISE: f64 = 0.04;
+/// Pairs of visits that weigh as much as the prior.
+const PRIOR_WEIGHT: f64 = 3.0;
+/// The median distance of two normal values with a standard deviation of 1: 0.6745 sqrt(2). Noise is estimated from
+/// distances, so that a few outliers (a checkpoint, a neighbour) do not count as the noise of all visits.
+const MEDIAN_DISTANCE: f64 = 0.9539;
+/// Lower bound of the noise of one visit.
+const MIN_NOISE: f64 = 0.005;
+/// Standard deviations above the median at which a visit met other conditions.
+const OUTLIER_DEVIATIONS: f64 = 4.0;
+/// Change over the whole sweep that is reported.
+const MIN_DRIFT: f64 = 0.03;
+/// Standard errors of a reported change.
+const MIN_DRIFT_ERRORS: f64 = 3.0;
+/// Ratio of the standard deviation of a median of normal values to that of their mean: sqrt(pi / 2).
+const MEDIAN_TO_MEAN: f64 = 1.2533;
 
-/// What the visits say, together.
+/// A curve, estimated from all visits.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
-    pub points: Vec<Place>,
-    /// Relative standard deviation of one visit, the belief from before mixed in.
+pub(crate) struct CurveEstimate {
+    pub points: Vec<PointEstimate>,
+    /// Relative standard deviation of one visit, mixed with the prior.
     pub noise: f64,
-    /// The same from the visits alone; `None`: no point was visited twice.
+    /// The same without the prior; `None`: no point was visited twice.
     pub measured_noise: Option<f64>,
     /// The change from the first to the last visit as a share; `None`: too few repeats to tell.
     pub drift: Option<f64>,
-    /// It is more than noise, and the medians are corrected for it: they are those of the middle of the sweep.
+    /// The change is more than noise, and the medians are corrected to the middle of the sweep.
     pub drifted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PointEstimate {
     pub clients: u32,
     pub visits: u32,
-    /// The median throughput of its visits, corrected for drift and weather if there was any.
+    /// The median throughput of its visits, corrected for drift and for the speed of the machine.
     pub throughput: f64,
-    /// The highest of its visits.
-    pub most: f64,
-    /// What is believed of it: its median, drawn towards a smooth line through its neighbours as far as they lie on
-    /// one.
-    pub believed: f64,
+    /// The highest throughput of its visits.
+    pub max: f64,
+    /// The median, drawn towards a smooth line through its neighbours as far as they lie on one.
+    pub smoothed: f64,
 }
 
-impl Known {
+impl CurveEstimate {
     pub(crate) fn of(visits: &[Visit]) -> Self {
         let trend = Trend::of(visits);
         let mut by_clients: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         let steady: Vec<f64> = visits.iter().map(|v| v.throughput * trend.correction(v.at_s)).collect();
         let logs: Vec<f64> = steady.iter().map(|throughput| throughput.ln()).collect();
-        let changes = weather::corrections(visits, &logs);
+        let changes = machine_speed::corrections(visits, &logs);
         for (i, visit) in visits.iter().enumerate() {
             let change = changes.as_ref().map_or(1.0, |changes| changes[i].exp());
             by_clients.entry(visit.clients).or_default().push(steady[i] * change);
@@ -71,54 +69,57 @@ impl Known {
                 differences.extend(pairs(&values).map(|(a, b)| (a - b).abs() / throughput));
             }
             let visits = u32::try_from(values.len()).expect("visits are few");
-            let most = values.last().copied().unwrap_or(0.0);
-            points.push(Place { clients, visits, throughput, most, believed: throughput });
+            let max = values.last().copied().unwrap_or(0.0);
+            points.push(PointEstimate { clients, visits, throughput, max, smoothed: throughput });
         }
         let count = differences.len() as f64;
-        let measured = (count > 0.0).then(|| median(&mut differences) / OF_A_DIFFERENCE);
-        let noise = measured.map_or(NOISE_BEFORE, |noise| {
-            ((count * noise.powi(2) + WEIGHT_BEFORE * NOISE_BEFORE.powi(2)) / (count + WEIGHT_BEFORE)).sqrt()
+        let measured = (count > 0.0).then(|| median(&mut differences) / MEDIAN_DISTANCE);
+        let noise = measured.map_or(PRIOR_NOISE, |noise| {
+            ((count * noise.powi(2) + PRIOR_WEIGHT * PRIOR_NOISE.powi(2)) / (count + PRIOR_WEIGHT)).sqrt()
         });
         let mut known = Self {
             points,
-            noise: noise.max(LEAST_NOISE),
+            noise: noise.max(MIN_NOISE),
             measured_noise: measured,
             drift: trend.change,
             drifted: trend.significant,
         };
-        let point =
-            |p: &Place| smooth::Point { clients: p.clients, throughput: p.throughput, error: known.error(p.visits) };
-        let believed = smooth::believed(&known.points.iter().map(point).collect::<Vec<_>>());
-        for (place, believed) in known.points.iter_mut().zip(believed) {
-            place.believed = believed;
+        let point = |p: &PointEstimate| smoothing::Point {
+            clients: p.clients,
+            throughput: p.throughput,
+            error: known.error(p.visits),
+        };
+        let smoothed = smoothing::smoothed(&known.points.iter().map(point).collect::<Vec<_>>());
+        for (place, smoothed) in known.points.iter_mut().zip(smoothed) {
+            place.smoothed = smoothed;
         }
         known
     }
 
-    /// The point that is believed to be the best; of equal ones the smallest.
-    pub(crate) fn highest(&self) -> Option<Place> {
-        self.top(|p| p.believed)
+    /// The point with the highest smoothed throughput; of equal ones the smallest.
+    pub(crate) fn highest(&self) -> Option<PointEstimate> {
+        self.top(|p| p.smoothed)
     }
 
-    /// The point to tell people: the one whose throughput, less one standard error, is the highest, so that few lucky
+    /// The point that is reported as the best: its throughput less one standard error is the highest, so that few lucky
     /// measurements do not win against many.
-    pub(crate) fn best(&self) -> Option<Place> {
-        self.top(|p| p.believed * (1.0 - self.error(p.visits)))
+    pub(crate) fn best(&self) -> Option<PointEstimate> {
+        self.top(|p| p.smoothed * (1.0 - self.error(p.visits)))
     }
 
-    fn top(&self, value: impl Fn(&Place) -> f64) -> Option<Place> {
+    fn top(&self, value: impl Fn(&PointEstimate) -> f64) -> Option<PointEstimate> {
         let seen = self.points.iter().copied().filter(|p| p.throughput > 0.0);
         seen.reduce(|best, p| if value(&p) > value(&best) { p } else { best })
     }
 
-    /// A point's visits are further apart than noise explains: some of them went quite differently from the others.
-    pub(crate) fn disagrees(&self, place: &Place) -> bool {
-        place.most > place.throughput * (1.0 + DISAGREE * self.noise)
+    /// A point's visits are further apart than noise explains.
+    pub(crate) fn has_outliers(&self, place: &PointEstimate) -> bool {
+        place.max > place.throughput * (1.0 + OUTLIER_DEVIATIONS * self.noise)
     }
 
     /// Relative standard error of a point's median.
     pub(crate) fn error(&self, visits: u32) -> f64 {
-        let shape = if visits > 2 { OF_A_MEDIAN } else { 1.0 };
+        let shape = if visits > 2 { MEDIAN_TO_MEAN } else { 1.0 };
         shape * self.noise / f64::from(visits.max(1)).sqrt()
     }
 }
@@ -156,7 +157,7 @@ impl Trend {
         let error = ((yy - slope * xy).max(0.0) / freedom / xx).sqrt();
         let span = last.at_s - first.at_s;
         let change = (slope * span).exp() - 1.0;
-        let significant = change.abs() > LEAST_DRIFT && slope.abs() > DRIFT_ERRORS * error;
+        let significant = change.abs() > MIN_DRIFT && slope.abs() > MIN_DRIFT_ERRORS * error;
         Self { slope, middle: (first.at_s + last.at_s) / 2.0, change: Some(change), significant }
     }
 
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn one_bad_visit_in_five_does_not_move_a_point() {
         let visits: Vec<_> = [100.0, 101.0, 40.0, 99.0, 100.5].iter().map(|&x| visit(0.0, 8, x)).collect();
-        let known = Known::of(&visits);
+        let known = CurveEstimate::of(&visits);
         assert_eq!((known.points.len(), known.points[0].visits, known.points[0].throughput), (1, 5, 100.0));
     }
 
@@ -208,7 +209,7 @@ mod tests {
                 visits.push(visit(at_s, clients, x * (1.0 - 0.3 * at_s / 45.0)));
             }
         }
-        let known = Known::of(&visits);
+        let known = CurveEstimate::of(&visits);
         assert!(known.drifted);
         assert!((known.drift.unwrap() + 0.3).abs() < 0.04, "{:?}", known.drift);
         let ratio = known.points[1].throughput / known.points[0].throughput;
@@ -222,7 +223,7 @@ mod tests {
             let visits: Vec<_> = (0..30)
                 .map(|i| visit(f64::from(i), 1 + i as u32 % 6, 100.0 * (1.0 + 0.05 * random.normal())))
                 .collect();
-            Known::of(&visits).drifted
+            CurveEstimate::of(&visits).drifted
         });
         assert!(drifted.count() <= 4, "more than 2% false alarms");
     }
@@ -231,8 +232,8 @@ mod tests {
     fn the_noise_of_a_visit_is_found_from_repeats() {
         let mut random = arrivals::Random::new(12);
         let visits: Vec<_> = (0..240).map(|i| visit(0.0, 1 + i % 12, 100.0 * (1.0 + 0.08 * random.normal()))).collect();
-        let noise = Known::of(&visits).measured_noise.unwrap();
+        let noise = CurveEstimate::of(&visits).measured_noise.unwrap();
         assert!((noise - 0.08).abs() < 0.02, "{noise}");
-        assert_eq!(Known::of(&visits[..12]).measured_noise, None);
+        assert_eq!(CurveEstimate::of(&visits[..12]).measured_noise, None);
     }
 }

@@ -15,12 +15,12 @@ use super::{
 use load::plan::SweepOptions;
 
 /// Measurements of each of the two numbers that are compared, in turn.
-const AGAIN: usize = 500;
+const REPEATS: usize = 500;
 /// The load that the rule "processors x utilisation x factor" wants a processor to have, ...
-const UTILISATION: f64 = 0.8;
+const RULE_UTILISATION: f64 = 0.8;
 /// ... and connections that each busy processor needs: the factor with which the rule meets the published case (32
 /// processors, best at 300 to 500).
-const FACTOR: f64 = 15.0;
+const RULE_FACTOR: f64 = 15.0;
 
 /// The rules of thumb that the sweep is compared with, each a number of clients.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ pub fn rules(system: &System, coarse: &[(f64, f64)]) -> Rules<u32> {
     let law = fit::fit(coarse).ok().and_then(|fit| fit.peak_clients).unwrap_or(f64::from(system.to));
     Rules {
         twice_processors: within(2.0 * processors + 1.0),
-        utilisation: within(processors * UTILISATION * FACTOR),
+        utilisation: within(processors * RULE_UTILISATION * RULE_FACTOR),
         fixed: within(10.0),
         law: within(law),
     }

@@ -1,53 +1,53 @@
 //! Finds the number of connections at which a database stops gaining: measures throughput at many numbers of clients,
-//! and says what follows. Everything here is written against [`Probe`], so that it runs on a real database and, in
-//! virtual time, on synthetic ones whose best number is known. Knows nothing of protocols.
+//! and draws the conclusions. Everything but `real`, `limits` and `run` works on a [`Probe`], so that it also runs in
+//! virtual time on synthetic databases whose best number is known. Knows no protocol.
 //!
 //! ```text
-//! chooser    which point is measured next
-//! curve      medians, noise and drift of what was measured
-//! weather    how fast the machine itself was at each visit
-//! smooth     what neighbouring points say of one another
-//! fit        the Universal Scalability Law
-//! ending     whether the end of the curve has been seen
-//! speeds     points that have two speeds
-//! verdict    what follows: the best, the recommendation, how sure, the settings
-//! advice     what people are told: one number, or a range that is safe and what it would take to know more
-//! real       a database as such a probe
-//! limits     what a PostgreSQL lets in, and what is cleaned up between two points
-//! run        a whole sweep of one
-//! synthetic  databases whose best number is known
-//! judge      how much is lost by believing a sweep, a formula, a rule of thumb
+//! chooser        which number of clients is measured next
+//! curve          medians, noise and drift of the measurements
+//! machine_speed  how fast the machine itself was at each visit
+//! smoothing      draws points towards their neighbours
+//! fit            the Universal Scalability Law
+//! bracketing     whether the end of the curve has been seen
+//! bimodal        numbers of clients with two speeds
+//! verdict        the best number, the recommendation, its confidence, the settings
+//! advice         one number, or a safe range and what it takes to know more
+//! real           a database as a probe
+//! limits         what a PostgreSQL lets in, and what is cleaned up between two points
+//! run            a whole sweep of one
+//! synthetic      databases whose best number is known
+//! judge          the regret of a sweep, a formula, a rule of thumb
 //! ```
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
 pub mod advice;
+mod bimodal;
+mod bracketing;
 pub mod chooser;
 mod curve;
-mod ending;
 pub mod fit;
 pub mod judge;
 mod limits;
+mod machine_speed;
 pub mod real;
 pub mod run;
-mod smooth;
-mod speeds;
+mod smoothing;
 pub mod synthetic;
 pub mod verdict;
-mod weather;
 
 use chooser::Chooser;
-use curve::Known;
+use curve::CurveEstimate;
 use load::plan::SweepOptions;
 use report::result::sweep::{Curve, CurvePoint, Effort, Steadiness, Visit};
 
-/// A measurement is looked at in slices of about this length, for a speed that changes in the middle of it.
+/// Length of the slices of a measurement, in which a change of speed shows.
 pub const SLICE: Duration = Duration::from_millis(100);
 
-/// Something that can be measured with so many clients.
+/// A database, real or synthetic, that can be measured with any number of clients.
 pub trait Probe {
-    /// Lets so many clients, each with a connection of its own, work as fast as they can for `warmup` (not counted) and
+    /// Has `clients`, each with a connection of its own, work as fast as they can for `warmup` (not counted) and
     /// `duration`.
     ///
     /// # Errors
@@ -85,15 +85,15 @@ pub enum ProbeError {
     /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,
-    /// So many clients are not let in; with fewer it may go on.
+    /// The database does not let this number of clients in; fewer may work.
     #[error("{0}")]
     TooMany(String),
-    /// Nothing can be measured.
+    /// No number of clients can be measured.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What a sweep is doing, for whoever shows it.
+/// What a sweep is doing, for the display.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress<'a> {
     pub done: usize,
@@ -186,7 +186,7 @@ fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
 
 /// The curve that visits make; without names and effort.
 pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
-    let known = Known::of(visits);
+    let known = CurveEstimate::of(visits);
     let points: Vec<CurvePoint> = known
         .points
         .iter()
@@ -197,7 +197,7 @@ pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
                 clients: place.clients,
                 visits: place.visits,
                 throughput: place.throughput,
-                believed: Some(place.believed),
+                believed: Some(place.smoothed),
                 low: (place.throughput - half).max(0.0),
                 high: place.throughput + half,
                 p50_ms: middle(&here, |v| v.p50_ms),

@@ -7,12 +7,11 @@ use load::{
     target::{TargetError, postgres},
 };
 
-/// The most that a question to the server may take.
-pub(super) const QUESTION: Duration = Duration::from_secs(10);
+pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to ask for them. Of other users' sessions a user without pg_read_all_stats sees no type, only that they have a
 /// database.
-const LIMITS: &str = "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int \
+const LIMITS_QUERY: &str = "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int \
     + coalesce(current_setting('reserved_connections', true), '0')::int, \
     (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid() \
     AND (backend_type = 'client backend' OR (backend_type IS NULL AND datname IS NOT NULL)))";
@@ -40,7 +39,7 @@ impl Limits {
 /// # Errors
 /// Why it could not be asked.
 pub fn limits(target: &PostgresTarget) -> Result<Limits, TargetError> {
-    let row = postgres::ask(target, LIMITS, QUESTION)?;
+    let row = postgres::ask(target, LIMITS_QUERY, QUERY_TIMEOUT)?;
     let number = |i: usize| row.get(i).and_then(|value| value.as_deref()?.parse().ok());
     match (number(0), number(1), number(2)) {
         (Some(max_connections), Some(reserved), Some(others)) => Ok(Limits { max_connections, reserved, others }),
@@ -98,6 +97,6 @@ mod tests {
 
     #[test]
     fn sessions_of_other_users_count_though_their_type_is_hidden() {
-        assert!(LIMITS.contains("backend_type IS NULL AND datname IS NOT NULL"), "{LIMITS}");
+        assert!(LIMITS_QUERY.contains("backend_type IS NULL AND datname IS NOT NULL"), "{LIMITS_QUERY}");
     }
 }

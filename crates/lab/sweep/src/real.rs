@@ -12,7 +12,7 @@ use pool::{PoolConfig, Time};
 
 use super::{
     Point, Probe, ProbeError, SLICE,
-    limits::{self, Limits, QUESTION},
+    limits::{self, Limits, QUERY_TIMEOUT},
     verdict::Generator,
 };
 use load::{
@@ -23,12 +23,12 @@ use load::{
 };
 use report::result::{BenchResult, Measured};
 
-/// The most that cleaning up one table between two points may take.
-const VACUUM: Duration = Duration::from_secs(60);
-/// How long the server may take to let go of the last point's connections.
-const LEAVING: Duration = Duration::from_secs(10);
-/// Connections being made at a time.
-const CONNECTING: u32 = 32;
+/// Bounds the cleaning of one table between two points.
+const VACUUM_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bounds the wait for the last point's connections to leave the server.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that are opened at a time.
+const MAX_CONNECTING: u32 = 32;
 
 /// Where the load comes from.
 pub fn generator() -> Generator {
@@ -114,13 +114,13 @@ impl<'a> Real<'a> {
         loop {
             match limits::limits(target) {
                 Ok(now) if others.are_alone(now.others) => break,
-                Ok(now) if since.elapsed() >= LEAVING => {
+                Ok(now) if since.elapsed() >= LEAVE_TIMEOUT => {
                     others.have_come(now.others);
                     break;
                 }
                 Ok(_) => {}
                 // There is not even room for the question yet.
-                Err(error) if since.elapsed() + Duration::from_secs(1) > LEAVING => {
+                Err(error) if since.elapsed() + Duration::from_secs(1) > LEAVE_TIMEOUT => {
                     return Err(ProbeError::Failed(error.to_string()));
                 }
                 Err(_) => {}
@@ -131,7 +131,7 @@ impl<'a> Real<'a> {
             std::thread::sleep(Duration::from_millis(50));
         }
         for vacuum in &*vacuums {
-            if let Err(error) = postgres::ask(target, vacuum, VACUUM) {
+            if let Err(error) = postgres::ask(target, vacuum, VACUUM_TIMEOUT) {
                 self.complaint.get_or_insert_with(|| format!("Between points `{vacuum}` failed: {error}."));
             }
         }
@@ -202,7 +202,7 @@ pub(super) fn plan_of(target: &Target, clients: u32, shape: Shape) -> Plan {
         pool: pool_of(clients),
         faults: Vec::new(),
         warmup: Duration::ZERO,
-        timeout: QUESTION,
+        timeout: QUERY_TIMEOUT,
         seed: 0,
         fail_if: Vec::new(),
         freeze: None,
@@ -215,7 +215,7 @@ fn pool_of(clients: u32) -> PoolUnderTest {
     let config = PoolConfig {
         max_size: clients,
         min_size: clients,
-        max_connecting: clients.min(CONNECTING),
+        max_connecting: clients.min(MAX_CONNECTING),
         max_idle_time: None,
         max_life_time: None,
         max_wait_time: None,
@@ -270,8 +270,7 @@ struct Slices {
 }
 
 impl Slices {
-    /// The most that are kept.
-    const MAX: usize = 10_000;
+    const MAX_SLICES: usize = 10_000;
 
     fn note(&mut self, now: Time, done: u64) {
         let Some((since, before)) = self.last else {
@@ -279,7 +278,7 @@ impl Slices {
             return;
         };
         let length = now - since;
-        if length >= SLICE && self.speeds.len() < Self::MAX {
+        if length >= SLICE && self.speeds.len() < Self::MAX_SLICES {
             // To a tenth: a file of results need not be longer.
             self.speeds.push((10.0 * (done - before) as f64 / length.as_secs_f64()).round() / 10.0);
             self.last = Some((now, done));

@@ -22,12 +22,12 @@ use load::{
 use report::result::About;
 use report::result::sweep::{Asked, Curve, FORMAT, SweepResult};
 
-/// Noise above this makes a sweep hard to believe.
-const MUCH_NOISE: f64 = 0.1;
-/// More errors than this share of the operations are worth a word.
-const MANY_ERRORS: f64 = 0.001;
+/// Relative noise of one measurement above which a sweep warns.
+const MAX_STEADY_NOISE: f64 = 0.1;
+/// Share of failed operations above which a sweep warns.
+const MAX_ERROR_SHARE: f64 = 0.001;
 /// Rounds through a pooler, where many clients take long to log in.
-const ROUNDS_THROUGH: u32 = 3;
+const MAX_POOLER_ROUNDS: u32 = 3;
 
 #[derive(Debug)]
 pub struct Order<'p> {
@@ -164,7 +164,7 @@ pub fn run(
     result.warnings.extend(probe.complaints());
     let best = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
     if let Some((through, best)) = order.through.zip(best).filter(|_| goes_on(&result)) {
-        let options = SweepOptions { rounds: options.rounds.min(ROUNDS_THROUGH), to: through.clients, ..options };
+        let options = SweepOptions { rounds: options.rounds.min(MAX_POOLER_ROUNDS), to: through.clients, ..options };
         let measured = through_the_pooler(through.pooler, best, &options, (order.timeout, stop), progress);
         match measured {
             Ok(measured) => result.through = Some(ended(measured, &mut result)),
@@ -274,7 +274,7 @@ fn doubts(result: &SweepResult) -> Vec<String> {
                 100.0 * drift
             ));
         }
-        if let Some(noise) = curve.steadiness.noise.filter(|&noise| noise > MUCH_NOISE) {
+        if let Some(noise) = curve.steadiness.noise.filter(|&noise| noise > MAX_STEADY_NOISE) {
             doubts.push(format!(
                 "One measurement {name} varies by {:.0}%: use a longer --point-time or a quieter machine.",
                 100.0 * noise
@@ -308,7 +308,7 @@ fn doubts(result: &SweepResult) -> Vec<String> {
 fn errors(curve: &Curve, point_s: f64) -> Option<String> {
     let failed: u64 = curve.visits.iter().map(|v| v.errors).sum();
     let done: f64 = curve.visits.iter().map(|v| v.throughput * point_s).sum();
-    (failed as f64 > MANY_ERRORS * done)
+    (failed as f64 > MAX_ERROR_SHARE * done)
         .then(|| format!("{failed} operations failed {}: they are not counted as throughput.", curve.name))
 }
 

@@ -8,10 +8,10 @@ use arrivals::Random;
 
 use super::{
     advice::{self, Doubt},
-    chooser::WITHIN,
-    curve::{Known, Place},
-    ending::{self, Top},
-    speeds,
+    bimodal,
+    bracketing::{self, Ending},
+    chooser::MAX_LOSS,
+    curve::{CurveEstimate, PointEstimate},
 };
 use load::run::processors::{is_generator_full, is_machine_full};
 use report::findings::amount;
@@ -19,14 +19,14 @@ use report::result::sweep::{Curve, CurvePoint, Estimate, Safe, Settings, Verdict
 
 /// Resamples of the curve.
 const RESAMPLES: usize = 1000;
-/// A curve that ends below this share of its best has a peak, otherwise a plateau.
-const FALLEN: f64 = 0.9;
-/// A generator that takes this share of a full machine is part of the limit.
-const GENERATOR_SHARE: f64 = 0.15;
-/// Connections kept free at least: administrators, monitoring, backups, replication.
-const LEAST_RESERVE: u32 = 10;
-/// Instances of the example.
-const INSTANCES: u32 = 4;
+/// Share of the best throughput at the end of the curve that tells a peak from a plateau.
+const PEAK_END_SHARE: f64 = 0.9;
+/// Share of a full machine at which the load generator is part of the limit.
+const MIN_GENERATOR_SHARE: f64 = 0.15;
+/// Connections kept free for administrators, monitoring, backups and replication.
+const MIN_RESERVE: u32 = 10;
+/// Instances of the application in the example.
+const EXAMPLE_INSTANCES: u32 = 4;
 
 /// What is known of the machine that made the load.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -41,21 +41,21 @@ pub struct Generator {
 pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict> {
     let Found { known, seen, best, recommended } = Found::of(curve)?;
     let (loss, best_from, best_to) = resample(&known, &seen, recommended, best, seed);
-    let top = ending::top(&known, best);
+    let top = bracketing::ending(&known, best);
     let fewest = known.points.first().map_or(1, |p| p.clients);
     let mut verdict = Verdict {
         best_clients: best.clients,
-        best_throughput: best.believed,
+        best_throughput: best.smoothed,
         best_from,
         best_to,
         recommended_clients: recommended.clients,
-        recommended_throughput: recommended.believed,
+        recommended_throughput: recommended.smoothed,
         loss,
-        bracketed: top == Top::Seen,
+        bracketed: top == Ending::Bracketed,
         bracketed_below: fewest == 1 || fewest < recommended.clients.min(best.clients),
         shape: shape(&known, best, top).to_owned(),
-        limited_by: limit(point(curve, best.clients), generator, top == Top::Seen),
-        two_speeds: speeds::two_speeds(&curve.visits),
+        limited_by: limit(point(curve, best.clients), generator, top == Ending::Bracketed),
+        two_speeds: bimodal::bimodal(&curve.visits),
         ..Verdict::default()
     };
     let doubts = doubts(&verdict, &known);
@@ -67,22 +67,22 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
 
 /// What the curve says by itself.
 struct Found {
-    known: Known,
+    known: CurveEstimate,
     /// The numbers that were measured often enough to be recommended.
-    seen: Vec<Place>,
-    best: Place,
+    seen: Vec<PointEstimate>,
+    best: PointEstimate,
     /// The smallest within 5% of the best.
-    recommended: Place,
+    recommended: PointEstimate,
 }
 
 impl Found {
     /// `None`: nothing was done.
     fn of(curve: &Curve) -> Option<Self> {
-        let known = Known::of(&curve.visits);
+        let known = CurveEstimate::of(&curve.visits);
         let best = known.best()?;
         let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(2);
-        let seen: Vec<Place> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
-        let recommended = *seen.iter().find(|p| p.believed >= (1.0 - WITHIN) * best.believed).unwrap_or(&best);
+        let seen: Vec<PointEstimate> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
+        let recommended = *seen.iter().find(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed).unwrap_or(&best);
         Some(Self { known, seen, best, recommended })
     }
 }
@@ -119,7 +119,7 @@ pub fn settings(verdict: &Verdict, server: Reserve) -> Settings {
         let because = vec![pool, limit.to_owned(), shared(max_size)];
         return Settings { max_size, max_connections: None, reserve: None, because };
     };
-    let reserve = LEAST_RESERVE.max(max_size.div_ceil(10)) + reserved.unwrap_or(0);
+    let reserve = MIN_RESERVE.max(max_size.div_ceil(10)) + reserved.unwrap_or(0);
     let server = format!(
         "max_connections {}: the pool's {max_size}, and {reserve} kept free for administrators, monitoring, backups and replication{}.",
         max_size + reserve,
@@ -137,46 +137,53 @@ fn shared(max_size: u32) -> String {
             "All instances of the application share these {max_size}: with more than {max_size} instances that takes one pooler in front."
         ),
         _ => format!(
-            "All instances of the application share these {max_size}: with {INSTANCES} instances each has {}, or one pooler in front has \
+            "All instances of the application share these {max_size}: with {EXAMPLE_INSTANCES} instances each has {}, or one pooler in front has \
              them all.",
-            max_size / INSTANCES
+            max_size / EXAMPLE_INSTANCES
         ),
     }
 }
 
 /// Draws curves that could as well have been measured: what the recommendation loses, and which points win, the
 /// smallest and largest of those that win in at least 2.5% of the draws.
-fn resample(known: &Known, seen: &[Place], recommended: Place, best: Place, seed: u64) -> (Estimate, u32, u32) {
+fn resample(
+    known: &CurveEstimate,
+    seen: &[PointEstimate],
+    recommended: PointEstimate,
+    best: PointEstimate,
+    seed: u64,
+) -> (Estimate, u32, u32) {
     let mut random = Random::new(seed ^ 0x5eed_0f5a);
     let mut losses = Vec::with_capacity(RESAMPLES);
     let mut wins = vec![0usize; seen.len()];
     for _ in 0..RESAMPLES {
         let drawn: Vec<f64> =
-            seen.iter().map(|p| p.believed * (1.0 + known.error(p.visits) * random.normal())).collect();
+            seen.iter().map(|p| p.smoothed * (1.0 + known.error(p.visits) * random.normal())).collect();
         let top = (0..seen.len()).max_by(|&a, &b| drawn[a].total_cmp(&drawn[b])).expect("the best was seen");
         wins[top] += 1;
-        let of =
-            |place: Place| seen.iter().position(|p| p.clients == place.clients).map_or(place.believed, |i| drawn[i]);
+        let of = |place: PointEstimate| {
+            seen.iter().position(|p| p.clients == place.clients).map_or(place.smoothed, |i| drawn[i])
+        };
         losses.push(1.0 - of(recommended) / of(best));
     }
     losses.sort_by(f64::total_cmp);
     let share = |s: f64| losses[(s * (RESAMPLES - 1) as f64).round() as usize];
-    let value = 1.0 - recommended.believed / best.believed;
+    let value = 1.0 - recommended.smoothed / best.smoothed;
     let loss = Estimate { value, low: share(0.025).min(value), high: share(0.975).max(value) };
     let winners = || seen.iter().zip(&wins).filter(|(_, won)| **won * 40 >= RESAMPLES).map(|(p, _)| p.clients);
     (loss, winners().min().unwrap_or(best.clients).min(best.clients), winners().max().unwrap_or(0).max(best.clients))
 }
 
-fn shape(known: &Known, best: Place, top: Top) -> &'static str {
+fn shape(known: &CurveEstimate, best: PointEstimate, top: Ending) -> &'static str {
     let (Some(first), Some(last)) = (known.points.first(), known.points.last()) else { return "open" };
-    let keeps = last.believed >= (1.0 - WITHIN) * best.believed;
+    let keeps = last.smoothed >= (1.0 - MAX_LOSS) * best.smoothed;
     match top {
-        Top::Rising => "rising",
-        Top::Open => "open",
-        Top::Seen if keeps && first.believed >= (1.0 - WITHIN) * best.believed => "flat",
-        Top::Seen if first.clients == best.clients => "falling",
-        Top::Seen if last.throughput < FALLEN * best.throughput => "peak",
-        Top::Seen => "plateau",
+        Ending::Rising => "rising",
+        Ending::Unknown => "open",
+        Ending::Bracketed if keeps && first.smoothed >= (1.0 - MAX_LOSS) * best.smoothed => "flat",
+        Ending::Bracketed if first.clients == best.clients => "falling",
+        Ending::Bracketed if last.throughput < PEAK_END_SHARE * best.throughput => "peak",
+        Ending::Bracketed => "plateau",
     }
 }
 
@@ -186,7 +193,7 @@ fn limit(at: Option<&CurvePoint>, generator: Generator, seen: bool) -> Option<St
     let cores = at.generator_cores?;
     let who = if is_generator_full(cores, generator.threads) {
         "generator"
-    } else if is_machine_full(at.machine_idle?) && cores >= GENERATOR_SHARE * f64::from(generator.processors) {
+    } else if is_machine_full(at.machine_idle?) && cores >= MIN_GENERATOR_SHARE * f64::from(generator.processors) {
         "machine"
     } else if seen {
         "database"
@@ -197,7 +204,7 @@ fn limit(at: Option<&CurvePoint>, generator: Generator, seen: bool) -> Option<St
 }
 
 /// Why the verdict is not to be relied on; each reason alone makes confidence low.
-fn doubts(verdict: &Verdict, known: &Known) -> Vec<Doubt> {
+fn doubts(verdict: &Verdict, known: &CurveEstimate) -> Vec<Doubt> {
     let is_generator = verdict.limited_by.as_deref() == Some("generator");
     let falls = verdict.shape == "falling" && !verdict.bracketed_below;
     let decide = [verdict.recommended_clients, verdict.best_clients];
@@ -212,7 +219,7 @@ fn doubts(verdict: &Verdict, known: &Known) -> Vec<Doubt> {
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, doubt)| doubt).collect()
 }
 
-fn confidence(verdict: &Verdict, known: &Known, doubts: &[Doubt]) -> &'static str {
+fn confidence(verdict: &Verdict, known: &CurveEstimate, doubts: &[Doubt]) -> &'static str {
     let is_steady = !known.drifted && known.measured_noise.is_some() && verdict.two_speeds.is_empty();
     match () {
         () if !doubts.is_empty() => "low",
@@ -222,7 +229,7 @@ fn confidence(verdict: &Verdict, known: &Known, doubts: &[Doubt]) -> &'static st
 }
 
 /// What people are told to do with it.
-fn advise(verdict: &mut Verdict, known: &Known, doubts: &[Doubt]) {
+fn advise(verdict: &mut Verdict, known: &CurveEstimate, doubts: &[Doubt]) {
     let most = known.points.last().map_or(1, |p| p.clients);
     let is_range = advice::is_range(known, verdict.recommended_clients, &verdict.two_speeds, doubts);
     verdict.advice = if is_range { "range" } else { "use" }.to_owned();
@@ -233,7 +240,7 @@ fn advise(verdict: &mut Verdict, known: &Known, doubts: &[Doubt]) {
     let safe = advice::safe(known, verdict);
     verdict.safe = safe.map(|(safe, _)| safe);
     if let Some((_, least)) = safe.filter(|_| is_range) {
-        (verdict.recommended_clients, verdict.recommended_throughput) = (least.clients, least.believed);
+        (verdict.recommended_clients, verdict.recommended_throughput) = (least.clients, least.smoothed);
     }
 }
 

@@ -1,14 +1,13 @@
-//! Neighbours on a curve know something of one another: what is believed of each point near the top is its own median,
-//! drawn towards a parabola through them all (throughput over the logarithm of clients). How far, the points say
-//! themselves (empirical Bayes): if they scatter about the parabola no more than their noise explains, it is believed;
-//! beside a cliff they do not lie on one, and the medians stand.
+//! Smoothing: near the top of a curve the median of each point is drawn towards a parabola through its neighbours
+//! (throughput over the logarithm of clients). Empirical Bayes decides how far: if the points scatter about the parabola
+//! no more than their noise explains, the parabola counts; beside a cliff they do not lie on one, and the medians stand.
 
 use super::fit::{self, Vector};
 
-/// Neighbours: points within this factor of the highest one's clients.
-const REACH: f64 = 2.6;
-/// Points that a parabola needs so that something is left to judge it by.
-const LEAST: usize = 5;
+/// Neighbours have the clients of the highest point within this factor.
+const NEIGHBOUR_REACH: f64 = 2.6;
+/// Points that a parabola needs, so that its fit can be judged.
+const MIN_POINTS: usize = 5;
 
 /// One point of a curve as it was measured.
 #[derive(Clone, Copy)]
@@ -20,22 +19,22 @@ pub(crate) struct Point {
     pub error: f64,
 }
 
-/// The throughput that is believed of each point.
-pub(crate) fn believed(points: &[Point]) -> Vec<f64> {
-    let mut believed: Vec<f64> = points.iter().map(|point| point.throughput).collect();
+/// The smoothed throughput of each point.
+pub(crate) fn smoothed(points: &[Point]) -> Vec<f64> {
+    let mut smoothed: Vec<f64> = points.iter().map(|point| point.throughput).collect();
     let highest = points.iter().copied().reduce(|a, b| if b.throughput > a.throughput { b } else { a });
-    let Some(top) = highest.filter(|top| top.throughput > 0.0) else { return believed };
+    let Some(top) = highest.filter(|top| top.throughput > 0.0) else { return smoothed };
     let is_near = |point: &Point| {
         let ratio = f64::from(point.clients) / f64::from(top.clients);
-        (1.0 / REACH..=REACH).contains(&ratio)
+        (1.0 / NEIGHBOUR_REACH..=NEIGHBOUR_REACH).contains(&ratio)
     };
     let near: Vec<usize> = (0..points.len()).filter(|&i| is_near(&points[i])).collect();
-    if near.len() < LEAST {
-        return believed;
+    if near.len() < MIN_POINTS {
+        return smoothed;
     }
     let at = |point: &Point| (f64::from(point.clients) / f64::from(top.clients)).ln();
     let value = |point: &Point| point.throughput / top.throughput;
-    // Twice: how far the points lie off the parabola decides how much each of them weighs.
+    // The second fit weighs each point by how far the points lie off the first parabola.
     let mut off = 0.0;
     let mut line = None;
     for _ in 0..2 {
@@ -43,7 +42,7 @@ pub(crate) fn believed(points: &[Point]) -> Vec<f64> {
             let point = &points[i];
             (at(point), value(point), 1.0 / (point.error.powi(2) + off))
         });
-        let Some(found) = parabola(weighed) else { return believed };
+        let Some(found) = parabola(weighed) else { return smoothed };
         off = misfit(points, &near, |point| value(point) - height(&found, at(point)));
         line = Some(found);
     }
@@ -52,9 +51,9 @@ pub(crate) fn believed(points: &[Point]) -> Vec<f64> {
         let point = &points[i];
         let own = point.error.powi(2);
         let weight = off / (off + own);
-        believed[i] = (weight * value(point) + (1.0 - weight) * height(&line, at(point))) * top.throughput;
+        smoothed[i] = (weight * value(point) + (1.0 - weight) * height(&line, at(point))) * top.throughput;
     }
-    believed
+    smoothed
 }
 
 /// The variance that noise does not explain.
@@ -90,12 +89,12 @@ mod tests {
     use super::*;
     use arrivals::Random;
 
-    use crate::curve::Known;
+    use crate::curve::CurveEstimate;
     use report::result::sweep::Visit;
 
     const AT: [u32; 7] = [16, 22, 27, 32, 38, 45, 64];
 
-    fn known(curve: impl Fn(f64) -> f64, noise: f64, seed: u64) -> Known {
+    fn known(curve: impl Fn(f64) -> f64, noise: f64, seed: u64) -> CurveEstimate {
         let mut random = Random::new(seed);
         let visits: Vec<Visit> = (0..28)
             .map(|i| {
@@ -104,7 +103,7 @@ mod tests {
                 Visit { clients, throughput, ..Visit::default() }
             })
             .collect();
-        Known::of(&visits)
+        CurveEstimate::of(&visits)
     }
 
     #[test]
@@ -115,7 +114,7 @@ mod tests {
             for place in known(curve, 0.08, seed).points {
                 let truth = curve(f64::from(place.clients));
                 alone += (place.throughput / truth - 1.0).powi(2);
-                together += (place.believed / truth - 1.0).powi(2);
+                together += (place.smoothed / truth - 1.0).powi(2);
             }
         }
         assert!(together < 0.6 * alone, "{together} against {alone}");

@@ -1,23 +1,23 @@
-//! How fast the machine itself was at each visit. Machines that others share are twice as fast in one minute as in the
-//! next; then two visits of one point tell more of the minute than of the point, and only visits that lie close
-//! together can be compared. So what visits of the same points say of the time in between is taken out of all of them.
+//! How fast the machine itself was at each visit. A machine that others share can be twice as fast in one minute as in
+//! the next. Two visits of one point then tell more about the minute than about the point, and only visits close in time
+//! can be compared. So the change that visits of the same points show over time is taken out of all visits.
 //!
-//! The logarithm of throughput is taken as a level of each point, plus a random walk that all points share (the
-//! weather), plus noise of each visit. How much the walk moves, the visits say themselves, by restricted maximum
-//! likelihood (Patterson and Thompson 1971); if they do not say clearly that it moves, there is no weather. What is
-//! left of a visit is what the others do not foretell (the leave-one-out residual of a Gaussian process: Rasmussen and
-//! Williams 2006, equation 5.12), so that it is not made to agree with itself.
+//! The logarithm of throughput is modelled as a level of each point, plus a random walk that all points share (the speed
+//! of the machine), plus noise of each visit. Restricted maximum likelihood (Patterson and Thompson 1971) finds how much
+//! the walk moves; unless a walk explains the visits clearly better than none, there is no correction. The residual of a
+//! visit is what the other visits do not predict (the leave-one-out residual of a Gaussian process: Rasmussen and
+//! Williams 2006, equation 5.12), so that no visit confirms itself.
 
 use report::result::sweep::Visit;
 
-/// How much the walk may move: the variance that it gains in a second, against that of a visit's noise.
-const MOVES: [f64; 7] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
-/// The logarithm of the likelihood must be better by so much with a walk than without.
-const CLEARLY: f64 = 2.0;
-/// Repeats needed for any opinion.
-const LEAST_REPEATS: usize = 6;
+/// Candidates for the variance that the walk gains per second, relative to that of a visit's noise.
+const WALK_VARIANCES: [f64; 7] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
+/// Gain in log-likelihood that a walk needs over no walk.
+const MIN_LIKELIHOOD_GAIN: f64 = 2.0;
+/// Repeated visits that a correction needs.
+const MIN_REPEATS: usize = 6;
 
-/// What the logarithm of each visit's throughput is to be changed by; `None`: nothing is known of any weather.
+/// What to add to the logarithm of each visit's throughput; `None`: the speed of the machine did not change visibly.
 pub(crate) fn corrections(visits: &[Visit], logs: &[f64]) -> Option<Vec<f64>> {
     let repeated: Vec<usize> = (0..visits.len())
         .filter(|&i| logs[i].is_finite() && visits.iter().filter(|v| v.clients == visits[i].clients).count() > 1)
@@ -25,7 +25,7 @@ pub(crate) fn corrections(visits: &[Visit], logs: &[f64]) -> Option<Vec<f64>> {
     let mut groups: Vec<u32> = repeated.iter().map(|&i| visits[i].clients).collect();
     groups.sort_unstable();
     groups.dedup();
-    if repeated.len() < groups.len() + LEAST_REPEATS {
+    if repeated.len() < groups.len() + MIN_REPEATS {
         return None;
     }
     let start = visits.iter().map(|v| v.at_s).fold(f64::INFINITY, f64::min);
@@ -35,17 +35,17 @@ pub(crate) fn corrections(visits: &[Visit], logs: &[f64]) -> Option<Vec<f64>> {
         logs: repeated.iter().map(|&i| logs[i]).collect(),
         groups: groups.len(),
     };
-    let calm = seen.explain(0.0)?;
-    let found = MOVES.iter().filter_map(|&moves| seen.explain(moves));
+    let calm = seen.fit(0.0)?;
+    let found = WALK_VARIANCES.iter().filter_map(|&moves| seen.fit(moves));
     let found = found.reduce(|best, one| if one.likelihood > best.likelihood { one } else { best })?;
-    if found.likelihood < calm.likelihood + CLEARLY {
+    if found.likelihood < calm.likelihood + MIN_LIKELIHOOD_GAIN {
         return None;
     }
-    let mut changes: Vec<f64> = visits.iter().map(|visit| -found.weather(&seen, visit.at_s - start)).collect();
-    for (at, (&i, left)) in repeated.iter().zip(found.left_over(&seen)).enumerate() {
+    let mut changes: Vec<f64> = visits.iter().map(|visit| -found.walk(&seen, visit.at_s - start)).collect();
+    for (at, (&i, left)) in repeated.iter().zip(found.residuals(&seen)).enumerate() {
         changes[i] = found.levels[seen.group[at]] + left - logs[i];
     }
-    // What is told of the points is what they do in the mean weather of the sweep.
+    // The corrected throughput is that at the mean speed of the machine.
     let mean = changes.iter().sum::<f64>() / changes.len() as f64;
     Some(changes.into_iter().map(|change| change - mean).collect())
 }
@@ -59,20 +59,20 @@ struct Seen {
     groups: usize,
 }
 
-/// What follows from them if the walk moves by so much.
-struct Explained {
+/// The model fitted to them for one variance of the walk.
+struct Fitted {
     moves: f64,
     likelihood: f64,
     /// Of each point.
     levels: Vec<f64>,
     /// The covariance, decomposed.
     covariance: Cholesky,
-    /// Its inverse times what levels leave over.
+    /// Its inverse times the residuals from the levels.
     weights: Vec<f64>,
 }
 
 impl Seen {
-    fn explain(&self, moves: f64) -> Option<Explained> {
+    fn fit(&self, moves: f64) -> Option<Fitted> {
         let count = self.times.len();
         let covariance =
             Cholesky::of(count, |i, j| moves * self.times[i].min(self.times[j]) + f64::from(u8::from(i == j)))?;
@@ -92,18 +92,18 @@ impl Seen {
         let squares: f64 = left.iter().zip(&weights).map(|(a, b)| a * b).sum();
         let likelihood =
             -0.5 * (covariance.log_determinant() + normal.log_determinant() + freedom * (squares / freedom).ln());
-        likelihood.is_finite().then_some(Explained { moves, likelihood, levels, covariance, weights })
+        likelihood.is_finite().then_some(Fitted { moves, likelihood, levels, covariance, weights })
     }
 }
 
-impl Explained {
-    /// What is believed of the walk at a time.
-    fn weather(&self, seen: &Seen, time: f64) -> f64 {
+impl Fitted {
+    /// The estimate of the walk at a time.
+    fn walk(&self, seen: &Seen, time: f64) -> f64 {
         seen.times.iter().zip(&self.weights).map(|(at, weight)| self.moves * at.min(time) * weight).sum()
     }
 
-    /// What the others do not foretell of each visit.
-    fn left_over(&self, seen: &Seen) -> Vec<f64> {
+    /// The part of each visit that the others do not predict.
+    fn residuals(&self, seen: &Seen) -> Vec<f64> {
         let count = seen.times.len();
         let unit = |i: usize| (0..count).map(|j| f64::from(u8::from(i == j))).collect::<Vec<_>>();
         (0..count).map(|i| self.weights[i] / self.covariance.solve(&unit(i))[i]).collect()
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_alone_is_no_weather() {
+    fn noise_alone_gives_no_correction() {
         let seen = (0..200).filter(|&seed| {
             let visits = visits(seed, 1.0, 0.05);
             corrections(&visits, &logs(&visits)).is_some()
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn few_repeats_say_nothing() {
+    fn few_repeats_give_no_correction() {
         let visits = &visits(1, 0.5, 0.03)[..11];
         assert_eq!(corrections(visits, &logs(visits)), None);
     }
