@@ -1,6 +1,6 @@
-//! Cancel requests for what is given up: an operation that has taken too long, or was under way when the run was over. PostgreSQL goes
-//! on with a query whose client has left, and whatever is measured next would be measured beside it. Each goes over a connection of
-//! its own, by a thread of its own, so that the load does not wait for it.
+//! Cancel requests for operations that are given up: they took too long, or were under way when the run was over.
+//! PostgreSQL goes on with a query whose client has left, which would disturb the next measurement. Each request goes
+//! over a connection of its own, by a thread of its own, so that the load does not wait for it.
 
 use std::{
     io::{Read, Write},
@@ -16,17 +16,17 @@ use std::{
 
 use driver::Address;
 
-/// Cancel requests under way at a time; those beyond that are not made.
+/// Cancel requests under way at a time; further ones are not sent.
 const MAX_UNDER_WAY: usize = 64;
 /// Addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
-/// Each step of one may take so long.
-const STEP_TIME: Duration = Duration::from_secs(1);
-/// At the end of a run they are waited for so long.
-const END_TIME: Duration = Duration::from_secs(2);
-const POLL: Duration = Duration::from_millis(2);
+/// Bounds each step of a cancel request.
+const STEP_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bounds the wait for cancel requests at the end of a run.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
+const FINISH_POLL: Duration = Duration::from_millis(2);
 
-/// Those under way.
+/// The cancel requests under way.
 #[derive(Default)]
 pub struct Cancels(Arc<AtomicUsize>);
 
@@ -40,7 +40,7 @@ impl Cancels {
         under_way.fetch_add(1, Relaxed);
         let count = under_way.clone();
         let started = thread::Builder::new().name("cancel".to_owned()).spawn(move || {
-            // It is a favour to the server: whoever cannot be reached does nothing any more.
+            // A server that cannot be reached runs no query either.
             let _ = deliver(&address, &request);
             under_way.fetch_sub(1, Relaxed);
         });
@@ -51,9 +51,9 @@ impl Cancels {
 
     /// Waits until all have arrived.
     pub fn finish(&self) {
-        let deadline = Instant::now() + END_TIME;
+        let deadline = Instant::now() + FINISH_TIMEOUT;
         while self.0.load(Relaxed) > 0 && Instant::now() < deadline {
-            thread::sleep(POLL);
+            thread::sleep(FINISH_POLL);
         }
     }
 }
@@ -61,17 +61,17 @@ impl Cancels {
 fn deliver(address: &Address, request: &[u8]) -> std::io::Result<()> {
     match address {
         Address::Tcp { host, port } => {
-            // Of a name with several (`localhost`), not all need have somebody who listens.
+            // A name may have several addresses (`localhost`), of which only some have a listener.
             let addresses = (host.as_str(), *port).to_socket_addrs()?.take(MAX_ADDRESSES);
-            let connect = |address| TcpStream::connect_timeout(&address, STEP_TIME).ok();
+            let connect = |address| TcpStream::connect_timeout(&address, STEP_TIMEOUT).ok();
             let mut stream = addresses.into_iter().find_map(connect).ok_or(std::io::ErrorKind::NotConnected)?;
-            stream.set_read_timeout(Some(STEP_TIME))?;
+            stream.set_read_timeout(Some(STEP_TIMEOUT))?;
             stream.write_all(request)?;
             until_closed(&mut stream)
         }
         Address::Unix(path) => {
             let mut stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(STEP_TIME))?;
+            stream.set_read_timeout(Some(STEP_TIMEOUT))?;
             stream.write_all(request)?;
             until_closed(&mut stream)
         }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_no_trouble() {
+    fn a_server_that_cannot_be_reached_is_no_error() {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let cancels = Cancels::default();
         cancels.send(&Address::Tcp { host: "127.0.0.1".to_owned(), port }, vec![1]);

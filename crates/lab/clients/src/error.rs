@@ -5,16 +5,15 @@ use std::{borrow::Cow, fmt};
 /// Why a target cannot be used: said before any load starts, or where going on would make no sense. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TargetError {
-    /// Who has to do something about it.
     pub blame: Blame,
     /// What is wrong, and what to do.
     pub message: String,
 }
 
-/// Who has to do something about a [`TargetError`].
+/// What is at fault in a [`TargetError`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blame {
-    /// Whoever wrote the URL, the script or the scenario (exit status 2).
+    /// The URL, the script or the scenario is wrong (exit status 2).
     Configuration,
     /// The target, or what lies on the way to it (exit status 1).
     Target,

@@ -36,15 +36,15 @@ use crate::{
 };
 use report::result::Second;
 
-/// After [`Engine::stop`], what is under way has so long to end.
-pub const STOP_TIME: Duration = Duration::from_secs(1);
-/// At the end, connections have so long to close.
-pub const CLOSE_TIME: Duration = Duration::from_secs(5);
-/// So many failed connects in a row end the run while the pool is being filled.
-pub const MAX_FAILURES_AT_START: u32 = 3;
-/// A client of a closed loop whose operation took no time, because it failed before it was sent or had nothing to send,
-/// pauses for so long, or it would begin the next one without end.
-const NO_TIME_PAUSE: Duration = Duration::from_millis(1);
+/// Bounds how long operations go on after [`Engine::stop`].
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bounds how long connections take to close at the end.
+pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connects in a row that may fail while the pool is being filled.
+pub const MAX_START_FAILURES: u32 = 3;
+/// Pause of a closed loop's client after an operation that took no time, because it failed before it was sent or had
+/// nothing to send. Without it the client would begin operations in an endless loop.
+const INSTANT_OPERATION_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection of the pool under test: a small number, used again after [`Engine::closed`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -151,8 +151,8 @@ impl Engine {
         Self::with_limit(plan, None, now)
     }
 
-    /// The same, where all pools together may have only so many connections, which they share fairly: as the pools of
-    /// one Poolhouse do.
+    /// The same with a limit for the connections of all pools together, which share it fairly, as the pools of one
+    /// Poolhouse do.
     pub fn with_limit(plan: &Plan, limit: Option<u32>, now: Time) -> Self {
         if let Err(error) = plan.check() {
             panic!("an invalid plan reached the engine: {error}");
@@ -272,7 +272,7 @@ impl Engine {
 
     /// The operation on this connection has got a server of the pooler in front, after so long in its queue.
     pub fn passed_front(&mut self, conn: ConnId, waited: Duration, now: Time) {
-        assert!(self.has_front, "whoever reports waits in front has said so before");
+        assert!(self.has_front, "waits in front are reported only if they were announced");
         self.roll(now);
         let entry = self.conns.get(conn);
         // Whose time was up is no longer interested.
@@ -290,7 +290,7 @@ impl Engine {
             return;
         }
         assert!(entry.state == State::Busy, "{conn:?} was reported to have ended an operation while {:?}", entry.state);
-        let client = entry.op.take().expect("whoever is busy has an operation");
+        let client = entry.op.take().expect("a busy connection has an operation");
         entry.state = State::Idle;
         let (instance, server) = (entry.instance, entry.server);
         match outcome.error {
@@ -307,7 +307,7 @@ impl Engine {
                 self.pools_changed(now);
             }
             None if self.goodbye || !outcome.reusable => self.close(conn, EPHEMERAL),
-            // Whoever has run there will not come back, and nobody closes it.
+            // The connection stays open, and no other operation uses it.
             None => {}
         }
         self.end_if_over(now);
@@ -367,19 +367,19 @@ impl Engine {
         self.end_if_over(now);
     }
 
-    /// Begin nothing more; what is under way may end within [`STOP_TIME`].
+    /// Begin nothing more; what is under way may end within [`STOP_TIMEOUT`].
     pub fn stop(&mut self, now: Time) {
         self.roll(now);
         match self.phase {
             Phase::Filling | Phase::Loading => {
                 self.interrupted = true;
                 self.books.end_step(now);
-                self.drain(now + STOP_TIME, now);
+                self.drain(now + STOP_TIMEOUT, now);
             }
             Phase::Draining(until) if !self.interrupted => {
                 self.interrupted = true;
                 self.cancel_waiting(now);
-                self.phase = Phase::Draining(until.min(now + STOP_TIME));
+                self.phase = Phase::Draining(until.min(now + STOP_TIMEOUT));
                 self.end_if_over(now);
             }
             Phase::Draining(_) | Phase::Closing(_) | Phase::Done => {}
@@ -396,8 +396,8 @@ impl Engine {
         self.failure.as_ref()
     }
 
-    /// The longest wait for a connection of the pools under test themselves, after the warm-up; `None`: nobody has got
-    /// one.
+    /// The longest wait for a connection of the pools under test themselves, after the warm-up; `None`: no operation
+    /// has got a connection.
     pub fn longest_wait(&self) -> Option<Duration> {
         self.longest_wait
     }

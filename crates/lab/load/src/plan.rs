@@ -1,13 +1,13 @@
 //! What is to be run, as plain values: from a scenario file or from the command line.
 
-mod unsaid;
+mod defaults;
 
 use std::{path::PathBuf, time::Duration};
 
 pub use arrivals::{Fault, Shape, Spacing, Stage, Window};
+pub use defaults::{DEFAULT_IN_FLIGHT, DEFAULT_ROUNDS, DEFAULT_TIMEOUT, PoolWishes, cut, window};
 pub use pool::{ConfigError, PoolConfig};
 use settings::Secret;
-pub use unsaid::{IN_FLIGHT, PoolWishes, ROUNDS, TIMEOUT, cut, window};
 
 /// One run: everything that a result can be reproduced from.
 #[derive(Clone, Debug)]
@@ -27,27 +27,27 @@ pub struct Plan {
     pub seed: u64,
     /// Conditions that must hold of the result, as given: `p99>50ms`.
     pub fail_if: Vec<String>,
-    /// The load runs in a process of its own, which is frozen in these windows: nothing in it happens, and whoever is
-    /// at the other end sees a client that keeps silent.
+    /// The load runs in a process of its own, which is frozen in these windows: the server then sees a client that
+    /// neither reads nor writes.
     pub freeze: Option<Window>,
     /// A Poolhouse is started in front of the target, for this run alone.
     pub poolhouse: Option<PoolhouseWishes>,
 }
 
-/// What is said of a Poolhouse that is started in front of a target; the rest is as its own defaults are. A time that
-/// is `Some(None)` is switched off.
+/// The keys that are given for a Poolhouse in front of a target; the others have Poolhouse's own defaults. `Some(None)`
+/// is a time that is switched off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolhouseWishes {
     pub max_size: Option<u32>,
     /// How long a client waits for a server.
     pub max_wait_time: Option<Option<Duration>>,
-    /// Clients from which on those idle longest are sent away.
+    /// Number of clients from which on the longest idle ones are evicted.
     pub soft_limit: Option<u32>,
-    /// Clients at which new ones are refused.
+    /// Number of clients at which new ones are refused.
     pub hard_limit: Option<u32>,
-    /// Nobody idle for less is sent away.
+    /// A client that has been idle for less is not evicted.
     pub evict_min_idle: Option<Duration>,
-    /// An idle client is closed after this.
+    /// Time after which an idle client is closed.
     pub client_idle_time: Option<Option<Duration>>,
 }
 
@@ -66,17 +66,17 @@ impl PoolhouseWishes {
     }
 }
 
-/// The most clients of a closed loop, and of a burst.
+/// Clients of a closed loop, and of a burst.
 pub const MAX_CLIENTS: u32 = 100_000;
-/// The most operations under way in an open loop.
+/// Operations of an open loop that have not ended.
 pub const MAX_IN_FLIGHT: u32 = 1_000_000;
-/// The most instances of the application.
+/// Instances of the application.
 pub const MAX_INSTANCES: u32 = 10_000;
-/// The most connections of a run: all that a target has numbers for.
+/// Connections of a run, which targets number.
 pub const MAX_CONNECTIONS: u32 = 100_000;
-/// The most stages of an open load.
+/// Stages of an open load.
 pub const MAX_STAGES: usize = crate::record::MAX_STEPS;
-/// The highest rate, in operations per second.
+/// Operations per second.
 pub const MAX_RATE: f64 = 10_000_000.0;
 
 impl Plan {
@@ -196,7 +196,7 @@ impl Plan {
                 false => Ok(()),
             };
         }
-        // Without a size there are as many as somebody waits for, and those that are kept.
+        // A pool without `max_size` has as many connections as operations at once, and at least `min_size`.
         let (size, of) = match config.max_size {
             0 => {
                 (u64::from(at_once.max(config.min_size)), format!("a pool without max_size, up to {at_once} ({limit})"))
@@ -262,7 +262,7 @@ impl Target {
         }
     }
 
-    /// A PostgreSQL that is nowhere: of a load that is played and put on nobody.
+    /// A PostgreSQL without an address, for a load that is only simulated.
     pub fn nowhere() -> Self {
         Self::Postgres(PostgresTarget {
             url: Secret::new(""),
@@ -353,9 +353,9 @@ pub enum RedisWork {
 }
 
 impl RedisWork {
-    /// Most keys of [`RedisWork::GetSet`].
+    /// Keys of [`RedisWork::GetSet`].
     pub const MAX_KEYS: u32 = 1_000_000_000;
-    /// Most bytes of a value.
+    /// Bytes of a value.
     pub const MAX_VALUE: u32 = 16 << 20;
 
     /// Reads and writes; what is not said is one write in ten, 100,000 keys, and values of 100 bytes.
@@ -395,9 +395,9 @@ pub enum MongoWork {
 }
 
 impl MongoWork {
-    /// Most documents of the built-in commands.
+    /// Documents of the built-in commands.
     pub const MAX_DOCUMENTS: u32 = 100_000_000;
-    /// Most bytes of a value, so that a batch of documents fits a message.
+    /// Bytes of a value, so that a batch of documents fits a message.
     pub const MAX_VALUE: u32 = 40_000;
 
     /// A built-in command; what is not said is 10,000 documents, and values of 100 bytes.
@@ -488,7 +488,7 @@ mod tests {
             shape,
             faults: Vec::new(),
             warmup: Duration::ZERO,
-            timeout: TIMEOUT,
+            timeout: DEFAULT_TIMEOUT,
             seed: 1,
             fail_if: Vec::new(),
             freeze: None,

@@ -38,15 +38,15 @@ use pair::{CLIENT, Over, Pair, SERVER};
 
 use crate::random::Random;
 
-/// Connections at the same time; more are closed as they come.
+/// Connections at a time; more are closed at once.
 const MAX_PAIRS: usize = 20_000;
 /// Connections accepted in a row.
 const ACCEPT_BATCH: usize = 256;
 /// Events taken in one wait.
-const EVENTS: usize = 512;
-/// Bytes read at once.
-const CHUNK: usize = 64 * 1024;
-/// After an accept that failed (no descriptors are left) the next is tried so much later.
+const EVENT_BATCH: usize = 512;
+/// Bytes of one read.
+const READ_SIZE: usize = 64 * 1024;
+/// Pause after an accept that failed, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 const LISTENER: u64 = 0;
@@ -116,7 +116,7 @@ impl Relay {
             due: BinaryHeap::new(),
             serials: 0,
             accept_again: None,
-            chunk: vec![0; CHUNK].into(),
+            chunk: vec![0; READ_SIZE].into(),
         };
         let thread = std::thread::Builder::new().name("relay".to_owned()).spawn(move || work.run())?;
         Ok(Self { address, shared, waker, thread: Some(thread) })
@@ -187,8 +187,8 @@ struct Work {
 
 impl Work {
     fn run(mut self) {
-        let mut events = Vec::with_capacity(EVENTS);
-        let mut touched = Vec::with_capacity(EVENTS);
+        let mut events = Vec::with_capacity(EVENT_BATCH);
+        let mut touched = Vec::with_capacity(EVENT_BATCH);
         while !self.shared.stopped.load(Relaxed) {
             self.set_alarm();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
@@ -247,7 +247,7 @@ impl Work {
                 self.shared.failed.fetch_add(u64::from(over == Over::NoServer), Relaxed);
                 let pair = self.pairs.remove(slot);
                 if over != Over::Ended {
-                    // Whoever is left sees an end as hard as the one that caused it.
+                    // The other end sees a reset, too.
                     pair.cut();
                 }
             }

@@ -25,9 +25,9 @@ use crate::{
 };
 use report::result::BenchResult;
 
-/// Addresses of a name that are tried for the relay, and for how long each.
+/// Addresses of a name that the relay tries.
 const MAX_ADDRESSES: usize = 8;
-const ADDRESS_TRY_TIME: Duration = Duration::from_secs(2);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why there is no result. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,8 +130,8 @@ fn address(target: &Target) -> Result<SocketAddr, TargetError> {
         .map_err(|error| TargetError::target(format!("the address of {host} cannot be found: {error}")))?
         .take(MAX_ADDRESSES)
         .collect();
-    // Of a name with several (`localhost`), not all need have somebody who listens.
-    let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ADDRESS_TRY_TIME).is_ok();
+    // A name may have several addresses (`localhost`), of which only some have a listener.
+    let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ADDRESS_TIMEOUT).is_ok();
     let first = found.iter().find(answers).or(found.first()).copied();
     first.ok_or_else(|| TargetError::target(format!("{host} has no address")))
 }

@@ -4,7 +4,7 @@
 //!
 //! A run's scripts are read once ([`Scripts::new`]); each client then has a [`Client`] with variables of its own, which
 //! goes through one script for each operation: [`Client::begin`], then [`Client::next`] until [`Step::End`] or
-//! [`Step::Failed`]. Sends nothing and waits for nothing: whoever drives it does.
+//! [`Step::Failed`]. The caller sends the requests and waits for the answers.
 
 mod builtin;
 mod error;

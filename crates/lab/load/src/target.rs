@@ -119,10 +119,10 @@ pub fn not_begun(failure: &Failure, said: Option<&str>) -> TargetError {
     TargetError::target(format!("{how_many}: {why}{cure}"))
 }
 
-/// Descriptors for the connections that there will be in any case; the process itself has some too.
+/// Raises the limit of descriptors for the connections of a run.
 ///
 /// # Errors
-/// This process may not have so many.
+/// The limit of this process is too low.
 pub fn make_room(plan: &Plan) -> Result<(), TargetError> {
     let needed = plan.sure_connections() + OWN_DESCRIPTORS;
     match raise_descriptor_limit() {

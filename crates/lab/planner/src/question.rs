@@ -185,7 +185,7 @@ pub fn from_flags(flags: &Flags, wishes: Wishes) -> Result<Question, String> {
         shape,
         faults,
         warmup: Duration::ZERO,
-        timeout: load::plan::TIMEOUT,
+        timeout: load::plan::DEFAULT_TIMEOUT,
         seed: flags.seed,
         fail_if: Vec::new(),
         freeze: None,

@@ -3,11 +3,11 @@
 
 use std::io::{self, Write};
 
-/// The most characters of a line. (An address or a word that is longer is not broken.)
+/// Characters of a line; a longer word is not broken.
 pub const WIDTH: usize = 100;
 const GAP: usize = 2;
-/// Words are not cut shorter than this to make room.
-const LEAST_WORDS: usize = 8;
+/// Characters to which a column of words may be cut.
+const MIN_WORDS_WIDTH: usize = 8;
 
 #[derive(Clone, Copy)]
 pub struct Column {
@@ -82,7 +82,8 @@ impl Grid {
             widths[to - 1] += chars(self.columns[from].group).saturating_sub(have);
         }
         while span(&widths, 0, widths.len()) > most {
-            let words = (0..widths.len()).filter(|index| self.columns[*index].words && widths[*index] > LEAST_WORDS);
+            let words =
+                (0..widths.len()).filter(|index| self.columns[*index].words && widths[*index] > MIN_WORDS_WIDTH);
             let Some(widest) = words.max_by_key(|index| widths[*index]) else { break };
             widths[widest] -= 1;
         }

@@ -12,29 +12,28 @@ use hdrhistogram::{
 
 use crate::result::Percentiles;
 
-/// Longer durations are counted as this long: one hour, in microseconds.
-pub const LONGEST_US: u64 = 3_600_000_000;
+/// Durations above one hour count as one hour.
+pub const MAX_DURATION_US: u64 = 3_600_000_000;
 
 /// Three significant digits: no value is off by more than 0.1%.
 const DIGITS: u8 = 3;
 
 /// The largest histogram that is read back, in bytes, inflated or not: one with all its counts different takes less.
 const MAX_ENCODED: usize = 1 << 20;
-/// How what is deflated begins, but for the byte that says how long words are; and how long that beginning is, and the
-/// one of what is in it.
+/// First word of HdrHistogram's deflated format, without the byte for the size of a word.
 const DEFLATED: u32 = 0x1c84_9304;
 const WORD_SIZE: u32 = 0xf0;
 const DEFLATED_HEAD: usize = 8;
 const HEAD: usize = 40;
 
-/// The corrected histogram may get so many values for one that was measured.
-const MAX_CORRECTION: u64 = 1000;
+/// Values that the correction may add for one that was measured.
+const MAX_ADDED_VALUES: u64 = 1000;
 
 /// Durations, counted by length. It grows with the longest one, to at most about 200 kB.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Histogram {
     counts: Hdr<u64>,
-    /// How many were longer than [`LONGEST_US`].
+    /// How many were longer than [`MAX_DURATION_US`].
     too_long: u64,
 }
 
@@ -67,10 +66,10 @@ impl Histogram {
     #[inline]
     pub fn record(&mut self, duration: Duration) {
         let micros = (duration.as_nanos() as u64).saturating_add(500) / 1000;
-        if micros > LONGEST_US {
+        if micros > MAX_DURATION_US {
             self.too_long += 1;
         }
-        self.counts.record(micros.min(LONGEST_US)).expect("it grows up to the longest");
+        self.counts.record(micros.min(MAX_DURATION_US)).expect("it grows up to the longest");
     }
 
     /// Counts those of another one too.
@@ -137,7 +136,7 @@ impl Histogram {
     /// The same with what a closed loop did not ask while it waited for a long answer: for each duration d beyond the
     /// usual one u, also d - u, d - 2u, ... (Tene's correction for coordinated omission).
     pub fn corrected(&self) -> Self {
-        let usual = self.counts.value_at_quantile(0.5).max(self.counts.max() / MAX_CORRECTION).max(1);
+        let usual = self.counts.value_at_quantile(0.5).max(self.counts.max() / MAX_ADDED_VALUES).max(1);
         Self { counts: self.counts.clone_correct(usual), too_long: self.too_long }
     }
 
@@ -158,7 +157,7 @@ impl Histogram {
         let mut counts: Hdr<u64> = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
             .map_err(|_| BadHistogram("it is not in HdrHistogram's V2 encoding"))?;
-        if counts.sigfig() != DIGITS || counts.low() != 1 || counts.high() > 2 * LONGEST_US {
+        if counts.sigfig() != DIGITS || counts.low() != 1 || counts.high() > 2 * MAX_DURATION_US {
             return Err(BadHistogram("it is not one of microseconds up to an hour with three digits"));
         }
         counts.auto(true);
@@ -218,7 +217,7 @@ mod tests {
 
     #[test]
     fn longer_than_an_hour_counts_as_an_hour_and_is_noted() {
-        let histogram = of([1, 2 * LONGEST_US]);
+        let histogram = of([1, 2 * MAX_DURATION_US]);
         assert_eq!((histogram.len(), histogram.too_long()), (2, 1));
         assert!((histogram.max_ms().unwrap() - 3_600_000.0).abs() < 3_600.0);
     }

@@ -30,7 +30,7 @@ pub enum Part<'a> {
     /// One run, or several beside one another.
     Runs(&'a [BenchResult]),
     Sweep(&'a SweepResult),
-    /// What somebody has to say about the results beside it.
+    /// Notes about the results beside it, as of the planner.
     Notes(&'a Notes),
 }
 
@@ -223,7 +223,7 @@ struct PartView {
     notes: Option<NotesView>,
 }
 
-/// What somebody has to say.
+/// The view of [`Notes`].
 struct NotesView {
     tiles: Vec<Tile>,
     notes: Notes,

@@ -8,9 +8,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::figures;
 use crate::result::Second;
 
-/// Redrawn at most so often in a second: more is flicker, and processor time that the load needs.
-const REDRAWS: u8 = 5;
-/// Characters of a name and a step; the lines shall fit.
+/// Redraws per second: more would flicker, and take processor time that the load needs.
+const MAX_REDRAWS_PER_S: u8 = 5;
+/// Characters of a name and of a step, so that the lines fit.
 const MAX_NAME: usize = 32;
 /// What is in the second line is cut where the terminal ends.
 const WITH_END: &str = "[{bar:20}] {prefix}\n  {wide_msg}";
@@ -33,9 +33,9 @@ pub struct Counts {
 }
 
 impl Live {
-    /// Shows nothing before [`Self::show`]. `length`: how long the run takes; `None` where nobody knows.
+    /// Shows nothing before [`Self::show`]. `length`: how long the run takes; `None` if it is not known.
     pub fn new(label: &str, length: Option<Duration>) -> Self {
-        Self::on(ProgressDrawTarget::stderr_with_hz(REDRAWS), label, length)
+        Self::on(ProgressDrawTarget::stderr_with_hz(MAX_REDRAWS_PER_S), label, length)
     }
 
     fn on(target: ProgressDrawTarget, label: &str, length: Option<Duration>) -> Self {

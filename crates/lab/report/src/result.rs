@@ -69,7 +69,7 @@ pub struct About {
     /// The figures in which the runs of its scenario stand beside one another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// What `poolhouse doctor` found while it ran, a line each; empty: nobody looked.
+    /// What `poolhouse doctor` found while it ran, a line each; empty: it did not look.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doctor: Vec<String>,
     /// Name and version of the server, as it reports them.
@@ -151,8 +151,8 @@ pub struct ConnectPhases {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Connections {
     pub created: u64,
-    /// Of these: `burst` (somebody waited for it), `minimum` (to keep `min_size`), `rotation` (one had reached its life
-    /// time), `replacement` (one was lost), `ephemeral` (for one operation), `start` (before the measured time).
+    /// Of these: `burst` (an operation waited for it), `minimum` (to keep `min_size`), `rotation` (one had reached its
+    /// life time), `replacement` (one was lost), `ephemeral` (for one operation), `start` (before the measured time).
     pub created_for: BTreeMap<String, u64>,
     /// Closed, by reason: `idle`, `life`, `error`, `discarded`, `pool_closed`, ...
     pub closed: BTreeMap<String, u64>,

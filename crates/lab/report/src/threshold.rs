@@ -62,7 +62,7 @@ const FORM: &str = "write it like p99>50ms, service_p95>20ms, errors>1%, dropped
 /// Reads one value of a histogram.
 type Read = fn(&Percentiles) -> f64;
 
-/// Each value of a histogram, and the share of all times that are no longer; of the mean nobody knows that.
+/// Each value of a histogram, and the share of all times that are not longer; `None` for the mean.
 const TIMES: &[(&str, Read, Option<f64>)] = &[
     ("min", |p| p.min, Some(0.0)),
     ("mean", |p| p.mean, None),
@@ -245,7 +245,7 @@ impl Of {
     }
 }
 
-/// Of so many values, those that are not before the one of this rank.
+/// The number of values from this rank on.
 fn from_rank(count: u64, rank: f64) -> u64 {
     (count + 1).saturating_sub(((count as f64 * rank).ceil() as u64).max(1))
 }

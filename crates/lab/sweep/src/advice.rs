@@ -34,7 +34,7 @@ fn at_worst(place: &PointEstimate, known: &CurveEstimate, verdict: &Verdict) -> 
     }
 }
 
-/// The numbers around the best that lose little, each taken at its worst, and the smallest of those within 5% of the
+/// The numbers around the best that lose little, each taken at its worst, and the smallest one within 5% of the
 /// best of them.
 pub(super) fn safe(known: &CurveEstimate, verdict: &Verdict) -> Option<(Safe, PointEstimate)> {
     let at_worst: Vec<f64> = known.points.iter().map(|p| at_worst(p, known, verdict).unwrap_or(0.0)).collect();

@@ -6,8 +6,8 @@
 //! only one speed was seen.
 //!
 //! A change that all numbers share is no sign: a slow minute of the machine is excused by the measurements beside it,
-//! and a speed that changes in the middle of the measurements of all numbers is the database's own (a checkpoint). Noise
-//! is no sign either; the tests say up to which amount.
+//! and a speed that changes in the middle of the measurements of all numbers is the database's own (a checkpoint).
+//! Noise is no sign either; the tests say up to which amount.
 
 use std::collections::BTreeMap;
 
@@ -105,9 +105,9 @@ fn between(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
     })
 }
 
-/// The logarithm of each visit's throughput against the level of its number; `None`: nothing was done, or the number was
-/// visited once. Tukey's median polish finds the levels and the speed of the machine over time in turn, so that a number
-/// that was mostly measured in slow minutes has no lower level for that.
+/// The logarithm of each visit's throughput against the level of its number; `None`: nothing was done, or the number
+/// was visited once. Tukey's median polish finds the levels and the speed of the machine over time in turn, so that a
+/// number that was mostly measured in slow minutes has no lower level for that.
 fn residuals(visits: &[Visit]) -> Vec<Option<f64>> {
     let mut common = vec![0.0; visits.len()];
     let mut residuals = Vec::new();
@@ -282,8 +282,8 @@ fn neighbours(visits: &[Visit]) -> Vec<Neighbour> {
     by_clients.iter().map(neighbour).collect()
 }
 
-/// The predicted response time of the fewest clients, if theirs is far from it: shorter than the law of their neighbours
-/// allows, or longer than with more clients.
+/// The predicted response time of the fewest clients, if theirs is far from it: shorter than the law of their
+/// neighbours allows, or longer than with more clients.
 fn unlike(here: &Neighbour, others: &[Neighbour], noise: f64) -> Option<f64> {
     let near: Vec<Neighbour> =
         others.iter().filter(|n| n.clients <= f64::from(NEIGHBOUR_REACH) * here.clients).copied().collect();
@@ -333,7 +333,7 @@ mod tests {
         Visit { clients, throughput, p50_ms: Some(f64::from(clients) * 1000.0 / throughput), ..Visit::default() }
     }
 
-    /// So many rounds of all numbers; `one` is the speed of one client in each round.
+    /// A round of all numbers for each speed of one client in `one`.
     fn rounds(one: &[f64], noise: f64, seed: u64) -> Vec<Visit> {
         let mut random = Random::new(seed);
         let mut visits = Vec::new();
@@ -413,7 +413,7 @@ mod tests {
         for visit in &mut visits {
             visit.slices = slices(&[SLOW, FAST], 0.1, &mut random);
         }
-        assert_eq!(bimodal(&visits), Vec::new(), "what everybody meets is not this number's");
+        assert_eq!(bimodal(&visits), Vec::new(), "a change of all numbers is not this number's");
     }
 
     #[test]

@@ -66,7 +66,7 @@ mod tests {
     use arrivals::Random;
     use report::result::sweep::Visit;
 
-    /// So many visits at each of some points, with that much noise.
+    /// The end of a curve with `visits` visits at each point.
     fn ending_of(points: &[(u32, f64)], visits: u32, noise: f64, seed: u64) -> Ending {
         let mut random = Random::new(seed);
         let visits: Vec<Visit> = (0..visits)

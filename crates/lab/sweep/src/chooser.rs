@@ -2,8 +2,8 @@
 //! several rounds in random order around the best: each round repeats every point that may still be the best, and
 //! halves the gaps beside it. Knows nothing of databases and of time; it is told what was measured.
 //!
-//! The whole costs at most a quarter of an exhaustive sweep, which measures a grid of up to [`MAX_GRID`] numbers in every
-//! round. (Ranges of a few numbers are the exception: see [`budget`].)
+//! The whole costs at most a quarter of an exhaustive sweep, which measures a grid of up to [`MAX_GRID`] numbers in
+//! every round. (Ranges of a few numbers are the exception: see [`budget`].)
 //!
 //! Call order: [`Chooser::poll_next`], measure it, then [`Chooser::record`] or [`Chooser::refused`]; again until there
 //! is no next.
@@ -25,8 +25,8 @@ const FINAL_REPEATS: u32 = 8;
 const TOP_POINTS: usize = 2;
 /// Ratio of two neighbours that are close enough.
 const CLOSE_RATIO: f64 = 1.08;
-/// Share of its neighbour's throughput below which a point lies beyond a cliff, unless noise explains it. Neighbours at a
-/// cliff must be closer to each other.
+/// Share of its neighbour's throughput below which a point lies beyond a cliff, unless noise explains it. Neighbours at
+/// a cliff must be closer to each other.
 const CLIFF_SHARE: f64 = 0.85;
 /// Visits that confirm a cliff.
 const CLIFF_VISITS: u32 = 2;
@@ -126,8 +126,8 @@ impl Chooser {
         self.visits.push(visit);
     }
 
-    /// The point handed out last cannot be measured: so many clients are not let in. Nothing of that size is tried
-    /// again; the coarse pass goes on half way between it and what was let in.
+    /// The database does not let in the clients of the point handed out last. No larger number is tried
+    /// again; the coarse pass goes on half way between it and the largest number that was let in.
     pub fn refused(&mut self, clients: u32) {
         assert!(std::mem::take(&mut self.outstanding), "nothing was to be measured");
         self.queue.retain(|&n| n < clients);

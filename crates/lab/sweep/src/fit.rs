@@ -20,7 +20,7 @@ pub const MIN_POINTS: usize = PARAMETERS + 1;
 pub(crate) type Vector = [f64; PARAMETERS];
 pub(crate) type Matrix = [Vector; PARAMETERS];
 
-/// The law's throughput at so many clients.
+/// The throughput of the law at a number of clients.
 pub fn throughput(gamma: f64, alpha: f64, beta: f64, clients: f64) -> f64 {
     gamma * clients / (1.0 + alpha * (clients - 1.0) + beta * clients * (clients - 1.0))
 }

@@ -144,7 +144,7 @@ fn compare(system: &System, a: u32, b: u32, seed: u64) -> f64 {
     let mut probe = system.probe(seed);
     let (mut of_a, mut of_b) = (0.0, 0.0);
     let second = Duration::from_secs(1);
-    for _ in 0..AGAIN {
+    for _ in 0..REPEATS {
         of_a += probe.measure(a, Duration::ZERO, second).expect("a synthetic system").throughput;
         of_b += probe.measure(b, Duration::ZERO, second).expect("a synthetic system").throughput;
     }

@@ -1,12 +1,12 @@
 //! How fast the machine itself was at each visit. A machine that others share can be twice as fast in one minute as in
-//! the next. Two visits of one point then tell more about the minute than about the point, and only visits close in time
-//! can be compared. So the change that visits of the same points show over time is taken out of all visits.
+//! the next. Two visits of one point then tell more about the minute than about the point, and only visits close in
+//! time can be compared. So the change that visits of the same points show over time is taken out of all visits.
 //!
-//! The logarithm of throughput is modelled as a level of each point, plus a random walk that all points share (the speed
-//! of the machine), plus noise of each visit. Restricted maximum likelihood (Patterson and Thompson 1971) finds how much
-//! the walk moves; unless a walk explains the visits clearly better than none, there is no correction. The residual of a
-//! visit is what the other visits do not predict (the leave-one-out residual of a Gaussian process: Rasmussen and
-//! Williams 2006, equation 5.12), so that no visit confirms itself.
+//! The logarithm of throughput is modelled as a level of each point, plus a random walk that all points share (the
+//! speed of the machine), plus noise of each visit. Restricted maximum likelihood (Patterson and Thompson 1971) finds
+//! how much the walk moves; unless a walk explains the visits clearly better than none, there is no correction. The
+//! residual of a visit is what the other visits do not predict (the leave-one-out residual of a Gaussian process:
+//! Rasmussen and Williams 2006, equation 5.12), so that no visit confirms itself.
 
 use report::result::sweep::Visit;
 

@@ -57,24 +57,25 @@ pub struct Real<'a> {
 /// A PostgreSQL that says who is connected, and is cleaned up.
 struct Postgres {
     target: PostgresTarget,
-    others: Others,
+    others: OtherConnections,
     vacuums: Vec<String>,
 }
 
-struct Others {
-    /// So many do not count as the last point's.
+/// Connections of other programs.
+struct OtherConnections {
+    /// Connections that are not the last point's.
     known: u32,
-    /// What the reader must know of those that came later.
+    /// Warning about connections that came during the sweep.
     complaint: Option<String>,
 }
 
-impl Others {
+impl OtherConnections {
     /// The last point's connections have left.
     fn are_alone(&self, open: u32) -> bool {
         open <= self.known
     }
 
-    /// So many are still open, long after the last point: they are others'.
+    /// Connections that are still open long after the last point belong to other programs.
     fn have_come(&mut self, open: u32) {
         let more = open - self.known;
         self.known = open;
@@ -87,12 +88,12 @@ impl Others {
 }
 
 impl<'a> Real<'a> {
-    /// To measure this target; `limits`: what it says of itself, if it is a PostgreSQL and not a pooler.
+    /// A probe of this target; `limits`: those that a PostgreSQL tells, and a pooler does not.
     pub fn new(target: Target, limits: Option<Limits>, timeout: Duration, seed: u64, stop: &'a AtomicBool) -> Self {
         let postgres = match (&target, limits) {
             (Target::Postgres(target), Some(limits)) => Some(Postgres {
                 target: target.clone(),
-                others: Others { known: limits.others, complaint: None },
+                others: OtherConnections { known: limits.others, complaint: None },
                 vacuums: limits::vacuums(target),
             }),
             _ => None,
@@ -188,12 +189,12 @@ impl Probe for Real<'_> {
     }
 }
 
-/// So many clients that ask again when they have their answer.
+/// A closed loop: each client asks again when it has its answer.
 pub(super) fn closed(clients: u32, duration: Duration) -> Shape {
     Shape::Closed { clients, think: Duration::ZERO, duration, operations: None }
 }
 
-/// A measurement with so many connections; warm-up, time-out and seed are left open.
+/// A measurement with a connection for each client; warm-up, time-out and seed are set by the caller.
 pub(super) fn plan_of(target: &Target, clients: u32, shape: Shape) -> Plan {
     Plan {
         name: "sweep".to_owned(),
@@ -210,7 +211,7 @@ pub(super) fn plan_of(target: &Target, clients: u32, shape: Shape) -> Plan {
     }
 }
 
-/// So many connections, opened before the load and kept.
+/// A pool whose connections are opened before the load and kept.
 fn pool_of(clients: u32) -> PoolUnderTest {
     let config = PoolConfig {
         max_size: clients,
@@ -225,7 +226,7 @@ fn pool_of(clients: u32) -> PoolUnderTest {
     PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false }
 }
 
-/// `full`: the server has no room for so many.
+/// `full`: the server has no room for this number of clients.
 fn refusal(clients: u32, full: bool, why: &str) -> ProbeError {
     if full {
         return ProbeError::TooMany(format!("The server did not let {clients} clients in: {why}."));
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn others_that_come_and_stay_are_waited_for_once() {
-        let mut others = Others { known: 3, complaint: None };
+        let mut others = OtherConnections { known: 3, complaint: None };
         assert!(others.are_alone(3) && !others.are_alone(5));
         others.have_come(5);
         let complaint = others.complaint.clone().unwrap();

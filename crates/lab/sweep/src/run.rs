@@ -115,7 +115,7 @@ impl Order<'_> {
     }
 }
 
-/// Whether this process can have so many connections.
+/// Checks that this process can have a connection for each client.
 fn room(target: &Target, clients: u32, duration: Duration) -> Result<(), SweepError> {
     let plan = real::plan_of(target, clients, real::closed(clients, duration));
     plan.check().map_err(|message| SweepError { blame: Blame::Configuration, message })?;

@@ -1,6 +1,7 @@
 //! Smoothing: near the top of a curve the median of each point is drawn towards a parabola through its neighbours
-//! (throughput over the logarithm of clients). Empirical Bayes decides how far: if the points scatter about the parabola
-//! no more than their noise explains, the parabola counts; beside a cliff they do not lie on one, and the medians stand.
+//! (throughput over the logarithm of clients). Empirical Bayes decides how far: if the points scatter about the
+//! parabola no more than their noise explains, the parabola counts; beside a cliff they do not lie on one, and the
+//! medians stand.
 
 use super::fit::{self, Vector};
 

@@ -12,15 +12,15 @@ use super::{Point, Probe, ProbeError, fit};
 pub enum Course {
     /// The Universal Scalability Law: gamma, alpha, beta.
     Law(f64, f64, f64),
-    /// The law, and from so many clients on only this share of it: a working set that no longer fits, a lock that
+    /// The law, and from a number of clients on only a share of it: a working set that no longer fits, a lock that
     /// begins to thrash.
     Cliff {
         law: (f64, f64, f64),
-        /// From so many clients on.
+        /// The first number of clients beyond the cliff.
         from: u32,
         share: f64,
     },
-    /// Rises in proportion up to so many clients, then stays: a queue before so many servers.
+    /// Rises in proportion up to a number of clients, then stays: a queue with that number of servers.
     Knee(u32),
     /// The same for any number.
     Flat,
@@ -180,7 +180,7 @@ pub fn systems() -> Vec<System> {
         // A quarter is lost, or half is gained, during the three minutes that a sweep takes.
         system("becomes slower", 256, law(0.02, 1e-3), usual, -0.9975, 8),
         system("becomes faster", 256, law(0.02, 1e-3), usual, 3000.0, 8),
-        // A machine that others use, too; the second is as a row that everybody wants.
+        // A machine that others use, too; the second has a contended row.
         system("shared machine", 256, law(0.02, 1e-3), weather, 0.0, 8),
         system("shared machine, lock", 64, law(0.5, 0.15), weather, 0.0, 2),
     ]

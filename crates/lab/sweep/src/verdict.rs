@@ -90,7 +90,7 @@ impl Found {
 /// What a server keeps of its connections for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reserve {
-    /// A PostgreSQL keeps so many for superusers and other roles; `None`: not known.
+    /// Connections that a PostgreSQL reserves for superusers and other roles; `None`: not known.
     Postgres(Option<u32>),
     /// Another database, whose limit has nothing to do with its load.
     Other,
@@ -133,7 +133,7 @@ pub fn settings(verdict: &Verdict, server: Reserve) -> Settings {
 fn shared(max_size: u32) -> String {
     match max_size {
         1 => "All instances of the application share this one: with more than one instance that takes one pooler in front.".to_owned(),
-        2..INSTANCES => format!(
+        2..EXAMPLE_INSTANCES => format!(
             "All instances of the application share these {max_size}: with more than {max_size} instances that takes one pooler in front."
         ),
         _ => format!(
@@ -145,7 +145,7 @@ fn shared(max_size: u32) -> String {
 }
 
 /// Draws curves that could as well have been measured: what the recommendation loses, and which points win, the
-/// smallest and largest of those that win in at least 2.5% of the draws.
+/// smallest and largest that win in at least 2.5% of the draws.
 fn resample(
     known: &CurveEstimate,
     seen: &[PointEstimate],

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ::load::plan::{IN_FLIGHT, MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, ROUNDS, Shape, Spacing, Stage, TIMEOUT};
+use ::load::plan::{
+    DEFAULT_IN_FLIGHT, DEFAULT_ROUNDS, DEFAULT_TIMEOUT, MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, Shape, Spacing, Stage,
+};
 use clap::{Args, value_parser};
 
 use crate::work::warmup;
@@ -90,7 +92,7 @@ impl LoadFlags {
                 size,
                 at_once: self.at_once.unwrap_or(size),
                 idle: self.idle.unwrap_or(IDLE),
-                rounds: self.rounds.unwrap_or(ROUNDS),
+                rounds: self.rounds.unwrap_or(DEFAULT_ROUNDS),
             };
         }
         let duration = self.duration.unwrap_or(DURATION);
@@ -107,7 +109,7 @@ impl LoadFlags {
             (texts, start) => stages(texts, start),
         };
         let spacing = if self.poisson { Spacing::Poisson } else { Spacing::Even };
-        Shape::Open { stages, spacing, max_in_flight: self.max_in_flight.unwrap_or(IN_FLIGHT) }
+        Shape::Open { stages, spacing, max_in_flight: self.max_in_flight.unwrap_or(DEFAULT_IN_FLIGHT) }
     }
 
     /// What is not measured.
@@ -117,7 +119,7 @@ impl LoadFlags {
 
     /// How long an operation may take.
     pub fn timeout(&self) -> Duration {
-        self.timeout.unwrap_or(TIMEOUT)
+        self.timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 }
 

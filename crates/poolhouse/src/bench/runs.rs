@@ -559,7 +559,7 @@ mod tests {
             shape,
             faults: Vec::new(),
             warmup: Duration::ZERO,
-            timeout: plan::TIMEOUT,
+            timeout: plan::DEFAULT_TIMEOUT,
             seed: 1,
             fail_if: Vec::new(),
             freeze: None,

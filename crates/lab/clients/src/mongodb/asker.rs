@@ -1,5 +1,5 @@
-//! One connection for who asks a MongoDB about itself, again and again, and puts no load on it: `poolhouse doctor`. Commands and answers are
-//! JSON there; what of BSON has no counterpart in it is left out. Knows no command.
+//! A connection for repeated questions about a MongoDB, as `poolhouse doctor` asks them. Commands and answers are JSON;
+//! values of BSON without a counterpart in JSON become null. Knows no command.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use settings::Secret;
 use super::{link::Link, place::Place};
 use crate::{TargetError, connection::Connection};
 
-/// Documents within documents of an answer; what lies deeper is left out.
-const DEEPEST: usize = 12;
+/// Nesting of an answer; deeper values become null.
+const MAX_DEPTH: usize = 12;
 /// Elements of an answer; the rest is left out.
-const MOST_ELEMENTS: usize = 500_000;
+const MAX_ELEMENTS: usize = 500_000;
 
 /// A connection.
 pub struct Asker {
     connection: Connection<'static, Link>,
 }
 
-/// What a command was answered with.
+/// The answer to a command.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
     /// It was carried out.
@@ -45,8 +45,8 @@ impl Asker {
         Ok(Self { connection: Connection::connect(place, address, within)? })
     }
 
-    /// Asks one thing of `database`. The command's name is its first element. Of an answer that comes in batches the last one is kept. After
-    /// an error the connection is of no use.
+    /// Asks a command of `database`; the command's name is its first element. Of an answer in batches the last one is
+    /// kept. After an error the connection is of no use.
     ///
     /// # Errors
     /// The server is gone, does not keep to its protocol, or takes longer than `within`.
@@ -94,8 +94,8 @@ fn write_number(to: &mut Writer<'_>, name: &str, number: &Number) {
 }
 
 fn read(document: Document<'_>) -> Result<Value, Malformed> {
-    let mut left = MOST_ELEMENTS;
-    json(Bson::Document(document), DEEPEST, &mut left)
+    let mut left = MAX_ELEMENTS;
+    json(Bson::Document(document), MAX_DEPTH, &mut left)
 }
 
 fn json(value: Bson<'_>, depth: usize, left: &mut usize) -> Result<Value, Malformed> {
@@ -172,9 +172,9 @@ mod tests {
         while let Some(inner) = told.as_object_mut().and_then(|map| map.values_mut().next().map(Value::take)) {
             (told, depth) = (inner, depth + 1);
         }
-        assert_eq!(depth, DEEPEST);
-        let long = Value::Array(vec![json!(1); MOST_ELEMENTS + 9]);
+        assert_eq!(depth, MAX_DEPTH);
+        let long = Value::Array(vec![json!(1); MAX_ELEMENTS + 9]);
         let told = there_and_back(&[("a", long)]);
-        assert_eq!(told["a"].as_array().map(Vec::len), Some(MOST_ELEMENTS - 1));
+        assert_eq!(told["a"].as_array().map(Vec::len), Some(MAX_ELEMENTS - 1));
     }
 }

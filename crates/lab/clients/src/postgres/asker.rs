@@ -1,4 +1,4 @@
-//! One connection for who asks a server about itself, again and again, and puts no load on it: `poolhouse doctor`. Knows no question.
+//! A connection for repeated questions about a server, as `poolhouse doctor` asks them. Knows no question.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Asker {
     connection: Questions<'static>,
 }
 
-/// What a question was answered with.
+/// The answer to a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rows {
     /// Names and values of the columns, row by row.
@@ -40,12 +40,13 @@ impl Asker {
         self.connection.version()
     }
 
-    /// The process that answers here, as the server says. Another one that carries out what is asked is behind a pooler.
+    /// The process that answers here, as the server says. Behind a pooler another process runs the queries.
     pub fn process(&mut self) -> Option<u32> {
         self.connection.process()
     }
 
-    /// Asks one thing, and keeps up to `most` rows of the answer. After an error that is not the server's the connection is of no use.
+    /// Asks a query, and keeps up to `most` rows of the answer. After an error that is not the server's the connection
+    /// is of no use.
     ///
     /// # Errors
     /// The server's error, or that it is gone or takes longer than `within`.

@@ -1,4 +1,4 @@
-//! One connection for who asks a Redis about itself, again and again, and puts no load on it: `poolhouse doctor`. Knows no command.
+//! A connection for repeated questions about a Redis, as `poolhouse doctor` asks them. Knows no command.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub struct Asker {
     connection: Connection<'static, Link>,
 }
 
-/// What a command was answered with.
+/// The answer to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// Some text: what is in a bulk string, or else the reply as it came.

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{
-    CLOSE_TIME, ConnId, Engine, Failure, MAX_FAILURES_AT_START, Order, Phase,
+    CLOSE_TIMEOUT, ConnId, Engine, Failure, MAX_START_FAILURES, Order, Phase,
     connections::State,
     instances::{self, Instances},
     load::Next,
@@ -160,7 +160,7 @@ impl Engine {
     #[cold]
     pub(super) fn time_out(&mut self, client: u32, now: Time) {
         let op = *self.ops.get(client);
-        let conn = op.conn.expect("whoever is under way has a connection");
+        let conn = op.conn.expect("an operation under way has a connection");
         self.fail_after(client, ErrorKind(Cow::Borrowed("timeout")), now - op.scheduled, true, now);
         self.discard(conn, now);
         self.end_if_over(now);
@@ -210,7 +210,7 @@ impl Engine {
     pub(super) fn note_failed_connect(&mut self, error: ErrorKind, permanent: bool, now: Time) {
         self.failed_connects += 1;
         self.books.connect_failed(error.clone());
-        let filling = self.phase == Phase::Filling && self.failed_connects >= MAX_FAILURES_AT_START;
+        let filling = self.phase == Phase::Filling && self.failed_connects >= MAX_START_FAILURES;
         if filling || (permanent && !self.has_connected) {
             self.fail(error, now);
         }
@@ -220,7 +220,7 @@ impl Engine {
     #[cold]
     pub(super) fn note_loss_at_start(&mut self, error: ErrorKind, now: Time) {
         self.lost_at_start += 1;
-        if self.lost_at_start >= MAX_FAILURES_AT_START {
+        if self.lost_at_start >= MAX_START_FAILURES {
             self.fail(error, now);
         }
     }
@@ -252,8 +252,8 @@ impl Engine {
         self.end_if_over(now);
     }
 
-    /// Who has waited for a connection longer than anybody whose wait has ended would be missing from the worst there
-    /// was.
+    /// Counts waits that go on if they are already longer than any that has ended: otherwise the longest wait would be
+    /// missing from the result.
     fn note_long_waits(&mut self, now: Time) {
         let mut longest = self.ops.waiting();
         longest.retain(|client| {
@@ -291,7 +291,7 @@ impl Engine {
 
     /// Closes the books, and then all connections.
     pub(super) fn finish(&mut self, now: Time) {
-        self.phase = Phase::Closing(now + CLOSE_TIME);
+        self.phase = Phase::Closing(now + CLOSE_TIMEOUT);
         for client in self.ops.waiting() {
             if self.pools().cancel(client, now) {
                 self.give_up(client, now);

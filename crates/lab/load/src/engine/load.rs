@@ -8,8 +8,8 @@ use pool::Time;
 
 use crate::record::{Books, Part};
 
-/// An arrival begun later than this after its time is the load generator's own lateness.
-pub const LATE: Duration = Duration::from_millis(1);
+/// Delay of an arrival above which the load generator counts as late.
+pub const MAX_DELAY: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
@@ -27,11 +27,11 @@ pub enum Next {
 /// From which of several pools an operation takes its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Share {
-    /// That of its client, who belongs to one instance of the application.
+    /// The client's own: each client belongs to one instance of the application.
     OfTheClient,
     /// Each in turn.
     InTurn,
-    /// Any, as chance has it: each instance has users of its own, who know nothing of those of others.
+    /// A random one: each instance has its own users, independent of the others.
     AtRandom,
 }
 
@@ -39,7 +39,7 @@ pub enum Share {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
     pub arrivals: u64,
-    /// Of these, later than [`LATE`].
+    /// Of these, later than [`MAX_DELAY`].
     pub late: u64,
     pub worst: Duration,
 }
@@ -331,7 +331,7 @@ impl Open {
         self.upcoming = self.arrivals.next();
         let scheduled = origin + arrival.at;
         self.lateness.arrivals += 1;
-        if now - scheduled > LATE {
+        if now - scheduled > MAX_DELAY {
             self.lateness.late += 1;
             self.lateness.worst = self.lateness.worst.max(now - scheduled);
         }
@@ -393,7 +393,7 @@ impl Burst {
         if self.left == 0 || self.at > now || self.running == self.at_once {
             return Next::Nothing;
         }
-        let (client, since) = self.free.pop().expect("whoever does not run is free");
+        let (client, since) = self.free.pop().expect("a client that does not run is free");
         self.left -= 1;
         self.running += 1;
         Next::Begin { client, scheduled: since.max(self.at), part: Part::Step(self.round as usize - 1) }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::Time;
 
-use super::{ConnId, NO_TIME_PAUSE};
+use super::{ConnId, INSTANT_OPERATION_PAUSE};
 use crate::record::Part;
 
 const NONE: u32 = u32::MAX;
@@ -18,10 +18,10 @@ pub struct Operation {
     pub part: Part,
     /// What it has been given.
     pub conn: Option<ConnId>,
-    /// How long it has waited for that, if it waits once more on the way.
+    /// How long it has waited for a connection before, if it waits a second time.
     pub waited: Duration,
     present: bool,
-    /// Whether it is in the list of those whose time runs, and its neighbours there.
+    /// It is in the list of operations with a running time-out, between the two neighbours below.
     timed: bool,
     since: Time,
     before: u32,
@@ -33,7 +33,7 @@ impl Operation {
     /// without end.
     #[inline]
     pub fn pause(&self, now: Time) -> Duration {
-        if now > self.started { Duration::ZERO } else { NO_TIME_PAUSE }
+        if now > self.started { Duration::ZERO } else { INSTANT_OPERATION_PAUSE }
     }
 }
 
@@ -53,8 +53,8 @@ const ABSENT: Operation = Operation {
     after: NONE,
 };
 
-/// All of them, by client. The time of each begins later than that of those before it, so that only the first is looked
-/// at.
+/// All operations under way, by client. Those with a running time-out form a list in the order of their times, so that
+/// only its head has to be looked at.
 #[derive(Debug)]
 pub struct Operations {
     entries: Vec<Operation>,

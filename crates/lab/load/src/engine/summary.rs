@@ -17,12 +17,13 @@ use report::{
     result::{About, BenchResult, FORMAT, Measured},
 };
 
-/// Of so many arrivals one may be late before it is worth a warning.
-const LATE_ONE_IN: u64 = 100;
-/// A closed loop is called blind if its 99th percentile would be so many times as long without coordinated omission.
-const BLIND_FACTOR: f64 = 2.0;
-/// Below this many operations percentiles say little.
-const FEW: u64 = 100;
+/// Arrivals for each late one, below which the report warns.
+const MIN_ARRIVALS_PER_LATE: u64 = 100;
+/// Ratio of the 99th percentile corrected for coordinated omission to the measured one, above which the report warns
+/// that a closed loop is blind.
+const MAX_OMISSION_RATIO: f64 = 2.0;
+/// Operations that percentiles need.
+const MIN_OPERATIONS: u64 = 100;
 
 /// What the plan says about itself.
 #[derive(Debug)]
@@ -84,7 +85,7 @@ impl Engine {
         let failed: u64 = total.errors.values().sum();
         if total.requests == 0 {
             warnings.push("No operation ended well.".to_owned());
-        } else if total.requests < FEW {
+        } else if total.requests < MIN_OPERATIONS {
             let requests = total.requests;
             warnings.push(format!("Only {requests} operations ended well: high percentiles of so few say little."));
         }
@@ -99,7 +100,7 @@ impl Engine {
             warnings.extend(blindness(&self.books.responses()));
         }
         let Lateness { arrivals, late, worst } = self.load.lateness();
-        if late * LATE_ONE_IN > arrivals {
+        if late * MIN_ARRIVALS_PER_LATE > arrivals {
             warnings.push(format!(
                 "The load generator itself was late for {late} of {arrivals} arrivals, by up to {:.1} ms; response times count \
                  from the schedule nevertheless.",
@@ -117,7 +118,7 @@ impl Engine {
 fn blindness(responses: &Histogram) -> Option<String> {
     let (seen, max) = (responses.quantile_ms(0.99)?, responses.max_ms()?);
     let likely = responses.corrected().quantile_ms(0.99)?;
-    (likely > BLIND_FACTOR * seen).then(|| {
+    (likely > MAX_OMISSION_RATIO * seen).then(|| {
         format!(
             "A closed loop is blind to stalls: for up to {max:.0} ms clients waited and asked nothing. Had they kept asking as \
              often as before, p99 would be about {likely:.1} ms, not {seen:.1}. Measure with an open loop (--rate)."

@@ -10,11 +10,11 @@ use report::{
     result::{ConnectPhases, Connections, MAX_ERROR_TEXTS, Measured, Second, Step},
 };
 
-/// The most steps that are written down apart; what comes after them counts to the last.
+/// Steps that are counted apart; later ones count to the last.
 pub const MAX_STEPS: usize = 100;
-/// The most seconds of the series: two days. What comes later is in the percentiles only.
+/// Seconds of the series: two days. Later ones are in the percentiles only.
 pub const MAX_SECONDS: usize = 2 * 86_400;
-/// The most kinds of errors of a step; the others are counted as `other`.
+/// Kinds of errors of a step; others are counted as `other`.
 pub const MAX_ERROR_KINDS: usize = 64;
 
 /// Characters of one text of an error.
@@ -36,13 +36,13 @@ pub enum Part {
 pub enum Cause {
     /// Before the measured time: at the start or in the warm-up.
     Start,
-    /// Somebody waited for it.
+    /// An operation waited for it.
     Burst,
     /// To keep `min_size`.
     Minimum,
-    /// One had reached its life time.
+    /// A connection had reached its life time.
     Rotation,
-    /// One was lost, or was not to be used again.
+    /// A connection was lost, or could not be used again.
     Replacement,
     /// For one operation only, as there is no pool.
     Ephemeral,
@@ -114,7 +114,7 @@ struct Sheet {
     errors: BTreeMap<ErrorKind, u64>,
     connect_errors: BTreeMap<ErrorKind, u64>,
     requests: u64,
-    /// Response times of those that ended well, together.
+    /// Sum of the response times of operations that ended well.
     taken: Duration,
     /// Operations that ended well while it was under way, whichever step they had arrived in.
     finished: u64,
@@ -217,7 +217,7 @@ impl Books {
         }
     }
 
-    /// Somebody got a connection from the pool after so long.
+    /// An operation got a connection from the pool after `wait`.
     #[inline]
     pub fn waited(&mut self, part: Part, wait: Duration) {
         if let Some(sheet) = self.sheet(part) {
@@ -225,7 +225,7 @@ impl Books {
         }
     }
 
-    /// Somebody got a connection from the pool after so long, and after so long in front a server of the pooler there.
+    /// An operation got a connection from the pool after `wait`, and a server of the pooler in front after `in_front`.
     pub fn waited_in_front(&mut self, part: Part, wait: Duration, in_front: Duration) {
         if let Some(sheet) = self.sheet(part) {
             sheet.wait.record(wait + in_front);
@@ -255,9 +255,8 @@ impl Books {
         }
     }
 
-    /// An operation failed after so long. That belongs to the response times if it failed because its time was up, or
-    /// took longer than answers do on average: nobody got an answer earlier. Of other failures it does not: a quick
-    /// refusal is no quick answer.
+    /// An operation failed after `taken`. The time counts as a response time if the operation timed out, or took longer
+    /// than answers do on average. A quick refusal does not: it is no quick answer.
     #[cold]
     pub fn failed(&mut self, part: Part, error: ErrorKind, taken: Duration, time_is_up: bool, now: Time) {
         if self.frozen {
@@ -297,7 +296,7 @@ impl Books {
         &self.texts
     }
 
-    /// Whether nobody of this part of the run has an answer that took as long.
+    /// Whether no answer in this part of the run took as long.
     pub fn is_longest(&mut self, part: Part, taken: Duration) -> bool {
         self.sheet(part).is_some_and(|sheet| sheet.response.max_ms().is_none_or(|max| taken.as_secs_f64() * 1e3 > max))
     }

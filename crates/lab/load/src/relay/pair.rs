@@ -10,8 +10,7 @@ use std::{
 
 use arrivals::Direction;
 
-/// Bytes that may be under way in one direction of a connection: what a fast line holds; beyond that the sender has to
-/// wait.
+/// Bytes under way in one direction of a connection, as a fast line holds; beyond that the sender waits.
 pub const MAX_UNDER_WAY: usize = 1 << 20;
 
 /// A connection from a client, and the one to the server that belongs to it.

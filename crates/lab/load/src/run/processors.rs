@@ -8,24 +8,24 @@ use std::{
 
 use super::machine;
 
-/// The load generator is the limit from this share of its processors on.
-const GENERATOR_FULL: f64 = 0.9;
-/// A machine with less idle than this is full.
-const MACHINE_FULL: f64 = 0.05;
-/// Ticks are 10 ms long: in less than this time there are too few of them.
-const LEAST: Duration = Duration::from_secs(1);
+/// Share of its processors at which the load generator is the limit.
+const GENERATOR_FULL_SHARE: f64 = 0.9;
+/// Idle share below which a machine is full.
+const MACHINE_FULL_IDLE_SHARE: f64 = 0.05;
+/// Length of a measurement: with ticks of 10 ms, a shorter one has too few of them.
+const MIN_MEASUREMENT: Duration = Duration::from_secs(1);
 
-/// Whether the load generator used all of its processors: so many `cores`, of as many as it has threads.
+/// Whether the load generator used all of its processors: it can use one per thread.
 pub fn is_generator_full(cores: f64, threads: u32) -> bool {
-    cores >= GENERATOR_FULL * f64::from(threads)
+    cores >= GENERATOR_FULL_SHARE * f64::from(threads)
 }
 
 /// Whether a machine of which this share is idle is full.
 pub fn is_machine_full(idle: f64) -> bool {
-    idle <= MACHINE_FULL
+    idle <= MACHINE_FULL_IDLE_SHARE
 }
 
-/// What processors did from the first to the last look while it was being measured.
+/// What the processors did during the measured time.
 #[derive(Default)]
 pub struct Meter {
     first: Option<Look>,
@@ -62,10 +62,10 @@ impl Meter {
     /// What has to be known of the figures that were measured meanwhile.
     pub fn warning(&self) -> Option<String> {
         let (first, last) = self.first.zip(self.last)?;
-        if last.at - first.at < LEAST {
+        if last.at - first.at < MIN_MEASUREMENT {
             return None;
         }
-        said(self.cores()?, self.idle())
+        warning(self.cores()?, self.idle())
     }
 
     /// The share of all processors of the machine that was idle.
@@ -76,9 +76,9 @@ impl Meter {
     }
 }
 
-/// What whoever reads the figures has to know of these processors: the load generator, of one thread, used so many of
-/// them, and this share of all was idle.
-fn said(cores: f64, idle: Option<f64>) -> Option<String> {
+/// CPU warning for the report: the load generator, which has one thread, used `cores` processors, and the share `idle`
+/// of the machine was idle.
+fn warning(cores: f64, idle: Option<f64>) -> Option<String> {
     if is_generator_full(cores, 1) {
         let text = "The load generator used all of its processor: this may be its limit, and not the target's. Ask for more work at a time, or \
                     load from several machines.";
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_full_load_generator_and_a_full_machine_are_told_and_nothing_else() {
-        let said = |cores, idle| said(cores, idle).unwrap_or_default();
+        let said = |cores, idle| warning(cores, idle).unwrap_or_default();
         assert!(said(0.95, Some(0.4)).contains("used all of its processor"));
         assert!(said(0.95, None).contains("used all of its processor"), "where ticks are not known");
         assert!(said(0.64, Some(0.01)).contains("used 0.6 of its processors"));

@@ -5,7 +5,9 @@ use std::time::Duration;
 use arrivals::{Shape, Spacing, Stage};
 use settings::Section;
 
-use crate::plan::{IN_FLIGHT, MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, MAX_STAGES, ROUNDS, TIMEOUT};
+use crate::plan::{
+    DEFAULT_IN_FLIGHT, DEFAULT_ROUNDS, DEFAULT_TIMEOUT, MAX_CLIENTS, MAX_IN_FLIGHT, MAX_RATE, MAX_STAGES,
+};
 
 pub(super) const KEYS: &[&str] = &[
     "clients",
@@ -112,7 +114,7 @@ impl LoadKeys {
                 size: self.burst.unwrap_or(1),
                 at_once: self.at_once.or(self.burst).unwrap_or(1),
                 idle: self.idle.ok_or("a burst needs `idle`: the time before it")?,
-                rounds: self.rounds.unwrap_or(ROUNDS),
+                rounds: self.rounds.unwrap_or(DEFAULT_ROUNDS),
             }),
             _ => {
                 let stages = match (&self.stages, self.rate) {
@@ -125,7 +127,7 @@ impl LoadKeys {
                 Ok(Shape::Open {
                     stages,
                     spacing: self.spacing.unwrap_or_default(),
-                    max_in_flight: self.max_in_flight.unwrap_or(IN_FLIGHT),
+                    max_in_flight: self.max_in_flight.unwrap_or(DEFAULT_IN_FLIGHT),
                 })
             }
         }
@@ -136,7 +138,7 @@ impl LoadKeys {
     }
 
     pub(super) fn timeout(&self) -> Duration {
-        self.timeout.unwrap_or(TIMEOUT)
+        self.timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 
     fn needed_duration(&self, kind: &str) -> Result<Duration, String> {

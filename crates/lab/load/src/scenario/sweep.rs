@@ -22,8 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct SweepPlan {
     pub target: Target,
     pub options: SweepOptions,
-    /// A second curve is measured up to so many clients, through a pooler that is started with the number that was
-    /// found.
+    /// Clients up to which a second curve is measured, through a pooler with the recommended number of connections.
     pub through_clients: Option<u32>,
     /// When an operation has failed.
     pub timeout: Duration,

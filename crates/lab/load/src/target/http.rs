@@ -1,5 +1,6 @@
-//! An HTTP/1.1 service as a target: carries out the engine's orders over hyper's connections, on a runtime of one thread. Follows no
-//! redirect, keeps no cookie and retries nothing: what is measured is what was asked. Decides nothing about when.
+//! An HTTP/1.1 service as a target: carries out the engine's orders over hyper's connections, on a runtime of one
+//! thread. Follows no redirect, keeps no cookie and retries nothing: what is measured is what was asked. Decides
+//! nothing about when.
 //!
 //! `line` is one connection, `template` the fields of a request, `alarm` the timer.
 
@@ -41,11 +42,10 @@ use alarm::Alarm;
 use line::{Destination, Ready, Report};
 use template::{Filling, Template};
 
-/// A target that takes longer to let one connection in is taken for dead.
-const CHECK_TIME: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One connection before any load: a dead target or a certificate that is not believed are clear errors. Returns what the service
-/// calls itself, asked with HEAD.
+/// One connection before any load: a dead target or a certificate that is not believed are clear errors. Returns what
+/// the service calls itself, asked with HEAD.
 ///
 /// # Errors
 /// Why no load can be run against it.
@@ -57,13 +57,13 @@ pub fn check(target: &HttpTarget) -> Result<Server, TargetError> {
     *head.body_mut() = Full::default();
     let greeted = runtime.block_on(async {
         // First to connect, then to answer.
-        tokio::time::timeout(CHECK_TIME * 2, line::greet(asked.destination.clone(), head, CHECK_TIME)).await
+        tokio::time::timeout(CONNECT_TIMEOUT * 2, line::greet(asked.destination.clone(), head, CONNECT_TIMEOUT)).await
     });
     match greeted {
         Ok(Ok(server)) => Ok(Server { name: server.unwrap_or_else(|| "HTTP/1.1".to_owned()), is_pooled: false }),
         Ok(Err((kind, message))) => Err(TargetError::target(format!("{}: {} ({message})", asked.place(), kind.0))),
         Err(_) => {
-            let seconds = (CHECK_TIME * 2).as_secs();
+            let seconds = (CONNECT_TIMEOUT * 2).as_secs();
             Err(TargetError::target(format!("{} lets no connection in within {seconds} s", asked.place())))
         }
     }

@@ -1,5 +1,4 @@
-//! MongoDB, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
-//! requester's side of OP_MSG. Decides nothing about when.
+//! MongoDB, or a pooler in front of one, as a target: carries out the engine's orders over clients of the database.
 //!
 //! `commands` writes the requests of scripts, `documents` makes what the built-in commands ask for.
 
@@ -24,8 +23,8 @@ use commands::Commands;
 
 pub use documents::init;
 
-/// One connection before any load: a dead target, a wrong password or a mistake in a script are clear errors. Returns the server's name
-/// and version: `MongoDB 7.0.14`.
+/// Makes one connection before any load, so that a dead target, a wrong password or a mistake in a script are clear
+/// errors. Returns the server's name and version: `MongoDB 7.0.14`.
 ///
 /// # Errors
 /// Why no load can be run against it.
@@ -67,7 +66,8 @@ fn is_pooled(link: &mut Link) -> bool {
     link.said().is_none() && host == Some("poolhouse")
 }
 
-/// The version that the answer to buildInfo tells. Who may not ask this may be allowed what the load asks.
+/// The version that the answer to buildInfo tells. A user without the right to ask this may still be allowed what the
+/// load asks.
 fn version(link: &mut Link) -> Result<Option<String>, String> {
     const UNAUTHORIZED: i32 = 13;
     match link.said() {
@@ -85,8 +85,8 @@ fn version(link: &mut Link) -> Result<Option<String>, String> {
 /// Carries out the engine's orders until it is done.
 ///
 /// # Errors
-/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are reported to the
-/// engine.
+/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are
+/// reported to the engine.
 pub fn run(
     target: &MongoTarget,
     plan: &Plan,

@@ -1,5 +1,4 @@
-//! PostgreSQL, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
-//! requester's side of the wire protocol. Decides nothing about when.
+//! PostgreSQL, or a pooler in front of one, as a target: carries out the engine's orders over clients of the database.
 //!
 //! `statements` writes the requests of scripts, `tables` makes the tables of the built-in ones.
 
@@ -27,8 +26,8 @@ const APPLICATION_NAME: &str = "poolhouse bench";
 /// The schema on every search path.
 const DEFAULT_SCHEMA: &str = "public";
 
-/// One connection before any load: a dead target, a wrong password, missing tables or a mistake in a script are clear errors. Returns the
-/// server's name and version: `PostgreSQL 15.3`.
+/// Makes one connection before any load, so that a dead target, a wrong password, missing tables or a mistake in a
+/// script are clear errors. Returns the server's name and version: `PostgreSQL 15.3`.
 ///
 /// # Errors
 /// Why no load can be run against it.
@@ -39,7 +38,7 @@ pub fn check(target: &PostgresTarget) -> Result<Server, TargetError> {
     if asks_tables(target) {
         tables::check(&mut connection, target, CONNECT_TIMEOUT)?;
     }
-    // One that does not tell its process may be loaded all the same.
+    // A server that does not tell its process can be loaded, too.
     let is_pooled = connection.is_pooled(CONNECT_TIMEOUT).unwrap_or(false);
     let name = connection.version().map_or_else(|| "PostgreSQL".to_owned(), |version| format!("PostgreSQL {version}"));
     Ok(Server { name, is_pooled })
@@ -86,8 +85,8 @@ pub fn ask(target: &PostgresTarget, sql: &str, within: Duration) -> Result<Vec<O
 /// Carries out the engine's orders until it is done.
 ///
 /// # Errors
-/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are reported to the
-/// engine.
+/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are
+/// reported to the engine.
 pub fn run(
     target: &PostgresTarget,
     plan: &Plan,
@@ -114,8 +113,8 @@ fn place(target: &PostgresTarget, via: Option<SocketAddr>) -> Result<Place, Targ
     Place::at(target.url.reveal(), APPLICATION_NAME, parameters, via)
 }
 
-/// What a target needs its tables to be found: the built-in scripts' own first. Where only the user's own scripts run, whatever is set for
-/// him stays.
+/// What a target needs its tables to be found: the built-in scripts' own first. Where only the user's own scripts run,
+/// whatever is set for him stays.
 fn search_path(target: &PostgresTarget) -> Option<String> {
     let built_in = target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..)));
     let own = target.scripts.iter().any(|(script, _)| matches!(script, Script::File(..)));

@@ -1,5 +1,4 @@
-//! Redis, or a pooler in front of one, as a target: carries out the engine's orders over the driver's outgoing connections, with the
-//! requester's side of RESP2. Decides nothing about when.
+//! Redis, or a pooler in front of one, as a target: carries out the engine's orders over clients of the database.
 //!
 //! `commands` writes the requests of scripts.
 
@@ -20,8 +19,8 @@ use crate::{
 };
 use commands::Commands;
 
-/// One connection before any load: a dead target, a wrong password or a mistake in a script are clear errors. Returns the server's name
-/// and version: `Redis 7.0.15`.
+/// Makes one connection before any load, so that a dead target, a wrong password or a mistake in a script are clear
+/// errors. Returns the server's name and version: `Redis 7.0.15`.
 ///
 /// # Errors
 /// Why no load can be run against it.
@@ -50,13 +49,15 @@ pub fn check(target: &RedisTarget) -> Result<Server, TargetError> {
     Ok(Server { name, is_pooled: is_pooled == Some(true) })
 }
 
-/// Whether what is told of the connection is what Poolhouse tells of its clients: of Redis's own it would be a descriptor.
+/// Whether what is told of the connection is what Poolhouse tells of its clients: of Redis's own it would be a
+/// descriptor.
 fn is_pooled(link: &mut Link) -> bool {
     let requester = link.requester();
     requester.error().is_none() && String::from_utf8_lossy(requester.kept()).contains(" fd=-1 ")
 }
 
-/// The version that the answer to INFO tells. Who may not ask this may be allowed what the load asks.
+/// The version that the answer to INFO tells. A user without the right to ask this may still be allowed what the load
+/// asks.
 fn version(link: &mut Link) -> Result<Option<String>, String> {
     let requester = link.requester();
     match requester.error() {
@@ -76,8 +77,8 @@ fn version(link: &mut Link) -> Result<Option<String>, String> {
 /// Carries out the engine's orders until it is done.
 ///
 /// # Errors
-/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are reported to the
-/// engine.
+/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are
+/// reported to the engine.
 pub fn run(
     target: &RedisTarget,
     plan: &Plan,

@@ -251,7 +251,7 @@ impl Verdict {
 pub struct Safe {
     pub from: u32,
     pub to: u32,
-    /// All of them do so many operations per second, at the slower of the speeds that were seen.
+    /// Operations per second that all of them do, at the slower of the speeds that were seen.
     pub throughput: f64,
 }
 

@@ -1,4 +1,5 @@
-//! A timer of nanoseconds for the runtime, whose own has milliseconds: arrivals of an open load are planned more finely.
+//! A timer of nanoseconds for the runtime, whose own has milliseconds: arrivals of an open load are planned more
+//! finely.
 
 use std::io::{self, ErrorKind};
 

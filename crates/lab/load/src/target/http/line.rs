@@ -1,5 +1,5 @@
-//! One connection to an HTTP service, as a task of the runtime: made phase by phase, then one request after the other until it is
-//! dropped. Reports what becomes of it; does not know why it is made.
+//! One connection to an HTTP service, as a task of the runtime: made phase by phase, then one request after the other
+//! until it is dropped. Reports what becomes of it; does not know why it is made.
 
 use std::{
     io,
@@ -50,7 +50,7 @@ pub(super) enum Report {
     Lost(ErrorKind),
 }
 
-/// Makes a connection and serves requests on it, as long as somebody may send some.
+/// Opens a connection and sends requests over it until the channel of requests is closed.
 pub(super) async fn live(to: Destination, mut requests: mpsc::Receiver<Ready>, report: impl Fn(Report)) {
     let mut phases = Phases::default();
     let failed =
@@ -133,7 +133,7 @@ where
         let answer = tokio::select! {
             answer = &mut exchanged => answer,
             _ = &mut connection => {
-                // It may have ended with the answer, which is there then: whoever still waits for more learns that there is none.
+                // The connection may have ended right behind the answer, which has arrived then.
                 drop(connection);
                 return report(match exchanged.await {
                     Ok((status, _)) => Report::Answered { status, reusable: false },

@@ -1,5 +1,5 @@
-//! Texts with fields that are filled in for each request: `{{random 1 100}}`, `{{now}}`, `{{now_ms}}`, `{{uuid}}`, `{{seq}}`. Knows
-//! no HTTP; what else stands in the text is left as it is.
+//! Texts with fields that are filled in for each request: `{{random 1 100}}`, `{{now}}`, `{{now_ms}}`, `{{uuid}}`,
+//! `{{seq}}`. Knows no HTTP; what else stands in the text is left as it is.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -106,8 +106,8 @@ fn millis(now: SystemTime) -> u64 {
     now.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Milliseconds since 1970 as a date in the Gregorian calendar: of the days since 1 March of year 0, 400 years are 146,097, and in a
-/// year that begins in March a month m begins with day (153 m + 2) / 5.
+/// Milliseconds since 1970 as a date in the Gregorian calendar: of the days since 1 March of year 0, 400 years are
+/// 146,097, and in a year that begins in March a month m begins with day (153 m + 2) / 5.
 fn timestamp(millis: u64) -> String {
     let (seconds, milli) = (millis / 1000, millis % 1000);
     let days = seconds / 86_400 + 719_468;

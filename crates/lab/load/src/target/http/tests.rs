@@ -42,8 +42,8 @@ struct Server {
     seen: Arc<Seen>,
 }
 
-/// A service that does what the path says: `/close` ends the connection after the answer, `/503` answers that, `/slow` takes 50 ms,
-/// `/break` ends the connection instead of answering.
+/// A service that does what the path says: `/close` ends the connection after the answer, `/503` answers that, `/slow`
+/// takes 50 ms, `/break` ends the connection instead of answering.
 fn server(tls: Option<TlsAcceptor>) -> Server {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();

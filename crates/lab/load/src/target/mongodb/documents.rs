@@ -18,17 +18,16 @@ use crate::{
     target::TargetError,
 };
 
-/// The collection.
 const COLLECTION: &str = "poolhouse_bench";
-/// It, and the collection that inserts go to.
+/// The collections that are dropped: also the one that inserts go to.
 const DROPS: [&str; 2] = [COLLECTION, "poolhouse_bench.inserts"];
 /// Documents of one insert.
-const BATCH: u32 = 1_000;
+const INSERT_BATCH: u32 = 1_000;
 /// Bounds each step of making the documents.
 const INIT_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const COUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Whether so many documents are there.
+/// Whether the collection has the documents that the load asks for.
 pub(super) fn check(target: &MongoTarget, documents: u32) -> Result<(), TargetError> {
     let place = Place::of(&target.url, None)?;
     let (address, database) = (place.endpoint.address.to_string(), place.database.clone());
@@ -64,15 +63,15 @@ pub fn init(target: &MongoTarget, stop: &AtomicBool) -> Result<(), TargetError> 
     let place = Place::of(&target.url, None)?;
     let (address, database) = (place.endpoint.address.to_string(), place.database.clone());
     let value = "x".repeat(value_size as usize);
-    let steps = DROPS.len() as u32 + documents.div_ceil(BATCH);
+    let steps = DROPS.len() as u32 + documents.div_ceil(INSERT_BATCH);
     let step = Cell::new(0);
     let ask = |link: &mut Link, out: &mut Vec<u8>| {
         let mut command = Vec::new();
         match DROPS.get(step.get() as usize) {
             Some(collection) => _ = Writer::new(&mut command).text("drop", collection).text("$db", &database),
             None => {
-                let first = (step.get() - DROPS.len() as u32) * BATCH + 1;
-                let ids = first..=documents.min(first + BATCH - 1);
+                let first = (step.get() - DROPS.len() as u32) * INSERT_BATCH + 1;
+                let ids = first..=documents.min(first + INSERT_BATCH - 1);
                 write_insert(&database, ids, &value, &mut command);
             }
         }

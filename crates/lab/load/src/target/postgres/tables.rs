@@ -1,5 +1,5 @@
-//! The tables of the built-in scripts: those of pgbench, by name and columns, in a schema of their own, so that nobody else's tables are
-//! touched. Knows no load.
+//! The tables of the built-in scripts: those of pgbench, by name and columns, in a schema of their own, so that no
+//! other tables are touched. Knows no load.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::{
     target::TargetError,
 };
 
-/// The most that making one table may take.
-const PATIENCE: Duration = Duration::from_secs(60 * 60);
-/// So that account numbers fit the integer columns.
+/// Bounds the statement that fills one table.
+const FILL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+/// Scale up to which account numbers fit the integer columns.
 pub const MAX_SCALE: u32 = 20_000;
-/// The comment on the schema by which it is known as made here. Another one is left alone.
-const MARK: &str = "made by poolhouse bench --init";
+/// The comment by which a schema made here is recognized.
+const SCHEMA_COMMENT: &str = "made by poolhouse bench --init";
 
 /// The scale that the tables were made with: one for each branch, as pgbench itself counts it.
 pub(super) fn scale(
@@ -31,7 +31,7 @@ pub(super) fn scale(
     let table = literal(&format!("{}.pgbench_branches", quote(schema)));
     let there = connection.query(&format!("SELECT pg_catalog.to_regclass({table}) IS NOT NULL"), within)?;
     if first(there.row()) != Some("t") {
-        let elsewhere = connection.query(ELSEWHERE, within)?;
+        let elsewhere = connection.query(OTHER_SCHEMA_QUERY, within)?;
         return Err(TargetError::target(missing(schema, first(elsewhere.row()), target.scale)));
     }
     let branches =
@@ -56,8 +56,8 @@ pub(super) fn check(
     }
 }
 
-/// Another schema that has such tables, first those that pgbench itself has made.
-const ELSEWHERE: &str = "SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+/// Finds another schema that has such tables, those of pgbench itself first.
+const OTHER_SCHEMA_QUERY: &str = "SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
                          WHERE c.relname = 'pgbench_branches' AND c.relkind IN ('r', 'p') ORDER BY n.nspname <> 'public', n.nspname LIMIT 1";
 
 fn missing(schema: &str, elsewhere: Option<&str>, scale: u32) -> String {
@@ -78,29 +78,29 @@ pub(super) fn init(connection: &mut Questions<'_>, target: &PostgresTarget) -> R
     }
     make_schema(connection, &target.schema)?;
     for statement in statements(&target.schema, target.scale) {
-        connection.query(&statement, PATIENCE)?;
+        connection.query(&statement, FILL_TIMEOUT)?;
     }
     Ok(())
 }
 
-/// The schema is ours, or it is not there: what somebody else has made is not dropped.
+/// Makes the schema anew if it was made here or does not exist; any other schema is left alone.
 fn make_schema(connection: &mut Questions<'_>, schema: &str) -> Result<(), TargetError> {
     let mark = format!(
         "SELECT coalesce(pg_catalog.obj_description(oid, 'pg_namespace'), '') FROM pg_catalog.pg_namespace \
          WHERE nspname = {}",
         literal(schema)
     );
-    let found = connection.query(&mark, PATIENCE)?;
+    let found = connection.query(&mark, FILL_TIMEOUT)?;
     match first(found.row()) {
-        Some(MARK) => {}
+        Some(SCHEMA_COMMENT) => {}
         Some(_) => {
             return Err(TargetError::configuration(format!(
                 "there is a schema {schema} already that was not made by --init: choose another one with --schema"
             )));
         }
         None => {
-            let comment = format!("COMMENT ON SCHEMA {} IS {}", quote(schema), literal(MARK));
-            connection.query(&format!("BEGIN; CREATE SCHEMA {}; {comment}; COMMIT", quote(schema)), PATIENCE)?;
+            let comment = format!("COMMENT ON SCHEMA {} IS {}", quote(schema), literal(SCHEMA_COMMENT));
+            connection.query(&format!("BEGIN; CREATE SCHEMA {}; {comment}; COMMIT", quote(schema)), FILL_TIMEOUT)?;
         }
     }
     Ok(())

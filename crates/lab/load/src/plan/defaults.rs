@@ -1,5 +1,4 @@
-//! What holds where nothing is said, the same for a scenario file and for the command line: of a pool under test, of
-//! the windows of a fault, of a load.
+//! Defaults of a load, a pool under test and the windows of a fault, for scenario files and the command line alike.
 
 use std::time::Duration;
 
@@ -8,45 +7,45 @@ use pool::PoolConfig;
 
 use super::PoolUnderTest;
 
-/// Without `max_in_flight`: more than this many operations that have not ended are a queue nobody would wait in.
-pub const IN_FLIGHT: u32 = 10_000;
-/// When an operation has failed.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
-pub const ROUNDS: u32 = 5;
-/// In a closed loop in which each client has its own connection, so many are made at a time.
-const CONNECTING: u32 = 16;
-/// The first window of a fault that says neither when it begins nor how often it comes.
-const FIRST: Duration = Duration::from_secs(5);
+/// Operations of an open load that have not ended (`max_in_flight`).
+pub const DEFAULT_IN_FLIGHT: u32 = 10_000;
+/// Time after which an operation has failed.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bursts of a burst load.
+pub const DEFAULT_ROUNDS: u32 = 5;
+/// Connections that a closed loop opens at a time (`max_connecting`).
+const CLOSED_LOOP_MAX_CONNECTING: u32 = 16;
+/// Begin of the first window of a fault with neither `first` nor `every`.
+const DEFAULT_FIRST_WINDOW: Duration = Duration::from_secs(5);
 
-/// What is said about a pool. A time that is `Some(None)` is switched off; what is `None` is not said.
+/// The keys of a pool that are given. `Some(None)` is a time that is switched off, `None` a key that is not given.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct PoolWishes {
     pub max_size: Option<u32>,
-    /// Connections that are kept.
     pub min_size: Option<u32>,
-    /// Most that are being made at a time.
+    /// Connections that are being opened at a time.
     pub max_connecting: Option<u32>,
-    /// When an idle one is closed.
+    /// Time after which an idle connection is closed.
     pub max_idle_time: Option<Option<Duration>>,
     pub max_life_time: Option<Option<Duration>>,
-    /// How long an operation waits for one.
+    /// How long an operation waits for a connection.
     pub max_wait_time: Option<Option<Duration>>,
-    /// How long making one may take.
+    /// How long opening a connection may take.
     pub connect_time: Option<Duration>,
-    /// False: a connection for each operation.
+    /// `false`: each operation has a connection of its own.
     pub reuse: Option<bool>,
     /// Instances of the application.
     pub instances: Option<u32>,
     /// Open `min_size` before the load begins.
     pub warm: Option<bool>,
-    /// False, without reuse: connections stay open after their operation.
+    /// `false`, only without reuse: connections stay open after their operation.
     pub goodbye: Option<bool>,
     /// A lost connection is noticed when it is used next.
     pub blind: Option<bool>,
 }
 
 impl PoolWishes {
-    /// These, and where they say nothing those below.
+    /// These keys, and those of `below` where these are not given.
     #[must_use]
     pub fn over(self, below: &Self) -> Self {
         Self {
@@ -77,7 +76,7 @@ impl PoolWishes {
                 PoolConfig {
                     max_size: size,
                     min_size: size,
-                    max_connecting: CONNECTING,
+                    max_connecting: CLOSED_LOOP_MAX_CONNECTING,
                     max_idle_time: None,
                     max_life_time: None,
                     max_wait_time: None,
@@ -117,13 +116,13 @@ pub fn window(first: Option<Duration>, length: Duration, every: Option<Duration>
     if every.is_some_and(|every| every <= length) {
         return Err("`every` must be longer than `length`, or it would never end");
     }
-    Ok(Window { first: first.or(every).unwrap_or(FIRST), length, every })
+    Ok(Window { first: first.or(every).unwrap_or(DEFAULT_FIRST_WINDOW), length, every })
 }
 
 /// The windows of a cut, which takes no time.
 #[must_use]
 pub fn cut(first: Option<Duration>, every: Option<Duration>) -> Window {
-    Window { first: first.or(every).unwrap_or(FIRST), length: Duration::from_millis(1), every }
+    Window { first: first.or(every).unwrap_or(DEFAULT_FIRST_WINDOW), length: Duration::from_millis(1), every }
 }
 
 #[cfg(test)]
