@@ -1,6 +1,6 @@
-"""Cases of doctor_matrix.py beside a MongoDB and a Redis alone, and with the events of a driver's pool: faults made on
-purpose, and healthy runs that resemble them. Each begins its load and returns what to look at, with which further
-arguments, for how long.
+"""Cases of doctor_matrix.py for a MongoDB or a Redis alone, and for the events of a driver's pool: faults made on
+purpose, and healthy runs that resemble them. Each starts its load and returns what the doctor looks at, its further
+arguments, and the length of the window.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ def again(load, many, what, after=0.0, may_fail=False):
         load.begin(work, after, may_fail)
 
 
-# -- MongoDB: one that keeps to a script, and counts what real clients do with it
+# -- MongoDB: scripted, with statistics of what real clients do
 
 
 def mongodb(stack, **settings):
@@ -114,7 +114,7 @@ def m_quiet(lane, kind, rng, load, stack):
 
 
 def m_cron(lane, kind, rng, load, stack):
-    """Once in a while many come at once, work for a moment, and are gone."""
+    """Now and then many clients come at once, work for a moment, and leave."""
     from support.mock_mongodb_statistics import one
     server = mongodb(stack)
     finds_now_and_then(load, rng, client_of(server, stack), 2)
@@ -132,7 +132,7 @@ def m_cron(lane, kind, rng, load, stack):
 
 
 def m_deployment(lane, kind, rng, load, stack):
-    """One instance after the other goes, and a new one comes."""
+    """One instance after another leaves, and a new one comes."""
     server = mongodb(stack)
     from support.mock_mongodb_statistics import one
     finds_now_and_then(load, rng, client_of(server, stack), 2)
@@ -153,7 +153,7 @@ def m_deployment(lane, kind, rng, load, stack):
 
 
 def m_transactions(lane, kind, rng, load, stack):
-    """Transactions with a moment of the application's own work in them."""
+    """Transactions in which the application itself works for a moment."""
     from support.mock_mongodb_statistics import pauses
     server = mongodb(stack)
     client, think = client_of(server, stack), rng.uniform(0.003, 0.02)
@@ -161,11 +161,11 @@ def m_transactions(lane, kind, rng, load, stack):
     return server.look_at, [], "4s"
 
 
-# -- the pool of a driver of MongoDB, by its events in a file
+# -- the pool of a MongoDB driver, by its events in a file
 
 
 def driver(lane, stack, takes=0.02, **settings):
-    """A client, and the events that it writes; these are to be closed before they are looked at."""
+    """A client, and the file of its events, which must be closed before the doctor reads it."""
     from support.mock_mongodb_statistics import Events
     server = mongodb(stack)
     server.server.takes = {"find": takes}
@@ -267,13 +267,13 @@ def r_kept(lane, kind, rng, load, stack):
 
 
 def r_refused(lane, kind, rng, load, stack):
-    """Those that it takes all work, and others knock."""
+    """All accepted connections work, and further ones are refused."""
     server = redis(lane, stack, maxclients=40)
     ask(load, rng, sit(server, stack, 38), pause=0.1)
     looked = threading.Event()
 
     def knock():
-        # The last connection but one is of who looks.
+        # The last connection but one is that of the doctor.
         if not looked.is_set():
             load.over.wait(1)
             looked.set()
@@ -325,7 +325,7 @@ def r_deployment(lane, kind, rng, load, stack):
 
 
 def r_listeners(lane, kind, rng, load, stack):
-    """It is nearly full of subscribers, and of their other connections."""
+    """Redis is nearly full of subscribers and of their other connections."""
     server = redis(lane, stack, maxclients=120)
     for client in sit(server, stack, rng.randint(50, 54)):
         stack.enter_context(contextlib.closing(client.pubsub())).subscribe("news")

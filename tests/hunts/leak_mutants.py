@@ -31,9 +31,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIST = ROOT / "tests/hunts/leaking/mutants.json"
 PATCHES = ROOT / "crates/proof/mutants/leaks"
 TABLE = PATCHES / "found.md"
-# Of Cargo.toml: quick to build, for it is built again for each.
+# A profile of Cargo.toml that builds quickly, because each mutant is built.
 PROFILE = "mutants"
-# What a binary is made of.
+# The sources of a binary.
 SOURCES = ("crates", "Cargo.toml", "Cargo.lock")
 
 
@@ -51,9 +51,8 @@ def arguments(argv):
 
 
 class Mutant:
-    """One defect of the list. `note`: which other layer the patch takes away for that very way, because it would catch
-    the defect.
-    """
+    """One defect of the list. `note`: the other layer that the patch also disables for this way, because it would catch
+    the defect."""
 
     def __init__(self, name, features, database, defect, test, mode="transaction", servers=1, settings=(), environment=None, note=""):
         self.name, self.features, self.database, self.defect, self.test = name, features, database, defect, test
@@ -77,7 +76,7 @@ class Mutant:
             return json.loads(pathlib.Path(file.name).read_text())
 
     def run_test(self, binary):
-        """The same of the test alone."""
+        """The same record for a test."""
         began = time.monotonic()
         environment = {**os.environ, **self.environment, "POOLHOUSE": str(binary.resolve())}
         ended = run(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", ROOT / "tests" / self.test, cwd=ROOT, env=environment)
@@ -93,14 +92,14 @@ def failed(problem):
 
 
 class Workshop:
-    """The worktree in which mutants are built, and the binaries that were. `package` is whose binary, under its name.
-    """
+    """The worktree in which mutants are built, and their binaries. `package` is the crate of the binary, which has the
+    same name."""
 
     def __init__(self, target, package="poolhouse"):
         self.package, self.target, self.tree = package, target.resolve(), target.resolve() / "tree"
         self.target.mkdir(parents=True, exist_ok=True)
         if git("rev-parse", "--show-toplevel", tree=self.tree, may_fail=True).strip() != str(self.tree):
-            # There is none, or what is left of one.
+            # The worktree is missing or damaged.
             shutil.rmtree(self.tree, ignore_errors=True)
             git("worktree", "prune")
             git("worktree", "add", "--detach", str(self.tree), "HEAD")
@@ -112,7 +111,7 @@ class Workshop:
         git("checkout", "--quiet", "--", ".", tree=self.tree)
 
     def build(self, mutant):
-        """The binary with the defect; raises Unbuildable."""
+        """The binary with the defect. Raises Unbuildable."""
         binary, key = (self.target / f"{self.package}-{mutant.name}{end}" for end in ("", ".key"))
         wanted = hashlib.sha256(self.sources.encode() + mutant.patch.read_bytes()).hexdigest()
         if binary.exists() and key.exists() and key.read_text() == wanted:
@@ -134,7 +133,7 @@ class Workshop:
 
 
 class Unbuildable(Exception):
-    """A patch of which no binary can be made."""
+    """The patch does not apply or the result does not build."""
 
 
 def run(*command, **more):
@@ -201,7 +200,7 @@ def say(mutant, record):
 
 
 def records(mutant, binary, build, chosen):
-    """What is found in this binary, or in the one that is being built, with each seed."""
+    """The records for this binary, or for the one that is being built, one for each seed."""
     try:
         where = binary or build.result()
     except Unbuildable as problem:

@@ -31,7 +31,7 @@ from hunts.leaking.shrink import shrink
 from support import pooler
 from support.postgres_cluster import PASSWORDS, Cluster
 
-# How many turns are played on one pooler before the next is started: what it has learnt by then may hide what it would
+# Turns on one pooler before the next is started: what the pooler has learned may hide what it would do at first.
 # do at first.
 TURNS_OF_A_POOLER = 400
 
@@ -74,7 +74,7 @@ def numbers(text):
 
 
 def setting(text):
-    """KEY=VALUE of TOML, where the value may be without its quotes."""
+    """KEY=VALUE of TOML; the quotes of the value may be missing."""
     key, _, value = (part.strip() for part in text.partition("="))
     with contextlib.suppress(ValueError):
         return key, json.loads(value)
@@ -130,7 +130,7 @@ def stage(cluster, chosen):
 
 
 def command(chosen, turns=None):
-    """What plays it again."""
+    """The command that repeats these turns."""
     parts = [f"tests/hunts/leaks.py --seed {chosen.seed} --statements {chosen.statements} --database {chosen.database} --mode {chosen.mode}",
              f"--servers {chosen.servers} --workers {chosen.workers}"]
     if chosen.features != set(FEATURES) - OFF_BY_DEFAULT:
@@ -146,7 +146,7 @@ def command(chosen, turns=None):
 
 
 def played(cluster, chosen, turns):
-    """Plays turns on a pooler of their own; the Leak, or None, and what the stage has counted."""
+    """Runs these turns on a pooler of their own: the Leak or None, and the counts of the stage."""
     with stage(cluster, chosen) as there:
         try:
             for turn in turns:
@@ -157,7 +157,7 @@ def played(cluster, chosen, turns):
 
 
 class Found:
-    """The outcome of a run: `leak` is None where nothing was found; `turns` is the history that leads to it."""
+    """The outcome of a run: `leak` is None if nothing was found; `turns` is the history that leads to it."""
 
     def __init__(self, statements, checks, seconds, leak=None, turns=()):
         self.statements, self.checks, self.seconds, self.leak, self.turns = statements, checks, seconds, leak, turns
@@ -198,7 +198,7 @@ def hunt(cluster, chosen, say=print):
 
 def main(argv=None):
     chosen = arguments(argv)
-    # Ended from outside, it takes along what it has started.
+    # If the hunt is ended by a signal, it ends the processes that it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with make_cluster() as cluster:
         found = hunt(cluster, chosen)

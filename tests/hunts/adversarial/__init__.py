@@ -1,1 +1,1 @@
-"""The parts of tests/hunts/adversary.py: random statements, the sessions they are sent to, and what must not differ."""
+"""The parts of tests/hunts/adversary.py: random statements, the sessions that send them, and the comparison."""

@@ -1,4 +1,4 @@
-"""Plays clients against two sides at once and compares everything that they can see. Knows nothing of how the sides are
+"""Runs clients against two sides at once and compares everything that they can see. It does not know how the sides are
 started.
 """
 
@@ -14,14 +14,14 @@ from .requests import Batch, simple
 from .session import Closed, Session
 from .statements import Client
 
-# A request unanswered for longer hangs. Waiting for a busy server counts, too.
+# A request without an answer for longer hangs. The wait for a busy server is included.
 ANSWER_SECONDS = 60
-# How much later than its reference's a notification may arrive.
+# The most that a notification may arrive later than at the reference.
 NOTIFICATION_SECONDS = 5
 
 
 class Difference(Exception):
-    """Subject and reference are not alike; `str` tells all that is needed to look into it."""
+    """The subject and the reference differ. The text has all that is needed to investigate."""
 
     def __init__(self, client, what, expected, got, history):
         self.client, self.what, self.expected, self.got, self.history = client, what, expected, got, history
@@ -47,7 +47,7 @@ class Progress:
 
 
 class Pair:
-    """One client's two sessions, which are told the same and must answer the same."""
+    """The two sessions of a client, which get the same requests and must give the same answers."""
 
     def __init__(self, client, sides, progress):
         self.client, self.sides, self.progress = client, sides, progress
@@ -72,7 +72,7 @@ class Pair:
         raise Difference(self.client.number, what, expected, got, self.history)
 
     async def ask(self, request):
-        """Both sides' answers, which are equal."""
+        """The answers of both sides, which are equal."""
         self.history.append(request.text)
         return await self.both(request)
 
@@ -100,7 +100,7 @@ class Pair:
             self.differ("reported parameters differ", {n: expected.get(n) for n in names}, {n: got.get(n) for n in names})
 
     async def look(self, full):
-        """Compares the whole visible state. Not in a failed transaction, where nothing can be seen."""
+        """Compares the whole visible state, except in a failed transaction, in which it cannot be read."""
         if self.reference.status == "E":
             return
         # The word lastval is for the pooler to see, which does not look into functions. Who may keep a server of its
@@ -156,14 +156,14 @@ class Pair:
 
 
 def sent_along(client, status):
-    """What does not wait for the answers before it: a query, a failure, or all requests of another step."""
+    """Requests that do not wait for earlier answers: a query, a failure, or all requests of another step."""
     if client.chance.random() < 0.5:
         return functools.reduce(operator.add, client.next(status))
     return simple(client.chance.choice(["SELECT 'sent along'", "SELECT 1/0"]))
 
 
 async def play(number, count, seed, features, pinners, sides, progress):
-    """One client's life: about `count` statements over several connections."""
+    """The life of one client: about `count` statements over several connections."""
     chance = random.Random(f"{seed} {number}")
     client = Client(chance, number, features, number < pinners, looks=number == pinners > 0)
     left = count
@@ -198,7 +198,7 @@ async def play(number, count, seed, features, pinners, sides, progress):
 
 
 async def watch(progress, report, stuck):
-    """Fails when a request hangs, after a call of `stuck`; calls `report` every few seconds."""
+    """Fails when a request hangs, after a call of `stuck`. Calls `report` every few seconds."""
     reported = time.monotonic()
     while True:
         await asyncio.sleep(1)
@@ -213,7 +213,7 @@ async def watch(progress, report, stuck):
 
 
 async def compare(numbers, statements, seed, features, pinners, sides, report, stuck):
-    """Plays the clients of these numbers, until the number of statements is reached. Raises the first Difference."""
+    """Runs the clients with these numbers, until the number of statements is reached. Raises the first Difference."""
     progress = Progress()
     each = max(1, statements // len(numbers))
     watcher = asyncio.ensure_future(watch(progress, report, stuck))

@@ -1,5 +1,5 @@
-"""What widespread frameworks and drivers send when they connect, when they give a connection back to their own pools,
-and around a unit of work. The statements are theirs in shape; whatever has no constant answer is left out.
+"""What common frameworks and drivers send when they connect, when they return a connection to their own pools, and
+around a unit of work. The statements have their form; statements without a constant answer are left out.
 """
 
 from .requests import Batch, simple
@@ -38,7 +38,7 @@ def sqlalchemy():
 
 
 def hibernate():
-    """pgjdbc's own settings, then Hibernate's questions, then a pool's (HikariCP's) schema and test."""
+    """The settings of pgjdbc, then Hibernate's questions, then the schema and the test of a pool (HikariCP)."""
     return [
         extended("SET extra_float_digits = 3"),
         extended("SET application_name = 'PostgreSQL JDBC Driver'"),
@@ -55,7 +55,7 @@ def prisma():
 
 
 def asyncpg():
-    """Its look-up of types, around which it turns the compiler off and on again."""
+    """The look-up of types, with the just-in-time compiler off meanwhile."""
     return [
         Batch().parse("SELECT current_setting('jit') AS cur, set_config('jit', 'off', false) AS new", "__asyncpg_1").describe("__asyncpg_1").sync(),
         Batch().bind(name="__asyncpg_1").execute().sync(),
@@ -82,7 +82,7 @@ def at_connect(chance, pinner):
 # -- in between
 
 def django_atomic():
-    """Nested atomic blocks, the inner one fails."""
+    """Nested atomic blocks of which the inner one fails."""
     return [simple("BEGIN"), simple('SAVEPOINT "s1_x1"'), simple("SELECT 1/0"), simple('ROLLBACK TO SAVEPOINT "s1_x1"'),
             simple('RELEASE SAVEPOINT "s1_x1"'), simple("COMMIT")]
 
@@ -108,7 +108,7 @@ def rails_migration_lock(key):
 
 
 def jdbc_transaction():
-    """BEGIN travels with the first statement, without a Sync of its own."""
+    """BEGIN is sent with the first statement, without a Sync of its own."""
     return [Batch().run("BEGIN").run("select $1::text", ["of jdbc"]).sync(), Batch().run("SAVEPOINT PGJDBC_AUTOSAVE").run("SELECT 1/0").sync(),
             Batch().run("ROLLBACK TO SAVEPOINT PGJDBC_AUTOSAVE").sync(), Batch().run("COMMIT").sync()]
 

@@ -1,4 +1,4 @@
-"""What a client sends at once, with a line that a person can read in a history."""
+"""What a client sends at once, and a readable line about it for histories."""
 
 import dataclasses
 
@@ -7,14 +7,14 @@ from support import postgres_wire as w
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """`data` causes `syncs` ReadyForQuery messages; `text` is for people."""
+    """`data` causes `syncs` ReadyForQuery messages; `text` describes it to people."""
 
     data: bytes
     syncs: int
     text: str
 
     def __add__(self, other):
-        """Both sent at once."""
+        """Both, sent at once."""
         return Request(self.data + other.data, self.syncs + other.syncs, f"{self.text} ++ {other.text}")
 
 
@@ -23,7 +23,7 @@ def simple(sql):
 
 
 def copy_in(sql, data):
-    """A COPY with its data sent along, whether the server will want it or not."""
+    """A COPY with its data, which is sent whether or not the server asks for it."""
     return Request(w.query(sql) + w.copy_data(data) + w.COPY_DONE, 1, f"{sql} << {data!r}")
 
 

@@ -1,7 +1,7 @@
 """A session of PostgreSQL's wire protocol for asyncio, whose answers can be compared with those of another session.
 
-Knows the protocol only: neither which statements are sent, nor to whom. What differs between any two sessions without
-meaning anything (process ids, object ids of tables, source lines of errors) is left out of an answer.
+It knows only the protocol. Answers leave out what differs between any two sessions without a meaning (process ids,
+object ids of tables, source lines of errors).
 """
 
 import asyncio
@@ -16,12 +16,12 @@ import struct
 from support import postgres_wire as w
 
 NO_TEMPORARY_TABLE = re.compile(r'table "\w+" does not exist|relation "pg_temp\.\w+" does not exist')
-# An answer larger than this is a mistake of the test.
+# A larger answer is a mistake of the test.
 MAX_ANSWER = 16 << 20
 
 
 class Closed(Exception):
-    """The other side has closed the connection; holds what it said last."""
+    """The other side has closed the connection. The exception has its last error."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -30,13 +30,14 @@ def salted_password(password, salt, iterations):
 
 
 class Session(asyncio.Protocol):
-    """One connection. `ask` sends a request and returns the messages up to the last ReadyForQuery it will cause."""
+    """One connection. `ask` sends a request and returns the messages up to the last ReadyForQuery that the request
+    causes."""
 
     def __init__(self):
         self.loop = asyncio.get_running_loop()
         self.buffer = bytearray()
         self.messages, self.left, self.future, self.lost = [], 0, None, None
-        # What has arrived between the lines: the reported settings by name, and notifications as (channel, payload).
+        # Messages between answers: the reported settings by name, and notifications as (channel, payload).
         self.parameters, self.notifications = {}, []
         # The transaction status of the last ReadyForQuery.
         self.status = "I"
@@ -55,7 +56,7 @@ class Session(asyncio.Protocol):
         """The messages that answer `data`, up to and with ReadyForQuery number `syncs`."""
         if self.lost is not None:
             raise Closed(self.lost)
-        # What has come unasked since the last answer is the beginning of this one.
+        # Messages that arrived since the last answer are the beginning of this one.
         self.left = syncs
         self.future = self.loop.create_future()
         self.transport.write(data)
@@ -68,7 +69,7 @@ class Session(asyncio.Protocol):
         else:
             self.transport.abort()
 
-    # -- asyncio's calls
+    # -- callbacks of asyncio
 
     def connection_made(self, transport):
         self.transport = transport
@@ -148,7 +149,7 @@ class Session(asyncio.Protocol):
                 await self.scram(password)
 
     async def scram(self, password):
-        """RFC 5802 without channel binding. The server's proof is not looked at: it is no subject of these tests."""
+        """RFC 5802 without channel binding. The server's proof is not checked, because these tests are not about it."""
         nonce = base64.b64encode(os.urandom(18)).decode()
         first = f"n=,r={nonce}"
         initial = f"n,,{first}".encode()
@@ -167,16 +168,16 @@ class Session(asyncio.Protocol):
 
 
 def told(code, text):
-    """What an error says. A session that has never had a temporary table lacks the schema for them, one that had one
-    before it was handed on still has it, empty: no difference worth speaking of.
-    """
+    """The text of an error. A session that has never had a temporary table lacks the schema for them; one that had one
+    before it was handed on still has the empty schema. That is no difference."""
     if text == 'schema "pg_temp" does not exist' or (code == "42P01" and NO_TEMPORARY_TABLE.fullmatch(text)):
         return "3F000 or 42P01", "no such temporary table"
     return code, text
 
 
 def columns(body):
-    """Of a RowDescription: names and types. The table's object id is left out, temporary tables differ in it."""
+    """Names and types of a RowDescription. The table's object id is left out, because it differs for temporary tables.
+    """
     (count,) = struct.unpack_from("!H", body)
     at = 2
     for _ in range(count):

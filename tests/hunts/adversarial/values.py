@@ -1,6 +1,6 @@
-"""Values that sessions set, as they stand in SQL. Knows nothing of how they are sent."""
+"""Values that sessions set, as SQL literals. It does not know how they are sent."""
 
-# Setting -> SQL literals that SET takes. None of them makes a statement fail or time out, but for read_only.
+# Setting -> SQL literals that SET accepts. Only those of read_only make a statement fail.
 SETTINGS = {
     "search_path": ["s1", "s2, public", "s1, s2", '"$user", public', "''", "pg_catalog, s2", '"S3 odd", public', "public"],
     "client_min_messages": ["warning", "error", "notice", "'warning'"],
@@ -34,12 +34,12 @@ SETTINGS = {
 BAD = ["statement_timeout = 'rubbish'", "nosuch_setting = 1", "max_connections = 5", "deadlock_timeout = '3s'",
        "client_encoding = 'KLINGON'", "TimeZone = 'Nowhere/Atall'", "work_mem = -7", "search_path", "role = 'nobody_at_all'"]
 
-# Strings whose meaning depends on standard_conforming_strings, or that are easy to read wrongly.
+# Strings whose meaning depends on standard_conforming_strings, or that are easy to misread.
 STRINGS = [r"E'back\\slash'", r"E'quo\'te'", "'plain'", "U&'\\0041bc'", "$$dollar$$", "'two'\n  'lines'", "E'semi;colon'"]
 
 
 def unquoted(literal):
-    """The value of a literal of SETTINGS, for where it is sent as a parameter."""
+    """The value of a literal of SETTINGS, to be sent as a parameter."""
     if literal.startswith("'"):
         return literal[1:-1].replace("''", "'")
     return literal

@@ -8,12 +8,12 @@ SUBJECT, REFERENCE = "subject", "reference"
 # An ordinary role, and a superuser for SET SESSION AUTHORIZATION.
 APP, ADMIN = "adv_app", "adv_admin"
 PASSWORD = "adversary"
-# Roles that APP may take on.
+# Roles that APP may set.
 ROLES = ("adv_reader", "adv writer")
 SCHEMAS = ("public", "s1", "s2", "S3 odd")
 TEMP_TABLES = ("item", "scratch", "t2")
 
-# A session may change these; looked at after every statement. The full view looks at all there are.
+# Settings that a session may change; they are compared after every statement. The full comparison covers all settings.
 WATCHED = (
     "search_path", "client_min_messages", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout",
     "work_mem", "DateStyle", "IntervalStyle", "TimeZone", "extra_float_digits", "bytea_output", "client_encoding",
@@ -36,7 +36,7 @@ def array(names):
 
 
 def make_roles():
-    """SQL to be run once in a cluster, by a superuser."""
+    """SQL to run once in a cluster, as a superuser."""
     yield f"CREATE ROLE {APP} LOGIN PASSWORD '{PASSWORD}'"
     yield f"CREATE ROLE {ADMIN} SUPERUSER LOGIN PASSWORD '{PASSWORD}'"
     for role in ROLES:
@@ -54,7 +54,7 @@ def make_objects(clients):
         yield f"GRANT ALL ON SCHEMA {quote(schema)} TO PUBLIC"
         yield f"CREATE TABLE {quote(schema)}.item AS SELECT '{schema}' AS place"
         yield f"GRANT SELECT ON {quote(schema)}.item TO PUBLIC"
-        # Says by which search_path it was found.
+        # Returns the search_path by which it was found.
         yield f"CREATE FUNCTION {quote(schema)}.place() RETURNS text LANGUAGE sql AS $$ SELECT '{schema}'::text $$"
     yield "CREATE SCHEMA adv"
     yield "GRANT USAGE ON SCHEMA adv TO PUBLIC"
@@ -73,12 +73,12 @@ def make_objects(clients):
 # both count as the same. No backslash and no unqualified name here, for they mean what the caller's session says they
 # mean.
 def watched():
-    """Each of these settings with its value, as one expression: PostgreSQL plans that sooner than a query."""
+    """Each of these settings with its value, as one expression: PostgreSQL plans that faster than a query."""
     return ", ".join(f"'{name} = ' || coalesce(pg_catalog.current_setting('{name}', true), '')" for name in WATCHED)
 
 
 def temporary():
-    """The names of the temporary tables that there are, likewise."""
+    """The names of the existing temporary tables, likewise."""
     return " || ".join(f"CASE WHEN pg_catalog.to_regclass('pg_temp.{name}') IS NOT NULL THEN '{name} ' ELSE '' END" for name in TEMP_TABLES)
 
 
@@ -112,7 +112,7 @@ BEGIN
     'temporary: ' || {temporary()},
     rest);
 END $$""",
-    # What is looked at now and then: every setting whose value is not the built-in one.
+    # Compared now and then: every setting whose value is not the built-in one.
     f"""CREATE FUNCTION adv.settings() RETURNS text LANGUAGE sql AS $$
 SELECT pg_catalog.string_agg(name || ' = ' || setting, pg_catalog.chr(10) ORDER BY name COLLATE pg_catalog."C")
   FROM pg_catalog.pg_settings WHERE setting IS DISTINCT FROM boot_val AND NOT name = ANY ({array(INCOMPARABLE)}) $$""",
