@@ -38,7 +38,7 @@ from hunts import doctor_cases
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WATCHER, SECRET = "watcher", "watcher-secret"
 AMBIGUOUS = "ambiguous"
-PATIENCE = 60
+JOIN_TIMEOUT = 60
 
 
 class Load:
@@ -82,9 +82,9 @@ class Load:
         for _ in range(many):
             self.begin(work, after)
 
-    def end(self, patience=PATIENCE):
+    def end(self, timeout=JOIN_TIMEOUT):
         self.over.set()
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         for thread in self.threads:
             thread.join(max(0, deadline - time.monotonic()))
 

@@ -33,7 +33,7 @@ from support.postgres_cluster import PASSWORDS, Cluster
 
 # Turns on one pooler before the next is started: what the pooler has learned may hide what it would do at first.
 # do at first.
-TURNS_OF_A_POOLER = 400
+TURNS_PER_POOLER = 400
 
 
 def arguments(argv):
@@ -177,7 +177,7 @@ def hunt(cluster, chosen, say=print):
         if chosen.turns:
             wanted = chosen.turns
         else:
-            count = ERA if "objects" in chosen.all_features else TURNS_OF_A_POOLER
+            count = ERA if "objects" in chosen.all_features else TURNS_PER_POOLER
             wanted = range(number, number + count)
             number += count
         turns = [make_turn(chosen.seed, n, chosen.all_features, databases) for n in wanted]

@@ -18,7 +18,7 @@ SHORTER = ("--point-time", "300ms", "--warmup", "100ms", "--rounds", "3")
 # 0.0003) = 8.2.
 PEAK = """SELECT pg_sleep(0.02 + 0.0003 * count(*) ^ 2) FROM pg_stat_activity WHERE application_name = 'poolhouse bench';
 """
-BEST = 8.2
+BEST_CLIENTS = 8.2
 # One row that every operation holds, for longer the more clients want it: throughput is at most 1 / (0.002 + 0.002 N).
 ROW = """BEGIN;
 UPDATE the_row SET n = n + 1;
@@ -55,8 +55,8 @@ def test_a_planted_peak_is_found_and_the_recommendation_keeps_its_promise(cluste
 
     # A busy machine adds time to each operation, which moves the peak a little. The committed table of regret proves
     # the 5%.
-    assert truth(verdict["best_clients"]) >= 0.9 * truth(BEST), verdict
-    assert truth(verdict["recommended_clients"]) >= 0.85 * truth(BEST), verdict
+    assert truth(verdict["best_clients"]) >= 0.9 * truth(BEST_CLIENTS), verdict
+    assert truth(verdict["recommended_clients"]) >= 0.85 * truth(BEST_CLIENTS), verdict
     assert verdict["recommended_clients"] <= verdict["best_clients"] and verdict["bracketed"]
     assert verdict["shape"] == "peak" and verdict["limited_by"] in ("database", "machine")
     assert len(verdict["because"]) == 3 and len(result["settings"]["because"]) == 3

@@ -24,7 +24,7 @@ SELECT pg_sleep(0.001 + 0.001 * count(*)) FROM pg_stat_activity WHERE usename = 
 END;
 """
 LOAD = 24
-LEAST, MOST = 2, 30
+MIN_SIZE, MAX_SIZE = 2, 30
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ def load(served, script, seconds):
 
 @pytest.mark.usefixtures("row")
 def test_a_pool_is_tuned_within_its_bounds_and_each_step_is_told(start, script):
-    served = start(max_size="auto", auto_min_size=LEAST, auto_max_size=MOST, auto_window="400ms", max_wait_time="10s", max_connecting=8)
+    served = start(max_size="auto", auto_min_size=MIN_SIZE, auto_max_size=MAX_SIZE, auto_window="400ms", max_wait_time="10s", max_connecting=8)
     with served.wire() as client:
         client.query("SELECT 1")
     eventually("a process tunes it", lambda: served.pools()[0]["tuning"])
     pool = served.pools()[0]
-    assert (pool["max_size"], pool["tuning"]["min"], pool["tuning"]["max"]) == (20, LEAST, MOST)
+    assert (pool["max_size"], pool["tuning"]["min"], pool["tuning"]["max"]) == (20, MIN_SIZE, MAX_SIZE)
     assert pool["tuning"]["window_ms"] == 400 and pool["tuning"]["last"] is None
     time.sleep(1)
     pool = served.pools()[0]
@@ -60,7 +60,7 @@ def test_a_pool_is_tuned_within_its_bounds_and_each_step_is_told(start, script):
         sizes.add(served.pools()[0]["max_size"])
         time.sleep(0.2)
     assert running.returncode == 0, running.stderr.read()
-    assert all(LEAST <= size <= MOST for size in sizes) and len(sizes) > 1, sizes
+    assert all(MIN_SIZE <= size <= MAX_SIZE for size in sizes) and len(sizes) > 1, sizes
     eventually("it has noticed that no client waits any more", lambda: served.pools()[0]["tuning"]["trial"] is None)
 
     pool = served.pools()[0]

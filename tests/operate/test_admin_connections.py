@@ -11,8 +11,8 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
 
-MANY = 200
-FEW = 100
+OPENED_CONNECTIONS = 200
+MAX_ADMIN_CONNECTIONS = 100
 
 
 @pytest.mark.timing
@@ -20,10 +20,10 @@ def test_connections_that_say_nothing_are_few_and_closed(start):
     pooler = start()
     before = pooler.descriptors()
     with contextlib.ExitStack() as stack:
-        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", pooler.admin_port), 10)) for _ in range(MANY)]
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", pooler.admin_port), 10)) for _ in range(OPENED_CONNECTIONS)]
         silent[0].sendall(b"GET /health HTTP/1.1\r\n")
         time.sleep(0.5)
-        assert pooler.descriptors() <= before + FEW
+        assert pooler.descriptors() <= before + MAX_ADMIN_CONNECTIONS
         with pooler.wire() as client:
             client.query("SELECT 1")
         silent[0].settimeout(15)

@@ -21,7 +21,7 @@ POOLS = DATABASES * USERS
 # The least text that a pool takes in /metrics, and the most memory that it takes while an answer is sent, in bytes.
 TEXT, MEMORY = 20_000, 5_000
 # The most long answers that are sent at the same time.
-PLACES = 8
+MAX_LONG_ANSWERS = 8
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_scrape_is_compressed_if_the_client_accepts_that(crowded):
 
 
 def test_a_client_that_asks_for_the_head_alone_gets_no_more(crowded):
-    for _ in range(3 * PLACES):
+    for _ in range(3 * MAX_LONG_ANSWERS):
         with asked(crowded, "/metrics", "HEAD") as answer:
             assert answer.status == 200 and answer.headers["Content-Type"].startswith("application/openmetrics-text")
             assert answer.read() == b""
@@ -93,13 +93,13 @@ def test_a_client_that_asks_for_the_head_alone_gets_no_more(crowded):
 def test_a_client_that_does_not_read_takes_little_memory_and_is_let_go(crowded):
     before, began = crowded.resident_kib(), time.monotonic()
     with contextlib.ExitStack() as stack:
-        for path in ["/metrics", "/api/pools"] * (PLACES // 2):
+        for path in ["/metrics", "/api/pools"] * (MAX_LONG_ANSWERS // 2):
             assert stack.enter_context(asked(crowded, path)).status == 200
         for path in ("/metrics", "/api/pools", "/api/clients", "/api/servers"):
             assert crowded.get(path) == (503, "too many questions at once\n")
         assert crowded.get("/health")[0] == 200
         assert crowded.get("/ready") == (200, "ready\n")
         grown = (peak_kib(crowded) - before) * 1024
-        assert grown < PLACES * POOLS * MEMORY, f"{grown / 1e6:.1f} MB"
+        assert grown < MAX_LONG_ANSWERS * POOLS * MEMORY, f"{grown / 1e6:.1f} MB"
         eventually("they are let go", lambda: crowded.get("/metrics", timeout=30)[0] == 200, 60, 1)
         assert time.monotonic() - began > 20, "who reads slowly has some time"

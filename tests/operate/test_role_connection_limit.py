@@ -8,14 +8,14 @@ import pytest
 from support.waiting import eventually
 
 pytestmark = pytest.mark.poolhouse_only
-LIMIT = 4
+MAX_SESSIONS = 4
 
 
 @pytest.fixture
 def limited(cluster):
-    """A role that may have LIMIT sessions."""
+    """A role that may have MAX_SESSIONS sessions."""
     with cluster.superuser() as db:
-        db.execute(f"ALTER ROLE app2 CONNECTION LIMIT {LIMIT}")
+        db.execute(f"ALTER ROLE app2 CONNECTION LIMIT {MAX_SESSIONS}")
         yield "app2"
         db.execute("ALTER ROLE app2 CONNECTION LIMIT -1")
 
@@ -24,7 +24,7 @@ def serve(start, cluster, role, **settings):
     databases = {name: {"url": cluster.url(name, role)} for name in ("bench", "other")}
     eventually("no session of an earlier test is left", lambda: not cluster.backends(role))
     return start(
-        max_size=LIMIT, max_connecting=LIMIT, max_server_connections=LIMIT, max_wait_time="30s", databases=databases, **settings
+        max_size=MAX_SESSIONS, max_connecting=MAX_SESSIONS, max_server_connections=MAX_SESSIONS, max_wait_time="30s", databases=databases, **settings
     )
 
 
@@ -65,5 +65,5 @@ def test_servers_that_are_made_anew_are_never_too_many_for_their_role(start, clu
 
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(8)))
-    assert pooler.metric("poolhouse_servers_created_total") > LIMIT
+    assert pooler.metric("poolhouse_servers_created_total") > MAX_SESSIONS
     assert_no_refusal(pooler)

@@ -16,7 +16,7 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timing]
 
 # Longer than the default of 2 s, because the machine may be slow. A starved client waits for ever.
-PATIENT = 'max_wait_time = "8s"\n'
+LONG_WAIT_TIME = 'max_wait_time = "8s"\n'
 
 
 class Busy:
@@ -66,7 +66,7 @@ def of_http(served, **more):
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("first", [of_redis, of_postgres])
 def test_a_busy_redis_and_a_busy_postgresql_take_turns_with_the_only_server(start_mixed, first, workers):
-    served = start_mixed(limit=1, workers=workers, rules=PATIENT)
+    served = start_mixed(limit=1, workers=workers, rules=LONG_WAIT_TIME)
     second = of_postgres if first is of_redis else of_redis
     with first(served, clients=6) as one, second(served, clients=6) as two:
         for _ in range(4):
@@ -76,7 +76,7 @@ def test_a_busy_redis_and_a_busy_postgresql_take_turns_with_the_only_server(star
 
 @pytest.mark.parametrize("kept", ["subscription", "LISTEN", "transaction"])
 def test_a_server_that_is_kept_does_not_count_as_the_share_of_its_pool(start_mixed, kept):
-    served = start_mixed(limit=3, size=4, rules=PATIENT, second=True)
+    served = start_mixed(limit=3, size=4, rules=LONG_WAIT_TIME, second=True)
     with contextlib.ExitStack() as keeping:
         if kept == "subscription":
             subscriber = served.redis_client().pubsub()
@@ -100,7 +100,7 @@ def test_a_server_that_is_kept_does_not_count_as_the_share_of_its_pool(start_mix
 @pytest.mark.parametrize("workers", [1, 3])
 def test_more_busy_pools_than_servers_take_turns(start_mixed, workers):
     limit, seconds = 2, 5
-    served = start_mixed(limit=limit, workers=workers, rules=PATIENT)
+    served = start_mixed(limit=limit, workers=workers, rules=LONG_WAIT_TIME)
     made = lambda: served.metric("poolhouse_servers_created_total")
     with of_postgres(served) as postgres, of_redis(served) as redis, of_http(served) as http:
         kinds = [postgres, redis, http]
@@ -116,7 +116,7 @@ def test_more_busy_pools_than_servers_take_turns(start_mixed, workers):
 
 
 def test_two_pools_with_one_client_each_do_not_open_a_connection_for_each_request(start_mixed):
-    served = start_mixed(limit=1, kinds=("postgres", "redis"), rules=PATIENT)
+    served = start_mixed(limit=1, kinds=("postgres", "redis"), rules=LONG_WAIT_TIME)
     with of_postgres(served, clients=1) as postgres, of_redis(served, clients=1) as redis:
         already, began = served.metric("poolhouse_servers_created_total"), postgres.answers + redis.answers
         time.sleep(3)
@@ -126,7 +126,7 @@ def test_two_pools_with_one_client_each_do_not_open_a_connection_for_each_reques
 
 
 def test_a_client_that_needs_two_pools_in_turn_waits_for_no_turn(start_mixed):
-    served = start_mixed(limit=1, kinds=("postgres", "redis"), rules=PATIENT)
+    served = start_mixed(limit=1, kinds=("postgres", "redis"), rules=LONG_WAIT_TIME)
     with served.wire(timeout=20) as db, contextlib.closing(served.redis_client()) as cache:
         began = time.monotonic()
         for number in range(10):
@@ -138,7 +138,7 @@ def test_a_client_that_needs_two_pools_in_turn_waits_for_no_turn(start_mixed):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_unused_servers_go_to_the_pool_that_waits_and_come_back_when_they_are_needed(start_mixed, workers):
     limit, half = 8, 4
-    served = start_mixed(limit=limit, workers=workers, kinds=("postgres",), rules=PATIENT, second=True)
+    served = start_mixed(limit=limit, workers=workers, kinds=("postgres",), rules=LONG_WAIT_TIME, second=True)
     servers = lambda: {pool["database"]: pool["servers"]["total"] for pool in served.pools()}
     reclaimed = lambda: served.metric("poolhouse_servers_closed_total", reason="reclaimed")
 

@@ -13,15 +13,15 @@ from support import postgres_wire as w
 
 pytestmark = pytest.mark.poolhouse_only
 
-DEADLINE = 15
+TIMEOUT_SECONDS = 15
 READ_ONLY = "default_transaction_read_only"
 READ_ONLY_ERROR = "25006"
 
 
 def eventually(holds, what):
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not holds():
-        assert time.monotonic() < deadline, f"not within {DEADLINE} s: {what}"
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_SECONDS} s: {what}"
         time.sleep(0.01)
 
 

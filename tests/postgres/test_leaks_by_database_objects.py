@@ -16,7 +16,7 @@ from support import postgres_wire as w
 pytestmark = pytest.mark.poolhouse_only
 
 # Seconds after which the pooler has noticed an object that was created past it.
-PAST_THE_POOLER = 11
+NOTICED_AFTER_SECONDS = 11
 
 
 def hidden(share, **settings):
@@ -358,7 +358,7 @@ def test_what_is_made_past_the_pooler_is_noticed_after_ten_seconds(share, remove
         one.query("SELECT 1")
     with shared.direct() as db:
         strictly(make)(db)
-    time.sleep(PAST_THE_POOLER)
+    time.sleep(NOTICED_AFTER_SECONDS)
     shared.met()
     shared.nobody_meets(strictly(use))
 

@@ -23,7 +23,7 @@ MB = 1_000_000
 HEAD = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"
 
 # All clients together hold 256 MB at most. The allocator's overhead and copies in transit come to about half as much.
-MOST_MB = 440
+MAX_RESIDENT_MB = 440
 
 
 def get(key):
@@ -118,7 +118,7 @@ def test_answers_that_are_not_read_share_one_bound(rest, server):
     watch = Watch(poolhouse)
     with Crowd(poolhouse.http, 40) as crowd:
         crowd.send(get("large"), 5, watch)
-        assert watch.most < MOST_MB, f"{watch.most} MB"
+        assert watch.most < MAX_RESIDENT_MB, f"{watch.most} MB"
         told = crowd.heads()
         assert len(told) == 40, "each has been answered"
         assert told.count(b"HTTP/1.1 200 OK") > 5 and told.count(b"HTTP/1.1 507 Insufficient Storage") > 5, set(told)
@@ -133,7 +133,7 @@ def test_bodies_that_are_not_finished_share_one_bound(rest):
     with Crowd(poolhouse.http, 100) as crowd:
         begin = f"POST /set/a HTTP/1.1\r\n{HEAD}Content-Length: 10000000\r\n\r\n".encode()
         assert crowd.send(begin + b"x" * 9 * MB, 10, watch, settles=1.5) > 90, "what comes of those that are refused is dropped"
-        assert watch.most < MOST_MB, f"{watch.most} MB"
+        assert watch.most < MAX_RESIDENT_MB, f"{watch.most} MB"
         told = crowd.heads()
         assert told and set(told) == {b"HTTP/1.1 503 Service Unavailable"}, set(told)
     ask = Rest(poolhouse.http)
@@ -181,7 +181,7 @@ def test_bodies_of_many_streams_that_are_not_finished_share_one_bound(rest):
             refused = statuses.count(b"503")
             assert refused and set(statuses) <= {b"200", b"503"}, statuses
         watch()
-    assert watch.most < MOST_MB, f"{watch.most} MB"
+    assert watch.most < MAX_RESIDENT_MB, f"{watch.most} MB"
     for connection in connections:
         connection.close()
     ask = Rest(poolhouse.http)

@@ -13,7 +13,7 @@ import tempfile
 import time
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-TIMEOUT = 60
+ANSWER_TIMEOUT = 60
 
 
 class Browser:
@@ -71,7 +71,7 @@ class Browser:
         wanted = self.number
         order = {"id": wanted, "method": method, "params": params, **({"sessionId": self.session} if self.session else {})}
         os.write(self.write, json.dumps(order).encode() + b"\0")
-        until = time.monotonic() + TIMEOUT
+        until = time.monotonic() + ANSWER_TIMEOUT
         while True:
             message = self.message(until)
             if message.get("id") == wanted:
@@ -80,7 +80,7 @@ class Browser:
             self.events.append(message)
 
     def wait_for(self, event):
-        until = time.monotonic() + TIMEOUT
+        until = time.monotonic() + ANSWER_TIMEOUT
         while not any(seen.get("method") == event for seen in self.events):
             self.events.append(self.message(until))
 

@@ -12,7 +12,7 @@ import time
 import bson
 
 SET = "rs0"
-WIRE = 21
+WIRE_VERSION = 21
 CHECKSUM = 1
 NOT_PRIMARY = {"ok": 0.0, "errmsg": "not primary", "code": 10107, "codeName": "NotWritablePrimary"}
 
@@ -153,7 +153,7 @@ class Member:
         election = bson.ObjectId(self.deployment.term.to_bytes(12, "big"))
         more = {"setVersion": 1, "electionId": election} if self.is_primary() else {}
         return {"ismaster": self.is_primary(), "secondary": not self.is_primary(), "setName": SET, "me": f"127.0.0.1:{self.port}",
-                "hosts": [f"127.0.0.1:{member.port}" for member in self.deployment.members], "minWireVersion": 0, "maxWireVersion": WIRE,
+                "hosts": [f"127.0.0.1:{member.port}" for member in self.deployment.members], "minWireVersion": 0, "maxWireVersion": WIRE_VERSION,
                 "logicalSessionTimeoutMinutes": 30, "maxBsonObjectSize": 16777216, "ok": 1.0, **more, **self.says}
 
     do_hello = do_ismaster

@@ -3,12 +3,12 @@
 import dataclasses
 
 # Most trials; each starts a pooler.
-MOST_TRIALS = 150
+MAX_TRIALS = 150
 
 
 def shrink(turns, failure, trial):
     """`trial(turns)` returns how they fail, or None. Returns the shortest history found, and its failure."""
-    left = [MOST_TRIALS]
+    left = [MAX_TRIALS]
 
     def fails(some):
         if left[0] <= 0:

@@ -47,7 +47,7 @@ AT_A_TIME = 2
 NOT_RUN = 77
 # For a test, and for a file of tests.
 TEST_SECONDS, FILE_SECONDS = 20, 900
-PATIENT = {"max_size": 20, "max_wait_time": "10s", "unavailable_wait_time": "10s"}
+LONG_WAIT_TIMES = {"max_size": 20, "max_wait_time": "10s", "unavailable_wait_time": "10s"}
 
 
 def main():
@@ -103,7 +103,7 @@ def outcomes_of(suite, way, file, chosen):
     poolhouse = None
     try:
         if way in WAYS:
-            poolhouse = MongoPoolhouse(directory / "pool", server).start(**PATIENT)
+            poolhouse = MongoPoolhouse(directory / "pool", server).start(**LONG_WAIT_TIMES)
         return play(suite, way, file, (poolhouse or server).port, directory, chosen.only, chosen.logs)
     finally:
         if poolhouse:
