@@ -81,10 +81,10 @@ test-sim: build ## random schedules in virtual time; a failure prints the comman
 	    'redis $(SIM_REDIS_SCHEDULES)' 'mongodb $(SIM_MONGODB_SCHEDULES)' 'crowd $(SIM_CROWD_SCHEDULES)' | \
 	    xargs -P $(SIM_PROCESSES) -L 1 sh -c '$(SIM) "$$0" --schedules "$$1" --seed $(SIM_SEED)'
 
-test-e2e: ## real clients and a private PostgreSQL through the release binary
+test-e2e: ## real clients and a private PostgreSQL through the release binary (PYTEST_ARGS='-k copy -x'); tests/README.md is their map
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m 'not in_the_matrix' tests $(PYTEST_ARGS)
 
-clients: setup build ## drivers others wrote, each in its own language (downloads them; CLIENTS='pgx jdbc' for some only)
+clients: setup build ## drivers of other projects, each in its own language (downloads them; CLIENTS='pgx jdbc' for some only)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/clients/run.py $(CLIENTS)
 
 redis-clients: setup build ## the same for Redis (REDIS_CLIENTS_OF='ioredis go-redis' for some only)
@@ -112,22 +112,22 @@ pgx-suite: setup build ## the tests of pgx, Go's driver, directly and through Po
 matrix: setup build ## our own tests of PostgreSQL's sessions on PostgreSQL 14 to 18 (downloads these; MATRIX_ARGS='18')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/matrix/run.py $(MATRIX_ARGS)
 
-adversary: setup build ## clients that change their sessions at random beside a reference (ADVERSARY_ARGS='--statements 1000000')
+adversary: setup build ## compare random client sessions with sessions of PostgreSQL itself (ADVERSARY_ARGS='--statements 1000000')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/adversary.py $(ADVERSARY_ARGS)
 
-leaks: setup build ## clients that leave whatever they can behind, and others who look (LEAKS_ARGS='--statements 1000000')
+leaks: setup build ## search for session state of one client that reaches another (LEAKS_ARGS='--statements 1000000')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/leaks.py $(LEAKS_ARGS)
 
-adversary-mutants: setup ## puts known leaks back one by one (crates/proof/mutants/leaks): how many statements until each is found? (MUTANTS='stale-plan' for some only)
+adversary-mutants: setup ## put known leaks (crates/proof/mutants/leaks) back one by one: how many statements until each is found? (MUTANTS='stale-plan')
 	$(PYTHON) tests/hunts/leak_mutants.py $(MUTANTS)
 
-sim-mutants: setup ## puts known defects back one by one (crates/proof/mutants/sim): how many simulated schedules until each is found? (MUTANTS='handed-on-dirty')
+sim-mutants: setup ## put known defects (crates/proof/mutants/sim) back one by one: how many schedules until each is found? (MUTANTS='handed-on-dirty')
 	$(PYTHON) tests/hunts/sim_mutants.py $(MUTANTS)
 
-plan-mutants: setup ## puts other rules into the pool one by one (crates/proof/mutants/plan): do the planner's tests notice? (MUTANTS='equal-lives')
+plan-mutants: setup ## put other rules (crates/proof/mutants/plan) into the pool one by one: do the planner's tests notice? (MUTANTS='equal-lives')
 	$(PYTHON) tests/hunts/plan_mutants.py $(MUTANTS)
 
-doctor-matrix: setup build ## troubles made on purpose, and healthy runs: what does the doctor say of each? (DOCTOR_ARGS='--runs 20 --json FILE')
+doctor-matrix: setup build ## compare the doctor's findings with faults made on purpose, and with healthy runs (DOCTOR_ARGS='--runs 20 --json FILE')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/doctor_matrix.py $(DOCTOR_ARGS)
 
 demo: setup build ## see it work: many clients, few servers, before and after
