@@ -50,14 +50,17 @@ fn the_budget_gets_an_idle_server_back_but_never_below_min_size() {
     let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
     bench.connected(0);
     assert!(!bench.reclaim(1));
-    bench.take(A, 1);
+    let first = bench.take(A, 1);
     let second = bench.busy(1, 1)[0];
     assert!(!bench.reclaim(2), "all are busy");
     bench.give(second, 3);
     assert!(bench.spares(), "there is one now, and another that comes free");
     assert!(bench.reclaim(4));
     assert_eq!(bench.closes(), [(second, Closed::Reclaimed)]);
-    assert!(!bench.reclaim(999));
+    assert!(!bench.reclaim(500));
+    assert!(!bench.pool.can_spare(first, at(999)));
+    bench.give(first, 999);
+    assert!(!bench.reclaim(9_999));
 }
 
 #[test]

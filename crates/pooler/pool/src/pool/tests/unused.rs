@@ -67,6 +67,15 @@ fn they_wait_no_longer_than_others() {
 }
 
 #[test]
+fn one_that_has_waited_too_long_gets_no_new_server() {
+    let mut bench = bench(1);
+    let demanding = unused(&mut bench, 1);
+    let wait = config().max_wait_time.expect("it has a bound");
+    assert_eq!(bench.connected(1 + wait.as_millis() as u64), None);
+    assert_eq!(bench.failures(), [(demanding.0, CheckOutFailed::Timeout)]);
+}
+
+#[test]
 fn who_leaves_wants_nothing_any_more() {
     let mut bench = bench(1);
     let only = bench.busy(1, 1)[0];
