@@ -1,8 +1,7 @@
-//! A virtual world for the pool core and the product itself: time jumps from event to event, chance comes from a seed,
-//! and everything is checked after every step. It knows the pool, the driver and the protocols; none of them knows it.
+//! Simulates the product: real workers and sessions, in virtual time, over a simulated network, between simulated
+//! clients and databases. A seed decides everything that happens, and every step is checked.
 #![forbid(unsafe_code)]
 
-pub mod agenda;
 pub mod crowd;
 pub mod databases;
 pub mod house;
@@ -12,4 +11,3 @@ pub mod random;
 pub mod runner;
 pub mod shrink;
 pub mod stage;
-pub mod world;

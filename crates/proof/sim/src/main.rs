@@ -7,29 +7,26 @@ use sim::{
     product::{self, Bounds, Play},
     runner::{self, Violation},
     shrink::shrink,
-    world,
 };
 
-const USAGE: &str = "usage: sim world|crowd|postgres|redis|mongodb [--schedules N] [--seed N] [--steps N] [--trace]
-            all but world and crowd also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-raw-clients] [--calm]: at most so much";
+const USAGE: &str = "usage: sim crowd|postgres|redis|mongodb [--schedules N] [--seed N] [--trace]
+            all but crowd also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-raw-clients] [--calm]: at most so much";
 
 struct Options {
     schedules: u64,
     seed: u64,
-    steps: Option<u64>,
     trace: bool,
     bounds: Bounds,
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { schedules: 1, seed: 1, steps: None, trace: false, bounds: Bounds::default() };
+    let mut options = Options { schedules: 1, seed: 1, trace: false, bounds: Bounds::default() };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
         let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
         match word.as_str() {
             "--schedules" => options.schedules = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,
-            "--steps" => options.steps = Some(number(value()?)?),
             "--trace" => options.trace = true,
             "--players" => options.bounds.players = number(value()?)? as usize,
             "--lives" => options.bounds.lives = number(value()?)?,
@@ -77,8 +74,7 @@ fn play(verb: &str) -> Option<Play> {
 /// Says what went wrong, how it is replayed, and in which smaller schedule the same goes wrong.
 fn report(verb: &str, options: &Options, violation: Violation) {
     eprintln!("\nviolation: {}\nseed {}; replay with:", violation.what, violation.seed);
-    let steps = options.steps.map_or(String::new(), |n| format!(" --steps {n}"));
-    eprintln!("{REPLAY} {verb} --seed {}{steps}{} --trace", violation.seed, as_options(options.bounds));
+    eprintln!("{REPLAY} {verb} --seed {}{} --trace", violation.seed, as_options(options.bounds));
     let Some(play) = play(verb) else { return };
     if options.schedules > 1 {
         // Each of those that go wrong on the way would tell of its panic.
@@ -122,15 +118,6 @@ fn main() -> ExitCode {
             |done| {
                 steps += done.steps;
                 (0..3).for_each(|n| ended[n] += done.counts[n]);
-            },
-        ),
-        "world" => runner::run(
-            options.seed,
-            options.schedules,
-            |seed| world::run(seed, options.steps, world::Fault::None, options.trace),
-            |tally| {
-                steps += tally.steps;
-                ended = [ended[0] + tally.decided[0], ended[1] + tally.decided[1], ended[2] + tally.cancelled];
             },
         ),
         _ => {
