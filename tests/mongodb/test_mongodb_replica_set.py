@@ -85,16 +85,16 @@ def test_cursors_of_two_members_with_one_number_stay_apart(client, members):
 
 
 @pytest.mark.parametrize("length", [10, 20_000], ids=["whole", "in-parts"])
-def test_a_checksum_is_right_where_the_number_of_a_cursor_changes(poolhouse, members, length):
+def test_a_request_with_a_checksum_is_answered_without_one(poolhouse, members, length):
     with Raw(poolhouse.port) as raw:
         raw.ask({"insert": "things", "documents": [{"_id": n, "text": "x" * length} for n in range(3)], "$db": "app"})
         for mode in ("primary", "secondary"):
             finds = {"find": "things", "batchSize": 1, "$readPreference": {"mode": mode}, "$db": "app"}
-            cursor = raw.ask_sealed(finds)["cursor"]
-        # Two members have given one number to a cursor, and the client knows the second under another number.
+            cursor = raw.ask_with_checksum(finds)["cursor"]
+        # Two members have given one number to a cursor, and the client knows the second by another.
         member = members.members[cursor["by"]]
         assert cursor["id"] != member.next_cursor and member.next_cursor in member.cursors
-        batch = raw.ask_sealed({"getMore": bson.Int64(cursor["id"]), "collection": "things", "batchSize": 1, "$db": "app"})["cursor"]
+        batch = raw.ask_with_checksum({"getMore": bson.Int64(cursor["id"]), "collection": "things", "batchSize": 1, "$db": "app"})["cursor"]
         assert (batch["id"], batch["by"], batch["nextBatch"][0]["_id"]) == (cursor["id"], cursor["by"], 1)
 
 

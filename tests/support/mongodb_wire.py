@@ -5,7 +5,7 @@ import struct
 
 import bson
 
-from support.mock_mongodb import exactly, is_sealed, sealed
+from support.mock_mongodb import exactly, with_checksum
 
 MORE_TO_COME = 2
 
@@ -39,13 +39,12 @@ class Raw:
         self.send(message(command, request))
         return self.read()[1]
 
-    def ask_sealed(self, command, request=1):
-        """The answer to a command with a checksum. The answer must have a right one, too."""
-        self.send(sealed(message(command, request)))
-        header = exactly(self.socket, 16)
-        answer = header + exactly(self.socket, struct.unpack_from("<i", header)[0] - 16)
-        assert is_sealed(answer), "a wrong checksum"
-        return bson.decode(answer[21:-4])
+    def ask_with_checksum(self, command, request=1):
+        """The answer to a command with a checksum, which has to have none itself."""
+        self.send(with_checksum(message(command, request)))
+        length, _, answers, _, flags = struct.unpack("<iiiiI", exactly(self.socket, 20))
+        assert (answers, flags) == (request, 0)
+        return bson.decode(exactly(self.socket, length - 20)[1:])
 
     def has_ended(self, seconds=5):
         """Whether the other side closes the connection. What it sends before is ignored."""

@@ -13,7 +13,7 @@ use crate::{
     routes::{Goal, Named},
     selection::Wanted,
     streams::Waiting,
-    wire::{self, Answers, Header, MORE_TO_COME, Op},
+    wire::{self, Answers, Header, MORE_TO_COME, Op, Relayed},
 };
 
 /// A TLS handshake begins with these and the minor version, 1 to 4. As the length of a message that would be more than
@@ -186,6 +186,10 @@ impl Request {
 
     pub(crate) fn answers(&self) -> Answers {
         Answers { id: self.header.id, old: self.header.op == Op::Query }
+    }
+
+    pub(crate) fn relayed(&self) -> Relayed {
+        Relayed { length: self.header.length, flags: self.flags }
     }
 
     pub(crate) fn wants_answer(&self) -> bool {

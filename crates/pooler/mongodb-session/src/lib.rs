@@ -10,7 +10,6 @@
 
 mod answers;
 pub mod bson;
-mod checksum;
 mod chores;
 mod client;
 mod cluster_time;

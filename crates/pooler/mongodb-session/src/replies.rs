@@ -9,7 +9,6 @@ use crate::{
     MongoDb,
     answers::{Said, is_ok, rewrite_labelled},
     bson::Document,
-    checksum::Difference,
     chores::{OwnCursor, UnderWay},
     client::{Client, State},
     command::Transaction,
@@ -19,7 +18,7 @@ use crate::{
     scan::Scan,
     server::{Answer, Role, Server},
     topology::{Ask, Heard},
-    wire::{self, Answers, Body, CHECKSUM, HEADER, Header, MORE_TO_COME, Number},
+    wire::{self, Answers, Body, HEADER, Header, MORE_TO_COME, Number, Relayed},
 };
 
 /// Bytes of an answer to what Poolhouse itself has asked.
@@ -78,18 +77,18 @@ impl MongoDb {
             }
             let flags = if header.op == wire::Op::Msg { flags } else { 0 };
             answer.more = flags & MORE_TO_COME != 0 || !known;
-            answer.differs = (flags & CHECKSUM != 0).then(Difference::default);
             let passed_on = answer.silent.is_none();
             let short = passed_on && header.length <= MAX_LOOKED_AT;
             if short && input.bytes.len() < header.length {
                 out.need = header.length;
                 return 0;
             }
-            if header.length < HEADER + 4 {
+            if (Relayed { length: header.length, flags }).end().is_none() {
                 Server::fail(me, "an answer without a body", out);
                 return input.bytes.len();
             }
-            (answer.length, answer.left, answer.first) = (header.length, header.length, !answer.begun);
+            (answer.length, answer.left, answer.flags) = (header.length, header.length, flags);
+            answer.first = !answer.begun;
             answer.scan = (passed_on && !short).then(Scan::new);
             answer.begun = passed_on;
             if passed_on && let Some(client) = clients.get(answer.client) {
@@ -166,15 +165,15 @@ impl MongoDb {
             }
             Ok((_, Said { no_such_cursor: true, .. })) => {
                 self.lose_cursor(client);
-                out.span(to, 0..message.len());
+                answer.relay(message.len(), None.into_iter(), out);
             }
             Ok((_, Said { cursor: Some((id, at)), .. })) => {
                 let told = self.name_cursor(client, server.host, id);
                 let place = body.start + at;
                 let other = (told != id).then_some((place, Number::Long(told)));
-                answer.tell(message, other.into_iter().collect(), out);
+                answer.relay(message.len(), other.into_iter(), out);
             }
-            _ => out.span(to, 0..message.len()),
+            _ => answer.relay(message.len(), None.into_iter(), out),
         }
         answer.left = 0;
         let answer = *answer;
@@ -255,7 +254,7 @@ impl MongoDb {
             }
         }
         if answer.silent.is_none() {
-            answer.tell(&input.bytes[..taken], others, out);
+            answer.relay(taken, others.into_iter(), out);
         }
         answer.left -= taken;
         if taken < input.bytes.len() && answer.left > 0 {
@@ -529,16 +528,10 @@ impl MongoDb {
 }
 
 impl Answer {
-    /// Passes on a piece of it, with other numbers at these places of the message.
-    fn tell(&mut self, piece: &[u8], mut others: Vec<(usize, Number)>, out: &mut Outbox) {
-        let at = self.length - self.left;
-        if let Some(differs) = &mut self.differs {
-            for (place, number) in &others {
-                differs.note(*place, piece.get(place - at..).unwrap_or_default(), *number);
-            }
-            others.extend(differs.checksum(self.length, at, piece));
-        }
-        wire::span_with(out, Peer::Client(self.client), at, piece.len(), others.into_iter());
+    /// Relays the next `length` bytes of the message at hand, with other numbers at these places of the message.
+    fn relay(&self, length: usize, numbers: impl Iterator<Item = (usize, Number)>, out: &mut Outbox) {
+        let message = Relayed { length: self.length, flags: self.flags };
+        message.span(out, Peer::Client(self.client), self.length - self.left, length, numbers);
     }
 }
 

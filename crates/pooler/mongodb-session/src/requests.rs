@@ -14,7 +14,6 @@ use seam::{
 use crate::{
     MongoDb,
     bson::{Document, Malformed},
-    checksum::{self, Difference},
     chores::{Chore, Collection, OwnCursor},
     client::{Client, Refused, Request, State},
     command::{Command, Transaction},
@@ -27,7 +26,7 @@ use crate::{
     sessions::goes_to_all,
     streams::opens_stream,
     waits::no_host,
-    wire::{self, Body, CHECKSUM, EXHAUST_ALLOWED, HEADER, Header, Number, Op},
+    wire::{self, Body, EXHAUST_ALLOWED, HEADER, Header, Number, Op},
 };
 
 /// Bytes of a request that Poolhouse answers itself.
@@ -303,13 +302,10 @@ impl MongoDb {
         out: &mut Outbox,
     ) {
         let held = std::mem::take(&mut client.held);
-        out.insert(Peer::Server(tag), |to| {
-            let begin = to.len();
-            to.extend(&held);
-            for (place, number) in others(client, 0, &held) {
-                number.put(&mut to[begin..], place);
-            }
-        });
+        if !held.is_empty() {
+            let cursors = translated_cursors(client);
+            out.insert(Peer::Server(tag), |to| client.request.relayed().append(to, &held, cursors));
+        }
         let left = client.request.header.length - held.len();
         if client.others.is_empty() {
             self.holding.give_back(&client.user, held.len());
@@ -514,24 +510,11 @@ impl MongoDb {
     }
 }
 
-/// What is told in other numbers of a piece of a request, which stands at `at` in it: the cursors that a host knows by
-/// others, and the checksum that belongs to that.
-fn others(client: &Client, at: usize, piece: &[u8]) -> Vec<(usize, Number)> {
-    let Request { header, flags, body_at, .. } = &client.request;
+/// The cursors of a request that its host knows by other ids than the client: their places in the message, and the
+/// host's ids.
+fn translated_cursors(client: &Client) -> impl Iterator<Item = (usize, Number)> {
     let cursors = client.cursors.iter().filter(|named| named.told != named.own);
-    let places = cursors.map(|named| (body_at + named.at, named.told, Number::Long(named.own)));
-    // A piece may be short, and cursors many.
-    let near = |place: usize| place < at + piece.len() && at < place + size_of::<i64>();
-    let here = places.clone().filter(|(place, ..)| near(*place));
-    let mut numbers: Vec<_> = here.map(|(place, _, number)| (place, number)).collect();
-    if flags & CHECKSUM != 0 && at + piece.len() + checksum::LENGTH > header.length {
-        let mut differs = Difference::default();
-        for (place, told, number) in places {
-            differs.note(place, &told.to_le_bytes(), number);
-        }
-        numbers.extend(differs.checksum(header.length, at, piece));
-    }
-    numbers
+    cursors.map(|named| (client.request.body_at + named.at, Number::Long(named.own)))
 }
 
 /// Passes a request on to its server, as far as it is there.
@@ -544,8 +527,7 @@ fn pass_on(
     let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
     let taken = left.min(input.bytes.len());
     let at = client.request.header.length - left;
-    let numbers = others(client, at, &input.bytes[..taken]);
-    wire::span_with(out, Peer::Server(tag), at, taken, numbers.into_iter());
+    client.request.relayed().span(out, Peer::Server(tag), at, taken, translated_cursors(client));
     sent(client, tag, servers.get(tag).expect("a held server lives"), left - taken, out);
     taken
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, TlsFailure, Verdict};
 
 use crate::{
-    checksum::Difference,
     chores::{UnderWay, Used},
     directory::ServerLogin,
     login::ServerStart,
@@ -61,8 +60,8 @@ pub(crate) struct Answer {
     pub(crate) left: usize,
     /// The id of a cursor is looked for in it.
     pub(crate) scan: Option<Scan>,
-    /// It ends with a checksum, and differs so far so much from what the client is told.
-    pub(crate) differs: Option<Difference>,
+    /// The flags of the message at hand.
+    pub(crate) flags: u32,
     /// The message at hand is the first one.
     pub(crate) first: bool,
     /// Another message follows it.
@@ -95,9 +94,9 @@ impl Server {
 
     /// It is this client's for one request.
     pub(crate) fn serve(&mut self, client: ClientTag, asked: i32, exhausts: bool) {
-        let (length, left, scan, differs, silent) = (0, 0, None, None, None);
+        let (length, left, flags, scan, silent) = (0, 0, 0, None, None);
         let (first, more, begun) = (true, false, false);
-        let answer = Answer { client, asked, silent, exhausts, length, left, scan, differs, first, more, begun };
+        let answer = Answer { client, asked, silent, exhausts, length, left, flags, scan, first, more, begun };
         self.role = Role::Serving(answer);
     }
 

@@ -19,8 +19,11 @@ pub const MAX_MESSAGE: usize = 48_000_000;
 /// Bytes of flags of an OP_MSG.
 const FLAGS: usize = 4;
 
-/// The message ends with a CRC-32C of all that is before it. Nobody has to send one.
-pub const CHECKSUM: u32 = 1;
+/// Bytes of a checksum, which are the last ones of its message.
+const CHECKSUM: usize = 4;
+
+/// The message ends with a CRC-32C of its other bytes (`checksumPresent`).
+pub const CHECKSUM_PRESENT: u32 = 1;
 /// Another message follows without being asked for; to a request with it there is no reply.
 pub const MORE_TO_COME: u32 = 1 << 1;
 /// The client can read replies that it did not ask for one by one.
@@ -96,8 +99,6 @@ pub enum Body {
 /// A number that is told in the place of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Number {
-    /// Of 8 bits.
-    Byte(u8),
     /// Of 32 bits.
     Short(i32),
     /// Of 64 bits.
@@ -108,7 +109,6 @@ impl Number {
     /// What is made of its bytes.
     pub(crate) fn with_bytes<R>(self, make: impl FnOnce(&[u8]) -> R) -> R {
         match self {
-            Self::Byte(number) => make(&[number]),
             Self::Short(number) => make(&number.to_le_bytes()),
             Self::Long(number) => make(&number.to_le_bytes()),
         }
@@ -128,28 +128,69 @@ impl Number {
     }
 }
 
-/// Passes on so many bytes of the input, which stand at `at` in their message, with other numbers at these places of
-/// it, in order.
-pub fn span_with(out: &mut Outbox, to: Peer, at: usize, length: usize, numbers: impl Iterator<Item = (usize, Number)>) {
-    let mut done = 0;
-    for (place, number) in numbers {
-        let Some(here) = place.checked_sub(at).filter(|here| (done..length).contains(here)) else { continue };
-        out.span(to, done..here);
-        let mut written = 0;
-        out.insert(to, |bytes| written = number.write(bytes));
-        done = (here + written).min(length);
+/// A message that is relayed in pieces. It loses its checksum if it has one: the body may change on the way, and no
+/// receiver requires a checksum. Drivers send none. The `mongo` shell of MongoDB 4.2 to 5.0 does, and a server answers
+/// with one only to a request that has one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Relayed {
+    /// Bytes of the message as it comes, with its checksum.
+    pub length: usize,
+    /// Its flags, or 0 if it is no OP_MSG.
+    pub flags: u32,
+}
+
+impl Relayed {
+    /// Bytes of the message without its checksum; `None` if it is too short to have one.
+    pub fn end(self) -> Option<usize> {
+        let checksum = if self.flags & CHECKSUM_PRESENT == 0 { 0 } else { CHECKSUM };
+        self.length.checked_sub(checksum).filter(|end| *end >= HEADER + FLAGS)
     }
-    out.span(to, done..length);
+
+    /// The numbers of its head that change because the checksum is left out.
+    fn head(self, end: usize) -> impl Iterator<Item = (usize, Number)> {
+        let flags = self.flags & !CHECKSUM_PRESENT;
+        let changed = [(0, Number::Short(end as i32)), (HEADER, Number::Short(flags as i32))];
+        changed.into_iter().filter(move |_| end < self.length)
+    }
+
+    /// Relays `length` bytes of the input, which stand at `at` in the message, with other numbers at these places of
+    /// the message, in order. The first piece has the message's head.
+    pub fn span(
+        self,
+        out: &mut Outbox,
+        to: Peer,
+        at: usize,
+        length: usize,
+        numbers: impl Iterator<Item = (usize, Number)>,
+    ) {
+        let end = self.end().unwrap_or(self.length);
+        let (mut done, length) = (0, length.min(end.saturating_sub(at)));
+        for (place, number) in self.head(end).chain(numbers) {
+            let Some(here) = place.checked_sub(at).filter(|here| (done..length).contains(here)) else { continue };
+            out.span(to, done..here);
+            let mut written = 0;
+            out.insert(to, |bytes| written = number.write(bytes));
+            done = (here + written).min(length);
+        }
+        out.span(to, done..length);
+    }
+
+    /// Appends the message's first piece to `to`, as [`Relayed::span`] relays one.
+    pub fn append(self, to: &mut Vec<u8>, piece: &[u8], numbers: impl Iterator<Item = (usize, Number)>) {
+        let (begin, end) = (to.len(), self.end().unwrap_or(self.length));
+        to.extend(&piece[..piece.len().min(end)]);
+        self.head(end).chain(numbers).for_each(|(place, number)| number.put(&mut to[begin..], place));
+    }
 }
 
 /// Finds the body of an OP_MSG of which there may be its beginning only.
 pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
     let Some(flags) = flags(message) else { return too_short(header, HEADER + FLAGS) };
-    if flags & REQUIRED & !(CHECKSUM | MORE_TO_COME) != 0 {
+    if flags & REQUIRED & !(CHECKSUM_PRESENT | MORE_TO_COME) != 0 {
         return Err(Malformed("a message has a flag that nobody knows"));
     }
-    let end = header.length.checked_sub(if flags & CHECKSUM != 0 { 4 } else { 0 });
-    let end = end.filter(|end| *end > HEADER + FLAGS).ok_or(Malformed("a message without a body"))?;
+    let end = Relayed { length: header.length, flags }.end().filter(|end| *end > HEADER + FLAGS);
+    let end = end.ok_or(Malformed("a message without a body"))?;
     let (mut at, mut sections) = (HEADER + FLAGS, 0);
     while at < end {
         let Some(kind) = message.get(at) else { return too_short(header, at + 1) };

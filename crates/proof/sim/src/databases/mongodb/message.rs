@@ -2,7 +2,7 @@
 
 use mongodb_session::{
     bson::{Document, Malformed, length},
-    wire::{self, Answers, CHECKSUM, HEADER, Header, MORE_TO_COME, Op},
+    wire::{self, Answers, CHECKSUM_PRESENT, HEADER, Header, MORE_TO_COME, Op},
 };
 
 /// What stands at the beginning of some bytes.
@@ -44,7 +44,11 @@ impl<'a> Request<'a> {
             Op::Msg => {
                 let flags = wire::flags(message).ok_or(Malformed("no flags"))?;
                 if flags & 0xffff & !MORE_TO_COME != 0 {
-                    return Err(Malformed(if flags & CHECKSUM != 0 { "a wrong checksum" } else { "an unknown flag" }));
+                    return Err(Malformed(if flags & CHECKSUM_PRESENT != 0 {
+                        "a checksum"
+                    } else {
+                        "an unknown flag"
+                    }));
                 }
                 let (body, beside) = sections(&message[HEADER + 4..])?;
                 Ok(Self { answers, silent: flags & MORE_TO_COME != 0, body, beside })
