@@ -16,6 +16,7 @@ use seam::PoolId;
 
 use crate::{
     bson::Writer,
+    command::{SessionId, TransactionId},
     room::{Room, has_room},
     transactions::Session,
 };
@@ -45,9 +46,6 @@ const LIFE_OF_KILL: Duration = Duration::from_secs(2 * 60);
 /// How often it is looked for what is to be dropped.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// The id of a session, as drivers make it.
-pub type SessionId = [u8; 16];
-
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Chore {
     Kill {
@@ -55,10 +53,7 @@ pub enum Chore {
         of: Collection,
         cursors: Vec<i64>,
     },
-    Abort {
-        session: [u8; 16],
-        number: i64,
-    },
+    Abort(TransactionId),
     End {
         /// The command that does so.
         how: Ending,
@@ -273,7 +268,7 @@ impl UnderWay {
     /// The transaction that it is to abort: whose it is, and its number.
     pub fn aborts(&self) -> Option<(Session, i64)> {
         match self.due.as_ref()? {
-            Due { chore: Chore::Abort { session, number }, user, .. } => Some(((Arc::clone(user), *session), *number)),
+            Due { chore: Chore::Abort(id), user, .. } => Some(((Arc::clone(user), id.session), id.number)),
             _ => None,
         }
     }
@@ -311,7 +306,7 @@ impl Chore {
     fn life(&self) -> Duration {
         match self {
             Self::End { how: Ending::Killed, .. } => LIFE_OF_KILL,
-            Self::Kill { .. } | Self::Abort { .. } | Self::End { how: Ending::Unused, .. } => LIFE,
+            Self::Kill { .. } | Self::Abort(_) | Self::End { how: Ending::Unused, .. } => LIFE,
         }
     }
 
@@ -331,7 +326,7 @@ impl Chore {
                 });
                 body.text("$db", &of.database);
             }
-            Self::Abort { session, number } => {
+            Self::Abort(TransactionId { session, number }) => {
                 body.int32("abortTransaction", 1);
                 body.document("lsid", |lsid| _ = lsid.uuid("id", *session));
                 body.int64("txnNumber", *number).bool("autocommit", false).text("$db", "admin");
@@ -352,38 +347,6 @@ impl Chore {
     }
 }
 
-/// What belongs to a connection whose driver believes in a load balancer.
-#[derive(Default, Debug)]
-pub struct Belongings {
-    /// The collection that the present request is about.
-    pub about: Option<Collection>,
-    /// Its cursors, and some that other connections have closed.
-    pub cursors: Vec<OwnCursor>,
-    /// When there are so many, it is looked which of them are closed.
-    pub many: usize,
-    /// The session and the number of its transaction, and the host, which has it also when its session begins another
-    /// elsewhere.
-    pub transaction: Option<([u8; 16], i64, usize)>,
-}
-
-impl Belongings {
-    /// Forgets the cursors for whose numbers this is true: they have come to their end.
-    pub fn forget(&mut self, is: impl Fn(i64) -> bool) {
-        self.cursors.retain(|cursor| !is(cursor.told));
-    }
-}
-
-/// A cursor that ends with its connection.
-#[derive(Debug)]
-pub struct OwnCursor {
-    /// What the client was told, which may be another cursor's when this one is closed.
-    pub told: i64,
-    /// Where it is, and its id there.
-    pub host: usize,
-    pub id: i64,
-    pub of: Collection,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -395,7 +358,7 @@ mod tests {
     }
 
     fn abort(number: i64) -> Chore {
-        Chore::Abort { session: [1; 16], number }
+        Chore::Abort(TransactionId { session: [1; 16], number })
     }
 
     fn users() -> [Arc<str>; 2] {

@@ -17,24 +17,46 @@ pub struct Command<'a> {
     pub subject_at: usize,
     /// `$db`.
     pub database: &'a str,
-    /// The id of its session: 16 bytes.
-    pub session: Option<[u8; 16]>,
-    pub number: Option<i64>,
+    /// The id in its `lsid`.
+    session: Option<SessionId>,
+    /// `txnNumber`.
+    number: Option<i64>,
     /// The mode of its read preference.
     pub preference: Option<&'a str>,
     pub transaction: Transaction,
     pub body: Document<'a>,
 }
 
-/// How it stands to a transaction.
+/// The id of a logical session (`lsid.id`).
+pub type SessionId = [u8; 16];
+
+/// A transaction of a user: `lsid.id` and `txnNumber`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransactionId {
+    pub session: SessionId,
+    pub number: i64,
+}
+
+/// The part that a command has in a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transaction {
-    /// In none. With a number, it is a write that may be repeated.
     None,
-    Begins,
-    Within,
-    /// It ends one.
-    Ends,
+    /// None either, but the command has a `txnNumber`, by which a server recognises its repetition.
+    RetryableWrite,
+    Starts,
+    Continues,
+    Commits,
+    Aborts,
+}
+
+impl Transaction {
+    pub fn is_within(self) -> bool {
+        !matches!(self, Self::None | Self::RetryableWrite)
+    }
+
+    pub fn ends(self) -> bool {
+        matches!(self, Self::Commits | Self::Aborts)
+    }
 }
 
 impl<'a> Command<'a> {
@@ -88,16 +110,24 @@ impl<'a> Command<'a> {
             }
         }
         command.transaction = match (autocommit, starts, command.name) {
+            (true, ..) if command.number.is_some() => Transaction::RetryableWrite,
             (true, ..) => Transaction::None,
-            (false, _, "commitTransaction" | "abortTransaction") => Transaction::Ends,
-            (false, true, _) => Transaction::Begins,
-            (false, false, _) => Transaction::Within,
+            (false, _, "commitTransaction") => Transaction::Commits,
+            (false, _, "abortTransaction") => Transaction::Aborts,
+            (false, true, _) => Transaction::Starts,
+            (false, false, _) => Transaction::Continues,
         };
         Ok(command)
     }
+
+    /// The transaction that it belongs to, if it names one.
+    pub fn transaction_id(&self) -> Option<TransactionId> {
+        let (session, number) = self.session.zip(self.number).filter(|_| self.transaction.is_within())?;
+        Some(TransactionId { session, number })
+    }
 }
 
-fn session(lsid: Value<'_>) -> Result<Option<[u8; 16]>, Malformed> {
+fn session(lsid: Value<'_>) -> Result<Option<SessionId>, Malformed> {
     const WRONG: Malformed = Malformed("`lsid` has no id of 16 bytes");
     let id = lsid.document().ok_or(WRONG)?.get_nested("id")?;
     match id {
@@ -131,7 +161,7 @@ mod tests {
             assert_eq!((command.name, command.database, command.number), ("insert", "app", Some(3)));
             assert_eq!(command.subject.text(), Some("c"));
             assert_eq!(command.session, Some(*b"0123456789abcdef"));
-            assert_eq!(command.transaction, Transaction::Begins);
+            assert_eq!(command.transaction, Transaction::Starts);
         });
     }
 

@@ -56,14 +56,14 @@ impl Code {
     }
 }
 
-/// The label of an error after which trying again is worthwhile, by how the command stood to a transaction, by whether
-/// its server would know a repetition of it, and by whether a change stream may have asked it.
-pub fn label(transaction: Transaction, repeatable: bool, follows: bool) -> Option<&'static str> {
+/// The label of an error after which a second attempt makes sense, by the command's part in a transaction, and by whether
+/// it may be one of a change stream.
+pub fn label(transaction: Transaction, of_change_stream: bool) -> Option<&'static str> {
     match transaction {
-        Transaction::Begins | Transaction::Within => Some("TransientTransactionError"),
-        Transaction::Ends => Some("RetryableWriteError"),
-        Transaction::None if repeatable => Some("RetryableWriteError"),
-        Transaction::None => follows.then_some("ResumableChangeStreamError"),
+        Transaction::Starts | Transaction::Continues => Some("TransientTransactionError"),
+        Transaction::Commits | Transaction::Aborts => Some("RetryableWriteError"),
+        Transaction::RetryableWrite => Some("RetryableWriteError"),
+        Transaction::None => of_change_stream.then_some("ResumableChangeStreamError"),
     }
 }
 
@@ -207,12 +207,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_is_what_the_command_stands_in() {
-        let labels = |transaction| [label(transaction, false, true), label(transaction, true, false)];
+    fn a_label_depends_on_the_part_in_a_transaction() {
+        let labels = |transaction| [label(transaction, false), label(transaction, true)];
         let (write, transaction) = (Some("RetryableWriteError"), Some("TransientTransactionError"));
-        assert_eq!(labels(Transaction::None), [Some("ResumableChangeStreamError"), write]);
-        assert_eq!(labels(Transaction::Within), [transaction; 2], "its cursors, too");
-        assert_eq!(labels(Transaction::Ends), [write; 2]);
-        assert_eq!(label(Transaction::None, false, false), None);
+        assert_eq!(labels(Transaction::None), [None, Some("ResumableChangeStreamError")]);
+        assert_eq!(labels(Transaction::RetryableWrite), [write; 2]);
+        assert_eq!(labels(Transaction::Continues), [transaction; 2], "its cursors, too");
+        assert_eq!([labels(Transaction::Commits), labels(Transaction::Aborts)], [[write; 2]; 2]);
     }
 }

@@ -8,29 +8,44 @@
 //! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
 #![forbid(unsafe_code)]
 
-mod answers;
+mod access;
 pub mod bson;
+mod check;
+mod checks;
 mod chores;
 mod client;
+mod client_end;
+mod client_input;
 mod cluster_time;
 mod command;
+mod command_names;
+mod connection_resources;
+mod cursor_ids;
 mod cursors;
+mod destination;
 mod directory;
 mod errors;
 mod facts;
+mod held;
 mod hello;
 mod holding;
+mod local_commands;
 mod login;
 mod members;
-mod own;
-mod replies;
+mod monitor;
+mod monitoring;
+mod partial_requests;
+mod reply;
+mod reply_summary;
+mod request;
 mod requester;
-mod requests;
 mod room;
 mod routes;
 mod scan;
 mod selection;
+mod sending;
 mod server;
+mod server_input;
 mod sessions;
 mod stalls;
 mod starting;
@@ -38,6 +53,7 @@ mod streams;
 mod tags;
 mod topology;
 mod transactions;
+mod wait;
 mod waits;
 pub mod wire;
 
@@ -85,7 +101,7 @@ pub struct MongoDb {
     unlisted: Unlisted,
     /// What clients are told as their connection's number.
     last_number: AtomicU32,
-    holding: Holding,
+    held_memory: Holding,
     /// What drivers of load-balanced deployments know this process by.
     service: [u8; 12],
     keys: scram::KeyCache,
@@ -111,7 +127,7 @@ impl MongoDb {
             stalls: Stalls::default(),
             unlisted: Unlisted::default(),
             last_number: AtomicU32::new(1),
-            holding: Holding::default(),
+            held_memory: Holding::default(),
             service,
             keys: scram::KeyCache::default(),
             derivations: scram::Turns::default(),

@@ -82,11 +82,17 @@ pub struct Route {
     /// Those that it closes, by what the client knows.
     pub closed: BTreeSet<i64>,
     /// Where it goes if that host does not know its cursor, the last one first: another Poolhouse may have opened it.
-    pub others: Vec<usize>,
+    pub next_hosts: Vec<usize>,
     /// It waits for what others may write.
     pub waits: bool,
     /// What a host must have or be beside.
     pub wanted: Option<Arc<Wanted>>,
+}
+
+impl Route {
+    fn to(goal: Goal) -> Self {
+        Self { goal, cursors: Vec::new(), closed: BTreeSet::new(), next_hosts: Vec::new(), waits: false, wanted: None }
+    }
 }
 
 impl MongoDb {
@@ -94,77 +100,96 @@ impl MongoDb {
     pub(crate) fn goal(&self, user: &Arc<str>, command: &Command<'_>, out: &mut Outbox) -> Result<Route, Failure> {
         let cursors =
             named(command).map_err(|error| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}")))?;
-        if let Some((told, _)) = cursors.first().copied() {
-            let place = |told| self.cursors.find(user, told);
-            let host = place(told).map(|place| place.host);
-            // Of a cursor that somebody else has opened its time tells: drivers name it for those that wait.
-            let timed = || command.body.get("maxTimeMS").ok().flatten().is_some();
-            let waits = command.name == "getMore" && place(told).map_or_else(timed, |place| place.waits);
-            let getting_more = command.name == "getMore";
-            if getting_more && self.cursors.is_anothers(user, told) {
-                return Err(Failure::new(Code::CursorNotFound, format!("cursor id {told} not found")));
+        match (command.name, cursors.first()) {
+            ("getMore", Some(cursor)) => self.goal_of_get_more(user, command, *cursor),
+            (_, Some((first, _))) => Ok(self.goal_of_kill_cursors(user, command, (*first, &cursors), out)),
+            (_, None) => {
+                let goal = self.goal_without_cursor(user, command)?;
+                let wanted = if let Goal::Read(_) = goal { wanted(command)? } else { None };
+                Ok(Route { wanted, ..Route::to(goal) })
             }
-            let known = |(told, at)| {
-                let own = match place(told) {
-                    Some(place) if getting_more || Some(place.host) == host => place.id,
-                    // The command reaches one host, and no other's cursor may have this number there.
-                    Some(_) => NO_CURSOR,
-                    None if self.cursors.is_anothers(user, told) => NO_CURSOR,
-                    None => told,
-                };
-                Named { told, own, at }
-            };
-            let (mut others, mut closed) = (Vec::new(), BTreeSet::new());
-            if host.is_none() && getting_more {
-                others = self.topology().all_read_from();
-                others.reverse();
-            }
-            let goal = host.or_else(|| others.pop()).map_or(Goal::Writable, Goal::Host);
-            let mut named = cursors.into_iter().map(known).collect::<Vec<_>>();
-            if !getting_more {
-                // The answer tells of those at one host; the others are closed as well.
-                let mut elsewhere = BTreeMap::<usize, Vec<i64>>::new();
-                for place in named.iter().filter_map(|named| place(named.told)) {
-                    if Some(place.host) != host {
-                        elsewhere.entry(place.host).or_default().push(place.id);
-                    }
-                }
-                for (host, cursors) in elsewhere {
-                    if let Some(of) = collection(command) {
-                        self.add_chores(user, host, Chore::kill(&of, &cursors), out);
-                    }
-                }
-                named.iter().for_each(|named| self.cursors.closed(user, named.told));
-                closed.extend(named.iter().map(|named| named.told));
-                named.retain(|named| named.told != named.own);
-            }
-            return Ok(Route { goal, cursors: named, closed, others, waits, wanted: None });
         }
-        let goal = self.goal_without_cursor(user, command)?;
-        let wanted = match goal {
-            Goal::Read(_) => wanted(command)?,
-            _ => None,
+    }
+
+    /// A `getMore` goes to the host that has opened the cursor. Where that is not known, another Poolhouse may have
+    /// relayed the command that opened it: one host after the other is asked.
+    fn goal_of_get_more(
+        &self,
+        user: &Arc<str>,
+        command: &Command<'_>,
+        (told, at): (i64, usize),
+    ) -> Result<Route, Failure> {
+        let place = self.cursors.find(user, told);
+        if self.cursors.is_anothers(user, told) {
+            return Err(Failure::new(Code::CursorNotFound, format!("cursor id {told} not found")));
+        }
+        // Drivers give `maxTimeMS` to a `getMore` that waits for data.
+        let timed = || command.body.get("maxTimeMS").ok().flatten().is_some();
+        let waits = place.map_or_else(timed, |place| place.waits);
+        let cursors = vec![Named { told, own: place.map_or(told, |place| place.id), at }];
+        let host = place.map(|place| place.host);
+        let mut next_hosts = Vec::new();
+        if host.is_none() {
+            next_hosts = self.topology().all_read_from();
+            next_hosts.reverse();
+        }
+        let goal = host.or_else(|| next_hosts.pop()).map_or(Goal::Writable, Goal::Host);
+        Ok(Route { cursors, next_hosts, waits, ..Route::to(goal) })
+    }
+
+    /// A `killCursors` goes to the host that has opened its first cursor, and the answer tells of those at that host.
+    /// Cleanup tasks close the cursors at other hosts.
+    fn goal_of_kill_cursors(
+        &self,
+        user: &Arc<str>,
+        command: &Command<'_>,
+        (first, cursors): (i64, &[(i64, usize)]),
+        out: &mut Outbox,
+    ) -> Route {
+        let place = |told| self.cursors.find(user, told);
+        let host = place(first).map(|place| place.host);
+        let known = |(told, at): &(i64, usize)| {
+            let (told, at) = (*told, *at);
+            let own = match place(told) {
+                Some(place) if Some(place.host) == host => place.id,
+                // The command reaches one host, and no other's cursor may have this number there.
+                Some(_) => NO_CURSOR,
+                None if self.cursors.is_anothers(user, told) => NO_CURSOR,
+                None => told,
+            };
+            Named { told, own, at }
         };
-        Ok(Route { goal, cursors: Vec::new(), closed: BTreeSet::new(), others: Vec::new(), waits: false, wanted })
+        let mut named = cursors.iter().map(known).collect::<Vec<_>>();
+        let mut elsewhere = BTreeMap::<usize, Vec<i64>>::new();
+        for place in named.iter().filter_map(|named| place(named.told)) {
+            if Some(place.host) != host {
+                elsewhere.entry(place.host).or_default().push(place.id);
+            }
+        }
+        for (host, cursors) in elsewhere {
+            if let Some(of) = collection(command) {
+                self.add_chores(user, host, Chore::kill(&of, &cursors), out);
+            }
+        }
+        named.iter().for_each(|named| self.cursors.closed(user, named.told));
+        let closed = named.iter().map(|named| named.told).collect();
+        named.retain(|named| named.told != named.own);
+        Route { cursors: named, closed, ..Route::to(host.map_or(Goal::Writable, Goal::Host)) }
     }
 
     /// The same of a command that is about no cursor.
     fn goal_without_cursor(&self, user: &Arc<str>, command: &Command<'_>) -> Result<Goal, Failure> {
-        let key = command.session.zip(command.number);
-        let begun = || key.and_then(|(session, number)| self.transactions.host(&(Arc::clone(user), session), number));
+        let key = command.transaction_id();
+        let begun = || key.and_then(|id| self.transactions.host(&(Arc::clone(user), id.session), id.number));
         Ok(match (command.transaction, preference(command)) {
-            (Transaction::None, Some(preference)) => Goal::Read(preference),
-            (Transaction::None | Transaction::Begins, _) => Goal::Writable,
-            // A commit may be repeated, and then the present primary knows what became of it.
-            (Transaction::Ends, _) if command.name == "commitTransaction" && !self.topology().is_sharded() => {
-                Goal::Writable
-            }
-            // With its token any mongos finds out what became of it, but one that has it need not.
-            (Transaction::Ends, _) if command.name == "commitTransaction" && recovers(command) => {
-                begun().map_or(Goal::Writable, Goal::HostIfThere)
-            }
-            (Transaction::Ends, _) => begun().map_or(Goal::Writable, Goal::Host),
-            (Transaction::Within, _) => match begun() {
+            (Transaction::None | Transaction::RetryableWrite, Some(preference)) => Goal::Read(preference),
+            (Transaction::None | Transaction::RetryableWrite | Transaction::Starts, _) => Goal::Writable,
+            // A commit may be sent again, and then the present primary knows what became of it.
+            (Transaction::Commits, _) if !self.topology().is_sharded() => Goal::Writable,
+            // With the token any mongos finds out what became of it, but one that has the transaction need not.
+            (Transaction::Commits, _) if recovers(command) => begun().map_or(Goal::Writable, Goal::HostIfThere),
+            (Transaction::Commits | Transaction::Aborts, _) => begun().map_or(Goal::Writable, Goal::Host),
+            (Transaction::Continues, _) => match begun() {
                 Some(host) if self.topology().is_over_at(host) => return Err(Failure::of_old_primary()),
                 begun => begun.map_or(Goal::Writable, Goal::Host),
             },

@@ -5,9 +5,9 @@
 //! comes in the place of a number is as long as it: nothing else of such an answer is changed.
 
 use crate::{
-    answers::is_state_change_code,
     bson::value_length,
     errors::Code,
+    reply_summary::is_state_change_code,
     wire::{HEADER, Number},
 };
 
@@ -46,7 +46,7 @@ impl Scan {
 
     /// Looks at the bytes that stand at `at` in the message. Returns how many of them are done with: the others are to
     /// be shown again, with more behind them, if there are more. Appends which numbers among those are to be told in
-    /// other words, and where they are: a change of state is told as in [`answers`](crate::answers).
+    /// other words, and where they are: a change of state is told as in [`reply_summary`](crate::reply_summary).
     pub fn look(&mut self, bytes: &[u8], at: usize, others: &mut Vec<(usize, Number)>) -> usize {
         while !self.over {
             let Some(rest) = self.next.checked_sub(at).and_then(|skipped| bytes.get(skipped..)) else {

@@ -9,18 +9,18 @@ use seam::{ClientTag, Outbox};
 use crate::{
     MongoDb,
     bson::{Document, Malformed, Value},
-    chores::{Chore, Ending, SessionId},
+    chores::{Chore, Ending},
     client::{Client, State},
-    command::Command,
+    command::{Command, SessionId},
+    destination::Destination,
     errors::{Code, Failure},
-    routes::Goal,
 };
 
 /// Sessions that one command may be about; drivers tell of no more at once.
 const MAX_SESSIONS: usize = 10_000;
 
 /// Whether a command goes to one host after the other.
-pub fn goes_to_all(name: &str) -> bool {
+pub fn is_broadcast(name: &str) -> bool {
     matches!(name, "killSessions" | "killAllSessions" | "killAllSessionsByPattern")
 }
 
@@ -45,11 +45,11 @@ impl MongoDb {
         }
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         let ended = sessions(command.subject).map_err(malformed)?;
-        self.note_over(&client.user, &ended);
+        self.note_over(client.access.user(), &ended);
         let chores = Chore::end(Ending::Unused, &ended);
         if !chores.is_empty() {
-            for host in self.used_hosts(&client.user) {
-                self.add_chores(&client.user, host, chores.iter().cloned(), out);
+            for host in self.used_hosts(client.access.user()) {
+                self.add_chores(client.access.user(), host, chores.iter().cloned(), out);
             }
         }
         client.answer(me, out, |answer| _ = answer.double("ok", 1.0));
@@ -64,14 +64,12 @@ impl MongoDb {
     }
 
     /// A command goes to all hosts that were used.
-    pub(crate) fn note_all(&self, client: &mut Client, command: &Command<'_>) {
+    pub(crate) fn all_hosts(&self, client: &Client, command: &Command<'_>) -> Destination {
+        let user = client.access.user();
         if command.name == "killSessions" {
-            self.note_over(&client.user, &sessions(command.subject).unwrap_or_default());
+            self.note_over(user, &sessions(command.subject).unwrap_or_default());
         }
-        client.gathered = Some(Box::default());
-        client.others = self.used_hosts(&client.user);
-        client.others.reverse();
-        client.request.goal = client.others.pop().map_or(Goal::Writable, Goal::Host);
+        Destination::all(self.used_hosts(user))
     }
 
     /// Why this client may not end sessions of others, if the command would.
@@ -95,43 +93,46 @@ impl MongoDb {
         Err(Failure::new(Code::Unauthorized, text))
     }
 
-    /// A host has answered a client whose command goes to all of them, or cannot be asked: `error` is what the client
-    /// is to be told then. False if nothing is left to be done but to pass that on.
-    pub(crate) fn gather(&self, me: ClientTag, client: &mut Client, error: Option<Vec<u8>>, out: &mut Outbox) -> bool {
-        let Some(gathered) = &mut client.gathered else { return false };
-        if gathered.error.is_none() {
-            gathered.error = error;
+    /// A host has answered a command that goes to all of them, with this error or with none, and is asked no more. True
+    /// if another host is asked; otherwise it was the last.
+    pub(crate) fn note_broadcast(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        error: Option<Vec<u8>>,
+        out: &mut Outbox,
+    ) -> bool {
+        client.destination.note_error(error);
+        let asks = client.destination.is_broadcast() && client.destination.has_next_host();
+        if asks {
+            self.ask_next_host(me, client, out);
         }
-        if !client.others.is_empty() {
-            client.request.begun = false;
-            self.ask_another(me, client, out);
-            return true;
-        }
-        false
+        asks
     }
 
-    /// The same, where there was no answer.
-    pub(crate) fn gather_failure(
+    /// The same, where there was no answer. False, too, if the command does not go to all hosts.
+    pub(crate) fn note_broadcast_failure(
         &self,
         me: ClientTag,
         client: &mut Client,
         failure: &Failure,
         out: &mut Outbox,
     ) -> bool {
-        if client.gathered.is_none() {
+        if !client.destination.is_broadcast() {
             return false;
         }
         let mut told = Vec::new();
         failure.append(&mut told, client.request.answers(), None);
-        self.gather(me, client, Some(told), out)
+        self.note_broadcast(me, client, Some(told), out)
     }
 
     /// A client waits no longer for hosts to kill sessions: those that have not heard of it hear of it from whichever
     /// server is free.
     pub(crate) fn kill_at_the_rest(&self, client: &Client, out: &mut Outbox) {
-        let Some(body) = client.gathered.as_ref().and_then(|_| client.held.get(client.request.body_at..)) else {
+        if !client.destination.is_broadcast() {
             return;
-        };
+        }
+        let Some(body) = client.held.bytes().get(client.request.body_at()..) else { return };
         let first = Document::split(body).ok().and_then(|(body, _)| body.elements().next()?.ok());
         let Some(first) = first.filter(|first| first.name == "killSessions") else { return };
         let Ok(named) = first.value() else { return };
@@ -142,14 +143,9 @@ impl MongoDb {
         let Ok(killed) = sessions(named) else { return };
         let chores = Chore::end(Ending::Killed, &killed);
         let waits = if let State::Queued { host, .. } = client.state { Some(host as usize) } else { None };
-        for host in client.others.iter().copied().chain(waits).filter(|_| !chores.is_empty()) {
-            self.add_chores(&client.user, host, chores.iter().cloned(), out);
+        for host in client.destination.next_hosts().iter().copied().chain(waits).filter(|_| !chores.is_empty()) {
+            self.add_chores(client.access.user(), host, chores.iter().cloned(), out);
         }
-    }
-
-    /// The answer of the last host: what another one has said in its place, if that is an error.
-    pub(crate) fn gathered(client: &mut Client) -> Option<Vec<u8>> {
-        client.gathered.as_mut()?.error.take()
     }
 }
 

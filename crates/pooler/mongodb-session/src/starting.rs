@@ -5,9 +5,29 @@ use std::time::Duration;
 
 use seam::{CloseReason, Effect, Outbox, Peer, ServerTag};
 
-use crate::{MongoDb, Server, login::Next, server::Role};
+use crate::{MongoDb, Server, bson::Document, login::Next, monitor::Monitor, server::Role, topology::Heard};
 
 impl MongoDb {
+    /// A server that is being logged in to has answered.
+    pub(crate) fn hear_login(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        (answer, now): (Document<'_>, Duration),
+        out: &mut Outbox,
+    ) {
+        let host = server.host();
+        let Role::Starting(start) = &mut server.role else { unreachable!("a login is under way") };
+        let (mut said, mut learnt) = (Vec::new(), None);
+        let next = start.answered(answer, &self.keys, &mut said, |facts| learnt = Some(facts));
+        out.insert(Peer::Server(me), |to| to.extend(&said));
+        if let Some(facts) = learnt {
+            // How long this took includes the login.
+            self.learn(host, facts, Heard { at: now, took: None }, out);
+        }
+        self.started(me, server, next, out);
+    }
+
     /// A server that is being logged in to has answered, or some of its keys are derived.
     pub(crate) fn started(&self, me: ServerTag, server: &mut Server, next: Next, out: &mut Outbox) {
         let Role::Starting(start) = &mut server.role else { return };
@@ -27,13 +47,12 @@ impl MongoDb {
             }
             Next::Done if start.login.monitors => {
                 let key = self.topology().new_key();
-                server.role = Role::Monitor { key, asked: None, again: false };
-                self.topology().watch(server.host, me, key);
+                server.role = Role::Monitor(Monitor::new(key));
+                self.topology().watch(server.host(), me, key);
                 out.push(Effect::Keep { server: me, briefly: false });
             }
             Next::Done => {
-                server.role = Role::Idle;
-                server.used = Some(self.chores.note_used(server.pool));
+                server.set_usable(self.chores.note_used(server.pool()));
                 out.push(Effect::Authenticated { server: me });
                 out.push(Effect::Ready { server: me });
             }

@@ -201,10 +201,7 @@ fn cursors_that_a_balanced_connection_has_closed_are_not_kept_in_mind() {
     let server = stage.connect(PoolId(0), true);
     stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
     (1..=4).for_each(|id| stage.open(server, id));
-    let own = |stage: &Stage| -> Vec<i64> {
-        let belongings = stage.clients.0[&CLIENT.0].belongings.as_ref().unwrap();
-        belongings.cursors.iter().map(|cursor| cursor.told).collect()
-    };
+    let own = |stage: &Stage| stage.clients.0[&CLIENT.0].resources.as_ref().unwrap().cursors();
     assert_eq!(own(&stage), [1, 2, 3, 4]);
     stage.exchange(server, Some(43), get_more(1));
     assert_eq!(own(&stage), [2, 3, 4], "its host does not know it");

@@ -31,7 +31,7 @@ const PHRASES: [(&str, &str); 3] =
     [("not master", "(NOT_PRIMARY)"), ("not primary", "(NOT_PRIMARY)"), ("node is recovering", "(NODE_IS_RECOVERING)")];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Said {
+pub struct ReplySummary {
     /// The id of a cursor, and where in the document it is.
     pub cursor: Option<(i64, usize)>,
     /// The server is no longer what it was.
@@ -44,7 +44,7 @@ pub struct Said {
     pub begin_anew: bool,
 }
 
-impl Said {
+impl ReplySummary {
     /// Whether an answer to what was to abort a transaction tells that this is over. Drivers ignore the errors of an
     /// abort (the drivers' specification "Transactions"), but with any other error the server may have it still, with
     /// its locks.
@@ -195,8 +195,8 @@ mod tests {
         bytes
     }
 
-    fn said(bytes: &[u8]) -> Said {
-        Said::read(Document::read(bytes).unwrap()).unwrap()
+    fn said(bytes: &[u8]) -> ReplySummary {
+        ReplySummary::read(Document::read(bytes).unwrap()).unwrap()
     }
 
     #[test]
@@ -325,6 +325,6 @@ mod tests {
         let bytes = written(|answer| {
             answer.double("ok", 0.0).text("errmsg", "no such command").int32("code", 59);
         });
-        assert_eq!(said(&bytes), Said::default());
+        assert_eq!(said(&bytes), ReplySummary::default());
     }
 }

@@ -1,0 +1,221 @@
+//! Whether a client may send commands: how far its login is, whether it is to be turned away, and whether it looks like
+//! a driver's monitor.
+
+use std::sync::Arc;
+
+use crate::{
+    command_names::{is_hello, is_local},
+    errors::{Code, Failure},
+    login::Exchange,
+};
+
+pub struct Access {
+    stage: Stage,
+    greeting: Greeting,
+    /// Why the client is turned away when it sends a command.
+    refusal: Option<Box<Refusal>>,
+    login: Option<Box<Exchange>>,
+    /// Empty for a client that need not log in.
+    user: Arc<str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// It has to log in before it may send a command.
+    Unauthenticated,
+    Authenticated,
+    /// It has sent a command, and counts towards a pool.
+    Counted,
+}
+
+/// A driver's monitor sends nothing but `hello`, and is not a client whose login takes too long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Greeting {
+    None,
+    /// It has sent nothing but `hello`.
+    HelloOnly,
+    /// It has sent a part of a message after `hello`, which no monitor does.
+    SentPartialMessage,
+}
+
+/// Why a client is turned away, and when it is told so.
+#[derive(Debug)]
+pub struct Refusal {
+    time: RefusalTime,
+    failure: Failure,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RefusalTime {
+    /// As the answer to the first thing that the client sends.
+    AtOnce,
+    /// As the answer to its first command after `hello`: a driver whose `hello` is refused takes the server for gone,
+    /// and closes all its connections.
+    AfterHello,
+    /// The same after its login, which a driver takes for a part of the handshake.
+    AfterLogin,
+}
+
+/// What became of a client that may send commands from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// It is to be turned away all the same, when it sends a command.
+    Refused,
+    /// It counts towards a pool from now on.
+    First,
+    /// It has counted before.
+    Again,
+}
+
+impl Access {
+    pub fn open() -> Self {
+        Self::at(Stage::Authenticated)
+    }
+
+    pub fn with_login() -> Self {
+        Self::at(Stage::Unauthenticated)
+    }
+
+    pub fn forbidden(why: &str) -> Self {
+        let mut access = Self::with_login();
+        access.refuse_at_once(why);
+        access
+    }
+
+    fn at(stage: Stage) -> Self {
+        Self { stage, greeting: Greeting::None, refusal: None, login: None, user: Arc::from("") }
+    }
+
+    pub fn user(&self) -> &Arc<str> {
+        &self.user
+    }
+
+    pub fn is_authenticated(&self) -> bool {
+        self.stage != Stage::Unauthenticated
+    }
+
+    pub fn is_counted(&self) -> bool {
+        self.stage == Stage::Counted
+    }
+
+    pub fn is_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    pub fn refuse(&mut self, time: RefusalTime, failure: Failure) {
+        self.refusal = Some(Box::new(Refusal { time, failure }));
+    }
+
+    pub fn refuse_at_once(&mut self, why: &str) {
+        let failure = Failure::new(Code::Unauthorized, format!("Poolhouse: {why}"));
+        self.refuse(RefusalTime::AtOnce, failure);
+    }
+
+    /// The refusal of a command of this name, if the client is turned away and this is not one that is answered all the
+    /// same.
+    pub fn refusal_of(&self, command: &str) -> Option<&Refusal> {
+        self.refusal.as_deref().filter(|refusal| !refusal.time.permits(command))
+    }
+
+    /// The client has sent `hello`. True if that is all that it has ever sent.
+    pub fn note_hello(&mut self) -> bool {
+        let may_monitor = !self.is_counted() && self.login.is_none() && self.refusal.is_none();
+        if !may_monitor || self.greeting == Greeting::SentPartialMessage {
+            return false;
+        }
+        self.greeting = Greeting::HelloOnly;
+        true
+    }
+
+    /// The client has sent a part of a message. True if it had sent nothing but `hello` before.
+    pub fn note_partial_message(&mut self) -> bool {
+        let said_hello = self.greeting == Greeting::HelloOnly;
+        if said_hello {
+            self.greeting = Greeting::SentPartialMessage;
+        }
+        said_hello
+    }
+
+    fn is_no_monitor(&mut self) {
+        if self.greeting == Greeting::HelloOnly {
+            self.greeting = Greeting::None;
+        }
+    }
+
+    pub fn begin_login(&mut self, login: Exchange) {
+        self.login = Some(Box::new(login));
+        self.is_no_monitor();
+    }
+
+    /// The login under way, which the caller continues and puts back unless it is over.
+    pub fn take_login(&mut self) -> Option<Box<Exchange>> {
+        self.login.take()
+    }
+
+    pub fn put_login_back(&mut self, login: Box<Exchange>) {
+        self.login = Some(login);
+    }
+
+    pub fn set_user(&mut self, user: &Arc<str>) {
+        self.user = Arc::clone(user);
+    }
+
+    /// The client has logged in, or need not.
+    pub fn admit(&mut self) -> Admission {
+        self.is_no_monitor();
+        match (self.stage, &self.refusal) {
+            (Stage::Counted, None) => Admission::Again,
+            (_, None) => {
+                self.stage = Stage::Counted;
+                Admission::First
+            }
+            (Stage::Counted, Some(_)) => Admission::Refused,
+            (_, Some(_)) => {
+                self.stage = Stage::Authenticated;
+                Admission::Refused
+            }
+        }
+    }
+}
+
+impl Refusal {
+    pub fn time(&self) -> RefusalTime {
+        self.time
+    }
+
+    pub fn failure(&self) -> &Failure {
+        &self.failure
+    }
+}
+
+impl RefusalTime {
+    /// Whether a command of this name is answered all the same.
+    fn permits(self, command: &str) -> bool {
+        match self {
+            Self::AtOnce => false,
+            Self::AfterHello => is_hello(command),
+            Self::AfterLogin => is_local(command),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_throttled_client_gets_no_login_and_one_too_many_may_log_in_to_hear_why() {
+        let permits = |time: RefusalTime| ["hello", "saslStart", "find"].map(|name| time.permits(name));
+        assert_eq!(permits(RefusalTime::AtOnce), [false, false, false]);
+        assert_eq!(permits(RefusalTime::AfterHello), [true, false, false]);
+        assert_eq!(permits(RefusalTime::AfterLogin), [true, true, false]);
+    }
+
+    #[test]
+    fn a_client_that_has_sent_a_partial_message_is_no_monitor_ever_again() {
+        let mut access = Access::with_login();
+        assert!(!access.note_partial_message() && access.note_hello());
+        assert!(access.note_partial_message() && !access.note_partial_message());
+        assert!(!access.note_hello());
+    }
+}

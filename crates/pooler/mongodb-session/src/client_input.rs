@@ -1,0 +1,295 @@
+//! What clients send: a request stays with the driver until its body is there, because the body tells where it goes.
+//! What Poolhouse answers itself goes no further than here.
+
+use std::{ops::Range, sync::atomic::Ordering::Relaxed};
+
+use seam::{ClientTag, CloseReason, Effect, Input, Origin, Outbox, ServerTag, Sessions, Standing};
+
+use crate::{
+    MongoDb,
+    access::{Access, RefusalTime},
+    bson::{Document, Malformed},
+    client::{Client, State},
+    command::Command,
+    command_names::is_local,
+    destination::Destination,
+    directory::Welcome,
+    errors::{Code, Failure},
+    local_commands::Taken,
+    partial_requests::Kept,
+    request::{Kind, Request},
+    routes::collection,
+    sending::pass_on,
+    server::Server,
+    sessions::is_broadcast,
+    streams::opens_stream,
+    wire::{self, Body, HEADER, Header, Op},
+};
+
+/// Bytes of a request that Poolhouse answers itself.
+const MAX_LOCAL_REQUEST: usize = 48 * 1024;
+
+/// What was decided about a request.
+enum Decision {
+    /// More of it has to arrive first.
+    Incomplete,
+    /// It waits for a host, or for a server of one.
+    Waits,
+    /// It is answered, or its client is closed: so many of its bytes are dealt with.
+    Answered { taken: usize },
+}
+
+impl MongoDb {
+    pub(crate) fn welcome(&self, origin: Origin) -> Client {
+        let access = match self.directory.welcome(origin) {
+            Welcome::Open => Access::open(),
+            Welcome::Password => Access::with_login(),
+            Welcome::Forbidden(why) => Access::forbidden(&why),
+        };
+        let number = self.last_number.fetch_add(1, Relaxed) as i32 & i32::MAX;
+        Client::new(self.topology().new_key(), number, self.directory.encryption(origin.listener), access)
+    }
+
+    /// Takes what a client sends.
+    pub(crate) fn hear_client(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        servers: &mut dyn Sessions<ServerTag, Server>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        if client.closing {
+            return input.bytes.len();
+        }
+        if input.bytes.is_empty() {
+            return 0;
+        }
+        if let Some(consumed) = client.first_bytes(me, input, out) {
+            return consumed;
+        }
+        match client.state {
+            State::Idle if client.held.is_empty() => self.begin(me, client, input, out),
+            State::Idle => self.hold_more(me, client, input, out),
+            State::Sending { .. } => pass_on(client, servers, input, out),
+            State::Dropping { left } => {
+                let dropped = left.min(input.bytes.len());
+                client.drop_rest(left - dropped);
+                dropped
+            }
+            State::Parked { .. } | State::Queued { .. } | State::Awaiting(_) => {
+                out.need = Outbox::UNTIL_WOKEN;
+                0
+            }
+        }
+    }
+
+    /// A request begins.
+    fn begin(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
+        match self.look_at(me, client, input.bytes, input.full, out) {
+            Decision::Incomplete => {
+                if client.access.note_partial_message() {
+                    out.push(Effect::Standing { client: me, standing: Standing::Login });
+                }
+                if input.full { self.hold_more(me, client, input, out) } else { 0 }
+            }
+            Decision::Waits if client.destination.has_next_host() => {
+                let length = client.request.length();
+                self.hold_whole(client, &input.bytes[..length]);
+                length
+            }
+            Decision::Waits => 0,
+            Decision::Answered { taken } => taken,
+        }
+    }
+
+    /// Holds the next piece of a request that the driver's buffer is too small for, and looks whether its body is there
+    /// now.
+    fn hold_more(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
+        let left = client.request.length() - client.held.len();
+        let taken = left.min(input.bytes.len());
+        if self.hold(me, client, &input.bytes[..taken]) {
+            self.look_at_held(me, client, out);
+        } else {
+            let text = "Poolhouse: too much is held for large requests (512 MB for all clients, and 256 MB for a user), or before a login";
+            client.tell_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
+            self.forget_request(client);
+            client.drop_rest(left - taken);
+        }
+        taken
+    }
+
+    /// Looks at the request of which a part is held here.
+    pub(crate) fn look_at_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        self.with_held(client, |client, held| {
+            let decision = self.look_at(me, client, held, true, out);
+            if !matches!(decision, Decision::Incomplete) {
+                self.end_progress(client);
+            }
+            if matches!(decision, Decision::Answered { .. }) { Kept::No } else { Kept::Yes }
+        });
+    }
+
+    /// Looks at a request as far as it is there. `full`: the driver's buffer holds no more of it.
+    fn look_at(&self, me: ClientTag, client: &mut Client, bytes: &[u8], full: bool, out: &mut Outbox) -> Decision {
+        let header = match Header::read(bytes) {
+            None => {
+                out.need = HEADER;
+                return Decision::Incomplete;
+            }
+            Some(Ok(header)) => header,
+            Some(Err(error)) => {
+                let id = i32::from_le_bytes(bytes[4..8].try_into().expect("a header is there"));
+                client.request = Request::unreadable(id);
+                return fail_malformed(me, client, error, bytes, out);
+            }
+        };
+        client.request = Request::new(header, wire::flags(bytes).unwrap_or(0));
+        let bytes = &bytes[..bytes.len().min(header.length)];
+        let command = match read_command(&mut client.request, header, bytes, full, out) {
+            Ok(Some(command)) => command,
+            Ok(None) => return Decision::Incomplete,
+            Err(error) => return fail_malformed(me, client, error, bytes, out),
+        };
+        client.request.set_command(&command);
+        let is_answered = match client.access.refusal_of(command.name) {
+            Some(refusal) => {
+                client.tell_failure(me, refusal.failure(), out);
+                if refusal.time() == RefusalTime::AtOnce {
+                    client.close(me, CloseReason::Done, out);
+                    return Decision::Answered { taken: bytes.len() };
+                }
+                // A driver that finds a connection closed would close all its others. This one is closed when its login
+                // takes too long.
+                true
+            }
+            None => self.serve(me, client, &command, out).unwrap_or_else(|failure| {
+                client.tell_failure(me, &failure, out);
+                true
+            }),
+        };
+        if !is_answered {
+            if bytes.len() < header.length {
+                client.destination.forget_next_hosts();
+            }
+            return Decision::Waits;
+        }
+        client.forget_route();
+        client.drop_rest(header.length - bytes.len());
+        Decision::Answered { taken: bytes.len() }
+    }
+
+    /// Answers a command, or has it wait for a host or for a server. True if it is answered.
+    fn serve(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        command: &Command<'_>,
+        out: &mut Outbox,
+    ) -> Result<bool, Failure> {
+        match self.answer_locally(me, client, command, out)? {
+            Some(Taken::Yes) => return Ok(true),
+            Some(Taken::Parks) => {
+                self.park(me, client, out);
+                return Ok(false);
+            }
+            None => {}
+        }
+        self.may_ask(client, command)?;
+        if self.end_sessions(me, client, command, out)? {
+            return Ok(true);
+        }
+        self.may_kill(command)?;
+        self.note_route(client, command, out)?;
+        self.seek(me, client, out)?;
+        Ok(false)
+    }
+
+    /// Notes where a command goes.
+    fn note_route(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
+        let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
+        let route = self.goal(client.access.user(), command, out)?;
+        if let Some(resources) = &mut client.resources {
+            resources.begin_request(collection(command), &route.closed);
+        }
+        client.request.set_kind(match command.name {
+            "getMore" => Kind::GetMore { awaits_data: route.waits },
+            _ if opens_stream(command).map_err(malformed)? => Kind::OpensStream,
+            _ => Kind::Other,
+        });
+        client.destination =
+            if is_broadcast(command.name) { self.all_hosts(client, command) } else { Destination::of(route) };
+        Ok(())
+    }
+
+    /// The request is answered: nothing of it is needed any more.
+    pub(crate) fn forget_request(&self, client: &mut Client) {
+        self.release_held(client);
+        client.forget_route();
+        client.stream = None;
+        if let Some(resources) = &mut client.resources {
+            resources.end_request();
+        }
+    }
+}
+
+/// Reads the command of a request; `None` if more of it has to be there for that.
+fn read_command<'a>(
+    request: &mut Request,
+    header: Header,
+    bytes: &'a [u8],
+    full: bool,
+    out: &mut Outbox,
+) -> Result<Option<Command<'a>>, Malformed> {
+    let is_whole = bytes.len() == header.length;
+    if !is_whole && !full {
+        // A request whose rest may never come takes no server, if that can be helped.
+        out.need = header.length;
+        return Ok(None);
+    }
+    let command = match header.op {
+        Op::Msg => match wire::body(bytes, &header)? {
+            Body::Needs(needs) => {
+                // What the driver's buffer is too small for is held here.
+                out.need = if full { 0 } else { needs };
+                return Ok(None);
+            }
+            Body::At(Range { start, end }) => {
+                request.set_body(start);
+                Command::read(Document::read(&bytes[start..end])?, "")?
+            }
+        },
+        Op::Query if header.length > MAX_LOCAL_REQUEST => return Err(Malformed("a query that is too long")),
+        Op::Query if !is_whole => {
+            out.need = header.length;
+            return Ok(None);
+        }
+        Op::Query => {
+            let (database, body) = wire::query(bytes)?;
+            Command::read(body, database)?
+        }
+        Op::Compressed => return Err(Malformed("a compressed message, which was not agreed on")),
+        Op::Reply | Op::Unknown(_) => {
+            return Err(Malformed("a message of an opcode that MongoDB no longer knows"));
+        }
+    };
+    if is_local(command.name) && !is_whole {
+        if header.length > MAX_LOCAL_REQUEST {
+            return Err(Malformed("a command that is too long"));
+        }
+        out.need = header.length;
+        return Ok(None);
+    }
+    if is_broadcast(command.name) && !is_whole {
+        // It is sent several times, so all of it is held here.
+        out.need = if full { 0 } else { header.length };
+        return Ok(None);
+    }
+    Ok(Some(command))
+}
+
+/// Closes a client that does not keep to the protocol.
+fn fail_malformed(me: ClientTag, client: &mut Client, error: Malformed, bytes: &[u8], out: &mut Outbox) -> Decision {
+    client.fail_malformed(me, error, out);
+    Decision::Answered { taken: bytes.len() }
+}

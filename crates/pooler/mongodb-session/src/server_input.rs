@@ -1,0 +1,411 @@
+//! What servers send: replies to clients, which are relayed as they come, and those to what Poolhouse itself has asked.
+
+use std::{sync::Arc, time::Duration};
+
+use seam::{ClientTag, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
+
+use crate::{
+    MongoDb,
+    bson::{Document, Malformed},
+    client::{Client, State},
+    command::Transaction,
+    errors::Failure,
+    reply_summary::{ReplySummary, is_ok, rewrite_labelled},
+    request::StartedTransaction,
+    server::{Role, Server},
+    wire::{self, Answers, Body, HEADER, Header, Number, Op, Relayed},
+};
+
+/// Bytes of a reply to what Poolhouse itself has asked.
+const MAX_OWN_REPLY: usize = 48 * 1024;
+
+/// Bytes of a reply that is looked at as a whole; errors are not longer, and a longer one is looked at while it passes.
+const MAX_WHOLE_REPLY: usize = 16 * 1024;
+
+/// What was decided about a message that is there whole.
+enum Passage {
+    /// The client gets it, with this number in the place of another.
+    Relay(Option<(usize, Number)>),
+    /// The client gets this message in its place.
+    Replace(Vec<u8>),
+    /// It is one host's reply to a command that goes to all: this error, or none.
+    Gather(Option<Vec<u8>>),
+    /// The host does not know the cursor, and another one may.
+    AskNextHost,
+    /// The server does not keep to the protocol.
+    Fail(&'static str),
+}
+
+impl MongoDb {
+    /// Takes what a server sends.
+    pub(crate) fn hear_server(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        if let Role::Serving(reply) = &server.role
+            && reply.is_amid_message()
+        {
+            return self.relay(me, server, clients, input, out);
+        }
+        let header = match Header::read(input.bytes) {
+            None => {
+                out.need = HEADER;
+                return 0;
+            }
+            Some(Ok(header)) => header,
+            Some(Err(error)) => {
+                Server::fail(me, error.0, out);
+                return input.bytes.len();
+            }
+        };
+        if let Role::Serving(_) = server.role {
+            return self.begin_message(me, server, clients, (input, header), out);
+        }
+        if header.length > MAX_OWN_REPLY {
+            Server::fail(me, "an answer that is too long", out);
+            return input.bytes.len();
+        }
+        if input.bytes.len() < header.length {
+            out.need = header.length;
+            return 0;
+        }
+        self.hear_own(me, server, (&input.bytes[..header.length], &header, input.now), out);
+        header.length
+    }
+
+    /// A message of the reply to a client begins.
+    fn begin_message(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        (input, header): (Input<'_>, Header),
+        out: &mut Outbox,
+    ) -> usize {
+        let Role::Serving(reply) = &mut server.role else { unreachable!("a client is served") };
+        let Some(flags) = wire::flags(input.bytes) else {
+            out.need = HEADER + 4;
+            return 0;
+        };
+        if !reply.accepts(&header) {
+            Server::fail(me, "an answer to what was not asked", out);
+            return input.bytes.len();
+        }
+        let is_whole = reply.is_relayed() && header.length <= MAX_WHOLE_REPLY;
+        if is_whole && input.bytes.len() < header.length {
+            out.need = header.length;
+            return 0;
+        }
+        let message = Relayed { length: header.length, flags: if header.op == Op::Msg { flags } else { 0 } };
+        if message.end().is_none() {
+            Server::fail(me, "an answer without a body", out);
+            return input.bytes.len();
+        }
+        let is_first = !reply.is_begun();
+        reply.begin(&header, message, is_whole);
+        if reply.is_begun()
+            && let Some(client) = clients.get(reply.client())
+        {
+            client.request.begin_reply();
+        }
+        if !is_whole {
+            return self.relay(me, server, clients, input, out);
+        }
+        self.pass_on(me, server, clients, (&input.bytes[..header.length], &header, is_first), out);
+        header.length
+    }
+
+    /// Passes on a message that is there whole.
+    fn pass_on(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        (message, header, is_first): (&[u8], &Header, bool),
+        out: &mut Outbox,
+    ) {
+        let host = server.host();
+        let Role::Serving(reply) = &mut server.role else { unreachable!("an answer is on its way") };
+        let tag = reply.client();
+        let client = clients.get(tag).expect("who is served is here");
+        let passage = self.judge(client, host, (message, header, is_first), out);
+        // Its server would be given back with more to come, which the next client would get.
+        let ends = client.request.has_failed() || !matches!(passage, Passage::Relay(_));
+        match passage {
+            _ if ends && reply.has_more_to_come() => {
+                Server::fail(me, "more follows an answer that ends its request", out);
+            }
+            Passage::Fail(why) => Server::fail(me, why, out),
+            Passage::AskNextHost => {
+                server.role = Role::Idle;
+                out.push(Effect::Release { server: me, verdict: Verdict::Clean });
+                self.ask_next_host(tag, client, out);
+            }
+            Passage::Gather(error) => self.pass_on_gathered(me, server, clients, error, message.len(), out),
+            Passage::Replace(mut bytes) => {
+                out.insert(Peer::Client(tag), |to| to.append(&mut bytes));
+                reply.replace();
+                self.end_if_over(me, server, clients, out);
+            }
+            Passage::Relay(number) => {
+                reply.relay(message.len(), number.into_iter(), out);
+                self.end_if_over(me, server, clients, out);
+            }
+        }
+    }
+
+    /// Decides what becomes of a message that is there whole, and notes what it tells of its request.
+    fn judge(
+        &self,
+        client: &mut Client,
+        host: usize,
+        (message, header, is_first): (&[u8], &Header, bool),
+        out: &mut Outbox,
+    ) -> Passage {
+        let body = match wire::body(message, header) {
+            Ok(Body::At(range)) => range,
+            _ => 0..0,
+        };
+        let read = |document| Ok::<_, Malformed>((document, ReplySummary::read(document)?));
+        let document = Document::read(&message[body.clone()]);
+        let read = document.and_then(read);
+        if let Ok(document) = document {
+            client.request.note_reply(document, read.as_ref().ok().map(|(_, summary)| summary));
+        }
+        let is_broadcast = client.destination.is_broadcast();
+        match read {
+            Ok((_, summary)) if summary.no_such_cursor && is_first && client.destination.has_next_host() => {
+                Passage::AskNextHost
+            }
+            Ok((document, summary)) if summary.state_changed => {
+                self.topology().suspect(host, out);
+                let (mut written, mut bytes) = (Ok(()), Vec::new());
+                let label = client.request.error_label();
+                wire::answer(&mut bytes, Answers { id: header.answers, old: false }, |writer| {
+                    written = rewrite_labelled(document, label, writer);
+                });
+                match written {
+                    Err(error) => Passage::Fail(error.0),
+                    Ok(()) if is_broadcast => Passage::Gather(Some(bytes)),
+                    Ok(()) => Passage::Replace(bytes),
+                }
+            }
+            Ok((document, _)) if is_broadcast => Passage::Gather((!is_ok(document)).then(|| message.to_vec())),
+            Ok((_, summary)) if summary.no_such_cursor => {
+                self.lose_cursor(client);
+                Passage::Relay(None)
+            }
+            Ok((_, ReplySummary { cursor: Some((id, at)), .. })) => {
+                let told = self.name_cursor(client, host, id);
+                Passage::Relay((told != id).then_some((body.start + at, Number::Long(told))))
+            }
+            _ => Passage::Relay(None),
+        }
+    }
+
+    /// A host has answered a command that goes to all of them: the next one is asked, or the client is told what came
+    /// of it.
+    fn pass_on_gathered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        error: Option<Vec<u8>>,
+        length: usize,
+        out: &mut Outbox,
+    ) {
+        let Role::Serving(reply) = &mut server.role else { unreachable!("an answer is on its way") };
+        let tag = reply.client();
+        let client = clients.get(tag).expect("who is served is here");
+        if client.destination.has_next_host() {
+            return self.ask_all_others(me, server, (tag, client), error, out);
+        }
+        match client.destination.take_error().or(error) {
+            Some(mut error) => out.insert(Peer::Client(tag), |to| to.append(&mut error)),
+            None => reply.relay(length, None.into_iter(), out),
+        }
+        self.end(me, server, tag, clients, out);
+    }
+
+    /// A host has answered a command that goes to all of them, with this error or with none: the next one is asked.
+    fn ask_all_others(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        (tag, client): (ClientTag, &mut Client),
+        error: Option<Vec<u8>>,
+        out: &mut Outbox,
+    ) {
+        server.role = Role::Idle;
+        out.push(Effect::Release { server: me, verdict: Verdict::Clean });
+        self.note_broadcast(tag, client, error, out);
+    }
+
+    /// Passes on a message, as far as it is there.
+    fn relay(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
+        let host = server.host();
+        let Role::Serving(reply) = &mut server.role else { unreachable!("an answer is on its way") };
+        let mut piece = reply.look(input.bytes);
+        if !piece.numbers.is_empty() {
+            self.topology().suspect(host, out);
+        }
+        if let Some((id, place)) = piece.cursor {
+            let client = clients.get(reply.client()).expect("who is served is here");
+            let told = self.name_cursor(client, host, id);
+            piece.numbers.extend((told != id).then_some((place, Number::Long(told))));
+        }
+        reply.relay(piece.length, piece.numbers.into_iter(), out);
+        if piece.length < input.bytes.len() && reply.is_amid_message() {
+            out.need = input.bytes.len() - piece.length + 1;
+        }
+        self.end_if_over(me, server, clients, out);
+        piece.length
+    }
+
+    /// The client's request is over if the reply is.
+    fn end_if_over(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        let Role::Serving(reply) = &server.role else { unreachable!("an answer is on its way") };
+        if !reply.is_over() {
+            return;
+        }
+        let (tag, is_relayed) = (reply.client(), reply.is_relayed());
+        let client = clients.get(tag).expect("who is served is here");
+        if !is_relayed && client.destination.is_broadcast() && client.destination.has_next_host() {
+            self.ask_all_others(me, server, (tag, client), None, out);
+        } else {
+            self.end(me, server, tag, clients, out);
+        }
+    }
+
+    /// A whole reply to what Poolhouse itself has asked.
+    fn hear_own(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        (message, header, now): (&[u8], &Header, Duration),
+        out: &mut Outbox,
+    ) {
+        let answer = match wire::answered(message, header) {
+            Ok(answer) => answer,
+            Err(error) => return Server::fail(me, error.0, out),
+        };
+        match &server.role {
+            Role::Starting(start) if start.asked() == header.answers => {
+                self.hear_login(me, server, (answer, now), out);
+            }
+            Role::Starting(_) => Server::fail(me, "an answer to what was not asked", out),
+            Role::Checked(check) if check.ignores(header.answers) => {}
+            Role::Checked(check) if check.awaits(header.answers) => self.on_checked(me, server, answer, out),
+            Role::Monitor(monitor) if monitor.awaits(header.answers) => {
+                self.hear_monitor(me, server, (answer, now), out);
+            }
+            _ => Server::fail(me, "a message that nobody asked for", out),
+        }
+    }
+
+    /// The connection of a server has ended.
+    pub(crate) fn server_left(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        match &server.role {
+            Role::Serving(reply) => {
+                // A client whose request has taken too long does not wait for it any more.
+                let waits = |client: &Client| match client.state {
+                    State::Awaiting(tag) | State::Sending { server: tag, .. } => tag == me,
+                    _ => false,
+                };
+                let (tag, is_begun) = (reply.client(), reply.is_begun());
+                if let Some(client) = clients.get(tag).filter(|client| waits(client)) {
+                    // The server may have carried out what starts a transaction: what follows of that, and its abort,
+                    // go to the same host.
+                    self.note_transaction(client, server.host());
+                    if is_begun || !self.note_broadcast_failure(tag, client, &Failure::of_lost_server(), out) {
+                        let first = client.destination.take_error();
+                        self.forget_request(client);
+                        client.on_server_lost(tag, is_begun, first, out);
+                    }
+                }
+                self.topology().ask_soon(out);
+            }
+            Role::Monitor(monitor) => self.topology().end_watch(server.host(), monitor.key(), out),
+            Role::Starting(_) | Role::Idle | Role::Checked(_) => {}
+        }
+    }
+
+    /// A server that no client holds is closed.
+    pub(crate) fn server_retired(&self, server: &Server, out: &mut Outbox) {
+        if let Role::Monitor(monitor) = &server.role {
+            self.topology().end_watch(server.host(), monitor.key(), out);
+        }
+    }
+
+    /// The reply to a client has come to its end.
+    fn end(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        tag: ClientTag,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        out: &mut Outbox,
+    ) {
+        server.role = Role::Idle;
+        let client = clients.get(tag).expect("who is served is here");
+        if client.stream.is_some() {
+            out.push(Effect::Pinned { server: me, reason: None });
+        }
+        self.note_transaction(client, server.host());
+        self.forget_request(client);
+        let mut verdict = client.on_answered(tag, out);
+        if verdict == Verdict::Clean
+            && let Some(chore) = self.chores.take(server.pool())
+        {
+            server.see_to(me, chore, out);
+            verdict = Verdict::Reset;
+        }
+        out.push(Effect::Release { server: me, verdict });
+    }
+
+    /// A request of a transaction is answered: those that follow go to the same host.
+    fn note_transaction(&self, client: &mut Client, host: usize) {
+        let request = &client.request;
+        let Some(id) = request.transaction_id() else { return };
+        let part = request.transaction();
+        // After a commit or an abort that fails, or has no answer, its driver may send that again, or do nothing: the
+        // transaction is known until something else ends it, or until the server has given it up by itself.
+        let is_over = request.has_ended_transaction();
+        if let Some(resources) = &mut client.resources {
+            // What became of a commit that fails may not be known: only its driver may abort that.
+            let is_refused = part == Transaction::Starts && request.has_failed();
+            let is_open = !is_over && !is_refused && part != Transaction::Commits;
+            resources.set_transaction(is_open.then_some(StartedTransaction { id, host }));
+        }
+        let session = (Arc::clone(client.access.user()), id.session);
+        match part {
+            Transaction::Starts if request.has_failed() => self.transactions.refused(&session, id.number),
+            Transaction::Starts => self.transactions.taken(host),
+            _ if is_over => self.transactions.ended(&session, id.number),
+            _ => {}
+        }
+    }
+}

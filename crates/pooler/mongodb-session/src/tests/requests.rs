@@ -1,0 +1,69 @@
+//! Requests of clients: where they go, and when they have come.
+
+use super::*;
+
+#[test]
+fn a_host_that_a_new_configuration_adds_is_used_as_soon_as_it_has_said_what_it_is() {
+    let mut stage = Stage::new();
+    stage.pass(Duration::from_secs(10));
+    stage.doors.0.lock().unwrap().push(1);
+    let monitor = stage.watch(1, false);
+    assert!(stage.mongodb.topology().is_up(1));
+    stage.ask(|body| {
+        body.text("find", "things").text("$db", "app");
+        body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
+    });
+    assert_eq!(stage.wanted(), Some(PoolId(1)));
+    stage.pass(topology::BEAT);
+    assert!(stage.did(|effect| matches!(effect, Effect::Post { to, .. } if *to == Peer::Server(monitor))));
+    // One that is no longer configured is none that says so.
+    *stage.doors.0.lock().unwrap() = vec![0];
+    stage.pass(topology::BEAT);
+    stage.watch(1, false);
+    assert!(!stage.mongodb.topology().is_up(1));
+}
+
+#[test]
+fn nobody_is_told_that_a_request_does_not_come_which_has_come() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    // Documents before the body: where it goes is not known before that is there.
+    let documents = [&[1][..], &14i32.to_le_bytes(), b"docs\0", &[5, 0, 0, 0, 0]].concat();
+    let mut bytes = Vec::new();
+    wire::request(&mut bytes, 1, |body| _ = body.text("insert", "things").text("$db", "app"));
+    bytes.splice(wire::HEADER + 4..wire::HEADER + 4, documents);
+    let length = i32::try_from(bytes.len()).unwrap();
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    let hear_full = |stage: &mut Stage, bytes: &[u8]| {
+        let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
+        stage.out.clear();
+        let input = Input { bytes, full: true, unread: false, now: stage.now };
+        assert_eq!(stage.mongodb.client_input(CLIENT, client, &mut stage.servers, input, &mut stage.out), bytes.len());
+    };
+    hear_full(&mut stage, &bytes[..30]);
+    stage.pass(LONG / 3);
+    hear_full(&mut stage, &bytes[30..]);
+    stage.grant(server, &[]);
+    stage.pass(LONG);
+    assert!(!stage.did(|effect| matches!(effect, Effect::Post { to: Peer::Client(_), .. })));
+}
+
+#[test]
+fn a_pipeline_of_more_stages_than_there_may_be_is_not_looked_at_to_its_end() {
+    for (stages, pool) in [(1_000, PoolId(1)), (1_001, PoolId(0))] {
+        let mut stage = Stage::new();
+        stage.doors.0.lock().unwrap().push(1);
+        stage.pass(topology::BEAT);
+        stage.watch(1, false);
+        stage.ask(|body| {
+            body.text("aggregate", "things").text("$db", "app");
+            body.array("pipeline", |pipeline| {
+                for number in 0..stages {
+                    pipeline.document(&number.to_string(), |one| _ = one.document("$match", |_| {}));
+                }
+            });
+            body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
+        });
+        assert_eq!(stage.wanted(), Some(pool), "{stages}");
+    }
+}

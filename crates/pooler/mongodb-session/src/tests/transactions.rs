@@ -1,0 +1,141 @@
+//! Transactions: at which host each is known to be, and until when.
+
+use super::*;
+
+/// What ends a transaction.
+const ENDS: [fn(&mut Writer<'_>); 2] = [aborts, commits];
+
+#[test]
+fn a_transaction_whose_end_is_refused_is_known_until_another_one_has_ended_it() {
+    for ends in ENDS {
+        let mut stage = Stage::new();
+        let server = stage.connect(PoolId(0), true);
+        stage.exchange(server, None, begins);
+        stage.exchange(server, Some(EXPIRED), ends);
+        stage.pass(LONG);
+        assert_eq!(stage.host_of_transaction(), Some(0), "it may be open still, with its locks");
+        assert!(stage.mongodb.transactions.may_hold_up(0));
+        stage.exchange(server, None, ends);
+        stage.pass(LONG);
+        assert_eq!(stage.host_of_transaction(), None);
+    }
+}
+
+#[test]
+fn a_transaction_that_its_host_does_not_have_is_over_when_it_is_to_be_ended() {
+    for ends in ENDS {
+        let mut stage = Stage::new();
+        let server = stage.connect(PoolId(0), true);
+        stage.exchange(server, None, begins);
+        stage.exchange(server, Some(NO_SUCH_TRANSACTION), ends);
+        stage.pass(LONG);
+        assert_eq!(stage.host_of_transaction(), None);
+    }
+}
+
+#[test]
+fn a_transaction_whose_end_has_no_answer_is_known_until_its_session_is_forgotten() {
+    for ends in ENDS {
+        let mut stage = Stage::new();
+        let server = stage.connect(PoolId(0), true);
+        stage.exchange(server, None, begins);
+        stage.send(server, ends);
+        stage.lose(server);
+        stage.pass(LONG);
+        assert_eq!(stage.host_of_transaction(), Some(0));
+        stage.pass(30 * LONG);
+        assert_eq!(stage.host_of_transaction(), None);
+    }
+}
+
+#[test]
+fn what_became_of_a_commit_that_fails_is_not_known_and_nobody_but_its_driver_aborts_it() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    stage.exchange(server, None, begins);
+    stage.exchange(server, Some(EXPIRED), commits);
+    stage.leave();
+    assert!(!stage.did(|effect| matches!(effect, Effect::ResetOne { .. })));
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), Some(0));
+}
+
+/// A client whose driver believes in a load balancer has begun a transaction, and its abort was refused.
+fn refused_behind_a_balancer() -> (Stage, ServerTag) {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    stage.exchange(server, None, begins);
+    stage.exchange(server, Some(EXPIRED), aborts);
+    (stage, server)
+}
+
+#[test]
+fn what_a_refused_abort_leaves_is_aborted_when_its_connection_ends() {
+    let (mut stage, server) = refused_behind_a_balancer();
+    stage.leave();
+    assert!(stage.did(|effect| *effect == Effect::ResetOne { pool: PoolId(0) }));
+    let session = stage.servers.0.get_mut(&server.0).unwrap();
+    stage.out.clear();
+    stage.mongodb.reset(server, session, &mut stage.out);
+    let (command, id) = stage.own(server).unwrap();
+    assert_eq!(command, "abortTransaction");
+    stage.answer(server, id, None);
+    assert!(stage.did(|effect| *effect == Effect::Ready { server }) && stage.own(server).is_none());
+    stage.pass(LONG);
+    assert_eq!(stage.host_of_transaction(), None);
+}
+
+#[test]
+fn a_transaction_is_aborted_when_its_connection_ends_though_its_session_has_begun_another_elsewhere() {
+    let mut stage = Stage::new();
+    let server = stage.connect(PoolId(0), true);
+    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    stage.exchange(server, None, begins);
+    stage.mongodb.transactions.begins((Arc::from(""), SESSION), 2, 1);
+    stage.leave();
+    assert!(stage.did(|effect| *effect == Effect::ResetOne { pool: PoolId(0) }));
+    let session = stage.servers.0.get_mut(&server.0).unwrap();
+    stage.out.clear();
+    stage.mongodb.reset(server, session, &mut stage.out);
+    assert_eq!(stage.own(server).unwrap().0, "abortTransaction");
+}
+
+#[test]
+fn a_transaction_whose_first_statement_is_unanswered_is_aborted_though_its_session_has_begun_another_elsewhere() {
+    for times_out in [false, true] {
+        let mut stage = Stage::new();
+        let server = stage.connect(PoolId(0), true);
+        stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+        stage.send(server, begins);
+        stage.mongodb.transactions.begins((Arc::from(""), SESSION), 2, 1);
+        if times_out {
+            let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
+            stage.mongodb.refuse(CLIENT, client, Refusal::QueryTimeout, &mut stage.out);
+            assert!(stage.did(|effect| *effect == Effect::Release { server, verdict: Left::Discard }));
+        }
+        stage.leave();
+        let chore = stage.mongodb.chores.take(PoolId(0)).expect("its host is to abort it");
+        assert_eq!(chore.aborts(), Some(((Arc::from(""), SESSION), 1)), "{times_out}");
+    }
+}
+
+#[test]
+fn an_abort_of_poolhouses_own_that_is_refused_is_asked_for_once_more() {
+    for (codes, known) in [([EXPIRED, EXPIRED], Some(0)), ([EXPIRED, NO_SUCH_TRANSACTION], None)] {
+        let (mut stage, server) = refused_behind_a_balancer();
+        stage.leave();
+        let session = stage.servers.0.get_mut(&server.0).unwrap();
+        stage.out.clear();
+        stage.mongodb.reset(server, session, &mut stage.out);
+        for (turn, code) in codes.into_iter().enumerate() {
+            let (command, id) = stage.own(server).unwrap_or_else(|| panic!("turn {turn}"));
+            assert_eq!(command, "abortTransaction");
+            stage.answer(server, id, Some(code));
+        }
+        assert!(stage.own(server).is_none() && stage.did(|effect| *effect == Effect::Ready { server }));
+        stage.pass(LONG);
+        assert_eq!(stage.host_of_transaction(), known);
+    }
+}
